@@ -1,0 +1,3 @@
+"""Strandline: an append-only event log server."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,59 @@
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test check bench demo lock clean
+
+help:
+	@echo "make setup   create $(VENV) and install the pinned dependencies"
+	@echo "make run     start the server"
+	@echo "make test    run the tests"
+	@echo "make check   lint, formatting, types, import layers"
+	@echo "make bench   run the benchmarks"
+	@echo "make demo    run the demonstration"
+	@echo "make lock    regenerate requirements.lock from pyproject.toml"
+	@echo "make clean   remove $(VENV), caches and build output"
+
+setup: $(STAMP)
+
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, set PYTHON=...")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+run: $(STAMP)
+	$(BIN)/strandline run
+
+test: $(STAMP)
+	$(BIN)/python -m pytest -n 2
+
+check: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(STAMP)
+	$(BIN)/python -m bench
+
+demo: $(STAMP)
+	$(BIN)/python -m strandline.cli.main demo
+
+# The resolver lives in a throwaway environment. Existing pins are kept where they still
+# fit; `make lock LOCK_FLAGS=--upgrade` moves everything to the newest versions.
+lock:
+	@set -e; tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; \
+	$(PYTHON) -m venv "$$tmp/venv"; \
+	"$$tmp/venv/bin/python" -m pip install --quiet --disable-pip-version-check uv; \
+	"$$tmp/venv/bin/uv" pip compile --quiet --universal --python-version 3.11 --fork-strategy fewest \
+		--generate-hashes --no-emit-index-url --no-emit-find-links --extra dev \
+		--custom-compile-command "make lock" $(LOCK_FLAGS) \
+		--output-file requirements.lock pyproject.toml
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find strandline tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

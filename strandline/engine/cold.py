@@ -49,7 +49,7 @@ class ColdStore(Protocol):
         ...
 
     def list(self) -> list[str]:
-        """The names of all objects, sorted."""
+        """The names of all objects, sorted; also of those of which a cut-off put left something to delete."""
         ...
 
     def delete(self, name: str) -> None:
@@ -118,7 +118,8 @@ class ObjectStoreCold:
 
     def list(self) -> list[str]:
         with self._errors(""):
-            return sorted(item["path"] for item in obstore.list_with_delimiter(self._store)["objects"])
+            whole = {item["path"] for item in obstore.list_with_delimiter(self._store)["objects"]}
+            return sorted(whole | {path.name.rpartition("#")[0] for path in self._unfinished("*")})
 
     def delete(self, name: str) -> None:
         with self._errors(name), suppress(FileNotFoundError):
@@ -130,11 +131,13 @@ class ObjectStoreCold:
         if size is not None and size < end:
             raise DamagedFile(self._place(name), f"it ends at byte {size}, before byte {end}")
 
+    def _unfinished(self, name: str) -> list[Path]:
+        """A put to a directory that a crash cut off leaves ``name#1`` behind, which the library hides."""
+        return [] if self._directory is None else list(self._directory.glob(f"{name}#*"))
+
     def _remove_unfinished(self, name: str) -> None:
-        """A put to a directory that a crash cut off leaves ``name#1`` behind, which the store never lists."""
-        if self._directory is not None:
-            for path in self._directory.glob(f"{name}#*"):
-                path.unlink(missing_ok=True)
+        for path in self._unfinished(name):
+            path.unlink(missing_ok=True)
 
     def _place(self, name: str) -> str:
         return f"{self._url}/{name}"

@@ -107,7 +107,6 @@ def test_a_put_to_a_directory_is_flushed_with_its_entry(
 def test_what_an_interrupted_put_left_in_a_directory_goes_with_the_next_put(tmp_path: Path) -> None:
     cold = ObjectStoreCold(str(tmp_path))
     (tmp_path / "00000001.arrow#1").write_bytes(b"hal")
-    assert cold.list() == []
     cold.put("00000001.arrow", b"half")
     assert os.listdir(tmp_path) == ["00000001.arrow"]
 
@@ -115,7 +114,10 @@ def test_what_an_interrupted_put_left_in_a_directory_goes_with_the_next_put(tmp_
 def test_what_an_interrupted_put_left_in_a_directory_goes_with_a_delete(tmp_path: Path) -> None:
     cold = ObjectStoreCold(str(tmp_path))
     (tmp_path / "00000001.arrow#1").write_bytes(b"hal")
+    assert cold.list() == ["00000001.arrow"]
+    assert cold.size("00000001.arrow") is None
     cold.delete("00000001.arrow")
+    assert cold.list() == []
     assert os.listdir(tmp_path) == []
 
 

@@ -1,0 +1,397 @@
+"""Where the segments are, and what of them is at hand.
+
+A segment is *hot* (a file in the data directory) or *cold* (an object in the cold tier, read through a local
+cache). :class:`SegmentStore` opens either for whoever reads, and keeps open segments, decompressed blocks and
+pieces of cold segments in caches of bounded size. The caller says what there is and in which tier, and has it
+in a manifest; the store writes nothing down.
+
+Moving a segment to the cold tier takes three steps, so that a crash between any two of them loses nothing:
+``relocate`` copies it, the caller notes in the manifest that it is cold, ``mark_cold`` removes the hot file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock
+from typing import Generic, Literal, NamedTuple, Protocol, TypeVar
+
+from strandline.engine.block import Block
+from strandline.engine.cold import ColdStore
+from strandline.engine.cold_cache import ColdCache, Fetcher, empty_directory
+from strandline.engine.disk import Disk
+from strandline.engine.errors import BadConfig, BadRequest, DamagedFile, EngineError, MissingFile
+from strandline.engine.segment import Segment, footprint
+
+#: Decompressed blocks: enough that readers who follow each other through the same history decode it once.
+CACHE_BYTES = 32 << 20
+#: Each costs two file descriptors and its footer in memory.
+OPEN_SEGMENTS = 64
+COLD_CACHE_BYTES = 1 << 30
+#: A relocated segment is read back and compared in pieces of this size.
+COMPARE_BYTES = 8 << 20
+
+HOT_DIRECTORY = "segments"
+CACHE_DIRECTORY = "cache"
+
+Tier = Literal["hot", "cold"]
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+_OBJECT = re.compile(r"(\d{8,})\.arrow")
+
+
+def object_name(id: int) -> str:
+    return f"{id:08d}.arrow"
+
+
+def segment_path(id: int) -> str:
+    return f"{HOT_DIRECTORY}/{object_name(id)}"
+
+
+class UnknownSegment(EngineError):
+    """The store has no such segment: it was never added, or was forgotten since (merged, or emptied)."""
+
+    def __init__(self, id: int) -> None:
+        super().__init__(f"there is no segment {id}")
+        self.id = id
+
+
+class Describes(Protocol):
+    """What has to be known of a segment to open it; a SegmentInfo has it."""
+
+    @property
+    def id(self) -> int: ...
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def edges(self) -> int: ...
+
+
+class _Entry(NamedTuple):
+    id: int
+    size: int
+    edges: int
+    tier: Tier
+    #: A verified copy is in the cold tier.
+    relocated: bool = False
+
+
+class _Opened(NamedTuple):
+    segment: Segment
+    fetcher: Fetcher | None
+
+    @property
+    def stale(self) -> bool:
+        return self.fetcher is not None and self.fetcher.retired
+
+
+class SegmentStore:
+    """All methods may be called from any thread. No lock is held while a disk or the cold tier is at work."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        cold: ColdStore | None,
+        *,
+        cache_bytes: int = CACHE_BYTES,
+        open_segments: int = OPEN_SEGMENTS,
+        cold_cache_bytes: int = COLD_CACHE_BYTES,
+    ) -> None:
+        self._disk = disk
+        self._cold = cold
+        self._cache_bytes = cache_bytes
+        self._open_segments = open_segments
+        directory = disk.local_path(CACHE_DIRECTORY)
+        empty_directory(directory)
+        self._pieces = None if cold is None else ColdCache(cold, directory, cold_cache_bytes)
+        self._lock = Lock()
+        self._entries: dict[int, _Entry] = {}
+        self._forgotten: dict[int, _Entry] = {}
+        self._opened: OrderedDict[int, _Opened] = OrderedDict()
+        self._blocks: OrderedDict[tuple[int, int], tuple[Block, int]] = OrderedDict()
+        self._blocks_bytes = 0
+        self._opening: _Once[int, Segment] = _Once()
+        self._loading: _Once[tuple[int, int], Block] = _Once()
+
+    def add(self, info: Describes, tier: Tier) -> None:
+        if tier == "cold" and self._cold is None:
+            raise BadConfig("cold", None, f"segment {info.id} is in the cold tier, and none is configured")
+        with self._lock:
+            self._entries[info.id] = _Entry(info.id, info.size, info.edges, tier)
+
+    def forget(self, id: int) -> None:
+        """The segment is not to be found any more. Those who have it open can go on reading it until it is
+        dropped, and even longer if it is hot.
+        """
+        with self._lock:
+            entry = self._entries.pop(id, None)
+            if entry is None:
+                return
+            self._forgotten[id] = entry
+            dropped = self._opened.pop(id, None)
+            for key in [key for key in self._blocks if key[0] == id]:
+                self._blocks_bytes -= self._blocks.pop(key)[1]
+        del dropped
+        self._discard_copy(id)
+
+    def drop(self, id: int) -> None:
+        """Remove the files of a forgotten segment. May be called again after an error."""
+        with self._lock:
+            if id in self._entries:
+                raise BadRequest(f"segment {id} must be forgotten before its files are removed")
+            entry = self._forgotten.get(id)
+        self._disk.remove(segment_path(id))
+        if self._cold is not None and (entry is None or entry.tier == "cold" or entry.relocated):
+            self._cold.delete(object_name(id))
+        with self._lock:
+            self._forgotten.pop(id, None)
+
+    def ids(self) -> list[int]:
+        with self._lock:
+            return sorted(self._entries)
+
+    def tier(self, id: int) -> Tier:
+        return self._entry(id).tier
+
+    @property
+    def cached_bytes(self) -> int:
+        """Memory that decompressed blocks take."""
+        return self._blocks_bytes
+
+    @property
+    def cold_cached_bytes(self) -> int:
+        """Disk space that pieces of cold segments take."""
+        return 0 if self._pieces is None else self._pieces.used
+
+    def cached(self, id: int, index: int) -> Block | None:
+        with self._lock:
+            found = self._blocks.get((id, index))
+            if found is None:
+                return None
+            self._blocks.move_to_end((id, index))
+            return found[0]
+
+    def load(self, id: int, index: int) -> Block:
+        """A block from the cache, or from the segment; for several who want it at once it is decoded once."""
+        block = self.cached(id, index)
+        return self._loading.do((id, index), lambda: self._load(id, index)) if block is None else block
+
+    def segment(self, id: int) -> Segment:
+        with self._lock:
+            if id not in self._entries:
+                raise UnknownSegment(id)
+            opened = self._opened.get(id)
+            if opened is not None and not opened.stale:
+                self._opened.move_to_end(id)
+                return opened.segment
+        return self._opening.do(id, lambda: self._open(id))
+
+    def relocate(self, id: int) -> None:
+        """Copy a hot segment to the cold tier and make sure that the copy is good. It stays hot."""
+        entry, cold = self._entry(id), self._cold
+        if cold is None:
+            raise BadRequest("there is no cold tier to relocate segments to")
+        if entry.tier == "cold":
+            return
+        if not self._copy_is_good(entry, cold):
+            cold.put(object_name(id), Path(self._disk.local_path(segment_path(id))))
+            if not self._copy_is_good(entry, cold):
+                raise DamagedFile(self._place(id), "what was read back is not what was stored")
+        with self._lock:
+            current = self._entries.get(id)
+            if current is not None:
+                self._entries[id] = current._replace(relocated=True)
+        if current is None:
+            cold.delete(object_name(id))
+            raise UnknownSegment(id)
+
+    def mark_cold(self, id: int) -> None:
+        """The manifest says that the relocated segment is cold: remove the hot file."""
+        with self._lock:
+            entry = self._entries.get(id)
+            if entry is None:
+                raise UnknownSegment(id)
+            if entry.tier == "hot" and not entry.relocated:
+                raise BadRequest(f"segment {id} has not been relocated")
+            self._entries[id] = entry._replace(tier="cold")
+            dropped = self._opened.pop(id, None)
+        del dropped
+        self._disk.remove(segment_path(id))
+
+    def orphans(self) -> list[str]:
+        """Files in the directory of hot segments and objects in the cold tier that belong to no segment.
+
+        A crash leaves them behind. A segment that is being written, merged or relocated looks the same, so
+        ask when nothing of that goes on.
+        """
+        return [
+            *(f"{HOT_DIRECTORY}/{name}" for name in self._hot_orphans()),
+            *(self._place_of(name) for name in self._cold_orphans()),
+        ]
+
+    def remove_orphans(self) -> list[str]:
+        """Remove what :meth:`orphans` tells of; the local ones go even if the cold tier fails."""
+        removed = []
+        for name in self._hot_orphans():
+            self._disk.remove(f"{HOT_DIRECTORY}/{name}")
+            removed.append(f"{HOT_DIRECTORY}/{name}")
+        for name in self._cold_orphans():
+            assert self._cold is not None
+            self._cold.delete(name)
+            removed.append(self._place_of(name))
+        return removed
+
+    def _entry(self, id: int) -> _Entry:
+        with self._lock:
+            entry = self._entries.get(id)
+        if entry is None:
+            raise UnknownSegment(id)
+        return entry
+
+    def _load(self, id: int, index: int) -> Block:
+        block = self.cached(id, index)
+        if block is not None:
+            return block
+        segment = self.segment(id)
+        with self._damage(id):
+            block = segment.load(index)
+        self._keep(id, index, block)
+        return block
+
+    def _keep(self, id: int, index: int, block: Block) -> None:
+        size = footprint(block)
+        with self._lock:
+            if id not in self._entries or size > self._cache_bytes:
+                return
+            self._blocks[id, index] = block, size
+            self._blocks_bytes += size
+            while self._blocks_bytes > self._cache_bytes:
+                self._blocks_bytes -= self._blocks.popitem(last=False)[1][1]
+
+    def _open(self, id: int) -> Segment:
+        entry = self._entry(id)
+        with self._damage(id):
+            opened = self._open_hot(entry) or self._open_cold(entry)
+        dropped = []
+        with self._lock:
+            # Unless it was forgotten or moved in the meantime: then it is for this one reader only.
+            if self._entries.get(id) is entry:
+                dropped.append(self._opened.pop(id, None))
+                self._opened[id] = opened
+                while len(self._opened) > self._open_segments:
+                    dropped.append(self._opened.popitem(last=False)[1])
+        return opened.segment
+
+    def _open_hot(self, entry: _Entry) -> _Opened | None:
+        """None when the segment is cold and there is no good hot file (any more) that would save the way."""
+        path = segment_path(entry.id)
+        try:
+            return _Opened(
+                Segment.open(self._disk.local_path(path), path, entry.id, entry.size, entry.edges), None
+            )
+        except DamagedFile:
+            # Asked again: it may have been marked cold just now.
+            if self._entry(entry.id).tier == "hot":
+                raise
+            return None
+
+    def _open_cold(self, entry: _Entry) -> _Opened:
+        assert self._pieces is not None
+        with self._pieces.opening(object_name(entry.id), entry.size) as fetcher:
+            place = self._place(entry.id)
+            return _Opened(
+                Segment.open(fetcher.path, place, entry.id, entry.size, entry.edges, fetcher), fetcher
+            )
+
+    @contextmanager
+    def _damage(self, id: int) -> Iterator[None]:
+        """Around every read of a file."""
+        try:
+            yield
+        except DamagedFile:
+            # Should it be the local copy that is damaged, the next read has a better one.
+            self._discard_copy(id)
+            # What was forgotten while it was read may have lost its files already.
+            self._entry(id)
+            raise
+
+    def _discard_copy(self, id: int) -> None:
+        if self._pieces is not None:
+            self._pieces.discard(object_name(id))
+
+    def _copy_is_good(self, entry: _Entry, cold: ColdStore) -> bool:
+        path, name = segment_path(entry.id), object_name(entry.id)
+        try:
+            if self._disk.size(path) != entry.size:
+                raise DamagedFile(path, f"it has {self._disk.size(path)} bytes, not {entry.size}")
+            if cold.size(name) != entry.size:
+                return False
+            for start in range(0, entry.size, COMPARE_BYTES):
+                end = min(start + COMPARE_BYTES, entry.size)
+                if self._disk.read(path, start, end - start) != cold.read(name, start, end):
+                    return False
+        except FileNotFoundError:
+            raise MissingFile(path) from None
+        return True
+
+    def _hot_orphans(self) -> list[str]:
+        names = self._disk.list(HOT_DIRECTORY)
+        with self._lock:
+            hot = {object_name(entry.id) for entry in self._entries.values() if entry.tier == "hot"}
+        return [name for name in names if name not in hot]
+
+    def _cold_orphans(self) -> list[str]:
+        """Only those of ids that were surely given out by this data directory.
+
+        A new, empty directory that is pointed at the cold tier of a lost one must not wipe it out.
+        """
+        names = [] if self._cold is None else self._cold.list()
+        with self._lock:
+            known = {object_name(id) for id in self._entries}
+            highest = max(self._entries, default=0)
+        return [
+            name
+            for name in names
+            if name not in known and (found := _OBJECT.match(name)) and int(found[1]) <= highest
+        ]
+
+    def _place(self, id: int) -> str:
+        return self._place_of(object_name(id))
+
+    def _place_of(self, name: str) -> str:
+        assert self._cold is not None
+        return f"{self._cold.describe()}/{name}"
+
+
+class _Once(Generic[K, V]):
+    """Work that several ask for at the same time is done by the first; the others get what it got."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._running: dict[K, Future[V]] = {}
+
+    def do(self, key: K, work: Callable[[], V]) -> V:
+        with self._lock:
+            running = self._running.get(key)
+            if running is None:
+                mine = self._running[key] = Future()
+        if running is not None:
+            return running.result()
+        try:
+            result = work()
+        except BaseException as error:
+            mine.set_exception(error)
+            raise
+        else:
+            mine.set_result(result)
+            return result
+        finally:
+            with self._lock:
+                del self._running[key]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
@@ -131,9 +131,9 @@ class ObjectStoreCold:
         if size is not None and size < end:
             raise DamagedFile(self._place(name), f"it ends at byte {size}, before byte {end}")
 
-    def _unfinished(self, name: str) -> list[Path]:
+    def _unfinished(self, name: str) -> Iterable[Path]:
         """A put to a directory that a crash cut off leaves ``name#1`` behind, which the library hides."""
-        return [] if self._directory is None else list(self._directory.glob(f"{name}#*"))
+        return () if self._directory is None else tuple(self._directory.glob(f"{name}#*"))
 
     def _remove_unfinished(self, name: str) -> None:
         for path in self._unfinished(name):

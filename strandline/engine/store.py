@@ -161,6 +161,19 @@ class SegmentStore:
         return self._entry(id).tier
 
     @property
+    def has_cold_tier(self) -> bool:
+        return self._cold is not None
+
+    def close(self) -> None:
+        """Let go of all open segments and cached blocks."""
+        with self._lock:
+            dropped = list(self._opened.values())
+            self._opened.clear()
+            self._blocks.clear()
+            self._blocks_bytes = 0
+        del dropped
+
+    @property
     def cached_bytes(self) -> int:
         """Memory that decompressed blocks take."""
         return self._blocks_bytes
@@ -293,9 +306,7 @@ class SegmentStore:
         """None when the segment is cold and there is no good hot file (any more) that would save the way."""
         path = segment_path(entry.id)
         try:
-            return _Opened(
-                Segment.open(self._disk.local_path(path), path, entry.id, entry.size, entry.edges), None
-            )
+            return _Opened(Segment.open(self._disk.local_path(path), path, entry.id, entry.size, entry.edges), None)
         except DamagedFile:
             # Asked again: it may have been marked cold just now.
             if self._entry(entry.id).tier == "hot":
@@ -306,9 +317,7 @@ class SegmentStore:
         assert self._pieces is not None
         with self._pieces.opening(object_name(entry.id), entry.size) as fetcher:
             place = self._place(entry.id)
-            return _Opened(
-                Segment.open(fetcher.path, place, entry.id, entry.size, entry.edges, fetcher), fetcher
-            )
+            return _Opened(Segment.open(fetcher.path, place, entry.id, entry.size, entry.edges, fetcher), fetcher)
 
     @contextmanager
     def _damage(self, id: int) -> Iterator[None]:
@@ -357,9 +366,7 @@ class SegmentStore:
             known = {object_name(id) for id in self._entries}
             highest = max(self._entries, default=0)
         return [
-            name
-            for name in names
-            if name not in known and (found := _OBJECT.match(name)) and int(found[1]) <= highest
+            name for name in names if name not in known and (found := _OBJECT.match(name)) and int(found[1]) <= highest
         ]
 
     def _place(self, id: int) -> str:

@@ -226,6 +226,7 @@ def test_a_segment_that_was_never_added_is_unknown(disk: LocalDisk) -> None:
 
 def test_a_cold_segment_needs_a_cold_tier(disk: LocalDisk) -> None:
     store = SegmentStore(disk, None)
+    assert not store.has_cold_tier
     info = write(disk, 1)
     with pytest.raises(BadConfig, match="segment 1"):
         store.add(info, "cold")
@@ -613,6 +614,21 @@ def test_dropping_a_segment_that_was_never_copied_does_not_bother_the_cold_tier(
     store.drop(1)
     assert cold.deletes == []
     assert disk.list("segments") == []
+
+
+def test_a_closed_store_holds_nothing_open(disk: LocalDisk, cold: WatchedCold) -> None:
+    infos = [write(disk, id, blocks=1) for id in (1, 2)]
+    put_cold(disk, cold, infos[1])
+    store = SegmentStore(disk, cold)
+    store.add(infos[0], "hot")
+    store.add(infos[1], "cold")
+    for id in (1, 2):
+        store.load(id, 0)
+    store.close()
+    assert open_files(disk) == []
+    assert store.cached_bytes == 0
+    assert disk.list("segments") == [object_name(1)]
+    assert cold.list() == [object_name(2)]
 
 
 # Orphans

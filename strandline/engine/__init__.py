@@ -1,0 +1,40 @@
+"""The log engine: durable append-only logs on one directory.
+
+Plain synchronous Python. It knows no HTTP, no asyncio and no Spark. The door is :class:`Engine`;
+everything a caller needs is exported here.
+"""
+
+from strandline.engine.clock import Clock, ManualClock, SystemClock
+from strandline.engine.commit import Commit
+from strandline.engine.engine import Engine, Options
+from strandline.engine.log import Log
+from strandline.engine.record import (
+    Appended,
+    Batch,
+    Config,
+    Deleted,
+    LogState,
+    Page,
+    Producer,
+    Record,
+    Tombstone,
+)  # fmt: skip
+
+__all__ = [
+    "Appended",
+    "Batch",
+    "Clock",
+    "Commit",
+    "Config",
+    "Deleted",
+    "Engine",
+    "Log",
+    "LogState",
+    "ManualClock",
+    "Options",
+    "Page",
+    "Producer",
+    "Record",
+    "SystemClock",
+    "Tombstone",
+]

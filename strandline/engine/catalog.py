@@ -1,0 +1,266 @@
+"""What is kept about logs on disk: checkpoint files and the manifest that ties everything together.
+
+A checkpoint file holds frames in the journal's own format: one STATE per log, OVERLAY frames for what became of
+sealed records, DROP for logs that are gone. The first is complete, those after it hold only what changed. The
+manifest names the files that count and is replaced in one step; whatever it does not name is a leftover.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal
+
+import msgspec
+import xxhash
+
+from strandline.engine.disk import Disk
+from strandline.engine.errors import DamagedFile, MissingFile, UnsupportedFormat
+from strandline.engine.frame import (
+    FILE_HEADER,
+    Damage,
+    Encoded,
+    FileKind,
+    Frame,
+    FrameType,
+    encode,
+    file_header,
+    pack,
+    read_file_header,
+    scan,
+    unpack,
+)  # fmt: skip
+from strandline.engine.logbook import Gap, Logbook, ProducerState
+from strandline.engine.parts import Overlay, Run
+from strandline.engine.ranges import SeqRanges
+from strandline.engine.record import Appended, Config
+
+MANIFEST = "MANIFEST"
+CHECKPOINTS = "checkpoints"
+VERSION = 1
+
+
+class SegmentEntry(msgspec.Struct, frozen=True):
+    """A segment as the manifest knows it: enough to find it and to tell whether it is what was written."""
+
+    id: int
+    size: int
+    edges: int
+    rows: int
+    tier: Literal["hot", "cold"] = "hot"
+
+
+class Manifest(msgspec.Struct, kw_only=True):
+    version: int = VERSION
+    #: The first journal file that is not covered by checkpoints and segments.
+    boundary: int = 1
+    checkpoints: list[str] = msgspec.field(default_factory=list)
+    #: In the order of the journal: for every log, the runs of an earlier segment come before those of a later one.
+    segments: list[SegmentEntry] = msgspec.field(default_factory=list)
+    next_segment: int = 1
+    next_checkpoint: int = 1
+    next_epoch: int = 1
+    last_ts: int = 0
+
+
+def write_manifest(disk: Disk, manifest: Manifest) -> None:
+    body = msgspec.json.format(msgspec.json.encode(manifest), indent=1)
+    disk.write_file(MANIFEST, body + f"\nxxh3 {xxhash.xxh3_64_hexdigest(body)}\n".encode())
+
+
+def read_manifest(disk: Disk) -> Manifest | None:
+    """The manifest, or None when there is none yet."""
+    if not disk.exists(MANIFEST):
+        return None
+    return parse_manifest(disk.read(MANIFEST))
+
+
+def parse_manifest(raw: bytes, path: str = MANIFEST) -> Manifest:
+    body, _, sum_line = raw.rstrip(b"\n").rpartition(b"\n")
+    if sum_line != f"xxh3 {xxhash.xxh3_64_hexdigest(body)}".encode():
+        raise DamagedFile(path, "its checksum does not match")
+    try:
+        version = msgspec.json.decode(body, type=_Version).version
+        if version != VERSION:
+            raise UnsupportedFormat(path, version, VERSION)
+        return msgspec.json.decode(body, type=Manifest)
+    except msgspec.MsgspecError as error:
+        raise DamagedFile(path, str(error)) from error
+
+
+class _Version(msgspec.Struct):
+    version: int
+
+
+class RunState(msgspec.Struct, array_like=True):
+    segment: int
+    first: int
+    last: int
+    row: int
+    rows: int
+    live: int
+    live_size: int
+    ts_first: int
+    ts_last: int
+    key_first: str | None
+    key_last: str | None
+
+    @classmethod
+    def of(cls, run: Run) -> RunState:
+        return cls(
+            run.segment, run.first, run.last, run.row, run.rows, run.live, run.live_size,
+            run.ts_first, run.ts_last, run.key_first, run.key_last,
+        )  # fmt: skip
+
+    def make(self) -> Run:
+        return Run(*msgspec.structs.astuple(self))
+
+
+class BookState(msgspec.Struct, array_like=True):
+    """A logbook without its records."""
+
+    name: str
+    config: Config
+    assigned: int
+    last_ts: int
+    earliest: int
+    cap_floor: int
+    ttl_floor: int
+    count: int
+    size: int
+    reserved: int
+    gaps: list[Gap]
+    runs: list[RunState]
+    idempotency: dict[str, Appended]
+    producers: dict[str, ProducerState]
+
+    @classmethod
+    def of(cls, book: Logbook) -> BookState:
+        return cls(
+            name=book.name,
+            config=book.config,
+            assigned=book.assigned,
+            last_ts=book.last_ts,
+            earliest=book.earliest,
+            cap_floor=book.cap_floor,
+            ttl_floor=book.ttl_floor,
+            count=book.count,
+            size=book.size,
+            reserved=book.reserved,
+            gaps=list(book.gaps),
+            runs=[RunState.of(run) for run in book.runs],
+            idempotency=dict(book.idempotency or {}),
+            producers=dict(book.producers or {}),
+        )
+
+    def make(self, epoch: int) -> Logbook:
+        book = Logbook(self.name, epoch, self.config)
+        book.assigned = book.head = self.assigned
+        book.last_ts = self.last_ts
+        book.earliest = self.earliest
+        book.cap_floor = self.cap_floor
+        book.ttl_floor = self.ttl_floor
+        book.count = self.count
+        book.size = self.size
+        book.reserved = book.reserved_durable = self.reserved
+        book.gaps = tuple(self.gaps)
+        book.runs = tuple(run.make() for run in self.runs)
+        book.filed_in = tuple(run.segment for run in self.runs)
+        book.idempotency = self.idempotency or None
+        book.producers = self.producers or None
+        return book
+
+
+class OverlayState(msgspec.Struct, array_like=True):
+    segment: int
+    dead: list[tuple[int, int]]
+    hidden: list[tuple[int, int]]
+    amended: list[tuple[int, bytes]]
+
+    @classmethod
+    def of(cls, segment: int, overlay: Overlay | None) -> OverlayState:
+        if overlay is None:
+            return cls(segment, [], [], [])
+        return cls(segment, list(overlay.dead), list(overlay.hidden), list(overlay.amended.items()))
+
+    def make(self) -> Overlay | None:
+        if not (self.dead or self.hidden or self.amended):
+            return None
+        overlay = Overlay()
+        overlay.dead = SeqRanges(self.dead)
+        overlay.hidden = SeqRanges(self.hidden)
+        overlay.amended = dict(self.amended)
+        return overlay
+
+
+def state_frame(epoch: int, state: BookState) -> Encoded:
+    return encode(FrameType.STATE, epoch, 0, state.last_ts, pack(state))
+
+
+def overlay_frame(epoch: int, overlay: OverlayState) -> Encoded:
+    return encode(FrameType.OVERLAY, epoch, 0, 0, pack(overlay))
+
+
+def drop_frame(epoch: int) -> Encoded:
+    return encode(FrameType.DROP, epoch, 0, 0)
+
+
+def checkpoint_path(name: str) -> str:
+    return f"{CHECKPOINTS}/{name}"
+
+
+def write_checkpoint(disk: Disk, name: str, index: int, frames: Iterable[Encoded]) -> int:
+    """Write a checkpoint file; returns its size."""
+    seed = int.from_bytes(os.urandom(8), "little")
+    parts = [file_header(FileKind.CHECKPOINT, index, seed)]
+    offset = FILE_HEADER.size
+    for frame in frames:
+        parts.extend(frame.seal(seed, offset))
+        offset += frame.length
+    disk.write_file(checkpoint_path(name), b"".join(parts))
+    return offset
+
+
+def read_checkpoint(disk: Disk, name: str) -> Iterator[Frame]:
+    path = checkpoint_path(name)
+    for item in scan_checkpoint(disk, name):
+        if isinstance(item, Damage):
+            raise DamagedFile(path, f"{item.why} at byte {item.offset}")
+        yield item
+
+
+def scan_checkpoint(disk: Disk, name: str) -> Iterator[Frame | Damage]:
+    path = checkpoint_path(name)
+    if not disk.exists(path):
+        raise MissingFile(path)
+    raw = disk.read(path)
+    _, seed = read_file_header(path, raw, FileKind.CHECKPOINT)
+    yield from scan(raw, seed, FILE_HEADER.size)
+
+
+def load_books(frames: Iterable[Frame]) -> dict[int, Logbook]:
+    """The logbooks by epoch, from the frames of all checkpoints in order; what comes later counts."""
+    states: dict[int, bytes] = {}
+    overlays: dict[int, dict[int, OverlayState]] = {}
+    for frame in frames:
+        if frame.type is FrameType.STATE:
+            states[frame.epoch] = frame.body
+        elif frame.type is FrameType.OVERLAY:
+            overlay = unpack(frame.body, OverlayState)
+            overlays.setdefault(frame.epoch, {})[overlay.segment] = overlay
+        elif frame.type is FrameType.DROP:
+            states.pop(frame.epoch, None)
+            overlays.pop(frame.epoch, None)
+    configs: dict[Any, Config] = {}
+    books: dict[int, Logbook] = {}
+    for epoch, raw in states.items():
+        book = unpack(raw, BookState).make(epoch)
+        # A million logs have a handful of different configurations.
+        book.config = configs.setdefault(msgspec.msgpack.encode(book.config), book.config)
+        known = overlays.get(epoch)
+        if known is not None:
+            for run in book.runs:
+                if run.segment in known:
+                    run.overlay = known[run.segment].make()
+        books[epoch] = book
+    return books

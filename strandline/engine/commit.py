@@ -1,0 +1,74 @@
+"""A commit: the promise that comes with every change.
+
+It is done when the change is as durable as the log's class promises. Many commits share one flush.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar, cast
+
+T = TypeVar("T")
+
+
+class Flusher(Protocol):
+    def flush(self) -> None:
+        """Make everything written so far durable and resolve the commits that waited for it."""
+        ...
+
+    def flush_soon(self) -> None:
+        """Have another thread flush, now."""
+        ...
+
+
+class Commit(Generic[T]):
+    """``wait`` for it, or have a function called once it is done (at once when it is done already).
+
+    Callbacks run on whichever thread flushed and must be quick.
+    """
+
+    __slots__ = ("_callbacks", "_error", "_flusher", "_value", "done")
+
+    def __init__(self, flusher: Flusher | None, value: T | None = None) -> None:
+        self._flusher = flusher
+        self._value = value
+        self._error: Exception | None = None
+        self._callbacks: list[Callable[[Commit[T]], None]] = []
+        self.done = flusher is None
+
+    @classmethod
+    def of(cls, value: T) -> Commit[T]:
+        return cls(None, value)
+
+    def wait(self) -> T:
+        """The result, once it is durable; raises when the flush failed."""
+        flusher = self._flusher
+        if not self.done and flusher is not None:
+            flusher.flush()
+        if self._error is not None:
+            raise self._error
+        return cast(T, self._value)
+
+    def add_done_callback(self, callback: Callable[[Commit[T]], None]) -> None:
+        self._callbacks.append(callback)
+        flusher = self._flusher
+        if self.done or flusher is None:
+            self._call_back()
+        else:
+            flusher.flush_soon()
+
+    def resolve(self, value: T | None, error: Exception | None = None) -> None:
+        self._value = value
+        self._error = error
+        self.done = True
+        self._flusher = None
+        self._call_back()
+
+    def _call_back(self) -> None:
+        # Two threads may get here at once; each callback is taken out of the list by exactly one of them.
+        while self._callbacks:
+            try:
+                callback = self._callbacks.pop(0)
+            except IndexError:
+                return
+            callback(self)

@@ -1,0 +1,195 @@
+"""The file-system seam: every byte the engine keeps locally goes through a :class:`Disk`.
+
+:class:`LocalDisk` is the real one. Tests put another behind the same door that loses unsynced bytes,
+tears writes and fails the N-th call. Paths are relative to the data directory, with ``/`` between parts.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol
+
+from strandline.engine.errors import DirectoryInUse
+
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+class AppendFile(Protocol):
+    """A file that only grows. ``write`` hands the bytes to the system; ``sync`` makes them survive a power cut."""
+
+    def write(self, parts: Sequence[bytes]) -> None:
+        """Append all parts, or raise OSError; on an error any part of them may have been written."""
+        ...
+
+    def truncate(self, size: int) -> None: ...
+
+    def sync(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Disk(Protocol):
+    def append_file(self, path: str) -> AppendFile:
+        """Open ``path`` for appending, creating it when absent."""
+        ...
+
+    def read(self, path: str, offset: int = 0, size: int = -1) -> bytes: ...
+
+    def size(self, path: str) -> int: ...
+
+    def exists(self, path: str) -> bool: ...
+
+    def list(self, directory: str) -> list[str]:
+        """The names in a directory, sorted; empty when it does not exist."""
+        ...
+
+    def write_file(self, path: str, data: bytes) -> None:
+        """Put a whole file in place atomically: temporary file, sync, rename, sync of the directory."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """Unlink; no error when it is gone already."""
+        ...
+
+    def make_directory(self, path: str) -> None: ...
+
+    def sync_directory(self, path: str) -> None: ...
+
+    def local_path(self, path: str) -> str:
+        """Where the file can be memory-mapped by this machine."""
+        ...
+
+    def boot_id(self) -> str:
+        """Changes whenever unsynced writes may have been lost, that is, with every boot of the machine."""
+        ...
+
+    def lock(self) -> None:
+        """Take the directory for this process, or raise DirectoryInUse."""
+        ...
+
+    def unlock(self) -> None: ...
+
+
+class LocalAppendFile:
+    def __init__(self, path: Path) -> None:
+        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+
+    def write(self, parts: Sequence[bytes]) -> None:
+        expected = sum(map(len, parts))
+        written = os.writev(self._fd, parts)
+        if written != expected:
+            self._write_rest(b"".join(parts)[written:])
+
+    def _write_rest(self, rest: bytes) -> None:
+        while rest:
+            rest = rest[os.write(self._fd, rest) :]
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+
+    def sync(self) -> None:
+        os.fdatasync(self._fd)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class LocalDisk:
+    LOCK_FILE = "LOCK"
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        self.root = Path(root)
+        self._lock_fd = -1
+
+    def __repr__(self) -> str:
+        return f"LocalDisk({str(self.root)!r})"
+
+    def append_file(self, path: str) -> AppendFile:
+        return LocalAppendFile(self.root / path)
+
+    def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
+        with open(self.root / path, "rb", buffering=0) as file:
+            if offset:
+                file.seek(offset)
+            return b"".join(_read_all(file.fileno(), size))
+
+    def size(self, path: str) -> int:
+        return (self.root / path).stat().st_size
+
+    def exists(self, path: str) -> bool:
+        return (self.root / path).exists()
+
+    def list(self, directory: str) -> list[str]:
+        with suppress(FileNotFoundError):
+            return sorted(os.listdir(self.root / directory))
+        return []
+
+    def write_file(self, path: str, data: bytes) -> None:
+        temporary = f"{path}.tmp"
+        try:
+            with open(self.root / temporary, "wb", buffering=0) as file:
+                view = memoryview(data)
+                while view:
+                    view = view[file.write(view) :]
+                os.fsync(file.fileno())
+        except OSError:
+            with suppress(OSError):
+                self.remove(temporary)
+            raise
+        os.rename(self.root / temporary, self.root / path)
+        self.sync_directory(os.path.dirname(path))
+
+    def remove(self, path: str) -> None:
+        (self.root / path).unlink(missing_ok=True)
+
+    def make_directory(self, path: str) -> None:
+        (self.root / path).mkdir(parents=True, exist_ok=True)
+
+    def sync_directory(self, path: str) -> None:
+        fd = os.open(self.root / path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def local_path(self, path: str) -> str:
+        return str(self.root / path)
+
+    def boot_id(self) -> str:
+        with suppress(OSError):
+            return BOOT_ID.read_text().strip()
+        # Where the system does not tell, assume the worst after every unclean stop.
+        return os.urandom(16).hex()
+
+    def lock(self) -> None:
+        fd = os.open(self.root / self.LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            holder = os.pread(fd, 200, 0).decode("utf-8", "replace").strip() or "another process"
+            os.close(fd)
+            raise DirectoryInUse(str(self.root), holder) from None
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, f"process {os.getpid()}\n".encode(), 0)
+        self._lock_fd = fd
+
+    def unlock(self) -> None:
+        if self._lock_fd >= 0:
+            os.close(self._lock_fd)
+            self._lock_fd = -1
+
+
+def _read_all(fd: int, size: int) -> Iterator[bytes]:
+    remaining = size if size >= 0 else 1 << 62
+    while remaining:
+        piece = os.read(fd, min(remaining, 1 << 24))
+        if not piece:
+            return
+        remaining -= len(piece)
+        yield piece

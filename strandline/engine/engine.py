@@ -1,0 +1,454 @@
+"""The engine: all logs of one data directory, one journal under them, one lock around them."""
+
+from __future__ import annotations
+
+import os
+import threading
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from strandline.engine.clock import Clock, SystemClock
+from strandline.engine.cold import ColdStore, ObjectStoreCold
+from strandline.engine.commit import Commit
+from strandline.engine.disk import Disk, LocalDisk
+from strandline.engine.errors import EngineClosed, EngineError, JournalFailed, LogExists, UnknownLog
+from strandline.engine.frame import Configure, FrameType, encode, pack
+from strandline.engine.journal import Journal
+from strandline.engine.log import EPHEMERAL_RESERVE, MIN_RESERVE, Log
+from strandline.engine.logbook import Logbook
+from strandline.engine.maintenance import Maintenance, Snapshot
+from strandline.engine.record import MAX_RECORD_BYTES, Config, check_name
+from strandline.engine.recovery import Recovered, recover
+from strandline.engine.store import CACHE_BYTES, COLD_CACHE_BYTES, SegmentStore
+from strandline.engine.worker import Worker
+
+T = TypeVar("T")
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """How an engine works; nothing in here changes what a log promises."""
+
+    #: A journal of this size is sealed. Recovery replays at most about as much.
+    journal_bytes: int = 64 << 20
+    #: Acknowledged ``disk`` records are flushed at the latest after this time.
+    flush_interval_ms: int = 50
+    #: A log that has been quiet for this long takes back the seqs it had reserved.
+    settle_after_ms: int = 5_000
+    #: Sealed journal files are kept this long, so that backups can be restored to any moment between them.
+    keep_journal_ms: int = 0
+    max_record_bytes: int = MAX_RECORD_BYTES
+    #: Decompressed blocks of segments that are kept in memory.
+    cache_bytes: int = CACHE_BYTES
+    #: Merging stops at segments of about this size.
+    segment_bytes: int = 256 << 20
+    #: Where old segments go: a directory or an object store; empty: nowhere.
+    cold_url: str = ""
+    cold_options: dict[str, Any] = msgspec.field(default_factory=dict)
+    #: The newest segments that stay in the data directory, by count and by bytes (0: no bound).
+    hot_segments: int = 4
+    hot_bytes: int = 0
+    cold_cache_bytes: int = COLD_CACHE_BYTES
+
+
+class _Pending(NamedTuple):
+    """A change that is journaled up to ``position`` and waits for the flush."""
+
+    position: int
+    book: Logbook
+    commit: Commit[Any]
+    make: Callable[[], Any] | None
+    value: Any
+
+
+class Stats(msgspec.Struct, frozen=True, kw_only=True):
+    logs: int
+    journal_bytes: int
+    flushes: int
+    segments: int
+    cached_bytes: int
+    read_only: bool
+
+
+class Engine:
+    """Open one with :meth:`open`; close it when done. One process at a time may have a directory open.
+
+    ``lock`` guards everything in memory. The order of locks is: flushing, then ``lock``; nothing waits for the
+    disk's flush while it holds ``lock``, except the switch to a new journal file.
+    """
+
+    def __init__(
+        self, disk: Disk, options: Options, clock: Clock, cold: ColdStore | None, worker: Worker | None
+    ) -> None:
+        self.disk = disk
+        self.options = options
+        self.lock = threading.RLock()
+        self.store = SegmentStore(
+            disk, cold, cache_bytes=options.cache_bytes, cold_cache_bytes=options.cold_cache_bytes
+        )
+        self._clock = clock
+        self._last_ts = 0
+        self._by_name: dict[str, Logbook] = {}
+        self._names: list[str] = []
+        self._new_names: set[str] = set()
+        self._flushing = threading.Lock()
+        self._pending: deque[_Pending] = deque()
+        self._reserving: dict[Logbook, int] = {}
+        self._unsettled: set[Logbook] = set()
+        self._dirty: set[Logbook] = set()
+        self._snapshot: Snapshot | None = None
+        self._closed = False
+        self._flushes = 0
+        self._threads: list[threading.Thread] = []
+        self._wake_flusher = threading.Event()
+        self._flush_now = threading.Event()
+        self._wake_keeper = threading.Event()
+        self.recovered: Recovered = recover(disk, self.store)
+        self.by_epoch = self.recovered.books
+        self._by_name = {book.name: book for book in self.by_epoch.values()}
+        self._new_names = set(self._by_name)
+        self._dirty = set(self.recovered.changed)
+        self._unsettled = {book for book in self.by_epoch.values() if book.reserved > book.assigned}
+        self._last_ts = self.recovered.last_ts
+        self._next_epoch = self.recovered.next_epoch
+        self.journal = Journal(disk, self.recovered.next_journal)
+        self.maintenance = Maintenance(self, self.recovered, worker)
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str] | Disk,
+        options: Options | None = None,
+        *,
+        clock: Clock | None = None,
+        cold: ColdStore | None = None,
+        background: bool = True,
+    ) -> Engine:
+        """Open a data directory, making it if need be, and recover what is in it.
+
+        With ``background=False`` no thread and no process is started: commits flush when they are waited for, and
+        ``maintain`` seals when it is called. ``path`` may be a :class:`Disk` for the same reason: tests.
+        """
+        options = options or Options()
+        disk: Disk
+        worker = None
+        if isinstance(path, (str, os.PathLike)):
+            os.makedirs(path, exist_ok=True)
+            disk = LocalDisk(path)
+            worker = Worker(os.fspath(path)) if background else None
+        else:
+            disk = path
+        disk.lock()
+        try:
+            if cold is None and options.cold_url:
+                cold = ObjectStoreCold(options.cold_url, **options.cold_options)
+            engine = cls(disk, options, clock or SystemClock(), cold, worker)
+        except BaseException:
+            disk.unlock()
+            raise
+        if background:
+            engine._start_threads()
+        return engine
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # --- logs ----------------------------------------------------------------------------------------------
+
+    def create(self, name: str, config: Config | None = None) -> Commit[Log]:
+        """Make a new log; raises LogExists when there is one. It is durable once the commit is done."""
+        check_name(name)
+        with self.lock:
+            self.check_writable()
+            if name in self._by_name:
+                raise LogExists(name)
+            book = Logbook(name, self._next_epoch, config or DEFAULT_CONFIG)
+            self.write_config(book, book.config, self.now())
+            self._next_epoch += 1
+            self._by_name[name] = book
+            self.by_epoch[book.epoch] = book
+            self._new_names.add(name)
+            self.touch(book)
+            return self.later(book, Log(self, book), None)
+
+    def log(self, name: str) -> Log:
+        found = self.find(name)
+        if found is None:
+            raise UnknownLog(name)
+        return found
+
+    def find(self, name: str) -> Log | None:
+        if self._closed:
+            raise EngineClosed("the engine is closed")
+        book = self._by_name.get(name)
+        return None if book is None else Log(self, book)
+
+    def names(self, prefix: str = "", after: str = "", limit: int | None = None) -> list[str]:
+        """Names of logs in order, from behind ``after`` on."""
+        with self.lock:
+            if self._new_names:
+                self._names.extend(self._new_names)
+                self._names.sort()
+                self._new_names.clear()
+            start = max(bisect_left(self._names, prefix), bisect_right(self._names, after) if after else 0)
+            found: list[str] = []
+            for at in range(start, len(self._names)):
+                name = self._names[at]
+                if not name.startswith(prefix) or (limit is not None and len(found) >= limit):
+                    break
+                if name in self._by_name:
+                    found.append(name)
+            return found
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    # --- flushing and closing ------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Make everything written so far durable; commits that waited for it are done afterwards."""
+        with self._flushing:
+            with self.lock:
+                position = self.journal.written
+                if position == self.journal.flushed and not self._pending:
+                    return
+                reserving, self._reserving = self._reserving, {}
+            try:
+                self.journal.sync()
+            except JournalFailed as error:
+                self._fail_pending(error)
+                return
+            self._flushed(position, reserving)
+
+    def _flushed(self, position: int, reserving: dict[Logbook, int]) -> None:
+        done: list[tuple[Commit[Any], Any, Exception | None]] = []
+        with self.lock:
+            self.journal.flushed = position
+            self._flushes += 1
+            for book, reserved in reserving.items():
+                book.reserved_durable = min(reserved, book.reserved)
+                self._unsettled.add(book)
+            while self._pending and self._pending[0].position <= position:
+                pending = self._pending.popleft()
+                pending.book.pending -= 1
+                if pending.make is None:
+                    done.append((pending.commit, pending.value, None))
+                    continue
+                self.touch(pending.book)
+                try:
+                    done.append((pending.commit, pending.make(), None))
+                except (EngineError, OSError) as error:
+                    done.append((pending.commit, None, error))
+        for commit, value, failure in done:
+            commit.resolve(value, failure)
+
+    def _fail_pending(self, error: JournalFailed) -> None:
+        with self.lock:
+            failed = list(self._pending)
+            self._pending.clear()
+            for pending in failed:
+                pending.book.pending -= 1
+        for pending in failed:
+            pending.commit.resolve(None, error)
+
+    def flush_soon(self) -> None:
+        if self._threads:
+            self._flush_now.set()
+            self._wake_flusher.set()
+        else:
+            self.flush()
+
+    def maintain(self) -> bool:
+        """Seal, merge and move what is due, now; tells whether there was anything to do."""
+        return self.maintenance.run()
+
+    def seal(self) -> None:
+        """Seal everything that is in the journal now, however little."""
+        self.maintenance.run(everything=True)
+
+    def stats(self) -> Stats:
+        with self.lock:
+            return Stats(
+                logs=len(self._by_name),
+                journal_bytes=self.maintenance.unsealed_bytes(),
+                flushes=self._flushes,
+                segments=len(self.store.ids()),
+                cached_bytes=self.store.cached_bytes,
+                read_only=self.journal.failure is not None,
+            )
+
+    def close(self) -> None:
+        """Flush, write down that this was an orderly stop, and give the directory free."""
+        with self.lock:
+            if self._closed:
+                return
+            self._closed = True
+        self._wake_flusher.set()
+        self._flush_now.set()
+        self._wake_keeper.set()
+        for thread in self._threads:
+            thread.join()
+        try:
+            self.flush()
+            if self.journal.failure is None:
+                with self.lock:
+                    self._settle(self._unsettled)
+                    self.journal.write(encode(FrameType.CLOSE, 0, 0, self.now()))
+                self.flush()
+        finally:
+            self.journal.close()
+            self.maintenance.close()
+            self.store.close()
+            self.disk.unlock()
+
+    # --- what logs, maintenance and recovery use -----------------------------------------------------------
+
+    @property
+    def writable(self) -> bool:
+        return not self._closed and self.journal.failure is None
+
+    def check_writable(self) -> None:
+        if self._closed:
+            raise EngineClosed("the engine is closed")
+        if self.journal.failure is not None:
+            raise self.journal.failure
+
+    def now(self) -> int:
+        """The time, never earlier than any time given before."""
+        now = self._clock.now()
+        if now > self._last_ts:
+            self._last_ts = now
+        return self._last_ts
+
+    def touch(self, book: Logbook) -> None:
+        """The book is about to change. A snapshot under way takes it down as it was."""
+        if self._snapshot is not None:
+            self._snapshot.capture_first(book)
+        self._dirty.add(book)
+
+    def later(self, book: Logbook, value: T | None, make: Callable[[], T] | None) -> Commit[T]:
+        """A commit that is done after the next flush; ``make`` is then called and gives the value."""
+        commit: Commit[T] = Commit(self)
+        book.pending += 1
+        self._pending.append(_Pending(self.journal.written, book, commit, make, value))
+        self.flush_in_time()
+        return commit
+
+    def flush_in_time(self) -> None:
+        """There is something to flush; it may wait for the usual interval."""
+        if self._threads and not self._wake_flusher.is_set():
+            self._wake_flusher.set()
+
+    def note_reserved(self, book: Logbook) -> None:
+        self._reserving[book] = book.reserved
+
+    def write_config(self, book: Logbook, config: Config, now: int) -> None:
+        if config.durability == "fsync":
+            reserved = book.assigned
+        else:
+            step = EPHEMERAL_RESERVE if config.durability == "ephemeral" else MIN_RESERVE
+            reserved = max(book.reserved, book.assigned + step)
+        body = pack(Configure(book.name, config))
+        self.journal.write(encode(FrameType.CONFIGURE, book.epoch, book.assigned, now, body, reserved=reserved))
+        book.reserved = reserved
+        self.note_reserved(book)
+
+    def remove(self, book: Logbook) -> None:
+        book.dropped = True
+        del self._by_name[book.name]
+        del self.by_epoch[book.epoch]
+
+    def tell(self, book: Logbook) -> None:
+        for listener in book.listeners:
+            listener(book)
+
+    def begin_snapshot(self, boundary_wanted: Callable[[], Snapshot]) -> Snapshot:
+        """Switch to a new journal file and take down, from here on, every log as it was at the switch.
+
+        Everything before the boundary is flushed and made first, so nothing is half done at it.
+        """
+        self.journal.prepare()
+        with self._flushing, self.lock:
+            self.check_writable()
+            position, reserving = self.journal.written, self._reserving
+            self._reserving = {}
+            try:
+                self.journal.sync()
+            except JournalFailed as error:
+                self._fail_pending(error)
+                raise
+            self._flushed(position, reserving)
+            self.journal.rotate()
+            snapshot = boundary_wanted()
+            snapshot.add(self._dirty)
+            self._dirty = set()
+            self._snapshot = snapshot
+            return snapshot
+
+    def end_snapshot(self, given_up: Snapshot | None) -> None:
+        """The snapshot is written down, or given up: then what it covered is to be taken down again."""
+        with self.lock:
+            self._snapshot = None
+            if given_up is not None:
+                self._dirty |= given_up.give_up()
+
+    @property
+    def next_epoch(self) -> int:
+        return self._next_epoch
+
+    def settle_idle(self) -> None:
+        """Take back reservations of logs that have been quiet: a crash then leaves no gap behind them."""
+        with self.lock:
+            if self.writable and self._unsettled:
+                oldest = self.now() - self.options.settle_after_ms
+                self._settle({book for book in self._unsettled if book.last_ts <= oldest})
+
+    def _settle(self, books: set[Logbook]) -> None:
+        now = self.now()
+        for book in list(books):
+            self._unsettled.discard(book)
+            if book.dropped or book.reserved <= book.assigned or book.pending:
+                continue
+            reserved = book.assigned
+            self.journal.write(encode(FrameType.RESERVE, book.epoch, book.assigned, now, reserved=reserved))
+            self.touch(book)
+            book.reserved = book.reserved_durable = reserved
+            book.reserve_step = 0
+        self.flush_in_time()
+
+    # --- threads -------------------------------------------------------------------------------------------
+
+    def _start_threads(self) -> None:
+        for name, target in (
+            ("strandline-flusher", self._flush_often),
+            ("strandline-keeper", self._keep_house),
+        ):
+            self._threads.append(threading.Thread(target=target, name=name, daemon=True))
+        for thread in self._threads:
+            thread.start()
+
+    def _flush_often(self) -> None:
+        while not self._closed:
+            self._wake_flusher.wait()
+            self._flush_now.wait(self.options.flush_interval_ms / 1000)
+            self._flush_now.clear()
+            self._wake_flusher.clear()
+            self.flush()
+            if self.maintenance.due:
+                self._wake_keeper.set()
+
+    def _keep_house(self) -> None:
+        while not self._closed:
+            self._wake_keeper.wait(1.0)
+            self._wake_keeper.clear()
+            self.settle_idle()
+            self.maintenance.run()
+
+
+DEFAULT_CONFIG = Config()

@@ -1,0 +1,184 @@
+"""Everything that can go wrong, as one small hierarchy.
+
+Every exception carries the facts as attributes, so that a protocol can map it to its own error body
+without parsing the message. An operation that raises has changed nothing.
+"""
+
+from __future__ import annotations
+
+
+class EngineError(Exception):
+    """Base of everything the engine raises on purpose."""
+
+
+class UnknownLog(EngineError):
+    """No log has this name (or the handle's log has been dropped)."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is no log named {name!r}")
+        self.name = name
+
+
+class LogExists(EngineError):
+    """A log of this name exists and the caller asked for a new one."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"a log named {name!r} exists already")
+        self.name = name
+
+
+class BadName(EngineError):
+    """A log name that is empty, too long, or has characters that are not allowed."""
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(f"{name!r} cannot name a log: {why}")
+        self.name = name
+        self.why = why
+
+
+class BadConfig(EngineError):
+    """A configuration value out of its range or of the wrong type."""
+
+    def __init__(self, field: str, value: object, why: str) -> None:
+        super().__init__(f"config {field}={value!r}: {why}")
+        self.field = field
+        self.value = value
+        self.why = why
+
+
+class BadRequest(EngineError):
+    """An argument that makes no sense: an empty batch, a negative limit, a selector that selects nothing."""
+
+
+class BadRecord(BadRequest):
+    """A record of the wrong type or shape; ``index`` is its place in the batch."""
+
+    def __init__(self, index: int, why: str) -> None:
+        super().__init__(f"record {index} of the batch: {why}")
+        self.index = index
+        self.why = why
+
+
+class RecordTooLarge(BadRecord):
+    """A record over the size limit, or one that can never fit the log's caps."""
+
+    def __init__(self, index: int, size: int, limit: int) -> None:
+        super().__init__(index, f"{size} bytes, the limit is {limit}")
+        self.size = size
+        self.limit = limit
+
+
+class LogFull(EngineError):
+    """The log is at its cap and its policy is to reject; it can take records again once some are gone."""
+
+    def __init__(
+        self, name: str, cap_records: int, cap_bytes: int, head: int, earliest: int, records: int, size: int
+    ) -> None:
+        super().__init__(
+            f"log {name!r} is full: {records} records and {size} bytes live, "
+            f"caps {cap_records or 'none'} and {cap_bytes or 'none'}"
+        )
+        self.name = name
+        self.cap_records = cap_records
+        self.cap_bytes = cap_bytes
+        self.head = head
+        self.earliest = earliest
+        self.records = records
+        self.size = size
+
+
+class UnknownSeq(EngineError):
+    """The record is not there: never written, deleted, or evicted."""
+
+    def __init__(self, name: str, seq: int) -> None:
+        super().__init__(f"log {name!r} has no record {seq}")
+        self.name = name
+        self.seq = seq
+
+
+class ProducerFenced(EngineError):
+    """The producer's epoch is older than the one the log knows."""
+
+    def __init__(self, producer: str, epoch: int, current: int) -> None:
+        super().__init__(f"producer {producer!r} epoch {epoch} was superseded by epoch {current}")
+        self.producer = producer
+        self.epoch = epoch
+        self.current = current
+
+
+class ProducerGap(EngineError):
+    """The producer's seq is not the next one (or a new epoch does not start at 0)."""
+
+    def __init__(self, producer: str, expected: int, received: int) -> None:
+        super().__init__(f"producer {producer!r} sent seq {received}, expected {expected}")
+        self.producer = producer
+        self.expected = expected
+        self.received = received
+
+
+class EngineClosed(EngineError):
+    """The engine has been closed."""
+
+
+class DirectoryInUse(EngineError):
+    """Another process has the data directory open."""
+
+    def __init__(self, path: str, holder: str) -> None:
+        super().__init__(f"{path} is in use by {holder}")
+        self.path = path
+        self.holder = holder
+
+
+class UnsupportedFormat(EngineError):
+    """A file of a format version that this release does not know."""
+
+    def __init__(self, path: str, found: int, supported: int) -> None:
+        super().__init__(f"{path} has format version {found}; this release reads version {supported}")
+        self.path = path
+        self.found = found
+        self.supported = supported
+
+
+class DamagedFile(EngineError):
+    """A file whose bytes are not what was written."""
+
+    def __init__(self, path: str, why: str) -> None:
+        super().__init__(f"{path} is damaged: {why}")
+        self.path = path
+        self.why = why
+
+
+class MissingFile(DamagedFile):
+    """A file that the manifest names and that is not there."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, "the file is missing")
+
+
+class DiskFull(EngineError):
+    """No space left: the append was not taken; it can be tried again once there is space."""
+
+    def __init__(self, path: str, needed: int) -> None:
+        super().__init__(f"no space left for {needed} bytes in {path}")
+        self.path = path
+        self.needed = needed
+
+
+class JournalFailed(EngineError):
+    """A write or a flush of the journal failed. The engine is read-only until it is opened again.
+
+    After a failed flush nobody knows what is on the disk, so nothing more is acknowledged.
+    """
+
+    def __init__(self, path: str, cause: OSError) -> None:
+        super().__init__(f"the journal {path} failed ({cause}); the engine is read-only until it is reopened")
+        self.path = path
+        self.cause = cause
+
+
+class WorkerFailed(EngineError):
+    """The process that seals and merges died twice over one job, met something unforeseen, or was closed."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"the sealing worker failed: {why}")
+        self.why = why

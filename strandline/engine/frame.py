@@ -1,0 +1,318 @@
+"""The journal frame, byte by byte: the one binary format that is written by hand.
+
+All numbers are little-endian. A file starts with a 48-byte header, frames follow back to back::
+
+    file header   magic 8s | version u32 | kind u32 | index u64 | seed u64 | boot 16s        (48 bytes)
+    frame header  mark u32 | length u32 | checksum u64 | type u8 | flags u8 | zero u16 | count u32
+                  | epoch u64 | first u64 | ts u64 | reserved u64                        (56 bytes)
+    append body   offsets u32 x (count + 1) | [keys] | [nodes] | [metas] | [extras] | payloads
+    keys, nodes   lengths u16 x count (0xFFFF: none) | text
+    metas         lengths u32 x count (0xFFFFFFFF: none) | bytes
+    extras        length u32 | msgpack
+    other bodies  msgpack
+
+``length`` is that of the whole frame. The checksum is XXH3 over everything behind it, seeded with the file's
+random seed plus the frame's offset: bytes of another file, from another place, or that merely look like a
+frame inside a payload never pass for one.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from array import array
+from collections.abc import Iterator, Sequence
+from enum import IntEnum
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+import xxhash
+
+from strandline.engine.block import Block
+from strandline.engine.errors import DamagedFile, UnsupportedFormat
+from strandline.engine.record import Config, Producer, Reason
+
+if sys.byteorder != "little":  # pragma: no cover - columns are written as they lie in memory
+    raise ImportError("strandline needs a little-endian machine")
+
+MAGIC = b"STRANDLN"
+VERSION = 1
+MARK = 0xA15EA5ED
+MARK_BYTES = struct.pack("<I", MARK)
+
+FILE_HEADER = struct.Struct("<8sIIQQ16s")
+HEADER = struct.Struct("<IIQBBHIQQQQ")
+#: What the checksum covers starts here.
+COVERED_FROM = 16
+_COVERED = struct.Struct("<BBHIQQQQ")
+_FRONT = struct.Struct("<IIQ")
+
+NO_STRING = 0xFFFF
+NO_BYTES = 0xFFFFFFFF
+
+HAS_KEYS = 1
+HAS_NODES = 2
+HAS_METAS = 4
+HAS_EXTRAS = 8
+
+
+class FileKind(IntEnum):
+    JOURNAL = 1
+    CHECKPOINT = 2
+
+
+class FrameType(IntEnum):
+    APPEND = 1
+    CONFIGURE = 2
+    DROP = 3
+    DELETE = 4
+    AMEND = 5
+    HIDE = 6
+    RESTORE = 7
+    #: TTL moved a log's floor. Caps need no frame: replaying the appends evicts the same records.
+    FLOOR = 8
+    #: The highest seq that may have been handed out (see ``reserved``), when there is no append to carry it.
+    RESERVE = 9
+    #: Seqs that are assigned and hold nothing: a reader who passes them gets a tombstone.
+    GAP = 10
+    #: Written last by an orderly stop.
+    CLOSE = 11
+    #: The state of one log, in a checkpoint file.
+    STATE = 12
+    #: What became of the sealed records of one log in one segment, in a checkpoint file.
+    OVERLAY = 13
+
+
+class Extras(msgspec.Struct, array_like=True, omit_defaults=True):
+    """What travels with an append besides its records, so that it can never disagree with them."""
+
+    idempotency_key: str | None = None
+    producer: Producer | None = None
+
+
+class Configure(msgspec.Struct, array_like=True):
+    name: str
+    config: Config
+
+
+class Select(msgspec.Struct, array_like=True, frozen=True):
+    """Which records an operation means: those that fulfil every condition that is given, up to ``bound``."""
+
+    bound: int
+    before: int | None = None
+    key: str | None = None
+    prefix: str | None = None
+    seqs: list[int] | None = None
+
+
+class Floor(msgspec.Struct, array_like=True):
+    ttl_floor: int
+
+
+class Gap(msgspec.Struct, array_like=True):
+    last: int
+    reason: Reason
+
+
+class Frame(msgspec.Struct, frozen=True, gc=False):
+    """A frame as read from a file; ``body`` is everything behind the header."""
+
+    type: FrameType
+    flags: int
+    count: int
+    epoch: int
+    first: int
+    ts: int
+    reserved: int
+    body: bytes
+    offset: int
+    length: int
+
+
+class Damage(NamedTuple):
+    """A stretch of a file that holds no valid frame."""
+
+    offset: int
+    length: int
+    why: str
+
+
+def file_header(kind: FileKind, index: int, seed: int, boot: bytes = b"") -> bytes:
+    """``boot`` tells in which run of the machine the file was written: see ``Disk.boot_id``."""
+    return FILE_HEADER.pack(MAGIC, VERSION, kind, index, seed, boot)
+
+
+def read_file_header(path: str, raw: bytes, kind: FileKind) -> tuple[int, int]:
+    """The index and seed of a file, or an exception that says what is wrong with it."""
+    if len(raw) < FILE_HEADER.size:
+        raise DamagedFile(path, f"its header has {len(raw)} of {FILE_HEADER.size} bytes")
+    magic, version, found, index, seed, _ = FILE_HEADER.unpack_from(raw)
+    if magic != MAGIC:
+        raise DamagedFile(path, "it does not start with the magic of a Strandline file")
+    if version != VERSION:
+        raise UnsupportedFormat(path, version, VERSION)
+    if found != kind:
+        raise DamagedFile(path, f"it is a file of kind {found}, not {kind.name.lower()}")
+    return index, seed
+
+
+def read_boot(raw: bytes) -> bytes:
+    boot: bytes = FILE_HEADER.unpack_from(raw)[5]
+    return boot
+
+
+class Encoded(NamedTuple):
+    """A frame without its place: ``seal`` adds mark, length and checksum once the offset is known."""
+
+    parts: list[bytes]
+    length: int
+
+    def seal(self, seed: int, offset: int) -> list[bytes]:
+        hasher = xxhash.xxh3_64(seed=(seed + offset) & 0xFFFFFFFFFFFFFFFF)
+        for part in self.parts:
+            hasher.update(part)
+        front = _FRONT.pack(MARK, self.length, hasher.intdigest())
+        return [front, *self.parts]
+
+
+def encode(
+    type: FrameType, epoch: int, first: int, ts: int, body: bytes = b"", *, count: int = 0, reserved: int = 0
+) -> Encoded:
+    covered = _COVERED.pack(type, 0, 0, count, epoch, first, ts, reserved) + body
+    return Encoded([covered], COVERED_FROM + len(covered))
+
+
+def encode_append(epoch: int, block: Block, ts: int, reserved: int, extras: Extras | None) -> Encoded:
+    flags = 0
+    columns = [block.offsets.tobytes()]
+    if block.keys is not None:
+        flags |= HAS_KEYS
+        columns.append(_pack_strings(block.keys))
+    if block.nodes is not None:
+        flags |= HAS_NODES
+        columns.append(_pack_strings(block.nodes))
+    if block.metas is not None:
+        flags |= HAS_METAS
+        columns.append(_pack_bytes(block.metas))
+    if extras is not None:
+        flags |= HAS_EXTRAS
+        packed = pack(extras)
+        columns.append(len(packed).to_bytes(4, "little") + packed)
+    covered = _COVERED.pack(FrameType.APPEND, flags, 0, len(block), epoch, block.first, ts, reserved)
+    front = b"".join((covered, *columns))
+    return Encoded([front, block.data], COVERED_FROM + len(front) + len(block.data))
+
+
+def decode_append(frame: Frame) -> tuple[Block, Extras | None]:
+    """The records of an append frame. Its checksum has been verified, so its structure is as it was written."""
+    body, count, at = frame.body, frame.count, 4 * (frame.count + 1)
+    offsets = array("I")
+    offsets.frombytes(body[:at])
+    keys = nodes = metas = extras = None
+    if frame.flags & HAS_KEYS:
+        keys, at = _unpack_strings(body, at, count)
+    if frame.flags & HAS_NODES:
+        nodes, at = _unpack_strings(body, at, count)
+    if frame.flags & HAS_METAS:
+        metas, at = _unpack_bytes(body, at, count)
+    if frame.flags & HAS_EXTRAS:
+        end = at + 4 + int.from_bytes(body[at : at + 4], "little")
+        extras = unpack(body[at + 4 : end], Extras)
+        at = end
+    return Block(frame.first, frame.first + count - 1, frame.ts, offsets, body[at:], keys, nodes, metas), extras
+
+
+_encoder = msgspec.msgpack.Encoder()
+T = TypeVar("T")
+_decoders: dict[Any, msgspec.msgpack.Decoder[Any]] = {}
+
+
+def pack(value: object) -> bytes:
+    return _encoder.encode(value)
+
+
+def unpack(raw: bytes, type: type[T]) -> T:
+    decoder = _decoders.get(type)
+    if decoder is None:
+        decoder = _decoders[type] = msgspec.msgpack.Decoder(type)
+    result: T = decoder.decode(raw)
+    return result
+
+
+def scan(raw: bytes, seed: int, offset: int) -> Iterator[Frame | Damage]:
+    """Every valid frame of a file from ``offset`` on, and every stretch between them that is not one.
+
+    Behind a damaged frame the search goes on at the next mark, so what was written after it is not lost.
+    """
+    end = len(raw)
+    while offset < end:
+        frame, why = _frame_at(raw, seed, offset)
+        if frame is not None:
+            yield frame
+            offset += frame.length
+            continue
+        start = offset
+        while frame is None and (offset := raw.find(MARK_BYTES, offset + 1)) >= 0:
+            frame, _ = _frame_at(raw, seed, offset)
+        if offset < 0:
+            offset = end
+        yield Damage(start, offset - start, why)
+
+
+def _frame_at(raw: bytes, seed: int, offset: int) -> tuple[Frame | None, str]:
+    if len(raw) - offset < HEADER.size:
+        return None, "the frame's header is cut off"
+    mark, length, checksum, kind, flags, _, count, epoch, first, ts, reserved = HEADER.unpack_from(raw, offset)
+    if mark != MARK:
+        return None, "there is no frame here"
+    if length < HEADER.size or offset + length > len(raw):
+        return None, "the frame is cut off or its length is wrong"
+    covered = memoryview(raw)[offset + COVERED_FROM : offset + length]
+    if xxhash.xxh3_64_intdigest(covered, seed=(seed + offset) & 0xFFFFFFFFFFFFFFFF) != checksum:
+        return None, "the frame's checksum does not match"
+    if kind not in _TYPES:
+        return None, f"frames of type {kind} are unknown to this release"
+    body = raw[offset + HEADER.size : offset + length]
+    return Frame(_TYPES[kind], flags, count, epoch, first, ts, reserved, body, offset, length), ""
+
+
+_TYPES = {int(member): member for member in FrameType}
+
+
+def _pack_strings(values: Sequence[str | None]) -> bytes:
+    encoded = [None if value is None else value.encode() for value in values]
+    lengths = array("H", [NO_STRING if value is None else len(value) for value in encoded])
+    return lengths.tobytes() + b"".join([value for value in encoded if value is not None])
+
+
+def _unpack_strings(body: bytes, at: int, count: int) -> tuple[list[str | None], int]:
+    lengths = array("H")
+    lengths.frombytes(body[at : at + 2 * count])
+    at += 2 * count
+    values: list[str | None] = []
+    for length in lengths:
+        if length == NO_STRING:
+            values.append(None)
+        else:
+            values.append(body[at : at + length].decode())
+            at += length
+    return values, at
+
+
+def _pack_bytes(values: Sequence[bytes | None]) -> bytes:
+    lengths = array("I", [NO_BYTES if value is None else len(value) for value in values])
+    return lengths.tobytes() + b"".join([value for value in values if value is not None])
+
+
+def _unpack_bytes(body: bytes, at: int, count: int) -> tuple[list[bytes | None], int]:
+    lengths = array("I")
+    lengths.frombytes(body[at : at + 4 * count])
+    at += 4 * count
+    values: list[bytes | None] = []
+    for length in lengths:
+        if length == NO_BYTES:
+            values.append(None)
+        else:
+            values.append(body[at : at + length])
+            at += length
+    return values, at

@@ -1,0 +1,170 @@
+"""The journal: numbered files of frames, written in order, made durable by a shared flush.
+
+A frame is handed to the system by the thread that appends, at once: it takes a microsecond, its errors surface
+where they belong, and what was acknowledged survives a killed process. What the journal shares is the flush:
+everybody who waits for the disk is covered by one ``fdatasync``.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from strandline.engine.disk import AppendFile, Disk
+from strandline.engine.errors import DamagedFile, DiskFull, EngineError, JournalFailed
+from strandline.engine.frame import (
+    FILE_HEADER,
+    Damage,
+    Encoded,
+    FileKind,
+    Frame,
+    file_header,
+    read_boot,
+    read_file_header,
+    scan,
+)
+
+DIRECTORY = "journal"
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+
+
+def journal_path(index: int) -> str:
+    return f"{DIRECTORY}/{index:08d}.journal"
+
+
+def journal_index(name: str) -> int | None:
+    """The number of a journal file by its name; None for any other file."""
+    stem, dot, extension = name.partition(".")
+    return int(stem) if dot and extension == "journal" and stem.isdigit() else None
+
+
+class Journal:
+    """The file that is written now, and those before it that are not sealed yet.
+
+    Not thread-safe: the engine's lock is held around everything but ``sync``.
+    """
+
+    def __init__(self, disk: Disk, index: int) -> None:
+        self._disk = disk
+        self._next: _File | None = None
+        self._file = _File(disk, index)
+        self._disk.sync_directory(DIRECTORY)
+        #: Bytes handed to the system since the journal was opened, and how many of them are known to be durable.
+        self.written = 0
+        self.flushed = 0
+        self.failure: EngineError | None = None
+
+    @property
+    def index(self) -> int:
+        return self._file.index
+
+    @property
+    def size(self) -> int:
+        return self._file.size
+
+    def write(self, frame: Encoded) -> None:
+        """Hand one frame to the system. When it raises, the journal is as it was before."""
+        if self.failure is not None:
+            raise self.failure
+        file = self._file
+        try:
+            file.handle.write(frame.seal(file.seed, file.size))
+        except OSError as error:
+            self._undo(error)
+            raise DiskFull(file.path, frame.length) from error
+        file.size += frame.length
+        self.written += frame.length
+
+    def _undo(self, error: OSError) -> None:
+        """Cut a half-written frame off again. A full disk may get better; anything else ends the journal."""
+        file = self._file
+        try:
+            file.handle.truncate(file.size)
+        except OSError as second:
+            self.fail(second)
+        if error.errno not in _NO_SPACE:
+            self.fail(error)
+        if self.failure is not None:
+            raise self.failure
+
+    def fail(self, error: OSError) -> None:
+        if self.failure is None:
+            self.failure = JournalFailed(self._file.path, error)
+
+    def sync(self) -> None:
+        """Make everything written so far durable. A failure is final: the kernel may have dropped the pages."""
+        if self.failure is not None:
+            raise self.failure
+        file = self._file
+        try:
+            file.handle.sync()
+        except OSError as error:
+            self.fail(error)
+            raise JournalFailed(file.path, error) from error
+
+    def prepare(self) -> None:
+        """Make the next file beforehand, so that ``rotate`` does not have to wait for the directory."""
+        if self._next is None:
+            self._next = _File(self._disk, self._file.index + 1)
+            self._disk.sync_directory(DIRECTORY)
+
+    def rotate(self) -> int:
+        """Go on in the next file; returns its index. The file so far has been synced by the caller."""
+        assert self._next is not None
+        self._file.handle.close()
+        self._file, self._next = self._next, None
+        return self._file.index
+
+    def close(self) -> None:
+        self._file.handle.close()
+        if self._next is not None:
+            self._next.handle.close()
+
+
+class _File:
+    """A journal file that is open for writing."""
+
+    def __init__(self, disk: Disk, index: int) -> None:
+        self.index = index
+        self.path = journal_path(index)
+        self.seed = int.from_bytes(os.urandom(8), "little")
+        self.handle: AppendFile = disk.append_file(self.path)
+        # A file that an earlier attempt left half made is begun again: nothing in it was ever acknowledged.
+        self.handle.truncate(0)
+        self.handle.write([file_header(FileKind.JOURNAL, index, self.seed, boot_mark(disk))])
+        self.handle.sync()
+        self.size = FILE_HEADER.size
+
+
+def boot_mark(disk: Disk) -> bytes:
+    """The disk's boot id in the 16 bytes that a file header has for it."""
+    return disk.boot_id().encode()[-16:]
+
+
+@dataclass(frozen=True, slots=True)
+class JournalFile:
+    """A journal file as found on the disk."""
+
+    index: int
+    path: str
+    raw: bytes
+    seed: int
+    boot: bytes
+
+    def frames(self) -> Iterator[Frame | Damage]:
+        return scan(self.raw, self.seed, FILE_HEADER.size)
+
+
+def journal_indexes(disk: Disk) -> list[int]:
+    return sorted(index for name in disk.list(DIRECTORY) if (index := journal_index(name)) is not None)
+
+
+def read_journal(disk: Disk, index: int) -> JournalFile:
+    path = journal_path(index)
+    raw = disk.read(path)
+    found, seed = read_file_header(path, raw, FileKind.JOURNAL)
+    if found != index:
+        raise DamagedFile(path, f"its header says that it is file {found}")
+    return JournalFile(index, path, raw, seed, read_boot(raw))

@@ -1,0 +1,504 @@
+"""A logbook: what is true of one log, and what each change does to it.
+
+Nothing here writes a journal or takes a lock. The engine journals a change and then makes it here; recovery reads
+the journal and makes the same changes again. So both arrive at the same state.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from strandline.engine.block import Block
+from strandline.engine.errors import ProducerFenced, ProducerGap
+from strandline.engine.frame import Extras, Select
+from strandline.engine.parts import Part, Run, Segments, Tail
+from strandline.engine.record import Appended, Config, Deleted, LogState, Producer, Reason
+
+#: What a waiting reader is told: the logbook it waits for has changed.
+Listener = Callable[["Logbook"], None]
+
+
+class Gap(NamedTuple):
+    """Seqs that hold nothing and that nobody removed on purpose."""
+
+    first: int
+    last: int
+    reason: Reason
+
+
+class ProducerState(NamedTuple):
+    epoch: int
+    seq: int
+    appended: Appended
+
+
+class Logbook:
+    """``assigned`` is the highest seq handed out, ``head`` the highest that readers may see.
+
+    ``earliest`` is the first seq that is neither deleted nor evicted (hidden records keep their place). The floors
+    are moved by involuntary loss only: everything below the higher of them was lost to a cap or to time.
+    ``count`` and ``size`` are over live records: not deleted, not evicted, not hidden.
+    """
+
+    __slots__ = (
+        "assigned", "cap_floor", "config", "count", "dropped", "earliest", "epoch", "filed_in", "gaps", "head", "idempotency",
+        "last_ts", "listeners", "name", "pending", "pending_count", "pending_size", "producers", "reserve_step",
+        "reserved", "reserved_durable", "runs", "size", "tail", "ttl_floor", "volatile_from",
+    )  # fmt: skip
+
+    def __init__(self, name: str, epoch: int, config: Config) -> None:
+        self.name = name
+        self.epoch = epoch
+        self.config = config
+        self.assigned = 0
+        self.head = 0
+        self.last_ts = 0
+        self.earliest = 1
+        self.cap_floor = 1
+        self.ttl_floor = 1
+        self.gaps: tuple[Gap, ...] = ()
+        self.count = 0
+        self.size = 0
+        self.runs: tuple[Run, ...] = ()
+        self.tail: Tail | None = None
+        self.idempotency: dict[str, Appended] | None = None
+        self.producers: dict[str, ProducerState] | None = None
+        self.listeners: tuple[Listener, ...] = ()
+        #: The segments in which the newest checkpoint says this log has a run.
+        self.filed_in: tuple[int, ...] = ()
+        self.dropped = False
+        #: Changes that are journaled and wait for the flush before they are made here.
+        self.pending = 0
+        self.pending_count = 0
+        self.pending_size = 0
+        #: The highest seq that the journal says may have been handed out, and how much of that is durable.
+        self.reserved = 0
+        self.reserved_durable = 0
+        self.reserve_step = 0
+        #: The first seq that is in memory only, because the log was ephemeral when it was written; 0: none.
+        self.volatile_from = 0
+
+    @property
+    def evict_floor(self) -> int:
+        return max(self.cap_floor, self.ttl_floor)
+
+    def state(self) -> LogState:
+        return LogState(
+            name=self.name,
+            epoch=self.epoch,
+            config=self.config,
+            head=self.head,
+            earliest=self.earliest,
+            evict_floor=self.evict_floor,
+            count=self.count,
+            size=self.size,
+            last_ts=self.last_ts,
+        )
+
+    def parts(self) -> Iterator[Part]:
+        yield from self.runs
+        if self.tail is not None:
+            yield self.tail
+
+    # --- appending -----------------------------------------------------------------------------------------
+
+    def find_duplicate(self, key: str | None, producer: Producer | None, now: int) -> Appended | None:
+        """What the first append with this idempotency key or producer seq did; raises for a fenced producer."""
+        if key is not None and self.idempotency is not None:
+            self._forget_old_keys(now)
+            found = self.idempotency.get(key)
+            if found is not None:
+                return found.again()
+        if producer is not None:
+            return self._check_producer(producer)
+        return None
+
+    def _forget_old_keys(self, now: int) -> None:
+        assert self.idempotency is not None
+        oldest = now - self.config.idempotency_window_ms
+        # Keys stand in the order of their appends, and time never goes backwards: only the front can be too old.
+        expired = []
+        for key, appended in self.idempotency.items():
+            if appended.ts >= oldest:
+                break
+            expired.append(key)
+        for key in expired:
+            del self.idempotency[key]
+
+    def _check_producer(self, producer: Producer) -> Appended | None:
+        known = self.producers.get(producer.id) if self.producers is not None else None
+        if known is None or producer.epoch > known.epoch:
+            if producer.seq != 0:
+                raise ProducerGap(producer.id, 0, producer.seq)
+            return None
+        if producer.epoch < known.epoch:
+            raise ProducerFenced(producer.id, producer.epoch, known.epoch)
+        if producer.seq <= known.seq:
+            return known.appended.again()
+        if producer.seq > known.seq + 1:
+            raise ProducerGap(producer.id, known.seq + 1, producer.seq)
+        return None
+
+    def assign(self, block: Block, ts: int, extras: Extras | None) -> Appended:
+        """Hand out the block's seqs. They are taken from here on, whether or not anybody sees the records."""
+        appended = Appended(block.first, block.last, ts)
+        self.assigned = block.last
+        self.last_ts = ts
+        if extras is not None:
+            if extras.idempotency_key is not None:
+                if self.idempotency is None:
+                    self.idempotency = {}
+                self._forget_old_keys(ts)
+                self.idempotency[extras.idempotency_key] = appended
+            if extras.producer is not None:
+                if self.producers is None:
+                    self.producers = {}
+                producer = extras.producer
+                self.producers[producer.id] = ProducerState(producer.epoch, producer.seq, appended)
+        return appended
+
+    def publish(self, block: Block, segments: Segments) -> None:
+        """Let readers see the block, and evict what no longer fits."""
+        if self.tail is None:
+            self.tail = Tail()
+        self.tail.append(block)
+        self.head = block.last
+        self.count += len(block)
+        self.size += block.size(0, len(block))
+        config = self.config
+        if config.cap_records or config.cap_bytes:
+            self.evict_over_caps(segments)
+
+    def skip(self, first: int, last: int, reason: Reason) -> None:
+        """Leave these seqs, the next ones, empty."""
+        if self.earliest == first:
+            self.earliest = last + 1
+        if self.gaps and self.gaps[-1].last + 1 == first and self.gaps[-1].reason == reason:
+            first = self.gaps[-1].first
+            self.gaps = self.gaps[:-1]
+        self.gaps = (*self.gaps, Gap(first, last, reason))
+        self.head = last
+        self.assigned = max(self.assigned, last)
+
+    # --- involuntary loss ----------------------------------------------------------------------------------
+
+    def evict_over_caps(self, segments: Segments) -> None:
+        config = self.config
+        records = self.count - config.cap_records if config.cap_records else 0
+        size = self.size - config.cap_bytes if config.cap_bytes else 0
+        if records > 0 or size > 0:
+            last = self._last_to_evict(records, size, segments)
+            self.cap_floor = last + 1
+            self.remove_below(last + 1, segments)
+
+    def _last_to_evict(self, records: int, size: int, segments: Segments) -> int:
+        """The seq of the live record with which, oldest first, this many records and bytes have gone."""
+        last = 0
+        for part in self.parts():
+            if isinstance(part, Run) and (part.live <= records or part.live_size <= size):
+                if part.live:
+                    last = part.last
+                    records -= part.live
+                    size -= part.live_size
+                    if records <= 0 and size <= 0:
+                        return last
+                continue
+            amended = part.overlay is not None and bool(part.overlay.amended)
+            for block, start, end in part.visible(self.earliest, self.head, segments):
+                while start < end:
+                    rows = min(max(records, 0), end - start)
+                    if size > 0:
+                        rows = max(rows, block.reaching(start, end, size))
+                    if amended:
+                        # Amended records have another size than their block says: go one by one.
+                        rows = 1
+                    last = block.seq(start + rows - 1)
+                    records -= rows
+                    size -= (
+                        part.weigh([(block.seq(start), last)], segments)[1]
+                        if amended
+                        else block.size(start, start + rows)
+                    )
+                    start += rows
+                    if records <= 0 and size <= 0:
+                        return last
+        return last
+
+    def is_stale(self, now: int) -> bool:
+        """Whether there may be something for ``expire`` to do; cheap."""
+        oldest = now - self.config.ttl_ms
+        if self.runs:
+            return self.runs[0].ts_first < oldest
+        return self.tail is not None and bool(self.tail.blocks) and self.tail.blocks[0].timestamp(0) < oldest
+
+    def expire(self, now: int, segments: Segments) -> bool:
+        """Evict what is older than the TTL; tells whether that moved the floor."""
+        ttl = self.config.ttl_ms
+        if not ttl or self.earliest > self.head:
+            return False
+        oldest = now - ttl
+        floor = self.seq_since(oldest, segments)
+        if floor <= self.earliest:
+            return False
+        return self.expire_below(floor, segments)
+
+    def expire_below(self, floor: int, segments: Segments) -> bool:
+        lost = self._last_retained_below(floor, segments)
+        if lost is None:
+            return False
+        self.ttl_floor = max(self.ttl_floor, lost + 1)
+        self.remove_below(lost + 1, segments)
+        return True
+
+    def _last_retained_below(self, floor: int, segments: Segments) -> int | None:
+        """The highest seq below ``floor`` that is there and not deleted."""
+        for part in reversed(tuple(self.parts())):
+            low, high = max(part.first, self.earliest), min(part.last, floor - 1)
+            if low > high:
+                continue
+            ranges = [(low, high)] if part.overlay is None else list(part.overlay.dead.gaps(low, high))
+            for first, last in reversed(ranges):
+                # Nearly always the last seq of the range is there; else look at what is.
+                for start in (last, first):
+                    found = None
+                    for block, _, end in part.pieces(start, last, segments):
+                        found = block.seq(end - 1)
+                    if found is not None:
+                        return found
+        return None
+
+    def seq_since(self, ts: int, segments: Segments) -> int:
+        """The seq of the first record, deleted or not, whose time is ``ts`` or later; head + 1 when there is none."""
+        for run in self.runs:
+            if run.ts_last >= ts and run.last >= self.earliest:
+                if run.ts_first >= ts:
+                    return run.first
+                return self._first_since(run, ts, segments)
+        if self.tail is not None and self.tail.blocks:
+            blocks = self.tail.blocks
+            at = bisect_left(blocks, ts, key=_block_end)
+            if at < len(blocks):
+                block = blocks[at]
+                return block.seq(block.row_since(ts, 0, len(block)))
+        return self.head + 1
+
+    @staticmethod
+    def _first_since(run: Run, ts: int, segments: Segments) -> int:
+        for block, start, end in run.pieces(run.first, run.last, segments):
+            if block.timestamp(end - 1) >= ts:
+                return block.seq(block.row_since(ts, start, end))
+        return run.last + 1
+
+    # --- what a record can become --------------------------------------------------------------------------
+
+    def remove_below(self, floor: int, segments: Segments) -> tuple[int, int]:
+        """Take everything below ``floor`` out; returns how many records went and their bytes, hidden ones included."""
+        count = size = 0
+        gone_runs = 0
+        for run in self.runs:
+            if run.first >= floor:
+                break
+            if run.last < floor:
+                hidden = self._hidden_of(run, run.first, run.last, segments)
+                self.count -= run.live
+                self.size -= run.live_size
+                count, size = count + run.live + hidden[0], size + run.live_size + hidden[1]
+                gone_runs += 1
+            else:
+                gone = self._kill(run, [(max(run.first, self.earliest), floor - 1)], segments)
+                count, size = count + gone[0], size + gone[1]
+        self.runs = self.runs[gone_runs:]
+        tail = self.tail
+        if tail is not None and tail.blocks and tail.first < floor:
+            gone = self._kill(tail, [(max(tail.first, self.earliest), min(floor - 1, tail.last))], segments)
+            count, size = count + gone[0], size + gone[1]
+            self._drop_dead_blocks(tail, floor)
+        self._settle_earliest(floor, segments)
+        return count, size
+
+    @staticmethod
+    def _drop_dead_blocks(tail: Tail, floor: int) -> None:
+        kept = bisect_left(tail.blocks, floor, key=lambda block: block.last)
+        if kept:
+            tail.cut(tail.blocks[kept - 1].last)
+
+    def _hidden_of(self, part: Part, first: int, last: int, segments: Segments) -> tuple[int, int]:
+        if part.overlay is None or not part.overlay.hidden:
+            return 0, 0
+        return part.weigh(list(part.overlay.hidden.overlap(first, last)), segments)
+
+    def _kill(self, part: Part, ranges: Iterable[tuple[int, int]], segments: Segments) -> tuple[int, int]:
+        """Mark the records in these ranges deleted; returns how many were not so before, and their bytes."""
+        count = size = 0
+        for first, last in ranges:
+            first, last = max(first, part.first), min(last, part.last)
+            if first > last:
+                continue
+            alive = [(first, last)] if part.overlay is None else list(part.overlay.visible(first, last))
+            live = part.weigh(alive, segments)
+            hidden = self._hidden_of(part, first, last, segments)
+            self._account(part, -live[0], -live[1])
+            overlay = part.change()
+            overlay.dead.add(first, last)
+            overlay.hidden.remove(first, last)
+            if overlay.amended:
+                for seq in [seq for seq in overlay.amended if first <= seq <= last]:
+                    del overlay.amended[seq]
+            count, size = count + live[0] + hidden[0], size + live[1] + hidden[1]
+        return count, size
+
+    def _account(self, part: Part, count: int, size: int) -> None:
+        self.count += count
+        self.size += size
+        if isinstance(part, Run):
+            part.live += count
+            part.live_size += size
+
+    def _settle_earliest(self, floor: int, segments: Segments) -> None:
+        """Move ``earliest`` up to the first record from ``floor`` on that is still there."""
+        at = max(floor, self.earliest)
+        for part in self.parts():
+            if part.last < at:
+                continue
+            low = max(at, part.first)
+            ranges = [(low, part.last)] if part.overlay is None else part.overlay.dead.gaps(low, part.last)
+            for first, last in ranges:
+                for block, start, _ in part.pieces(first, last, segments):
+                    self.earliest = block.seq(start)
+                    self._forget_passed_gaps()
+                    return
+        self.earliest = self.head + 1
+        self._forget_passed_gaps()
+
+    def _forget_passed_gaps(self) -> None:
+        floor = self.evict_floor
+        if self.gaps and self.gaps[0].last < floor:
+            self.gaps = tuple(gap for gap in self.gaps if gap.last >= floor)
+
+    def delete(self, select: Select, segments: Segments) -> Deleted:
+        """Remove the selected records for good. Silent: the floors stay where they are."""
+        if select.key is None and select.prefix is None and select.seqs is None:
+            assert select.before is not None
+            before = min(select.before, select.bound + 1)
+            if before <= self.earliest:
+                return Deleted(0, 0)
+            return Deleted(*self.remove_below(before, segments))
+        count = size = 0
+        for part, ranges in self._selected(select, segments):
+            gone = self._kill(part, ranges, segments)
+            count, size = count + gone[0], size + gone[1]
+        if count:
+            self._drop_dead_front(segments)
+        return Deleted(count, size)
+
+    def _drop_dead_front(self, segments: Segments) -> None:
+        before = self.earliest
+        self._settle_earliest(before, segments)
+        if self.earliest > before:
+            self.runs = tuple(run for run in self.runs if run.last >= self.earliest)
+            if self.tail is not None:
+                self._drop_dead_blocks(self.tail, self.earliest)
+
+    def hide(self, select: Select, segments: Segments) -> Deleted:
+        """Take the selected records out of sight; ``restore`` brings them back."""
+        count = size = 0
+        for part, ranges in self._selected(select, segments):
+            for first, last in ranges:
+                alive = [(first, last)] if part.overlay is None else list(part.overlay.visible(first, last))
+                live = part.weigh(alive, segments)
+                if not live[0]:
+                    continue
+                self._account(part, -live[0], -live[1])
+                overlay = part.change()
+                for start, end in alive:
+                    overlay.hidden.add(start, end)
+                count, size = count + live[0], size + live[1]
+        return Deleted(count, size)
+
+    def restore(self, select: Select, segments: Segments) -> Deleted:
+        count = size = 0
+        for part, ranges in self._selected(select, segments):
+            if part.overlay is None:
+                continue
+            for first, last in ranges:
+                hidden = list(part.overlay.hidden.overlap(first, last))
+                back = part.weigh(hidden, segments)
+                if not back[0]:
+                    continue
+                self._account(part, *back)
+                part.change().hidden.remove(first, last)
+                count, size = count + back[0], size + back[1]
+        if self.config.cap_records or self.config.cap_bytes:
+            self.evict_over_caps(segments)
+        return Deleted(count, size)
+
+    def amend(self, seq: int, data: bytes, segments: Segments) -> None:
+        """Give a record other data under the same seq and time. It has been checked that the record is there."""
+        for part in self.parts():
+            if not part.first <= seq <= part.last:
+                continue
+            before = part.weigh([(seq, seq)], segments)
+            if not before[0]:
+                return
+            part.change().amended[seq] = data
+            assert part.overlay is not None
+            if seq not in part.overlay.hidden:
+                self._account(part, 0, part.weigh([(seq, seq)], segments)[1] - before[1])
+        if self.config.cap_bytes:
+            self.evict_over_caps(segments)
+
+    def has(self, seq: int, segments: Segments) -> bool:
+        """Whether the record is there: not deleted, not evicted. A hidden one is there."""
+        for part in self.parts():
+            if part.first <= seq <= part.last:
+                if part.overlay is not None and seq in part.overlay.dead:
+                    return False
+                return any(True for _ in part.pieces(seq, seq, segments))
+        return False
+
+    def _selected(self, select: Select, segments: Segments) -> Iterator[tuple[Part, list[tuple[int, int]]]]:
+        """Per part, the ranges of seqs that fulfil the selection (not all of them need to be there)."""
+        bound = select.bound if select.before is None else min(select.bound, select.before - 1)
+        wanted = None if select.seqs is None else sorted(set(select.seqs))
+        for part in tuple(self.parts()):
+            low, high = max(part.first, self.earliest), min(part.last, bound)
+            if low > high:
+                continue
+            if select.key is None and select.prefix is None and wanted is None:
+                yield part, [(low, high)]
+                continue
+            found: list[int] | None = None
+            if select.key is not None:
+                found = part.seqs_with_key(select.key, False, segments)
+            if select.prefix is not None:
+                found = _both(found, part.seqs_with_key(select.prefix, True, segments))
+            if wanted is not None:
+                found = _both(found, wanted)
+            assert found is not None
+            inside = found[bisect_left(found, low) : bisect_left(found, high + 1)]
+            if inside:
+                yield part, list(_ranges_of(inside))
+
+
+def _block_end(block: Block) -> int:
+    return block.timestamp(len(block) - 1)
+
+
+def _both(one: list[int] | None, other: list[int]) -> list[int]:
+    if one is None:
+        return other
+    members = set(one)
+    return [seq for seq in other if seq in members]
+
+
+def _ranges_of(seqs: list[int]) -> Iterator[tuple[int, int]]:
+    """Ascending seqs as ranges, those side by side joined."""
+    first = last = seqs[0]
+    for seq in seqs[1:]:
+        if seq != last + 1:
+            yield first, last
+            first = seq
+        last = seq
+    yield first, last

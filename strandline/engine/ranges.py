@@ -1,0 +1,104 @@
+"""A set of seqs kept as sorted, disjoint, inclusive ranges: small when the members lie side by side."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+
+
+class SeqRanges:
+    """Members cost 16 bytes and a bit per *range*, not per seq; every look-up is a binary search."""
+
+    __slots__ = ("_firsts", "_lasts")
+
+    def __init__(self, ranges: Iterable[tuple[int, int]] = ()) -> None:
+        self._firsts: list[int] = []
+        self._lasts: list[int] = []
+        for first, last in ranges:
+            self.add(first, last)
+
+    def __bool__(self) -> bool:
+        return bool(self._firsts)
+
+    def __len__(self) -> int:
+        """How many ranges (not how many seqs)."""
+        return len(self._firsts)
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return zip(self._firsts, self._lasts, strict=True)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, SeqRanges):
+            return NotImplemented
+        return self._firsts == other._firsts and self._lasts == other._lasts
+
+    def __repr__(self) -> str:
+        return f"SeqRanges({list(self)})"
+
+    def __contains__(self, seq: int) -> bool:
+        at = bisect_right(self._firsts, seq) - 1
+        return at >= 0 and seq <= self._lasts[at]
+
+    def copy(self) -> SeqRanges:
+        twin = SeqRanges()
+        twin._firsts = self._firsts.copy()
+        twin._lasts = self._lasts.copy()
+        return twin
+
+    def add(self, first: int, last: int) -> None:
+        """Add ``first`` to ``last``, both included, joining ranges that touch."""
+        lasts = self._lasts
+        if not lasts or first > lasts[-1] + 1:
+            self._firsts.append(first)
+            lasts.append(last)
+            return
+        low = bisect_left(lasts, first - 1)
+        high = bisect_right(self._firsts, last + 1)
+        if low < high:
+            first = min(first, self._firsts[low])
+            last = max(last, lasts[high - 1])
+        self._firsts[low:high] = [first]
+        lasts[low:high] = [last]
+
+    def remove(self, first: int, last: int) -> None:
+        low = bisect_left(self._lasts, first)
+        high = bisect_right(self._firsts, last)
+        if low >= high:
+            return
+        firsts, lasts = [], []
+        if self._firsts[low] < first:
+            firsts.append(self._firsts[low])
+            lasts.append(first - 1)
+        if self._lasts[high - 1] > last:
+            firsts.append(last + 1)
+            lasts.append(self._lasts[high - 1])
+        self._firsts[low:high] = firsts
+        self._lasts[low:high] = lasts
+
+    def overlap(self, first: int, last: int) -> Iterator[tuple[int, int]]:
+        """The members within ``first`` to ``last``, as ranges."""
+        at = bisect_left(self._lasts, first)
+        while at < len(self._firsts) and self._firsts[at] <= last:
+            yield max(first, self._firsts[at]), min(last, self._lasts[at])
+            at += 1
+
+    def gaps(self, first: int, last: int) -> Iterator[tuple[int, int]]:
+        """The seqs within ``first`` to ``last`` that are *not* members, as ranges."""
+        for start, end in self.overlap(first, last):
+            if start > first:
+                yield first, start - 1
+            first = end + 1
+        if first <= last:
+            yield first, last
+
+    def next_absent(self, seq: int) -> int:
+        """The lowest seq from ``seq`` on that is not a member."""
+        at = bisect_right(self._firsts, seq) - 1
+        if at >= 0 and seq <= self._lasts[at]:
+            return self._lasts[at] + 1
+        return seq
+
+    def first_from(self, seq: int) -> tuple[int, int] | None:
+        """The first range that reaches ``seq`` or lies above it."""
+        at = bisect_left(self._lasts, seq)
+        return (self._firsts[at], self._lasts[at]) if at < len(self._firsts) else None

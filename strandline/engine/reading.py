@@ -1,0 +1,248 @@
+"""Reading a page: where to start, what to skip, when to stop, and which loss to report."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from strandline.engine.block import Block
+from strandline.engine.errors import BadRequest
+from strandline.engine.logbook import Logbook
+from strandline.engine.parts import Part, Segments
+from strandline.engine.record import Page, Reason, Tombstone
+from strandline.engine.segment import Segment
+from strandline.engine.store import SegmentStore
+
+#: A page never takes longer than looking at this many records, however few of them pass the filter.
+SCAN_RECORDS = 16_384
+
+
+class Query(NamedTuple):
+    """What a reader asks for: records with ``seq > after``, in order, that pass every filter that is given."""
+
+    after: int = 0
+    limit: int = 256
+    max_bytes: int | None = None
+    #: Leave out records that came from these nodes.
+    without_nodes: frozenset[str] | None = None
+    key: str | None = None
+    key_prefix: str | None = None
+    #: Only records whose time is this or later.
+    since: int | None = None
+    #: The epoch that ``after`` belongs to, so that a recreated log is recognised exactly.
+    epoch: int | None = None
+
+    def check(self) -> None:
+        if self.after < 0:
+            raise BadRequest(f"after must be 0 or more, not {self.after}")
+        if self.limit < 1:
+            raise BadRequest(f"limit must be 1 or more, not {self.limit}")
+        if self.max_bytes is not None and self.max_bytes < 1:
+            raise BadRequest(f"max_bytes must be 1 or more, not {self.max_bytes}")
+
+
+class NotResident(Exception):
+    """Something must be fetched from the disk first; ``fetch`` does it, without the engine's lock."""
+
+    def __init__(self, fetch: Callable[[], None]) -> None:
+        self.fetch = fetch
+
+
+class Resident:
+    """The segments as far as they are in memory: a page is put together under the lock, and never waits there."""
+
+    def __init__(self, store: SegmentStore) -> None:
+        self._store = store
+        self._segments: dict[int, Segment] = {}
+        self._blocks: dict[tuple[int, int], Block] = {}
+
+    def segment(self, id: int) -> Segment:
+        if id not in self._segments:
+            raise NotResident(lambda: self._open(id))
+        return self._segments[id]
+
+    def load(self, id: int, index: int) -> Block:
+        block = self._blocks.get((id, index)) or self._store.cached(id, index)
+        if block is None:
+            raise NotResident(lambda: self._load(id, index))
+        return block
+
+    def _open(self, id: int) -> None:
+        self._segments[id] = self._store.segment(id)
+
+    def _load(self, id: int, index: int) -> None:
+        # Held on to for this page, so that a small cache cannot make the page start over forever.
+        self._blocks[id, index] = self._store.load(id, index)
+
+
+def read_page(book: Logbook, query: Query, segments: Segments) -> Page:
+    page = Page(book.epoch, book.head, book.earliest)
+    at = query.after + 1
+    if _is_from_another_life(book, query):
+        at = 1
+        page.tombstone = Tombstone(1, book.head, "recreated", book.earliest, book.head)
+    if query.since is not None:
+        at = max(at, _start_since(book, query.since, segments))
+    if page.tombstone is None and at < book.evict_floor:
+        page.tombstone = _tombstone(book, at, book.evict_floor - 1, _reason(book, at))
+        at = book.evict_floor
+    recreated = page.tombstone is not None and page.tombstone.reason == "recreated"
+    while True:
+        at = _cross_gaps(book, page, at)
+        stop = next((gap.first - 1 for gap in book.gaps if gap.first > at), book.head)
+        reached = _fill(book, page, query, at, stop, segments)
+        if page.seqs or page.tombstone is not None or reached < stop or stop >= book.head:
+            break
+        # Nothing to deliver before the next gap: report that one now instead of an empty page.
+        at = stop + 1
+    page.next_after = reached if recreated else max(reached, query.after)
+    page.caught_up = page.next_after >= book.head
+    return page
+
+
+def _is_from_another_life(book: Logbook, query: Query) -> bool:
+    if query.epoch is not None:
+        return query.epoch != book.epoch
+    return query.after > book.assigned
+
+
+def _start_since(book: Logbook, since: int, segments: Segments) -> int:
+    """The first seq at or after a time, or 0 when that may lie below what is still there."""
+    found = book.seq_since(since, segments)
+    return found if found > book.earliest else 0
+
+
+def _reason(book: Logbook, at: int) -> Reason:
+    if book.cap_floor > at and book.ttl_floor > at:
+        return "mixed"
+    return "cap" if book.cap_floor > at else "ttl"
+
+
+def _tombstone(book: Logbook, first: int, last: int, reason: Reason) -> Tombstone:
+    return Tombstone(first, last, reason, last + 1, book.head)
+
+
+def _cross_gaps(book: Logbook, page: Page, at: int) -> int:
+    """Step over the gap that begins here, if any, and say so; several side by side are one loss."""
+    for gap in book.gaps:
+        if gap.first <= at <= gap.last:
+            if page.tombstone is None:
+                page.tombstone = _tombstone(book, at, gap.last, gap.reason)
+            elif page.tombstone.reason != "recreated":
+                page.tombstone = page.tombstone._replace(gap_to=gap.last, earliest=gap.last + 1)
+            at = gap.last + 1
+    return at
+
+
+def _fill(book: Logbook, page: Page, query: Query, first: int, last: int, segments: Segments) -> int:
+    """Put records into the page; returns the seq up to which the log has been dealt with."""
+    room = _Room(query)
+    if query.key is not None or query.key_prefix is not None:
+        pieces = _keyed(book, query, first, last, segments)
+    else:
+        pieces = _visible(book, first, last, segments)
+    for part, block, start, end in pieces:
+        stopped = room.take(page, part, block, start, end)
+        if stopped < end:
+            return block.seq(stopped) - 1
+    return last
+
+
+def _visible(book: Logbook, first: int, last: int, segments: Segments) -> Iterator[tuple[Part, Block, int, int]]:
+    for part in book.parts():
+        if part.last >= first and part.first <= last:
+            for block, start, end in part.visible(first, last, segments):
+                yield part, block, start, end
+
+
+def _keyed(
+    book: Logbook, query: Query, first: int, last: int, segments: Segments
+) -> Iterator[tuple[Part, Block, int, int]]:
+    """The records with the key, found through the key index; the rest of the log is not looked at."""
+    for part in book.parts():
+        if part.last < first or part.first > last:
+            continue
+        found = None
+        if query.key is not None:
+            found = part.seqs_with_key(query.key, False, segments)
+        if query.key_prefix is not None:
+            starting = part.seqs_with_key(query.key_prefix, True, segments)
+            found = starting if found is None else sorted(set(found).intersection(starting))
+        assert found is not None
+        for seq in found[bisect_left(found, first) : bisect_right(found, last)]:
+            for block, start, end in part.visible(seq, seq, segments):
+                yield part, block, start, end
+
+
+class _Room:
+    """How much more may go into a page."""
+
+    def __init__(self, query: Query) -> None:
+        self._limit = query.limit
+        self._bytes = query.max_bytes
+        self._scan = SCAN_RECORDS
+        self._without = query.without_nodes
+
+    def take(self, page: Page, part: Part, block: Block, start: int, end: int) -> int:
+        """Copy rows into the page until something runs out; returns the first row that was not dealt with."""
+        end = min(end, start + self._scan)
+        self._scan -= end - start
+        amended = part.overlay.amended if part.overlay is not None else None
+        stretches = self._passing(block, start, end)
+        if amended and self._bytes is not None:
+            # Amended records have another size than their block says: weigh them one by one.
+            stretches = ((row, row + 1) for low, high in stretches for row in range(low, high))
+        for low, high in stretches:
+            stop = min(high, low + self._limit)
+            if self._bytes is not None:
+                stop = self._fitting(page, block, low, stop, amended)
+            if stop > low:
+                self._copy(page, block, low, stop, amended)
+            if stop < high:
+                return stop
+        return end
+
+    def _passing(self, block: Block, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """The rows that pass the node filter, as stretches."""
+        nodes = block.nodes
+        if self._without is None or nodes is None:
+            yield start, end
+            return
+        low = start
+        for row, node in enumerate(nodes[start:end], start):
+            if node in self._without:
+                if low < row:
+                    yield low, row
+                low = row + 1
+        if low < end:
+            yield low, end
+
+    def _fitting(self, page: Page, block: Block, low: int, stop: int, amended: dict[int, bytes] | None) -> int:
+        """How far the byte budget goes. The first record of a page always goes, however large."""
+        assert self._bytes is not None
+        if amended:
+            fitting = stop if _size_of(block, low, amended) <= self._bytes else low
+        else:
+            fitting = block.fitting(low, stop, self._bytes)
+        return low + 1 if fitting == low < stop and not page.seqs else fitting
+
+    def _copy(self, page: Page, block: Block, start: int, end: int, amended: dict[int, bytes] | None) -> None:
+        at = len(page.seqs)
+        block.copy_to(page, start, end)
+        self._limit -= end - start
+        if self._bytes is not None:
+            self._bytes -= block.size(start, end)
+        if amended:
+            for index in range(at, len(page.seqs)):
+                data = amended.get(page.seqs[index])
+                if data is not None:
+                    if self._bytes is not None:
+                        self._bytes -= len(data) - len(page.data[index])
+                    page.data[index] = data
+
+
+def _size_of(block: Block, row: int, amended: dict[int, bytes]) -> int:
+    data = amended.get(block.seq(row))
+    size = block.size(row, row + 1)
+    return size if data is None else size + len(data) - len(block.payload(row))

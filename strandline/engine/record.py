@@ -1,0 +1,244 @@
+"""What goes into a log and what comes out: batches, records, pages, tombstones, configuration, state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from strandline.engine.errors import BadConfig, BadName, BadRecord, BadRequest, RecordTooLarge
+
+#: Data and meta of one record together. A record is held in memory whole, and so is every batch it is in.
+MAX_RECORD_BYTES = 16 << 20
+#: Keys are indexed and nodes are identifiers: both are meant to be short. The frame keeps lengths in 16 bits.
+MAX_KEY_BYTES = 1024
+MAX_NODE_BYTES = 1024
+#: One batch is one frame, and a frame is written in one piece.
+MAX_BATCH_BYTES = 256 << 20
+MAX_NAME_BYTES = 512
+
+Durability = Literal["ephemeral", "memory", "disk", "fsync"]
+Discard = Literal["old", "reject"]
+
+#: Why records are gone without anybody having asked for it. ``lost``: a crash or damage took them.
+Reason = Literal["cap", "ttl", "mixed", "recreated", "source_trim", "lost"]
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a log keeps its records. Zero means unbounded; an unbounded log loses nothing by itself."""
+
+    durability: Durability = "disk"
+    ttl_ms: int = 0
+    cap_records: int = 0
+    cap_bytes: int = 0
+    discard: Discard = "old"
+    #: How long an idempotency key is remembered, counted from the append that brought it.
+    idempotency_window_ms: int = 120_000
+    #: What a protocol wants to keep with the log. The engine stores it and looks at none of it.
+    attributes: Mapping[str, Any] = msgspec.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for field in ("ttl_ms", "cap_records", "cap_bytes", "idempotency_window_ms"):
+            value = getattr(self, field)
+            if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 62:
+                raise BadConfig(field, value, "must be a whole number, 0 or more")
+        if self.durability not in ("ephemeral", "memory", "disk", "fsync"):
+            raise BadConfig("durability", self.durability, "must be ephemeral, memory, disk or fsync")
+        if self.discard not in ("old", "reject"):
+            raise BadConfig("discard", self.discard, "must be old or reject")
+
+
+def check_name(name: str) -> str:
+    """A log name is any printable text up to 512 bytes; protocols narrow it down further."""
+    if not isinstance(name, str):
+        raise BadName(repr(name), "it is not a string")
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError:
+        raise BadName(name, "it is not valid Unicode text") from None
+    if not 1 <= size <= MAX_NAME_BYTES:
+        raise BadName(name, f"it must have 1 to {MAX_NAME_BYTES} bytes, it has {size}")
+    if not name.isprintable():
+        raise BadName(name, "it has characters that cannot be printed")
+    return name
+
+
+class Batch:
+    """Records to append, as columns. All of them are appended, with consecutive seqs, or none is.
+
+    ``keys``, ``nodes`` and ``metas`` are None when no record has one, else as long as ``data``.
+    """
+
+    __slots__ = ("data", "keys", "metas", "nodes")
+
+    def __init__(
+        self,
+        data: Sequence[bytes],
+        keys: Sequence[str | None] | None = None,
+        nodes: Sequence[str | None] | None = None,
+        metas: Sequence[bytes | None] | None = None,
+    ) -> None:
+        self.data = data
+        self.keys = keys
+        self.nodes = nodes
+        self.metas = metas
+
+    @classmethod
+    def of(cls, data: bytes, key: str | None = None, node: str | None = None, meta: bytes | None = None) -> Batch:
+        return cls(
+            [data],
+            None if key is None else [key],
+            None if node is None else [node],
+            None if meta is None else [meta],
+        )
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def check(self, max_record_bytes: int = MAX_RECORD_BYTES) -> int:
+        """Raise unless every record is well-formed and within the limit; returns the size of data and metas."""
+        count = len(self.data)
+        if not count:
+            raise BadRequest("a batch must have at least one record")
+        for what, column in (("keys", self.keys), ("nodes", self.nodes), ("metas", self.metas)):
+            if column is not None and len(column) != count:
+                raise BadRequest(f"the batch has {count} records and {len(column)} {what}")
+        if set(map(type, self.data)) != {bytes}:
+            index = next(i for i, d in enumerate(self.data) if type(d) is not bytes)
+            raise BadRecord(index, f"data must be bytes, not {type(self.data[index]).__name__}")
+        sizes = list(map(len, self.data))
+        if self.metas is not None:
+            for index, meta in enumerate(self.metas):
+                if meta is not None:
+                    if type(meta) is not bytes:
+                        raise BadRecord(index, f"meta must be bytes, not {type(meta).__name__}")
+                    sizes[index] += len(meta)
+        if max(sizes) > max_record_bytes:
+            index = next(i for i, size in enumerate(sizes) if size > max_record_bytes)
+            raise RecordTooLarge(index, sizes[index], max_record_bytes)
+        total = sum(sizes)
+        if total > MAX_BATCH_BYTES:
+            raise BadRequest(f"the batch has {total} bytes, the limit is {MAX_BATCH_BYTES}")
+        if self.keys is not None:
+            _check_strings("key", self.keys, MAX_KEY_BYTES)
+        if self.nodes is not None:
+            _check_strings("node", self.nodes, MAX_NODE_BYTES)
+        return total
+
+
+def _check_strings(what: str, column: Sequence[str | None], limit: int) -> None:
+    for index, value in enumerate(column):
+        if value is None:
+            continue
+        if type(value) is not str:
+            raise BadRecord(index, f"{what} must be a string, not {type(value).__name__}")
+        if len(value) * 4 > limit or not value.isascii():
+            try:
+                size = len(value.encode())
+            except UnicodeEncodeError:
+                raise BadRecord(index, f"{what} is not valid Unicode text") from None
+            if size > limit:
+                raise BadRecord(index, f"{what} has {size} bytes, the limit is {limit}")
+
+
+class Producer(NamedTuple):
+    """A writer that numbers its appends, so that a repeated one is recognised. Epochs fence older writers off."""
+
+    id: str
+    epoch: int
+    seq: int
+
+
+class Appended(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What an append did. A repeated one (``deduped``) tells what the first one did."""
+
+    first: int
+    last: int
+    ts: int
+    deduped: bool = False
+
+    @property
+    def count(self) -> int:
+        return self.last - self.first + 1
+
+    def again(self) -> Appended:
+        """The answer to a repetition of this append."""
+        return Appended(self.first, self.last, self.ts, deduped=True)
+
+
+class Deleted(msgspec.Struct, frozen=True, gc=False):
+    """What a delete, hide or restore did."""
+
+    count: int
+    size: int
+
+
+class Record(NamedTuple):
+    seq: int
+    ts: int
+    key: str | None
+    node: str | None
+    meta: bytes | None
+    data: bytes
+
+
+class Tombstone(NamedTuple):
+    """Records that a reader would have got and that are gone without anybody having asked for it."""
+
+    gap_from: int
+    gap_to: int
+    reason: Reason
+    earliest: int
+    head: int
+
+    @property
+    def missed(self) -> int:
+        return max(1, self.gap_to - self.gap_from + 1)
+
+
+class Page:
+    """One answer to a read, as columns of equal length; iterate it for records.
+
+    ``next_after`` is where to go on, ``caught_up`` says that there was nothing further when the page was made,
+    and ``tombstone`` reports a loss that lies *before* the page's first record.
+    """
+
+    __slots__ = (
+        "caught_up", "data", "earliest", "epoch", "head", "keys", "metas", "next_after", "nodes", "seqs",
+        "tombstone", "ts",
+    )  # fmt: skip
+
+    def __init__(self, epoch: int, head: int, earliest: int) -> None:
+        self.epoch = epoch
+        self.head = head
+        self.earliest = earliest
+        self.next_after = 0
+        self.caught_up = False
+        self.tombstone: Tombstone | None = None
+        self.seqs: list[int] = []
+        self.ts: list[int] = []
+        self.data: list[bytes] = []
+        self.keys: list[str | None] = []
+        self.nodes: list[str | None] = []
+        self.metas: list[bytes | None] = []
+
+    def __len__(self) -> int:
+        return len(self.seqs)
+
+    def __iter__(self) -> Iterator[Record]:
+        return map(Record, self.seqs, self.ts, self.keys, self.nodes, self.metas, self.data)
+
+
+class LogState(msgspec.Struct, frozen=True, kw_only=True):
+    """What a log is like at one moment."""
+
+    name: str
+    epoch: int
+    config: Config
+    head: int
+    earliest: int
+    evict_floor: int
+    count: int
+    size: int
+    last_ts: int

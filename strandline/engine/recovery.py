@@ -1,0 +1,289 @@
+"""Recovery: from the files of a data directory back to the logbooks.
+
+Checkpoints give every log as it was at the boundary, the journal from there on is replayed. What cannot be read is
+skipped, reported, and shows up to readers as a gap; nothing is made up.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import msgspec
+
+from strandline.engine.catalog import (
+    CHECKPOINTS,
+    Manifest,
+    checkpoint_path,
+    load_books,
+    read_checkpoint,
+    read_manifest,
+    write_manifest,
+)
+from strandline.engine.disk import Disk
+from strandline.engine.errors import DamagedFile
+from strandline.engine.frame import (
+    FILE_HEADER,
+    Configure,
+    Damage,
+    Floor,
+    Frame,
+    FrameType,
+    Select,
+    decode_append,
+    unpack,
+)  # fmt: skip
+from strandline.engine.frame import Gap as GapFrame
+from strandline.engine.journal import (
+    DIRECTORY,
+    JournalFile,
+    boot_mark,
+    journal_indexes,
+    journal_path,
+    read_journal,
+)
+from strandline.engine.logbook import Logbook
+from strandline.engine.store import HOT_DIRECTORY, SegmentStore
+
+DAMAGED = "damaged"
+
+log = logging.getLogger(__name__)
+
+
+class Loss(msgspec.Struct, frozen=True):
+    """Something that recovery could not bring back, in words, and where."""
+
+    path: str
+    offset: int
+    length: int
+    what: str
+
+
+class Recovered(msgspec.Struct, kw_only=True):
+    """What recovery found."""
+
+    manifest: Manifest
+    books: dict[int, Logbook]
+    changed: set[Logbook]
+    next_journal: int
+    next_epoch: int
+    last_ts: int
+    #: Whether the last stop was an orderly one.
+    clean: bool = True
+    replayed_bytes: int = 0
+    replayed_frames: int = 0
+    torn_bytes: int = 0
+    kept_journals: list[int] = msgspec.field(default_factory=list)
+    damaged_journals: list[int] = msgspec.field(default_factory=list)
+    losses: list[Loss] = msgspec.field(default_factory=list)
+
+
+def recover(disk: Disk, store: SegmentStore) -> Recovered:
+    manifest = read_manifest(disk)
+    if manifest is None:
+        manifest = _begin(disk)
+    for entry in manifest.segments:
+        store.add(entry, entry.tier)
+    books = load_books(frame for name in manifest.checkpoints for frame in read_checkpoint(disk, name))
+    recovered = Recovered(
+        manifest=manifest,
+        books=books,
+        changed=set(),
+        next_journal=manifest.boundary,
+        next_epoch=manifest.next_epoch,
+        last_ts=manifest.last_ts,
+    )
+    _replay_journals(disk, store, recovered)
+    _remove_leftovers(disk, store, manifest)
+    return recovered
+
+
+def _begin(disk: Disk) -> Manifest:
+    """A new directory. The manifest comes last: without it there is nothing yet."""
+    for directory in (DIRECTORY, HOT_DIRECTORY, CHECKPOINTS):
+        if disk.list(directory) and directory != DIRECTORY:
+            raise DamagedFile("MANIFEST", f"it is missing, and there are files in {directory}/")
+        disk.make_directory(directory)
+    for index in journal_indexes(disk):
+        if disk.size(journal_path(index)) > FILE_HEADER.size:
+            raise DamagedFile("MANIFEST", f"it is missing, and there are records in {journal_path(index)}")
+    disk.sync_directory("")
+    manifest = Manifest()
+    write_manifest(disk, manifest)
+    return manifest
+
+
+def _replay_journals(disk: Disk, store: SegmentStore, recovered: Recovered) -> None:
+    indexes = journal_indexes(disk)
+    boundary = recovered.manifest.boundary
+    recovered.kept_journals = [index for index in indexes if index < boundary]
+    indexes = [index for index in indexes if index >= boundary]
+    replay = Replay(recovered.books, store, recovered)
+    same_boot = True
+    for index in indexes:
+        is_last = index == indexes[-1]
+        recovered.next_journal = index + 1
+        file = _open(disk, index, recovered, is_last)
+        if file is None:
+            continue
+        if len(file.raw) > FILE_HEADER.size:
+            same_boot = file.boot == boot_mark(disk)
+        end = _replay_file(file, replay, is_last)
+        recovered.replayed_bytes += len(file.raw) - FILE_HEADER.size
+        if end < len(file.raw):
+            _cut_off(disk, file, end)
+            recovered.torn_bytes += len(file.raw) - end
+    recovered.clean = replay.clean
+    for book in recovered.books.values():
+        _settle(book, recovered, may_have_lost=not recovered.clean and not same_boot)
+
+
+def _open(disk: Disk, index: int, recovered: Recovered, is_last: bool) -> JournalFile | None:
+    path = journal_path(index)
+    size = disk.size(path)
+    try:
+        return read_journal(disk, index)
+    except DamagedFile as error:
+        if is_last and size <= FILE_HEADER.size:
+            return None  # a crash while the file was being made; nothing was ever written to it
+        recovered.losses.append(Loss(path, 0, size, error.why))
+        recovered.damaged_journals.append(index)
+        return None
+
+
+def _replay_file(file: JournalFile, replay: Replay, is_last: bool) -> int:
+    """Replay a file; returns where what is good in it ends."""
+    end = FILE_HEADER.size
+    damage: Damage | None = None
+    for item in file.frames():
+        if isinstance(item, Damage):
+            damage = item
+            continue
+        if damage is not None:
+            replay.lost(file, damage)
+            damage = None
+        replay.frame(item, file.path)
+        end = item.offset + item.length
+    if damage is not None and not is_last:
+        replay.lost(file, damage)
+    return end if is_last else len(file.raw)
+
+
+def _cut_off(disk: Disk, file: JournalFile, end: int) -> None:
+    """What a crash left half written at the end is no frame; take it away, so that nobody wonders about it later."""
+    handle = disk.append_file(file.path)
+    try:
+        handle.truncate(end)
+        handle.sync()
+    finally:
+        handle.close()
+
+
+def _settle(book: Logbook, recovered: Recovered, may_have_lost: bool) -> None:
+    """Seqs that may have been handed out and left no trace are not handed out again; readers are told."""
+    ephemeral = book.config.durability == "ephemeral"
+    if book.reserved > book.assigned and (ephemeral or may_have_lost):
+        recovered.changed.add(book)
+        if not ephemeral:
+            recovered.losses.append(
+                Loss(
+                    book.name,
+                    book.assigned + 1,
+                    book.reserved - book.assigned,
+                    "may have been acknowledged and lost",
+                )
+            )
+        book.skip(book.assigned + 1, book.reserved, "lost")
+    book.reserved = book.reserved_durable = book.assigned
+
+
+def _remove_leftovers(disk: Disk, store: SegmentStore, manifest: Manifest) -> None:
+    store.remove_orphans()
+    for name in disk.list(CHECKPOINTS):
+        if name not in manifest.checkpoints:
+            disk.remove(checkpoint_path(name))
+    for name in disk.list(""):
+        if name.endswith(".tmp"):
+            disk.remove(name)
+
+
+class Replay:
+    """Makes the changes that frames tell of, in order."""
+
+    def __init__(self, books: dict[int, Logbook], store: SegmentStore, recovered: Recovered) -> None:
+        self._books = books
+        self._store = store
+        self._recovered = recovered
+        #: Whether the last frame was the one that an orderly stop writes.
+        self.clean = True
+
+    def lost(self, file: JournalFile, damage: Damage) -> None:
+        recovered = self._recovered
+        recovered.losses.append(Loss(file.path, damage.offset, damage.length, damage.why))
+        if file.index not in recovered.damaged_journals:
+            recovered.damaged_journals.append(file.index)
+        log.warning("%s: %d bytes at %d cannot be read: %s", file.path, damage.length, damage.offset, damage.why)
+
+    def frame(self, frame: Frame, path: str) -> None:
+        recovered = self._recovered
+        recovered.replayed_frames += 1
+        recovered.last_ts = max(recovered.last_ts, frame.ts)
+        self.clean = frame.type is FrameType.CLOSE
+        if frame.type is FrameType.CLOSE:
+            return
+        if frame.type is FrameType.CONFIGURE:
+            self._configure(frame)
+            return
+        book = self._books.get(frame.epoch)
+        if book is None:
+            if frame.epoch >= recovered.next_epoch:
+                what = f"a frame of a log (epoch {frame.epoch}) whose creation cannot be read"
+                recovered.losses.append(Loss(path, frame.offset, frame.length, what))
+            return
+        recovered.changed.add(book)
+        if frame.type is FrameType.DROP:
+            book.dropped = True
+            del self._books[frame.epoch]
+            return
+        self._change(book, frame, path)
+        if frame.type is not FrameType.AMEND or frame.reserved:
+            book.reserved = frame.reserved
+
+    def _configure(self, frame: Frame) -> None:
+        configure = unpack(frame.body, Configure)
+        book = self._books.get(frame.epoch)
+        if book is None:
+            book = self._books[frame.epoch] = Logbook(configure.name, frame.epoch, configure.config)
+            self._recovered.next_epoch = max(self._recovered.next_epoch, frame.epoch + 1)
+        book.config = configure.config
+        book.reserved = frame.reserved
+        book.evict_over_caps(self._store)
+        self._recovered.changed.add(book)
+
+    def _change(self, book: Logbook, frame: Frame, path: str) -> None:
+        store = self._store
+        if frame.type is FrameType.APPEND:
+            self._append(book, frame, path)
+        elif frame.type is FrameType.DELETE:
+            book.delete(unpack(frame.body, Select), store)
+        elif frame.type is FrameType.HIDE:
+            book.hide(unpack(frame.body, Select), store)
+        elif frame.type is FrameType.RESTORE:
+            book.restore(unpack(frame.body, Select), store)
+        elif frame.type is FrameType.AMEND:
+            book.amend(frame.first, frame.body, store)
+        elif frame.type is FrameType.FLOOR:
+            book.expire_below(unpack(frame.body, Floor).ttl_floor, store)
+        elif frame.type is FrameType.GAP:
+            gap = unpack(frame.body, GapFrame)
+            book.skip(book.assigned + 1, gap.last, gap.reason)
+
+    def _append(self, book: Logbook, frame: Frame, path: str) -> None:
+        if frame.first <= book.assigned:
+            what = f"records {frame.first} to {frame.first + frame.count - 1} of {book.name!r} are there already"
+            self._recovered.losses.append(Loss(path, frame.offset, frame.length, what))
+            return
+        if frame.first > book.assigned + 1:
+            book.skip(book.assigned + 1, frame.first - 1, "lost")
+        block, extras = decode_append(frame)
+        book.assign(block, frame.ts, extras)
+        book.publish(block, self._store)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from strandline.engine.block import Block
 from strandline.engine.commit import Commit
-from strandline.engine.errors import BadRequest, LogFull, RecordTooLarge, UnknownLog, UnknownSeq
+from strandline.engine.errors import BadRequest, LogFull, MissingFile, RecordTooLarge, UnknownLog, UnknownSeq
 from strandline.engine.frame import (
     Encoded,
     Extras,
@@ -22,6 +22,7 @@ from strandline.engine.frame import (
 from strandline.engine.logbook import Logbook
 from strandline.engine.reading import NotResident, Query, Resident, read_page
 from strandline.engine.record import Appended, Batch, Config, Deleted, LogState, Page, Producer, Reason
+from strandline.engine.store import UnknownSegment
 
 if TYPE_CHECKING:
     from strandline.engine.engine import Engine
@@ -105,7 +106,12 @@ class Log:
                     self._expire()
                     return read_page(self._book, query, segments)
             except NotResident as missing:
-                missing.fetch()
+                try:
+                    missing.fetch()
+                except (UnknownSegment, MissingFile):
+                    # Merged or dropped in the meantime: then the log has its records elsewhere, or not any more.
+                    if missing.segment in self._engine.store.ids():
+                        raise
 
     def listen(self, listener: Callable[[Log], None]) -> Callable[[], None]:
         """Call ``listener`` whenever readers may find something new: records, a gap, or that the log was dropped.

@@ -45,7 +45,8 @@ class Query(NamedTuple):
 class NotResident(Exception):
     """Something must be fetched from the disk first; ``fetch`` does it, without the engine's lock."""
 
-    def __init__(self, fetch: Callable[[], None]) -> None:
+    def __init__(self, segment: int, fetch: Callable[[], None]) -> None:
+        self.segment = segment
         self.fetch = fetch
 
 
@@ -59,13 +60,13 @@ class Resident:
 
     def segment(self, id: int) -> Segment:
         if id not in self._segments:
-            raise NotResident(lambda: self._open(id))
+            raise NotResident(id, lambda: self._open(id))
         return self._segments[id]
 
     def load(self, id: int, index: int) -> Block:
         block = self._blocks.get((id, index)) or self._store.cached(id, index)
         if block is None:
-            raise NotResident(lambda: self._load(id, index))
+            raise NotResident(id, lambda: self._load(id, index))
         return block
 
     def _open(self, id: int) -> None:

@@ -52,6 +52,8 @@ class SegmentEntry(msgspec.Struct, frozen=True):
 
 class Manifest(msgspec.Struct, kw_only=True):
     version: int = VERSION
+    #: Which data directory this is: another one for each that is made or restored.
+    id: str = msgspec.field(default_factory=lambda: os.urandom(8).hex())
     #: The first journal file that is not covered by checkpoints and segments.
     boundary: int = 1
     checkpoints: list[str] = msgspec.field(default_factory=list)

@@ -44,8 +44,8 @@ class Logbook:
 
     __slots__ = (
         "assigned", "cap_floor", "config", "count", "dropped", "earliest", "epoch", "filed_in", "gaps", "head",
-        "idempotency", "last_ts", "listeners", "name", "pending", "pending_count", "pending_size", "producers", "reserve_step",
-        "reserved", "reserved_durable", "runs", "size", "tail", "ttl_floor", "volatile_from",
+        "idempotency", "last_ts", "listeners", "name", "pending", "pending_count", "pending_size", "producers",
+        "reserve_step", "reserved", "reserved_durable", "runs", "size", "tail", "ttl_floor", "volatile_from",
     )  # fmt: skip
 
     def __init__(self, name: str, epoch: int, config: Config) -> None:

@@ -308,6 +308,7 @@ class Maintenance:
         uses = self._uses_after(snapshot)
         segments = [entry for entry in self._segments_after(old.segments, sealed, merges) if uses[entry.id] > 0]
         manifest = Manifest(
+            id=old.id,
             boundary=snapshot.boundary,
             checkpoints=[name] if full else [*old.checkpoints, name],
             segments=segments,

@@ -59,9 +59,10 @@ class Resident:
         self._blocks: dict[tuple[int, int], Block] = {}
 
     def segment(self, id: int) -> Segment:
-        if id not in self._segments:
+        segment = self._segments.get(id) or self._store.opened(id)
+        if segment is None:
             raise NotResident(id, lambda: self._open(id))
-        return self._segments[id]
+        return segment
 
     def load(self, id: int, index: int) -> Block:
         block = self._blocks.get((id, index)) or self._store.cached(id, index)

@@ -197,7 +197,12 @@ def _settle(book: Logbook, recovered: Recovered, may_have_lost: bool) -> None:
 
 
 def _remove_leftovers(disk: Disk, store: SegmentStore, manifest: Manifest) -> None:
-    store.remove_orphans()
+    try:
+        store.claim_cold_tier(manifest.id)
+        store.remove_orphans()
+    except OSError as error:
+        # Appends and what is here do not need the cold tier: a start must not wait for it.
+        log.warning("the cold tier cannot be reached: %s", error)
     for name in disk.list(CHECKPOINTS):
         if name not in manifest.checkpoints:
             disk.remove(checkpoint_path(name))

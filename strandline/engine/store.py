@@ -37,6 +37,8 @@ COMPARE_BYTES = 8 << 20
 
 HOT_DIRECTORY = "segments"
 CACHE_DIRECTORY = "cache"
+#: The object that says which data directory a cold tier belongs to.
+OWNER = "OWNER"
 
 Tier = Literal["hot", "cold"]
 K = TypeVar("K", bound=Hashable)
@@ -196,15 +198,31 @@ class SegmentStore:
         block = self.cached(id, index)
         return self._loading.do((id, index), lambda: self._load(id, index)) if block is None else block
 
-    def segment(self, id: int) -> Segment:
+    def opened(self, id: int) -> Segment | None:
+        """The segment, if it can be had without touching a disk."""
         with self._lock:
-            if id not in self._entries:
-                raise UnknownSegment(id)
             opened = self._opened.get(id)
-            if opened is not None and not opened.stale:
-                self._opened.move_to_end(id)
-                return opened.segment
+            if opened is None or opened.stale:
+                return None
+            self._opened.move_to_end(id)
+            return opened.segment
+
+    def segment(self, id: int) -> Segment:
+        opened = self.opened(id)
+        if opened is not None:
+            return opened
+        self._entry(id)
         return self._opening.do(id, lambda: self._open(id))
+
+    def claim_cold_tier(self, owner: str) -> None:
+        """Two data directories in one cold tier would overwrite each other's segments: the first one has it."""
+        if self._cold is None:
+            return
+        if self._cold.size(OWNER) is None:
+            self._cold.put(OWNER, owner.encode())
+        found = self._cold.read(OWNER, 0, self._cold.size(OWNER) or 0).decode("utf-8", "replace")
+        if found != owner:
+            raise BadConfig("cold_url", self._cold.describe(), f"it belongs to another data directory ({found})")
 
     def relocate(self, id: int) -> None:
         """Copy a hot segment to the cold tier and make sure that the copy is good. It stays hot."""

@@ -72,7 +72,7 @@ class ObjectStoreCold:
 
     def __init__(self, url: str, **options: str | bool) -> None:
         self._url = url.rstrip("/")
-        self._directory = _directory_of(url)
+        self._directory = directory_of(url)
         if self._directory is None:
             self._store: LocalStore | S3Store = _open_s3(url, options)
         else:
@@ -84,7 +84,8 @@ class ObjectStoreCold:
     def describe(self) -> str:
         return self._url
 
-    def put(self, name: str, data: bytes | Path) -> None:
+    def put(self, name: str, data: bytes | Path | Iterator[bytes]) -> None:
+        """As the door says; of an iterator that raises, nothing is stored."""
         with self._errors(name):
             self._remove_unfinished(name)
             obstore.put(self._store, name, data, chunk_size=PART_BYTES, max_concurrency=PARTS_AT_A_TIME)
@@ -121,6 +122,11 @@ class ObjectStoreCold:
             whole = {item["path"] for item in obstore.list_with_delimiter(self._store)["objects"]}
             return sorted(whole | {path.name.rpartition("#")[0] for path in self._unfinished("*")})
 
+    def sizes(self) -> dict[str, int]:
+        """The names of all whole objects, with their sizes."""
+        with self._errors(""):
+            return {item["path"]: item["size"] for item in obstore.list_with_delimiter(self._store)["objects"]}
+
     def delete(self, name: str) -> None:
         with self._errors(name), suppress(FileNotFoundError):
             self._remove_unfinished(name)
@@ -154,7 +160,8 @@ class ObjectStoreCold:
             raise OSError(int(found[1]) if found else errno.EIO, why, self._place(name)) from error
 
 
-def _directory_of(url: str) -> Path | None:
+def directory_of(url: str) -> Path | None:
+    """The directory that a URL or a plain path means; None when it means something else."""
     if "://" not in url:
         return Path(url).absolute()
     parts = urlsplit(url)

@@ -55,6 +55,10 @@ class Disk(Protocol):
         """Unlink; no error when it is gone already."""
         ...
 
+    def move(self, path: str, target: str) -> None:
+        """Give a file another name, durably, without reading it; a file that had that name is replaced."""
+        ...
+
     def make_directory(self, path: str) -> None: ...
 
     def sync_directory(self, path: str) -> None: ...
@@ -147,6 +151,13 @@ class LocalDisk:
 
     def remove(self, path: str) -> None:
         (self.root / path).unlink(missing_ok=True)
+
+    def move(self, path: str, target: str) -> None:
+        os.rename(self.root / path, self.root / target)
+        # The new name first: between the two a power cut may leave both, but never neither.
+        self.sync_directory(os.path.dirname(target))
+        if os.path.dirname(path) != os.path.dirname(target):
+            self.sync_directory(os.path.dirname(path))
 
     def make_directory(self, path: str) -> None:
         (self.root / path).mkdir(parents=True, exist_ok=True)

@@ -432,6 +432,16 @@ class FaultDisk:
 
         self._call("remove", path, carry_out)
 
+    def move(self, path: str, target: str) -> None:
+        def carry_out() -> None:
+            self._inode(_key(path))
+            self._rename(path, target)
+
+        self._call("rename", target, carry_out)
+        self.sync_directory(os.path.dirname(target))
+        if os.path.dirname(path) != os.path.dirname(target):
+            self.sync_directory(os.path.dirname(path))
+
     def make_directory(self, path: str) -> None:
         def carry_out() -> None:
             self._local.make_directory(path)

@@ -118,6 +118,15 @@ def test_directories_are_made_with_their_parents_and_listed_in_order(disk: Disk)
     assert not disk.exists("a/one")
 
 
+def test_a_file_can_be_moved_to_another_directory(disk: Disk) -> None:
+    disk.make_directory("a")
+    disk.make_directory("b")
+    disk.write_file("a/file", b"x")
+    disk.move("a/file", "b/other")
+    assert disk.list("a") == []
+    assert disk.read("b/other") == b"x"
+
+
 def test_what_is_not_there_cannot_be_read_but_removed(disk: Disk) -> None:
     disk.remove("nothing")
     with pytest.raises(FileNotFoundError):

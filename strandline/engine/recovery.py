@@ -42,6 +42,7 @@ from strandline.engine.journal import (
     read_journal,
 )
 from strandline.engine.logbook import Logbook
+from strandline.engine.parts import Segments
 from strandline.engine.store import HOT_DIRECTORY, SegmentStore
 
 DAMAGED = "damaged"
@@ -56,6 +57,8 @@ class Loss(msgspec.Struct, frozen=True):
     offset: int
     length: int
     what: str
+    #: No damage: a crash may take this from a log of this durability class.
+    allowed: bool = False
 
 
 class Recovered(msgspec.Struct, kw_only=True):
@@ -72,27 +75,26 @@ class Recovered(msgspec.Struct, kw_only=True):
     replayed_bytes: int = 0
     replayed_frames: int = 0
     torn_bytes: int = 0
+    #: What a crash left half written at the end of the journal.
+    torn: Loss | None = None
     kept_journals: list[int] = msgspec.field(default_factory=list)
     damaged_journals: list[int] = msgspec.field(default_factory=list)
+    #: Those of the damaged ones of which not even the header can be read.
+    unreadable_journals: list[int] = msgspec.field(default_factory=list)
     losses: list[Loss] = msgspec.field(default_factory=list)
 
 
 def recover(disk: Disk, store: SegmentStore) -> Recovered:
+    """Bring a data directory back to where it can be used; a new one is set up."""
     manifest = read_manifest(disk)
     if manifest is None:
         manifest = _begin(disk)
     for entry in manifest.segments:
         store.add(entry, entry.tier)
     books = load_books(frame for name in manifest.checkpoints for frame in read_checkpoint(disk, name))
-    recovered = Recovered(
-        manifest=manifest,
-        books=books,
-        changed=set(),
-        next_journal=manifest.boundary,
-        next_epoch=manifest.next_epoch,
-        last_ts=manifest.last_ts,
-    )
-    _replay_journals(disk, store, recovered)
+    recovered = replay(disk, store, manifest, books)
+    if recovered.torn is not None:
+        _cut_off(disk, recovered.torn)
     _remove_leftovers(disk, store, manifest)
     return recovered
 
@@ -112,42 +114,58 @@ def _begin(disk: Disk) -> Manifest:
     return manifest
 
 
-def _replay_journals(disk: Disk, store: SegmentStore, recovered: Recovered) -> None:
-    indexes = journal_indexes(disk)
-    boundary = recovered.manifest.boundary
-    recovered.kept_journals = [index for index in indexes if index < boundary]
-    indexes = [index for index in indexes if index >= boundary]
-    replay = Replay(recovered.books, store, recovered)
+def replay(disk: Disk, segments: Segments, manifest: Manifest, books: dict[int, Logbook]) -> Recovered:
+    """Make of the books at the boundary what the journal from there on tells. Writes nothing."""
+    recovered = Recovered(
+        manifest=manifest,
+        books=books,
+        changed=set(),
+        next_journal=manifest.boundary,
+        next_epoch=manifest.next_epoch,
+        last_ts=manifest.last_ts,
+    )
+    found = journal_indexes(disk)
+    recovered.kept_journals = [index for index in found if index < manifest.boundary]
+    indexes = [index for index in found if index >= manifest.boundary]
+    # Behind the file that was written to there may be the next one, made beforehand.
+    written = [index for index in indexes if disk.size(journal_path(index)) > FILE_HEADER.size]
+    replay = Replay(books, segments, recovered)
     same_boot = True
-    for index in indexes:
-        is_last = index == indexes[-1]
+    for index in range(manifest.boundary, indexes[-1] + 1) if indexes else ():
         recovered.next_journal = index + 1
-        file = _open(disk, index, recovered, is_last)
+        file = _open(disk, index, recovered, index == indexes[-1])
         if file is None:
             continue
         if len(file.raw) > FILE_HEADER.size:
             same_boot = file.boot == boot_mark(disk)
-        end = _replay_file(file, replay, is_last)
+        end = _replay_file(file, replay, index == written[-1] if written else False)
         recovered.replayed_bytes += len(file.raw) - FILE_HEADER.size
         if end < len(file.raw):
-            _cut_off(disk, file, end)
-            recovered.torn_bytes += len(file.raw) - end
+            recovered.torn_bytes = len(file.raw) - end
+            recovered.torn = Loss(file.path, end, len(file.raw) - end, "the end is torn", allowed=True)
     recovered.clean = replay.clean
-    for book in recovered.books.values():
-        _settle(book, recovered, may_have_lost=not recovered.clean and not same_boot)
+    _settle_all(recovered, crashed=not recovered.clean and not same_boot)
+    return recovered
 
 
 def _open(disk: Disk, index: int, recovered: Recovered, is_last: bool) -> JournalFile | None:
     path = journal_path(index)
-    size = disk.size(path)
+    size = 0
     try:
+        size = disk.size(path)
         return read_journal(disk, index)
+    except FileNotFoundError:
+        why = "the file is missing"
     except DamagedFile as error:
         if is_last and size <= FILE_HEADER.size:
-            return None  # a crash while the file was being made; nothing was ever written to it
-        recovered.losses.append(Loss(path, 0, size, error.why))
-        recovered.damaged_journals.append(index)
-        return None
+            # A crash while the file was being made; nothing was ever written to it, and it is begun again.
+            recovered.next_journal = index
+            return None
+        why = error.why
+        recovered.unreadable_journals.append(index)
+    recovered.losses.append(Loss(path, 0, size, why))
+    recovered.damaged_journals.append(index)
+    return None
 
 
 def _replay_file(file: JournalFile, replay: Replay, is_last: bool) -> int:
@@ -168,32 +186,35 @@ def _replay_file(file: JournalFile, replay: Replay, is_last: bool) -> int:
     return end if is_last else len(file.raw)
 
 
-def _cut_off(disk: Disk, file: JournalFile, end: int) -> None:
+def _cut_off(disk: Disk, torn: Loss) -> None:
     """What a crash left half written at the end is no frame; take it away, so that nobody wonders about it later."""
-    handle = disk.append_file(file.path)
+    handle = disk.append_file(torn.path)
     try:
-        handle.truncate(end)
+        handle.truncate(torn.offset)
         handle.sync()
     finally:
         handle.close()
 
 
-def _settle(book: Logbook, recovered: Recovered, may_have_lost: bool) -> None:
+def _settle_all(recovered: Recovered, crashed: bool) -> None:
     """Seqs that may have been handed out and left no trace are not handed out again; readers are told."""
-    ephemeral = book.config.durability == "ephemeral"
-    if book.reserved > book.assigned and (ephemeral or may_have_lost):
-        recovered.changed.add(book)
-        if not ephemeral:
-            recovered.losses.append(
-                Loss(
-                    book.name,
-                    book.assigned + 1,
-                    book.reserved - book.assigned,
-                    "may have been acknowledged and lost",
+    damaged = bool(recovered.damaged_journals)
+    for book in recovered.books.values():
+        ephemeral = book.config.durability == "ephemeral"
+        if book.reserved > book.assigned and (ephemeral or crashed or damaged):
+            recovered.changed.add(book)
+            if not ephemeral:
+                recovered.losses.append(
+                    Loss(
+                        book.name,
+                        book.assigned + 1,
+                        book.reserved - book.assigned,
+                        "may have been acknowledged and lost",
+                        allowed=not damaged,
+                    )
                 )
-            )
-        book.skip(book.assigned + 1, book.reserved, "lost")
-    book.reserved = book.reserved_durable = book.assigned
+            book.skip(book.assigned + 1, book.reserved, "lost")
+        book.reserved = book.reserved_durable = book.assigned
 
 
 def _remove_leftovers(disk: Disk, store: SegmentStore, manifest: Manifest) -> None:
@@ -214,9 +235,9 @@ def _remove_leftovers(disk: Disk, store: SegmentStore, manifest: Manifest) -> No
 class Replay:
     """Makes the changes that frames tell of, in order."""
 
-    def __init__(self, books: dict[int, Logbook], store: SegmentStore, recovered: Recovered) -> None:
+    def __init__(self, books: dict[int, Logbook], segments: Segments, recovered: Recovered) -> None:
         self._books = books
-        self._store = store
+        self._segments = segments
         self._recovered = recovered
         #: Whether the last frame was the one that an orderly stop writes.
         self.clean = True
@@ -261,23 +282,23 @@ class Replay:
             self._recovered.next_epoch = max(self._recovered.next_epoch, frame.epoch + 1)
         book.config = configure.config
         book.reserved = frame.reserved
-        book.evict_over_caps(self._store)
+        book.evict_over_caps(self._segments)
         self._recovered.changed.add(book)
 
     def _change(self, book: Logbook, frame: Frame, path: str) -> None:
-        store = self._store
+        segments = self._segments
         if frame.type is FrameType.APPEND:
             self._append(book, frame, path)
         elif frame.type is FrameType.DELETE:
-            book.delete(unpack(frame.body, Select), store)
+            book.delete(unpack(frame.body, Select), segments)
         elif frame.type is FrameType.HIDE:
-            book.hide(unpack(frame.body, Select), store)
+            book.hide(unpack(frame.body, Select), segments)
         elif frame.type is FrameType.RESTORE:
-            book.restore(unpack(frame.body, Select), store)
+            book.restore(unpack(frame.body, Select), segments)
         elif frame.type is FrameType.AMEND:
-            book.amend(frame.first, frame.body, store)
+            book.amend(frame.first, frame.body, segments)
         elif frame.type is FrameType.FLOOR:
-            book.expire_below(unpack(frame.body, Floor).ttl_floor, store)
+            book.expire_below(unpack(frame.body, Floor).ttl_floor, segments)
         elif frame.type is FrameType.GAP:
             gap = unpack(frame.body, GapFrame)
             book.skip(book.assigned + 1, gap.last, gap.reason)
@@ -291,4 +312,4 @@ class Replay:
             book.skip(book.assigned + 1, frame.first - 1, "lost")
         block, extras = decode_append(frame)
         book.assign(block, frame.ts, extras)
-        book.publish(block, self._store)
+        book.publish(block, self._segments)

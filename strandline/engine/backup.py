@@ -1,0 +1,408 @@
+"""Backups of a data directory, taken while a server runs on it or when none does, without its lock.
+
+Consistent, because of the order: the manifest first, then the segments and checkpoints that it names, which never
+change, then the journal from its boundary on, of which every beginning that ends with a whole frame is a state that
+was true at some moment. Should a file be gone when its turn comes, the housekeeping has replaced the manifest in the
+meantime: begin again from the new one; what was copied stays.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+
+import msgspec
+import xxhash
+
+from strandline.engine.backup_pool import (
+    FILES,
+    PIECE_BYTES,
+    Backup,
+    FileCopy,
+    Folder,
+    History,
+    Interval,
+    JournalCopy,
+    NoBackup,
+    NotRestorable,
+    Pool,
+    histories,
+)
+from strandline.engine.catalog import MANIFEST, Manifest, SegmentEntry, checkpoint_path, read_manifest
+from strandline.engine.clock import Clock, SystemClock
+from strandline.engine.cold import ColdStore, ObjectStoreCold, directory_of
+from strandline.engine.disk import Disk, LocalDisk
+from strandline.engine.errors import BadConfig, BadRequest, DamagedFile, MissingFile
+from strandline.engine.footer import ENDING, decode_footer, edges_sum, tail_start
+from strandline.engine.frame import FILE_HEADER, Damage, FileKind, FrameType, read_file_header, scan
+from strandline.engine.journal import journal_indexes, journal_path
+from strandline.engine.restoring import (
+    BackupList,
+    DirectoryNotEmpty,
+    Progress,
+    RestoreReport,
+    list_backups,
+    restore,
+)
+from strandline.engine.store import object_name, segment_path
+
+__all__ = [
+    "Backup",
+    "BackupList",
+    "BackupReport",
+    "DirectoryNotEmpty",
+    "Interval",
+    "NoBackup",
+    "NotRestorable",
+    "RestoreReport",
+    "backup",
+    "list_backups",
+    "restore",
+]
+
+#: A frame gets its time a moment before it is written. What has not been written after this long never will be.
+SETTLED_MS = 1_000
+
+#: The bytes of a file from a start to before an end.
+Read = Callable[[int, int], bytes]
+
+
+class BackupReport(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    history: str
+    #: The time of the last change that is in the backup.
+    last_ts: int
+    #: Files of the backup and their bytes, and how many of them had to be copied.
+    files: int
+    bytes: int
+    copied_files: int
+    copied_bytes: int
+    #: How often the housekeeping of a running server made it begin again.
+    retries: int
+    #: What cannot be read in the journal, in words. It is in the backup as it is in the directory.
+    damage: list[str]
+    #: Names of old backups that were removed, and the number of files that went with them.
+    pruned: list[str]
+    pruned_files: int
+
+
+def backup(
+    source: str | os.PathLike[str] | Disk,
+    target: str,
+    *,
+    cold: str | ColdStore | None = None,
+    keep: int | None = None,
+    clock: Clock | None = None,
+    options: Mapping[str, str | bool] | None = None,
+    progress: Progress | None = None,
+) -> BackupReport:
+    """Back up a data directory into a pool: a directory, or ``s3://bucket/prefix`` with ``options`` for the client.
+
+    ``cold`` is the cold tier of the data directory, needed when it holds segments that no backup has yet. ``keep``
+    removes all but so many of the newest backups afterwards. One backup at a time may be taken into a pool.
+    Raises DamagedFile, MissingFile, BadRequest, BadConfig and OSError; the backups that were there stay valid.
+    """
+    if keep is not None and keep < 1:
+        raise BadRequest(f"keep must be 1 or more, not {keep}")
+    if isinstance(source, (str, os.PathLike)):
+        _check_apart(source, target)
+        source = LocalDisk(source)
+    if read_manifest(source) is None:
+        raise MissingFile(source.local_path(MANIFEST))
+    taking = _Taking(
+        source,
+        ObjectStoreCold(cold) if isinstance(cold, str) else cold,
+        Pool(target, options, create=True),
+        clock or SystemClock(),
+        progress,
+    )
+    return taking.run(keep)
+
+
+def _check_apart(source: str | os.PathLike[str], target: str) -> None:
+    directory = directory_of(target)
+    if directory is not None and directory.resolve().is_relative_to(os.path.realpath(source)):
+        raise BadRequest(f"{target} is in the data directory itself")
+
+
+class _Taking:
+    """One backup being taken."""
+
+    def __init__(self, disk: Disk, cold: ColdStore | None, pool: Pool, clock: Clock, progress: Progress | None) -> None:
+        self._disk = disk
+        self._cold = cold
+        self._pool = pool
+        self._clock = clock
+        self._progress = progress
+        self._backups = pool.backups()
+        self._sizes = {folder: pool.sizes(folder) for folder in FILES}
+        #: Segments that are in a backup already, by what identifies them.
+        self._segments = {
+            (entry.id, entry.edges): copy
+            for known in self._backups
+            for entry, copy in zip(known.manifest.segments, known.segments, strict=True)
+        }
+        self._copied_files = self._copied_bytes = 0
+        #: For those who watch: bytes gone through, and of how many.
+        self._done = self._total = 0
+        self._damage: dict[int, list[str]] = {}
+        self._superseded: set[str] = set()
+
+    def run(self, keep: int | None) -> BackupReport:
+        taken, retries = self._take_until_consistent()
+        self._pool.describe(taken)
+        for name in self._superseded - {copy.name for copy in taken.journal}:
+            self._pool.delete("journal", name)
+        gone, pruned_files = ([], 0) if keep is None else self._pool.prune(keep)
+        return BackupReport(
+            name=taken.name,
+            history=taken.history,
+            last_ts=max([taken.manifest.last_ts, *(copy.last_ts for copy in taken.own_journal)]),
+            files=len(taken.files),
+            bytes=taken.size,
+            copied_files=self._copied_files,
+            copied_bytes=self._copied_bytes,
+            retries=retries,
+            damage=[line for index in sorted(self._damage) for line in self._damage[index]],
+            pruned=[known.name for known in gone],
+            pruned_files=pruned_files,
+        )
+
+    def _take_until_consistent(self) -> tuple[Backup, int]:
+        retries = 0
+        while True:
+            manifest = read_manifest(self._disk)
+            if manifest is None:
+                raise MissingFile(self._disk.local_path(MANIFEST))
+            try:
+                return self._take(manifest), retries
+            except MissingFile:
+                if read_manifest(self._disk) == manifest:
+                    raise
+                retries += 1
+
+    def _take(self, manifest: Manifest) -> Backup:
+        history = next((one for one in histories(self._backups) if one.id == manifest.id), None)
+        self._total = self._done + self._to_copy(manifest)
+        self._damage.clear()
+        # What the server keeps for a while comes first: it may be gone after a long copy, and nobody would miss it
+        # before it is too late.
+        kept = list(self._kept_journal(manifest, history)) if history is not None else []
+        checkpoints = [self._copy_checkpoint(name) for name in manifest.checkpoints]
+        segments = [self._copy_segment(entry) for entry in manifest.segments]
+        time = self._clock.now()
+        journal = list(self._journal(manifest, history))
+        last_ts = max([manifest.last_ts, *(copy.last_ts for copy in journal)])
+        return Backup(
+            time=max([time, *(known.time + 1 for known in self._backups)]),
+            manifest=manifest,
+            segments=segments,
+            checkpoints=checkpoints,
+            journal=kept + journal,
+            until=max(last_ts, time - SETTLED_MS),
+        )
+
+    def _to_copy(self, manifest: Manifest) -> int:
+        """About how many bytes, for those who watch."""
+        segments = [entry.size for entry in manifest.segments if (entry.id, entry.edges) not in self._segments]
+        indexes = [index for index in journal_indexes(self._disk) if index >= manifest.boundary]
+        return sum(segments) + sum(self._size_of_journal(index) or 0 for index in indexes)
+
+    # --- segments and checkpoints --------------------------------------------------------------------------
+
+    def _copy_segment(self, entry: SegmentEntry) -> FileCopy:
+        known = self._segments.get((entry.id, entry.edges))
+        if known is not None and self._sizes["segments"].get(known.name) == known.size:
+            return known
+        path, name, cold = segment_path(entry.id), object_name(entry.id), self._cold
+        try:
+            copy = self._copy_from(path, lambda start, end: _read(self._disk, path, start, end), entry)
+        except DamagedFile:
+            if entry.tier == "hot":
+                raise
+            if cold is None:
+                raise BadConfig("cold", None, f"segment {entry.id} is in the cold tier; say where that is") from None
+            place = f"{cold.describe()}/{name}"
+            copy = self._copy_from(place, lambda start, end: cold.read(name, start, end), entry)
+        self._segments[entry.id, entry.edges] = copy
+        return copy
+
+    def _copy_from(self, place: str, read: Read, entry: SegmentEntry) -> FileCopy:
+        name = f"{entry.id:08d}-{entry.edges:016x}.arrow"
+        hasher = xxhash.xxh3_128()
+
+        def pieces() -> Iterator[bytes]:
+            for piece in _segment_pieces(place, read, entry):
+                hasher.update(piece)
+                self._note(f"segments/{name}", len(piece))
+                yield piece
+
+        if self._sizes["segments"].get(name) == entry.size:
+            for _ in pieces():  # a backup that was cut off has copied it
+                pass
+        else:
+            self._put("segments", name, pieces(), entry.size)
+        return FileCopy(name, entry.size, hasher.hexdigest())
+
+    def _put(self, folder: Folder, name: str, data: bytes | Iterator[bytes], size: int) -> None:
+        self._pool.put(folder, name, data)
+        self._sizes[folder][name] = size
+        self._copied_files += 1
+        self._copied_bytes += size
+
+    def _copy_checkpoint(self, name: str) -> FileCopy:
+        raw = _read(self._disk, checkpoint_path(name))
+        checksum = xxhash.xxh3_128_hexdigest(raw)
+        stem, _, kind = name.partition(".")
+        copy = FileCopy(f"{stem}-{checksum[:16]}.{kind}", len(raw), checksum)
+        if self._sizes["checkpoints"].get(copy.name) != copy.size:
+            self._put("checkpoints", copy.name, raw, copy.size)
+            self._total += copy.size
+            self._note(f"checkpoints/{copy.name}", copy.size)
+        return copy
+
+    def _note(self, what: str, size: int) -> None:
+        self._done += size
+        if self._progress is not None:
+            self._progress(what, self._done, max(self._total, self._done))
+
+    # --- the journal ---------------------------------------------------------------------------------------
+
+    def _kept_journal(self, manifest: Manifest, history: History) -> Iterator[JournalCopy]:
+        """Files that the manifest needs no more and that lead on from an older backup."""
+        for index in journal_indexes(self._disk):
+            if history.oldest_boundary <= index < manifest.boundary:
+                try:
+                    yield self._copy_journal(index, history, complete=True)
+                except MissingFile:
+                    continue  # its time was over
+
+    def _journal(self, manifest: Manifest, history: History | None) -> Iterator[JournalCopy]:
+        boundary = manifest.boundary
+        sizes = {
+            index: size
+            for index in journal_indexes(self._disk)
+            if index >= boundary and (size := self._size_of_journal(index)) is not None
+        }
+        # The next file is made before it is needed. The switch to it has happened once it holds something, and
+        # from then on nothing is added to those before it: look first, then read.
+        last = max((index for index, size in sizes.items() if size > FILE_HEADER.size), default=0)
+        missing = [index for index in range(boundary, max(last, boundary) + 1) if index not in sizes]
+        if missing and read_manifest(self._disk) != manifest:
+            raise MissingFile(journal_path(missing[0]))
+        for index in range(boundary, last + 1):
+            if index in missing:
+                # Recovery makes do with what there is, and so does a backup.
+                self._damage[index] = [str(MissingFile(journal_path(index)))]
+            else:
+                yield self._copy_journal(index, history, complete=index < last)
+
+    def _size_of_journal(self, index: int) -> int | None:
+        try:
+            return self._disk.size(journal_path(index))
+        except FileNotFoundError:
+            return None
+
+    def _copy_journal(self, index: int, history: History | None, *, complete: bool) -> JournalCopy:
+        path = journal_path(index)
+        known = None if history is None else history.newest_copy(index)
+        if known is not None and known.complete and self._is_unchanged(path, known):
+            return known
+        raw = _read(self._disk, path)
+        copy, raw = self._look_at(index, raw, complete)
+        if self._sizes["journal"].get(copy.name) != copy.size:
+            self._put("journal", copy.name, raw, copy.size)
+            self._note(f"journal/{copy.name}", copy.size)
+        for older in (one for known in self._backups for one in known.journal):
+            if (older.index, older.seed) == (copy.index, copy.seed) and older.size < copy.size:
+                if xxhash.xxh3_128_hexdigest(memoryview(raw)[: older.size]) == older.checksum:
+                    self._superseded.add(older.name)
+        return copy
+
+    def _is_unchanged(self, path: str, known: JournalCopy) -> bool:
+        if self._sizes["journal"].get(known.name) != known.size:
+            return False
+        try:
+            header = _read(self._disk, path, 0, FILE_HEADER.size)
+            return (
+                self._disk.size(path) == known.size
+                and read_file_header(path, header, FileKind.JOURNAL)[1] == known.seed
+            )
+        except FileNotFoundError:
+            raise MissingFile(path) from None
+        except DamagedFile:
+            return False
+
+    def _look_at(self, index: int, raw: bytes, complete: bool) -> tuple[JournalCopy, bytes]:
+        """Cut a file off behind its last whole frame if it may be growing, and see what is in it."""
+        path = journal_path(index)
+        damage: list[str] = []
+        seed = first_ts = last_ts = 0
+        end, closed = len(raw), False
+        try:
+            _, seed = read_file_header(path, raw, FileKind.JOURNAL)
+        except DamagedFile as error:
+            damage.append(str(error))
+        else:
+            end = FILE_HEADER.size
+            waiting: Damage | None = None
+            for item in scan(raw, seed, FILE_HEADER.size):
+                if isinstance(item, Damage):
+                    waiting = item
+                    continue
+                if waiting is not None:
+                    damage.append(f"{path}: {waiting.length} bytes at {waiting.offset} cannot be read: {waiting.why}")
+                    waiting = None
+                first_ts, last_ts = first_ts or item.ts, max(last_ts, item.ts)
+                end, closed = item.offset + item.length, item.type is FrameType.CLOSE
+            if complete and waiting is not None:
+                damage.append(f"{path}: {waiting.length} bytes at {waiting.offset} cannot be read: {waiting.why}")
+                end = len(raw)
+        self._damage[index] = damage
+        raw = raw[:end]
+        checksum = xxhash.xxh3_128_hexdigest(raw)
+        name = f"{index:08d}-{checksum[:16]}.journal"
+        copy = JournalCopy(
+            name,
+            end,
+            checksum,
+            index=index,
+            seed=seed,
+            first_ts=first_ts,
+            last_ts=last_ts,
+            complete=complete or closed,
+        )
+        return copy, raw
+
+
+def _read(disk: Disk, path: str, start: int = 0, end: int | None = None) -> bytes:
+    try:
+        return disk.read(path, start, -1 if end is None else end - start)
+    except FileNotFoundError:
+        raise MissingFile(path) from None
+
+
+def _segment_pieces(path: str, read: Read, entry: SegmentEntry) -> Iterator[bytes]:
+    """A segment from its first to its last byte, every one of them verified before it is handed out."""
+    tail_from = tail_start(path, entry.size, read(max(0, entry.size - ENDING.size), entry.size))
+    tail = read(tail_from, entry.size)
+    blocks = decode_footer(path, tail).blocks
+    head = read(0, blocks[0].offset)
+    if edges_sum(head, tail) != entry.edges:
+        raise DamagedFile(path, "the checksum of its schema, dictionaries and footer does not match")
+    yield head
+    at, number = blocks[0].offset, 0
+    while number < len(blocks):
+        until = number + 1
+        while until < len(blocks) and blocks[until].end - at <= PIECE_BYTES:
+            until += 1
+        piece = read(at, blocks[until - 1].end)
+        for index in range(number, until):
+            block = blocks[index]
+            if xxhash.xxh3_64_intdigest(memoryview(piece)[block.offset - at : block.end - at]) != block.sum:
+                raise DamagedFile(path, f"the checksum of block {index} does not match")
+        yield piece
+        at, number = blocks[until - 1].end, until
+    if at != tail_from:
+        raise DamagedFile(path, "its blocks are not where its footer says")
+    yield tail

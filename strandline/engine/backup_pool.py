@@ -1,0 +1,338 @@
+"""Where backups are kept: a pool of immutable files, and one small description per backup.
+
+A pool is a directory or a place in an object store::
+
+    segments/00000012-<edges>.arrow        as in the data directory; copied once, whatever the number of backups
+    checkpoints/00000003-<checksum>.full
+    journal/00000034-<checksum>.journal    a journal file up to its last whole frame
+    backups/20260722T101530.123Z.json      what belongs to a backup; written last, so it is there or it is not
+
+Names carry what is in the file, so nothing in a pool is ever overwritten: an older backup cannot be harmed by a newer
+one, nor by that of another data directory in the same pool. A journal file that has grown is copied anew, and the
+shorter copy goes once a description names the longer one: the beginning of that is the same, byte for byte.
+
+Backups of one data directory (one manifest id) form a history. As far as their journal files follow each other without
+a gap, every moment between the backups can be restored, not only those at which one was taken.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Literal, NamedTuple
+
+import msgspec
+import xxhash
+
+from strandline.engine.catalog import Manifest
+from strandline.engine.cold import ObjectStoreCold, directory_of
+from strandline.engine.errors import DamagedFile, EngineError, MissingFile, UnsupportedFormat
+
+VERSION = 1
+#: Files are copied in pieces of about this size.
+PIECE_BYTES = 8 << 20
+
+Folder = Literal["segments", "checkpoints", "journal", "backups"]
+FILES: tuple[Folder, ...] = ("segments", "checkpoints", "journal")
+
+log = logging.getLogger(__name__)
+
+
+class NoBackup(EngineError):
+    """There is no backup (or none of the wanted history) in this place."""
+
+    def __init__(self, target: str, history: str | None = None) -> None:
+        super().__init__(f"there is no backup {f'of history {history} ' if history else ''}in {target}")
+        self.target = target
+        self.history = history
+
+
+class NotRestorable(EngineError):
+    """The backups do not tell what was there at that time."""
+
+    def __init__(self, at: int, intervals: list[Interval]) -> None:
+        known = ", ".join(f"{format_time(one.start)} to {format_time(one.end)}" for one in intervals)
+        super().__init__(f"{format_time(at)} cannot be restored; what can be: {known}")
+        self.at = at
+        self.intervals = intervals
+
+
+def format_time(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{ms % 1000:03d}Z"
+
+
+class FileCopy(msgspec.Struct, frozen=True):
+    """A file in the pool; the checksum is the XXH3-128 of all of it."""
+
+    name: str
+    size: int
+    checksum: str
+
+
+class JournalCopy(FileCopy, frozen=True, kw_only=True):
+    """A journal file in the pool, up to its last whole frame."""
+
+    index: int
+    #: That of the file's header, 0 when it cannot be read: tells whether another copy is one of the same file.
+    seed: int
+    #: The times of the first and the last frame, 0 when there is none.
+    first_ts: int
+    last_ts: int
+    #: Nothing will ever be added to the file.
+    complete: bool
+
+
+class Backup(msgspec.Struct, frozen=True, kw_only=True):
+    """One backup, as its description says."""
+
+    version: int = VERSION
+    #: When it was taken, in milliseconds. No two of a pool have the same.
+    time: int
+    manifest: Manifest
+    #: In the order of the manifest.
+    segments: list[FileCopy]
+    checkpoints: list[FileCopy]
+    #: Those before the manifest's boundary are of use to older backups only.
+    journal: list[JournalCopy]
+    #: Nothing happened between the last frame and this time that is not in the backup.
+    until: int
+
+    @property
+    def name(self) -> str:
+        return format_time(self.time).replace("-", "").replace(":", "")
+
+    @property
+    def history(self) -> str:
+        return self.manifest.id
+
+    @property
+    def own_journal(self) -> list[JournalCopy]:
+        """What this backup needs of the journal to be restored as it was taken."""
+        return [copy for copy in self.journal if copy.index >= self.manifest.boundary]
+
+    @property
+    def files(self) -> list[FileCopy]:
+        """Everything that is needed to restore it as it was taken."""
+        return [*self.segments, *self.checkpoints, *self.own_journal]
+
+    @property
+    def size(self) -> int:
+        return sum(copy.size for copy in self.files)
+
+
+class Interval(msgspec.Struct, frozen=True):
+    """Every moment from ``start`` to ``end``, both included, can be restored."""
+
+    start: int
+    end: int
+    history: str
+
+
+class Chain(NamedTuple):
+    """The journal files that follow on a backup's boundary without a gap, and up to when they tell everything."""
+
+    files: list[JournalCopy]
+    end: int
+
+
+class History:
+    """All backups of one data directory, oldest first."""
+
+    def __init__(self, backups: list[Backup]) -> None:
+        self.id = backups[0].history
+        self.backups = backups
+        #: The newest copy of every journal file, and until when nothing followed it.
+        self._newest: dict[int, tuple[JournalCopy, int]] = {}
+        for backup in backups:
+            for copy in backup.journal:
+                until = backup.until if copy is backup.journal[-1] else 0
+                self._newest[copy.index] = copy, until
+
+    @property
+    def oldest_boundary(self) -> int:
+        return min(backup.manifest.boundary for backup in self.backups)
+
+    def newest_copy(self, index: int) -> JournalCopy | None:
+        found = self._newest.get(index)
+        return None if found is None else found[0]
+
+    def chain(self, backup: Backup) -> Chain:
+        index = backup.manifest.boundary
+        end = backup.manifest.last_ts if backup.own_journal else backup.until
+        files = []
+        while index in self._newest:
+            copy, until = self._newest[index]
+            files.append(copy)
+            end = max(end, copy.last_ts, until)
+            if not copy.complete:
+                break
+            index += 1
+        return Chain(files, end)
+
+    def interval(self, backup: Backup) -> Interval:
+        """What can be restored with this backup as the base."""
+        chain = self.chain(backup)
+        # A directory that never sealed anything is known from its very first frame on.
+        first = next((copy.first_ts for copy in chain.files if copy.first_ts), chain.end)
+        return Interval(backup.manifest.last_ts or first, chain.end, self.id)
+
+    def intervals(self) -> list[Interval]:
+        joined: list[Interval] = []
+        for one in sorted(map(self.interval, self.backups), key=lambda one: one.start):
+            if joined and one.start <= joined[-1].end:
+                joined[-1] = Interval(joined[-1].start, max(joined[-1].end, one.end), self.id)
+            else:
+                joined.append(one)
+        return joined
+
+    def base(self, at: int) -> Backup | None:
+        """The backup from which the least has to be replayed to get to this time."""
+        for backup in reversed(self.backups):
+            interval = self.interval(backup)
+            if interval.start <= at <= interval.end:
+                return backup
+        return None
+
+
+def histories(backups: list[Backup]) -> list[History]:
+    """That of the newest backup first."""
+    found: dict[str, list[Backup]] = {}
+    for backup in reversed(backups):
+        found.setdefault(backup.history, []).append(backup)
+    return [History(list(reversed(members))) for members in found.values()]
+
+
+class Pool:
+    def __init__(self, target: str, options: Mapping[str, str | bool] | None = None, *, create: bool = False) -> None:
+        """``options`` are those of :class:`ObjectStoreCold`. Without ``create`` there must be something already."""
+        directory = directory_of(target)
+        if directory is not None and not create and not directory.is_dir():
+            raise NoBackup(target)
+        self.target = target.rstrip("/")
+        self._folders: dict[Folder, ObjectStoreCold] = {
+            folder: ObjectStoreCold(f"{self.target}/{folder}", **(options or {})) for folder in (*FILES, "backups")
+        }
+
+    def place(self, folder: Folder, name: str) -> str:
+        return f"{self._folders[folder].describe()}/{name}"
+
+    def sizes(self, folder: Folder) -> dict[str, int]:
+        return self._folders[folder].sizes()
+
+    def put(self, folder: Folder, name: str, data: bytes | Iterator[bytes]) -> None:
+        self._folders[folder].put(name, data)
+
+    def delete(self, folder: Folder, name: str) -> None:
+        self._folders[folder].delete(name)
+
+    def read(self, folder: Folder, copy: FileCopy) -> Iterator[bytes]:
+        """The bytes of a copy in pieces; raises DamagedFile behind the last if they are not what was put there."""
+        store, hasher = self._folders[folder], xxhash.xxh3_128()
+        for start in range(0, copy.size, PIECE_BYTES):
+            piece = store.read(copy.name, start, min(start + PIECE_BYTES, copy.size))
+            hasher.update(piece)
+            yield piece
+        if hasher.hexdigest() != copy.checksum:
+            raise DamagedFile(self.place(folder, copy.name), "its checksum is not that of the backup")
+
+    # --- descriptions --------------------------------------------------------------------------------------
+
+    def backups(self) -> list[Backup]:
+        """All backups, oldest first. A description that cannot be read makes no backup, and is reported."""
+        found = []
+        for name, size in self.sizes("backups").items():
+            if name.endswith(".json"):
+                try:
+                    raw = self._folders["backups"].read(name, 0, size)
+                    found.append(_decode(self.place("backups", name), raw))
+                except DamagedFile as error:
+                    log.warning("%s", error)
+        return sorted(found, key=lambda backup: backup.time)
+
+    def describe(self, backup: Backup) -> None:
+        """Make a backup one: everything it names is in the pool."""
+        self._check_complete(backup)
+        self.put("backups", f"{backup.name}.json", _encode(backup))
+
+    def _check_complete(self, backup: Backup) -> None:
+        """Somebody may have cleaned up in the meantime."""
+        lists: tuple[Sequence[FileCopy], ...] = (backup.segments, backup.checkpoints, backup.journal)
+        for folder, copies in zip(FILES, lists, strict=True):
+            sizes = self.sizes(folder)
+            for copy in copies:
+                if sizes.get(copy.name) != copy.size:
+                    raise MissingFile(self.place(folder, copy.name))
+
+    def prune(self, keep: int) -> tuple[list[Backup], int]:
+        """Remove all backups but the newest, then the files that none of those needs; which, and how many files."""
+        backups = self.backups()
+        gone, kept = backups[:-keep], backups[-keep:]
+        for backup in gone:
+            self.delete("backups", f"{backup.name}.json")
+        needed = self._needed(kept)
+        removed = 0
+        for folder in FILES:
+            for name in self.sizes(folder):
+                if name not in needed[folder]:
+                    self.delete(folder, name)
+                    removed += 1
+        return gone, removed
+
+    def _needed(self, backups: list[Backup]) -> dict[Folder, set[str]]:
+        needed: dict[Folder, set[str]] = {folder: set() for folder in FILES}
+        sizes = self.sizes("journal")
+        for history in histories(backups):
+            for backup in history.backups:
+                needed["segments"].update(copy.name for copy in backup.segments)
+                needed["checkpoints"].update(copy.name for copy in backup.checkpoints)
+                needed["journal"].update(
+                    locate(copy, backups, sizes).name
+                    for copy in backup.journal
+                    if copy.index >= history.oldest_boundary
+                )
+        return needed
+
+
+def locate(copy: JournalCopy, backups: list[Backup], sizes: Mapping[str, int]) -> JournalCopy:
+    """The copy under the name where its bytes are now: a longer one may have taken its place."""
+    if copy.name in sizes:
+        return copy
+    longer = [
+        other
+        for backup in backups
+        for other in backup.journal
+        if (other.index, other.seed) == (copy.index, copy.seed) and other.size >= copy.size and other.name in sizes
+    ]
+    if not longer:
+        return copy
+    return msgspec.structs.replace(copy, name=min(longer, key=lambda other: other.size).name)
+
+
+class _Description(msgspec.Struct):
+    """The checksum is the XXH3-128 of the bytes of ``backup``."""
+
+    checksum: str
+    backup: msgspec.Raw
+
+
+class _Version(msgspec.Struct):
+    version: int
+
+
+def _encode(backup: Backup) -> bytes:
+    raw = msgspec.json.encode(backup)
+    return msgspec.json.encode(_Description(xxhash.xxh3_128_hexdigest(raw), msgspec.Raw(raw)))
+
+
+def _decode(place: str, raw: bytes) -> Backup:
+    try:
+        outer = msgspec.json.decode(raw, type=_Description)
+        if xxhash.xxh3_128_hexdigest(outer.backup) != outer.checksum:
+            raise DamagedFile(place, "its checksum does not match")
+        version = msgspec.json.decode(outer.backup, type=_Version).version
+        if version != VERSION:
+            raise UnsupportedFormat(place, version, VERSION)
+        return msgspec.json.decode(outer.backup, type=Backup)
+    except msgspec.MsgspecError as error:
+        raise DamagedFile(place, str(error)) from None

@@ -1,0 +1,71 @@
+"""``python -m bench [GROUP ...] [--quick] [--json FILE] [--write-docs]``"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.console import Console
+
+from bench import append, change, history, logs, read, recovery, seal
+from bench.machine import describe
+from bench.measure import FULL, QUICK, Effort, Row
+from bench.report import Report, show, write_documentation
+
+GROUPS: dict[str, Callable[[Path, Effort], Iterator[Row]]] = {
+    "append": append.run,
+    "read": read.run,
+    "change": change.run,
+    "recovery": recovery.run,
+    "seal": seal.run,
+    "history": history.run,
+    "logs": logs.run,
+}
+DOCUMENTATION = Path(__file__).parent.parent / "docs" / "benchmarks.md"
+
+
+def main(
+    groups: Annotated[list[str] | None, typer.Argument(help=f"Which ones: {', '.join(GROUPS)}.")] = None,
+    quick: Annotated[bool, typer.Option(help="Only see that everything works; the figures mean little.")] = False,
+    json: Annotated[Path | None, typer.Option(help="Write the results here.")] = None,
+    write_docs: Annotated[bool, typer.Option(help="Put the results into docs/benchmarks.md.")] = False,
+    directory: Annotated[Path | None, typer.Option(help="Where to work: the disk to be measured.")] = None,
+) -> None:
+    """Measure the engine, every figure beside its floor."""
+    chosen = groups or list(GROUPS)
+    unknown = sorted(set(chosen) - set(GROUPS))
+    if unknown:
+        raise typer.BadParameter(f"there is no group {', '.join(unknown)}")
+    if write_docs and (quick or groups):
+        raise typer.BadParameter("--write-docs needs a full run")
+    console = Console()
+    with tempfile.TemporaryDirectory(prefix="strandline-bench-", dir=directory) as root:
+        report = _measure(Path(root), chosen, QUICK if quick else FULL, console)
+    show(console, report)
+    if json is not None:
+        json.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=1))
+    if write_docs:
+        write_documentation(DOCUMENTATION, report)
+
+
+def _measure(root: Path, groups: list[str], effort: Effort, console: Console) -> Report:
+    machine = describe(root)
+    start = time.monotonic()
+    rows: list[Row] = []
+    with console.status("measuring") as status:
+        for group in groups:
+            status.update(f"measuring: {group}")
+            for row in GROUPS[group](root, effort):
+                rows.append(row)
+                status.update(f"measuring: {group} ({len(rows)} figures, the last: {row.name})")
+    return Report(f"{datetime.now(UTC):%Y-%m-%d}", machine, (time.monotonic() - start) / 60, rows)
+
+
+if __name__ == "__main__":
+    typer.run(main)

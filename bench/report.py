@@ -1,0 +1,100 @@
+"""Showing results: a table for the terminal, the same table in the documentation, JSON for machines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+
+import msgspec
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from bench.machine import Machine
+from bench.measure import COSTS, Figure, Row, Unit
+
+BEGIN = "<!-- results: begin -->"
+END = "<!-- results: end -->"
+COLUMNS = ("what", "result (lowest to highest)", "floor", "times the floor's cost", "target")
+
+
+class Report(msgspec.Struct, frozen=True):
+    date: str
+    machine: Machine
+    minutes: float
+    rows: list[Row]
+
+
+def show(console: Console, report: Report) -> None:
+    for group, rows in groupby(report.rows, key=lambda row: row.group):
+        table = Table(*COLUMNS, title=group, title_justify="left", box=box.SIMPLE_HEAD)
+        for row in rows:
+            table.add_row(*_cells(row), style=None if _is_met(row) else "red")
+        console.print(table)
+    console.print(_summary(report))
+
+
+def write_documentation(path: Path, report: Report) -> None:
+    """Replace what stands between the markers; everything around them is written by people and stays."""
+    text = path.read_text()
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"{path} does not have the markers {BEGIN} and {END}")
+    path.write_text("\n".join((before + BEGIN, "", *_markdown(report), END + after)))
+
+
+def _markdown(report: Report) -> Iterator[str]:
+    yield _summary(report)
+    yield ""
+    for group, rows in groupby(report.rows, key=lambda row: row.group):
+        yield f"### {group}"
+        yield ""
+        yield "| " + " | ".join(COLUMNS) + " |"
+        yield "|---|---|---|---|---|"
+        for row in rows:
+            yield "| " + " | ".join(_cells(row)) + " |"
+        yield ""
+
+
+def _summary(report: Report) -> str:
+    return f"{report.date}, {report.minutes:.0f} minutes: {report.machine}."
+
+
+def _is_met(row: Row) -> bool:
+    return row.target is None or row.target.met_by(row.result.median)
+
+
+def _cells(row: Row) -> tuple[str, str, str, str, str]:
+    floor = "" if row.floor is None else f"{number(row.floor.median, row.unit)} ({row.floor_is})"
+    times = "" if row.times_floor is None else _times(row.times_floor)
+    target = ""
+    if row.target is not None:
+        bound = "≤" if row.target.unit in COSTS else "≥"
+        target = f"{bound} {number(row.target.limit, row.unit)}: {'met' if _is_met(row) else 'MISSED'}"
+    return row.name, _spread(row.result, row.unit), floor, times, target
+
+
+def _spread(figure: Figure, unit: Unit) -> str:
+    if figure.low == figure.high:
+        return number(figure.median, unit)
+    return f"{number(figure.median, unit)} ({_short(figure.low)} to {_short(figure.high)})"
+
+
+def _times(figure: Figure) -> str:
+    if figure.low == figure.high:
+        return f"{figure.median:.3g}"
+    return f"{figure.median:.3g} ({figure.low:.3g} to {figure.high:.3g})"
+
+
+def number(value: float, unit: Unit) -> str:
+    return f"{_short(value)} {unit}"
+
+
+def _short(value: float) -> str:
+    """Three digits, and a letter for thousands and millions."""
+    for limit, divisor, letter in ((1e6, 1e6, " M"), (1e4, 1e3, " k")):
+        if value >= limit:
+            return f"{value / divisor:.3g}{letter}" if value < 1000 * divisor else f"{value / divisor:,.0f}{letter}"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

@@ -23,6 +23,8 @@ from strandline.engine.disk import Disk
 from strandline.engine.errors import DamagedFile
 from strandline.engine.frame import (
     FILE_HEADER,
+    HEADER,
+    MARK,
     Configure,
     Damage,
     Floor,
@@ -93,8 +95,7 @@ def recover(disk: Disk, store: SegmentStore) -> Recovered:
         store.add(entry, entry.tier)
     books = load_books(frame for name in manifest.checkpoints for frame in read_checkpoint(disk, name))
     recovered = replay(disk, store, manifest, books)
-    if recovered.torn is not None:
-        _cut_off(disk, recovered.torn)
+    _make_durable(disk, recovered)
     _remove_leftovers(disk, store, manifest)
     return recovered
 
@@ -130,21 +131,24 @@ def replay(disk: Disk, segments: Segments, manifest: Manifest, books: dict[int, 
     # Behind the file that was written to there may be the next one, made beforehand.
     written = [index for index in indexes if disk.size(journal_path(index)) > FILE_HEADER.size]
     replay = Replay(books, segments, recovered)
-    same_boot = True
+    replay.clean = not indexes
+    boot = boot_mark(disk)
     for index in range(manifest.boundary, indexes[-1] + 1) if indexes else ():
         recovered.next_journal = index + 1
         file = _open(disk, index, recovered, index == indexes[-1])
         if file is None:
             continue
-        if len(file.raw) > FILE_HEADER.size:
-            same_boot = file.boot == boot_mark(disk)
+        if file.boot != boot and index != indexes[0]:
+            # The machine stopped between this file and the one before it.
+            _settle_all(recovered, crashed=not replay.clean)
+        boot = file.boot
         end = _replay_file(file, replay, index == written[-1] if written else False)
         recovered.replayed_bytes += len(file.raw) - FILE_HEADER.size
         if end < len(file.raw):
             recovered.torn_bytes = len(file.raw) - end
             recovered.torn = Loss(file.path, end, len(file.raw) - end, "the end is torn", allowed=True)
     recovered.clean = replay.clean
-    _settle_all(recovered, crashed=not recovered.clean and not same_boot)
+    _settle_all(recovered, crashed=not recovered.clean and boot != boot_mark(disk))
     return recovered
 
 
@@ -186,14 +190,24 @@ def _replay_file(file: JournalFile, replay: Replay, is_last: bool) -> int:
     return end if is_last else len(file.raw)
 
 
-def _cut_off(disk: Disk, torn: Loss) -> None:
-    """What a crash left half written at the end is no frame; take it away, so that nobody wonders about it later."""
-    handle = disk.append_file(torn.path)
-    try:
-        handle.truncate(torn.offset)
-        handle.sync()
-    finally:
-        handle.close()
+def _make_durable(disk: Disk, recovered: Recovered) -> None:
+    """What was replayed is shown to readers from now on, so no power cut may take it away again.
+
+    What a crash left half written at the end is no frame; it goes, so that nobody wonders about it later.
+    """
+    if recovered.clean and recovered.torn is None:
+        return
+    for index in journal_indexes(disk):
+        path = journal_path(index)
+        if index < recovered.manifest.boundary or disk.size(path) <= FILE_HEADER.size:
+            continue
+        handle = disk.append_file(path)
+        try:
+            if recovered.torn is not None and recovered.torn.path == path:
+                handle.truncate(recovered.torn.offset)
+            handle.sync()
+        finally:
+            handle.close()
 
 
 def _settle_all(recovered: Recovered, crashed: bool) -> None:
@@ -239,6 +253,7 @@ class Replay:
         self._books = books
         self._segments = segments
         self._recovered = recovered
+        self._by_name = {book.name: book for book in books.values()}
         #: Whether the last frame was the one that an orderly stop writes.
         self.clean = True
 
@@ -248,6 +263,20 @@ class Replay:
         if file.index not in recovered.damaged_journals:
             recovered.damaged_journals.append(file.index)
         log.warning("%s: %d bytes at %d cannot be read: %s", file.path, damage.length, damage.offset, damage.why)
+        self._leave_room(file.raw, damage)
+
+    def _leave_room(self, raw: bytes, damage: Damage) -> None:
+        """Where the headers of lost appends can still be made out, their seqs are not handed out again."""
+        at, end = damage.offset, damage.offset + damage.length
+        while at + HEADER.size <= end:
+            mark, length, _, kind, _, _, count, epoch, first, _, _ = HEADER.unpack_from(raw, at)
+            if mark != MARK or length < HEADER.size + 4 * count:
+                return
+            book = self._books.get(epoch)
+            if kind == FrameType.APPEND and count and book is not None and first == book.assigned + 1:
+                book.skip(first, first + count - 1, "lost")
+                self._recovered.changed.add(book)
+            at += length
 
     def frame(self, frame: Frame, path: str) -> None:
         recovered = self._recovered
@@ -270,7 +299,11 @@ class Replay:
             book.dropped = True
             del self._books[frame.epoch]
             return
-        self._change(book, frame, path)
+        try:
+            self._change(book, frame, path)
+        except DamagedFile as error:
+            what = f"{frame.type.name.lower()} of {book.name!r} could not be done again: {error}"
+            recovered.losses.append(Loss(path, frame.offset, frame.length, what))
         if frame.type is not FrameType.AMEND or frame.reserved:
             book.reserved = frame.reserved
 
@@ -278,15 +311,34 @@ class Replay:
         configure = unpack(frame.body, Configure)
         book = self._books.get(frame.epoch)
         if book is None:
+            self._drop_namesake(configure.name)
             book = self._books[frame.epoch] = Logbook(configure.name, frame.epoch, configure.config)
+            self._by_name[configure.name] = book
             self._recovered.next_epoch = max(self._recovered.next_epoch, frame.epoch + 1)
+        self._reach(book, frame.first)
         book.config = configure.config
         book.reserved = frame.reserved
         book.evict_over_caps(self._segments)
         self._recovered.changed.add(book)
 
+    def _drop_namesake(self, name: str) -> None:
+        """A log can be created only once the one of its name is gone, even if nothing tells of that any more."""
+        older = self._by_name.get(name)
+        if older is not None and not older.dropped:
+            older.dropped = True
+            del self._books[older.epoch]
+            self._recovered.changed.add(older)
+
+    @staticmethod
+    def _reach(book: Logbook, assigned: int) -> None:
+        """Up to here seqs had been assigned when the frame was written. Those that left no trace are lost."""
+        if assigned > book.assigned:
+            book.skip(book.assigned + 1, assigned, "lost")
+
     def _change(self, book: Logbook, frame: Frame, path: str) -> None:
         segments = self._segments
+        if frame.type is not FrameType.APPEND:
+            self._reach(book, frame.first)
         if frame.type is FrameType.APPEND:
             self._append(book, frame, path)
         elif frame.type is FrameType.DELETE:

@@ -32,7 +32,7 @@ from strandline.engine.catalog import MANIFEST, Manifest, SegmentEntry, checkpoi
 from strandline.engine.clock import Clock, SystemClock
 from strandline.engine.cold import ColdStore, ObjectStoreCold, directory_of
 from strandline.engine.disk import Disk, LocalDisk
-from strandline.engine.errors import BadConfig, BadRequest, DamagedFile, MissingFile
+from strandline.engine.errors import BadConfig, BadRequest, DamagedFile, EngineError, MissingFile
 from strandline.engine.footer import ENDING, decode_footer, edges_sum, tail_start
 from strandline.engine.frame import FILE_HEADER, Damage, FileKind, FrameType, read_file_header, scan
 from strandline.engine.journal import journal_indexes, journal_path
@@ -53,6 +53,7 @@ __all__ = [
     "DirectoryNotEmpty",
     "Interval",
     "NoBackup",
+    "NoDataDirectory",
     "NotRestorable",
     "RestoreReport",
     "backup",
@@ -65,6 +66,14 @@ SETTLED_MS = 1_000
 
 #: The bytes of a file from a start to before an end.
 Read = Callable[[int, int], bytes]
+
+
+class NoDataDirectory(EngineError):
+    """There is nothing to back up here."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path} is not a data directory: it has no {MANIFEST}")
+        self.path = path
 
 
 class BackupReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,7 +109,7 @@ def backup(
 
     ``cold`` is the cold tier of the data directory, needed when it holds segments that no backup has yet. ``keep``
     removes all but so many of the newest backups afterwards. One backup at a time may be taken into a pool.
-    Raises DamagedFile, MissingFile, BadRequest, BadConfig and OSError; the backups that were there stay valid.
+    Raises NoDataDirectory, DamagedFile, BadRequest, BadConfig and OSError; the backups that were there stay valid.
     """
     if keep is not None and keep < 1:
         raise BadRequest(f"keep must be 1 or more, not {keep}")
@@ -108,7 +117,7 @@ def backup(
         _check_apart(source, target)
         source = LocalDisk(source)
     if read_manifest(source) is None:
-        raise MissingFile(source.local_path(MANIFEST))
+        raise NoDataDirectory(source.local_path("").rstrip("/"))
     taking = _Taking(
         source,
         ObjectStoreCold(cold) if isinstance(cold, str) else cold,
@@ -173,7 +182,7 @@ class _Taking:
         while True:
             manifest = read_manifest(self._disk)
             if manifest is None:
-                raise MissingFile(self._disk.local_path(MANIFEST))
+                raise MissingFile(MANIFEST)
             try:
                 return self._take(manifest), retries
             except MissingFile:

@@ -1,0 +1,431 @@
+"""Reading a segment: an immutable Arrow IPC file with the rows of many logs, through a memory map.
+
+Columns: ``log`` (name), ``seq``, ``ts``, ``key``, ``node``, ``meta``, ``data`` and ``by_key``, sorted by log
+name, epoch and seq. The consecutive rows of one log are a *run*, each record batch is a *block*; see
+:mod:`strandline.engine.footer` for what the file says about them.
+
+``by_key`` is the index of a run: at the run's i-th row stands the number of the row that is i-th in the order
+of (key, seq); behind the last row that has a key there is nothing. The dictionary of keys is sorted by bytes,
+so the code of a key is its rank and a key is found by two binary searches, never by a scan.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import threading
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from operator import attrgetter
+from typing import Any, Generic, Literal, NamedTuple, TypeVar, overload
+
+import numpy as np
+import pyarrow as pa
+import xxhash
+
+from strandline.engine import segment_check
+from strandline.engine.block import Block, Numbers
+from strandline.engine.errors import DamagedFile, MissingFile
+from strandline.engine.footer import ENDING, BlockInfo, RunInfo, decode_footer, edges_sum, tail_start
+from strandline.engine.segment_writer import SCHEMA, Codes, Ints
+
+#: Fetched first from the cold tier: holds the whole footer of all but the largest segments.
+TAIL_GUESS_BYTES = 64 << 10
+#: What a block, its views and their owners take besides the bytes they hold.
+BLOCK_OVERHEAD_BYTES = 2048
+
+ROW_COLUMNS = ("seq", "ts", "key", "node", "meta", "data")
+INDEX_COLUMNS = ("key", "by_key")
+
+#: Stands behind every code: the key of a row that has none.
+_NO_CODE = 1 << 31
+
+T = TypeVar("T")
+_row = attrgetter("row")
+
+
+class Segment:
+    """One open segment file. Any thread may read it; the file is closed when nothing refers to it any more.
+
+    Head and tail of the file are verified by ``open``, a block whenever it is read, before Arrow sees a byte.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        id: int,
+        size: int,
+        runs: list[RunInfo],
+        blocks: list[BlockInfo],
+        map: mmap.mmap,
+        fetch: Callable[[int, int], None] | None,
+    ) -> None:
+        self.path = path
+        self.id = id
+        self.size = size
+        self.rows = blocks[-1].row + blocks[-1].rows
+        self.runs = runs
+        self.blocks = blocks
+        self._map = map
+        self._fetch = fetch
+        self._buffer: Any = pa.py_buffer(map)
+        self._readers: dict[tuple[str, ...], Any] = {}
+        # Arrow's reader reads its dictionaries with the first block and must not be asked twice at once.
+        self._reading = threading.Lock()
+
+    @classmethod
+    def open(
+        cls,
+        local_path: str,
+        path: str,
+        id: int,
+        size: int,
+        edges: int,
+        fetch: Callable[[int, int], None] | None = None,
+    ) -> Segment:
+        """Open the file at ``local_path``; ``path`` is its name in errors, the rest is from its SegmentInfo.
+
+        With ``fetch`` the file is a sparse copy: ``fetch(start, end)`` is called before any of these bytes is
+        looked at. Raises MissingFile, DamagedFile or UnsupportedFormat.
+        """
+        map = _map_file(local_path, path, size)
+        if fetch is not None:
+            fetch(max(0, size - TAIL_GUESS_BYTES), size)
+        start = tail_start(path, size, map[-ENDING.size :])
+        if fetch is not None and start < size - TAIL_GUESS_BYTES:
+            fetch(start, size - TAIL_GUESS_BYTES)
+        tail = map[start:]
+        footer = decode_footer(path, tail)
+        head_end = footer.blocks[0].offset
+        if not 0 < head_end < start or footer.blocks[-1].end != start:
+            raise DamagedFile(path, "its blocks are not where its footer says")
+        if fetch is not None:
+            fetch(0, head_end)
+        if edges_sum(map[:head_end], tail) != edges:
+            raise DamagedFile(path, "the checksum of its schema, dictionaries and footer does not match")
+        if footer.id != id:
+            raise DamagedFile(path, f"it is segment {footer.id}, not {id}")
+        return cls(path, id, size, footer.runs, footer.blocks, map, fetch)
+
+    def __repr__(self) -> str:
+        return f"Segment({self.path!r}, {self.rows} rows, {len(self.runs)} runs, {len(self.blocks)} blocks)"
+
+    def block_of(self, row: int) -> int:
+        """The index of the block that has ``row``."""
+        if not 0 <= row < self.rows:
+            raise IndexError(f"{self.path} has rows 0 to {self.rows - 1}, not {row}")
+        return bisect_right(self.blocks, row, key=_row) - 1
+
+    def run_at(self, row: int) -> RunInfo:
+        """The run that has ``row``."""
+        return self.runs[bisect_right(self.runs, row, key=_row) - 1]
+
+    def load(self, index: int) -> Block:
+        """All rows of one block. It may hold rows of several logs: go by the row ranges of the runs.
+
+        ``first`` and ``last`` are then the seqs of the first and the last row as they lie.
+        """
+        seq, ts, key, node, meta, data = self.batch(index, ROW_COLUMNS).columns
+        rows = len(seq)
+        seqs = _numbers(seq, "q", rows)
+        return Block(
+            seqs[0],
+            seqs[-1],
+            _numbers(ts, "q", rows),
+            _numbers(data, "i", rows + 1),
+            _content(data).tobytes(),
+            None if key.null_count == rows else LazyStrings(key),
+            None if node.null_count == rows else LazyStrings(node),
+            None if meta.null_count == rows else LazyBytes(meta),
+            seqs,
+        )
+
+    def batch(self, index: int, columns: tuple[str, ...] = tuple(SCHEMA.names)) -> Any:
+        """These columns of a block, verified and decompressed, as an Arrow record batch."""
+        block = self.blocks[index]
+        if self._fetch is not None:
+            self._fetch(block.offset, block.end)
+        with memoryview(self._map) as view, view[block.offset : block.end] as raw:
+            if xxhash.xxh3_64_intdigest(raw) != block.sum:
+                raise DamagedFile(self.path, f"the checksum of block {index} does not match")
+        with self._reading, _arrow_errors(self.path):
+            batch = self._reader(columns).get_batch(index)
+        # The page cache keeps these pages if there is room; our own memory must not grow with what was read.
+        start = block.offset - block.offset % mmap.PAGESIZE
+        self._map.madvise(mmap.MADV_DONTNEED, start, block.end - start)
+        if batch.num_rows != block.rows:
+            raise DamagedFile(self.path, f"block {index} has {batch.num_rows} rows instead of {block.rows}")
+        return batch
+
+    def _reader(self, columns: tuple[str, ...]) -> Any:
+        reader = self._readers.get(columns)
+        if reader is None:
+            options = pa.ipc.IpcReadOptions(
+                included_fields=[SCHEMA.get_field_index(name) for name in columns], use_threads=False
+            )
+            reader = self._readers[columns] = pa.ipc.open_file(self._buffer, options=options)
+            if reader.num_record_batches != len(self.blocks):
+                raise DamagedFile(self.path, "it has another number of blocks than its footer says")
+        return reader
+
+    def row_of(self, run_row: int, run_rows: int, first: int, seq: int) -> int:
+        """The first row of a run whose seq is ``seq`` or more; the row behind the run when there is none.
+
+        ``run_row``, ``run_rows`` and ``first`` are those of the run's RunInfo.
+        """
+        if seq <= first:
+            return run_row
+        last = self.run_at(run_row).last
+        if seq > last:
+            return run_row + run_rows
+        if last - first + 1 == run_rows:
+            return run_row + seq - first
+        index = _Index(self)
+        return bisect_left(range(run_row + run_rows), seq, lo=run_row, key=index.seq)
+
+    def seqs_with_key(self, row: int, rows: int, key: str) -> list[int]:
+        """The seqs of the records of a run that have this key, ascending."""
+        index = _Index(self)
+        return index.seqs(row, rows, *index.codes(row, key, prefix=False))
+
+    def seqs_with_prefix(self, row: int, rows: int, prefix: str) -> list[int]:
+        """The seqs of the records of a run whose key starts with ``prefix``, ascending."""
+        index = _Index(self)
+        return index.seqs(row, rows, *index.codes(row, prefix, prefix=True))
+
+    def size_between(self, start: int, end: int) -> int:
+        """Bytes of data and meta of the rows from ``start`` to before ``end``; loads at most two blocks."""
+        if start >= end:
+            return 0
+        first, last = self.block_of(start), self.block_of(end - 1)
+        size = sum(block.size for block in self.blocks[first : last + 1])
+        for index in {first, last}:
+            block = self.blocks[index]
+            low, high = max(start - block.row, 0), min(end - block.row, block.rows)
+            if high - low < block.rows:
+                size += self.load(index).size(low, high) - block.size
+        return size
+
+    def verify(self) -> list[str]:
+        """Everything that is wrong with the file, as sentences: an empty list for a sound one."""
+        return segment_check.check(self)
+
+
+class _IndexBlock(NamedTuple):
+    codes: Codes
+    by_key: Codes
+
+
+class _Index:
+    """The seqs and keys of a segment for one look-up: a block is read once, when it is first needed."""
+
+    def __init__(self, segment: Segment) -> None:
+        self._segment = segment
+        self._blocks: dict[int, _IndexBlock] = {}
+        self._seqs: dict[int, Ints] = {}
+        self._keys: Any = None
+
+    def _place(self, row: int) -> tuple[int, int]:
+        """The block of a row, and the row's place in it."""
+        number = self._segment.block_of(row)
+        return number, row - self._segment.blocks[number].row
+
+    def _block(self, number: int) -> _IndexBlock:
+        block = self._blocks.get(number)
+        if block is None:
+            key, by_key = self._segment.batch(number, INDEX_COLUMNS).columns
+            self._keys = key.dictionary
+            block = self._blocks[number] = _IndexBlock(
+                key.indices.fill_null(-1).to_numpy(), by_key.fill_null(-1).to_numpy()
+            )
+        return block
+
+    def _block_seqs(self, number: int) -> Ints:
+        seqs = self._seqs.get(number)
+        if seqs is None:
+            seqs = self._seqs[number] = self._segment.batch(number, ("seq",)).column(0).to_numpy()
+        return seqs
+
+    def seq(self, row: int) -> int:
+        number, place = self._place(row)
+        return int(self._block_seqs(number)[place])
+
+    def codes(self, row: int, text: str, *, prefix: bool) -> tuple[int, int]:
+        """Which keys of the segment are ``text``, or start with it: their codes, from the first to behind the last.
+
+        ``row`` is any row of the run in question: its block brings the dictionary along.
+        """
+        self._block(self._segment.block_of(row))
+
+        def key(code: int) -> str:
+            value: str = self._keys[code].as_py()
+            return value
+
+        # Python compares by code point, which is the order of the UTF-8 bytes as well.
+        codes = range(len(self._keys))
+        low = bisect_left(codes, text, key=key)
+        if prefix:
+            return low, bisect_left(codes, True, lo=low, key=lambda code: not key(code).startswith(text))
+        return low, low + 1 if low < len(codes) and key(low) == text else low
+
+    def seqs(self, row: int, rows: int, low: int, high: int) -> list[int]:
+        """The seqs of the rows of a run whose code is ``low`` or more and less than ``high``, ascending."""
+        if low >= high:
+            return []
+        start = bisect_left(range(row + rows), low, lo=row, key=self._code_at)
+        end = bisect_left(range(row + rows), high, lo=start, key=self._code_at)
+        found: list[int] = []
+        while start < end:
+            number, place = self._place(start)
+            part = self._block(number).by_key[place : place + end - start].tolist()
+            found.extend(part)
+            start += len(part)
+        return self._seqs_of(row, np.sort(np.array(found, np.int64)))
+
+    def _code_at(self, position: int) -> int:
+        """The code of the row that ``by_key`` has at a position."""
+        number, place = self._place(position)
+        row = int(self._block(number).by_key[place])
+        if row < 0:
+            return _NO_CODE
+        number, place = self._place(row)
+        return int(self._block(number).codes[place])
+
+    def _seqs_of(self, run_row: int, rows: Ints) -> list[int]:
+        run = self._segment.run_at(run_row)
+        if run.last - run.first + 1 == run.rows:
+            dense: list[int] = (rows + (run.first - run.row)).tolist()
+            return dense
+        seqs: list[int] = []
+        at = 0
+        while at < len(rows):
+            number, _ = self._place(int(rows[at]))
+            block = self._segment.blocks[number]
+            end = int(np.searchsorted(rows, block.row + block.rows))
+            seqs.extend(self._block_seqs(number)[rows[at:end] - block.row].tolist())
+            at = end
+        return seqs
+
+
+class _Lazy(Sequence[T | None], Generic[T]):
+    """A column that makes Python values only of the rows asked for: pages are small, blocks are not."""
+
+    __slots__ = ()
+
+    @overload
+    def __getitem__(self, index: int) -> T | None: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[T | None]: ...
+
+    def __getitem__(self, index: int | slice) -> T | list[T | None] | None:
+        if isinstance(index, slice):
+            start, end, step = index.indices(len(self))
+            return self._values(start, max(start, end)) if step == 1 else list(self)[index]
+        row = range(len(self))[index]
+        return self._values(row, row + 1)[0]
+
+    def __iter__(self) -> Iterator[T | None]:
+        return iter(self._values(0, len(self)))
+
+    def _values(self, start: int, end: int) -> list[T | None]:
+        raise NotImplementedError
+
+    @property
+    def nbytes(self) -> int:
+        raise NotImplementedError
+
+
+class LazyStrings(_Lazy[str]):
+    __slots__ = ("_column",)
+
+    def __init__(self, column: Any) -> None:
+        self._column = column
+
+    def __len__(self) -> int:
+        return len(self._column)
+
+    def _values(self, start: int, end: int) -> list[str | None]:
+        values: list[str | None] = self._column.slice(start, end - start).dictionary_decode().to_pylist()
+        return values
+
+    @property
+    def nbytes(self) -> int:
+        """Without the dictionary, which all blocks of a segment share."""
+        size: int = self._column.indices.nbytes
+        return size
+
+
+class LazyBytes(_Lazy[bytes]):
+    __slots__ = ("_data", "_offsets", "_present")
+
+    def __init__(self, column: Any) -> None:
+        self._offsets = _numbers(column, "i", len(column) + 1)
+        self._data = _content(column).tobytes()
+        self._present: bytes = column.is_valid().to_numpy(zero_copy_only=False).tobytes()
+
+    def __len__(self) -> int:
+        return len(self._present)
+
+    def _values(self, start: int, end: int) -> list[bytes | None]:
+        data, bounds = self._data, self._offsets[start : end + 1].tolist()
+        return [
+            data[low:high] if present else None
+            for present, low, high in zip(self._present[start:end], bounds, bounds[1:], strict=False)
+        ]
+
+    @property
+    def nbytes(self) -> int:
+        return len(self._data) + self._offsets.nbytes + len(self._present)
+
+
+def footprint(block: Block) -> int:
+    """About how much memory a block from ``Segment.load`` takes."""
+    size = BLOCK_OVERHEAD_BYTES + len(block.data) + _nbytes(block.offsets)
+    if block.seqs is not None:
+        size += _nbytes(block.seqs)
+    if not isinstance(block.ts, int):
+        size += _nbytes(block.ts)
+    for column in (block.keys, block.nodes, block.metas):
+        if isinstance(column, _Lazy):
+            size += column.nbytes
+    return size
+
+
+def _nbytes(numbers: Numbers) -> int:
+    return len(numbers) * numbers.itemsize
+
+
+def _numbers(column: Any, format: Literal["i", "q"], count: int) -> memoryview:
+    """The numbers of a column, or the offsets of a column of byte strings: its second buffer, either way."""
+    return memoryview(column.buffers()[1]).cast("B").cast(format)[:count]
+
+
+def _content(column: Any) -> memoryview:
+    """The bytes of a column of byte strings."""
+    buffer = column.buffers()[2]
+    return memoryview(b"" if buffer is None else buffer)
+
+
+def _map_file(local_path: str, path: str, size: int) -> mmap.mmap:
+    try:
+        fd = os.open(local_path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise MissingFile(path) from None
+    try:
+        found = os.fstat(fd).st_size
+        # Never map more than there is: touching a page behind the end would kill the process.
+        if found != size or size < ENDING.size:
+            raise DamagedFile(path, f"it has {found} bytes instead of {size}")
+        return mmap.mmap(fd, size, access=mmap.ACCESS_READ)
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def _arrow_errors(path: str) -> Iterator[None]:
+    try:
+        yield
+    except (pa.ArrowException, OSError, ValueError, TypeError, KeyError) as error:
+        raise DamagedFile(path, f"Arrow cannot read it ({error})") from error

@@ -1,0 +1,128 @@
+"""Checking a whole segment: every promise its footer makes is held against its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from strandline.engine.errors import DamagedFile
+from strandline.engine.footer import RunInfo
+
+if TYPE_CHECKING:
+    from strandline.engine.segment import Segment
+    from strandline.engine.segment_writer import Codes, Ints
+
+
+class _Rows(NamedTuple):
+    """What of the rows of a whole segment has to be looked at across blocks."""
+
+    names: Codes
+    seqs: Ints
+    ts: Ints
+    sizes: Ints
+    codes: Codes
+    by_key: Codes
+    #: False for the rows of blocks that could not be read.
+    known: Any
+
+
+def check(segment: Segment) -> list[str]:
+    """Everything that is wrong with a segment, as sentences. Bad bytes never make it raise."""
+    problems = list(_check_layout(segment))
+    if problems:
+        return problems
+    rows = _Rows(
+        *(np.zeros(segment.rows, dtype) for dtype in ("i4", "i8", "i8", "i8", "i4", "i4", "?")),
+    )
+    names: list[str] = []
+    keys: list[str] = []
+    for index in range(len(segment.blocks)):
+        try:
+            batch = segment.batch(index)
+            batch.validate(full=True)
+        except DamagedFile as error:
+            problems.append(f"Block {index}: {error.why}.")
+            continue
+        except pa.ArrowException as error:
+            problems.append(f"Block {index}: Arrow finds it invalid ({error}).")
+            continue
+        names = names or batch.column("log").dictionary.to_pylist()
+        keys = keys or batch.column("key").dictionary.to_pylist()
+        problems.extend(_take_block(segment, index, batch, rows))
+    if keys != sorted(set(keys)):
+        problems.append("The dictionary of keys is not sorted or has duplicates.")
+    for run in segment.runs:
+        if rows.known[run.row : run.row + run.rows].all():
+            problems.extend(f"Run of {run.name!r}: {problem}." for problem in _check_run(run, rows, names, keys))
+    return problems
+
+
+def _check_layout(segment: Segment) -> Iterator[str]:
+    row, end = 0, segment.blocks[0].offset
+    for index, block in enumerate(segment.blocks):
+        if block.row != row or block.rows < 1 or block.offset != end or block.end <= end:
+            yield f"Block {index} does not follow the one before it."
+        row, end = block.row + block.rows, block.end
+    row = 0
+    before: tuple[str, int] | None = None
+    for run in segment.runs:
+        if run.row != row or run.rows < 1:
+            yield f"The run of {run.name!r} does not follow the one before it."
+        if before is not None and (run.name, run.epoch) <= before:
+            yield f"The run of {run.name!r} is out of order."
+        row, before = run.row + run.rows, (run.name, run.epoch)
+    if row != segment.rows:
+        yield f"The runs have {row} rows, the blocks {segment.rows}."
+
+
+def _take_block(segment: Segment, index: int, batch: Any, rows: _Rows) -> Iterator[str]:
+    block = segment.blocks[index]
+    here = slice(block.row, block.row + block.rows)
+    for name in ("log", "seq", "ts", "data"):
+        if batch.column(name).null_count:
+            yield f"Block {index} has rows without {name}."
+            return
+    sizes = _lengths(batch.column("data")) + _lengths(batch.column("meta"))
+    if int(sizes.sum()) != block.size:
+        yield f"Block {index} has {int(sizes.sum())} bytes instead of {block.size}."
+    rows.names[here] = batch.column("log").indices.to_numpy()
+    rows.seqs[here] = batch.column("seq").to_numpy()
+    rows.ts[here] = batch.column("ts").view(pa.int64()).to_numpy()
+    rows.sizes[here] = sizes
+    rows.codes[here] = batch.column("key").indices.fill_null(-1).to_numpy()
+    rows.by_key[here] = batch.column("by_key").fill_null(-1).to_numpy()
+    rows.known[here] = True
+
+
+def _lengths(column: Any) -> Ints:
+    lengths: Ints = np.diff(np.frombuffer(column.buffers()[1], np.int32, len(column) + 1)).astype(np.int64)
+    return lengths
+
+
+def _check_run(run: RunInfo, rows: _Rows, names: list[str], keys: list[str]) -> Iterator[str]:
+    here = slice(run.row, run.row + run.rows)
+    seqs, ts, codes = rows.seqs[here], rows.ts[here], rows.codes[here]
+    if {names[code] for code in np.unique(rows.names[here]).tolist()} != {run.name}:
+        yield "its rows name another log"
+    if (np.diff(seqs) <= 0).any():
+        yield "its seqs do not ascend"
+    if (np.diff(ts) < 0).any():
+        yield "its times go backwards"
+    if (int(seqs[0]), int(seqs[-1])) != (run.first, run.last):
+        yield f"it goes from seq {seqs[0]} to {seqs[-1]} instead of {run.first} to {run.last}"
+    if (int(ts[0]), int(ts[-1])) != (run.ts_first, run.ts_last):
+        yield f"it goes from time {ts[0]} to {ts[-1]} instead of {run.ts_first} to {run.ts_last}"
+    if int(rows.sizes[here].sum()) != run.size:
+        yield f"it has {int(rows.sizes[here].sum())} bytes instead of {run.size}"
+    keyed = np.flatnonzero(codes >= 0)
+    ordered = keyed[np.argsort(codes[keyed], kind="stable")]
+    expected = np.full(run.rows, -1, np.int64)
+    expected[: len(ordered)] = ordered + run.row
+    if not np.array_equal(rows.by_key[here], expected):
+        yield "its index of keys is wrong"
+    bounds = (keys[codes[ordered[0]]], keys[codes[ordered[-1]]]) if len(ordered) else (None, None)
+    if bounds != (run.key_first, run.key_last):
+        yield f"its keys go from {bounds[0]!r} to {bounds[1]!r}, not {run.key_first!r} to {run.key_last!r}"

@@ -1,0 +1,230 @@
+"""Writing a segment: columns in, one immutable Arrow IPC file out.
+
+The rows come sorted by (log name, epoch, seq). Where they come from is the caller's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import xxhash
+from numpy.typing import NDArray
+
+from strandline.engine.disk import Disk
+from strandline.engine.footer import (
+    METADATA_KEY,
+    BlockInfo,
+    Footer,
+    RunInfo,
+    SegmentInfo,
+    edges_sum,
+    encode_footer,
+    find_footer,
+)
+
+#: A block is decompressed whole to read one row of it, so it must be small; but every block costs a checksum,
+#: some metadata and a worse compression ratio, so not too small.
+BLOCK_ROWS = 16384
+BLOCK_BYTES = 1 << 20
+
+Ints: TypeAlias = NDArray[np.int64]
+Codes: TypeAlias = NDArray[np.int32]
+
+SCHEMA = pa.schema(
+    [
+        pa.field("log", pa.dictionary(pa.int32(), pa.utf8()), nullable=False),
+        pa.field("seq", pa.int64(), nullable=False),
+        pa.field("ts", pa.timestamp("ms", tz="UTC"), nullable=False),
+        pa.field("key", pa.dictionary(pa.int32(), pa.utf8())),
+        pa.field("node", pa.dictionary(pa.int32(), pa.utf8())),
+        pa.field("meta", pa.binary()),
+        pa.field("data", pa.binary(), nullable=False),
+        pa.field("by_key", pa.int32()),
+    ]
+)
+
+
+class Values(Protocol):
+    """A column of byte strings that need not lie side by side yet. A length of -1 stands for no value."""
+
+    lengths: Ints
+
+    def join(self, start: int, end: int) -> bytes:
+        """The values of the rows from ``start`` to before ``end``, back to back."""
+        ...
+
+
+class Strings(NamedTuple):
+    """A column of strings as codes into ``values``, sorted by bytes and without duplicates. -1: none."""
+
+    codes: Codes
+    values: Any
+
+
+class Columns(NamedTuple):
+    seqs: Ints
+    ts: Ints
+    keys: Strings
+    nodes: Strings
+    metas: Values
+    data: Values
+
+
+class Run(NamedTuple):
+    """Which rows belong to which log; runs follow each other without a gap."""
+
+    epoch: int
+    name: str
+    row: int
+    rows: int
+
+
+def write_segment(disk: Disk, path: str, id: int, columns: Columns, runs: Sequence[Run]) -> SegmentInfo:
+    """Write a segment and put it in place atomically. There is at least one row."""
+    rows = len(columns.seqs)
+    #: bounds[i] is the size of all rows before row i.
+    bounds = np.zeros(rows + 1, np.int64)
+    np.cumsum(columns.data.lengths + np.maximum(columns.metas.lengths, 0), out=bounds[1:])
+    by_key, key_ranges = _order_by_key(columns.keys, runs)
+    run_infos = _describe_runs(columns, runs, bounds, key_ranges)
+    cuts = list(_cut(bounds))
+    draft = encode_footer(
+        Footer(id, rows, run_infos, [BlockInfo(start, end - start, 0, 0, 0, 0) for start, end in cuts])
+    )
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    blocks: list[tuple[int, int]] = []
+    with pa.ipc.new_file(sink, SCHEMA, options=options, metadata={METADATA_KEY: draft}) as writer:
+        for batch in _batches(columns, runs, by_key, cuts):
+            offset = sink.tell()
+            writer.write_batch(batch)
+            blocks.append((offset, sink.tell()))
+    file = memoryview(sink.getvalue()).cast("B")
+    blocks[0] = (_first_block(file), blocks[0][1])
+    infos = [
+        BlockInfo(
+            start,
+            end - start,
+            offset,
+            stop,
+            xxhash.xxh3_64_intdigest(file[offset:stop]),
+            int(bounds[end] - bounds[start]),
+        )
+        for (start, end), (offset, stop) in zip(cuts, blocks, strict=True)
+    ]
+    head, body, tail = file[: blocks[0][0]], file[blocks[0][0] : blocks[-1][1]], bytes(file[blocks[-1][1] :])
+    tail = _fill_in(tail, draft, encode_footer(Footer(id, rows, run_infos, infos)))
+    disk.write_file(path, b"".join((head, body, tail)))
+    return SegmentInfo(id, len(file), edges_sum(head, tail), rows, run_infos)
+
+
+def _cut(bounds: Ints) -> Iterator[tuple[int, int]]:
+    rows, start = len(bounds) - 1, 0
+    while start < rows:
+        full = int(np.searchsorted(bounds, bounds[start] + BLOCK_BYTES, "right")) - 1
+        end = min(max(full, start + 1), start + BLOCK_ROWS, rows)
+        yield start, end
+        start = end
+
+
+def _order_by_key(keys: Strings, runs: Sequence[Run]) -> tuple[Any, list[tuple[str | None, str | None]]]:
+    """The ``by_key`` column, and each run's lowest and highest key."""
+    rows = len(keys.codes)
+    keyed = np.flatnonzero(keys.codes >= 0)
+    if not len(keyed):
+        return pa.nulls(rows, pa.int32()), [(None, None)] * len(runs)
+    run_rows = np.array([run.row for run in runs], np.int64)
+    run_of = np.searchsorted(run_rows, keyed, "right") - 1
+    codes = keys.codes[keyed].astype(np.int64)
+    # The codes are ranks, and the sort is stable: within a run by key, within a key by seq.
+    ordered = keyed[np.argsort(run_of * (len(keys.values) + 1) + codes, kind="stable")]
+    counts = np.bincount(run_of, minlength=len(runs))
+    starts = np.cumsum(counts) - counts
+    column = np.full(rows, -1, np.int32)
+    column[run_rows[run_of] + np.arange(len(keyed)) - starts[run_of]] = ordered
+    filled = counts > 0
+    ranges: list[tuple[str | None, str | None]] = [(None, None)] * len(runs)
+    lowest = keys.values.take(pa.array(keys.codes[ordered[starts[filled]]])).to_pylist()
+    highest = keys.values.take(pa.array(keys.codes[ordered[(starts + counts - 1)[filled]]])).to_pylist()
+    for run, low, high in zip(np.flatnonzero(filled).tolist(), lowest, highest, strict=True):
+        ranges[run] = (low, high)
+    return pa.array(column, mask=column < 0), ranges
+
+
+def _describe_runs(
+    columns: Columns, runs: Sequence[Run], bounds: Ints, key_ranges: Sequence[tuple[str | None, str | None]]
+) -> list[RunInfo]:
+    starts = np.array([run.row for run in runs], np.int64)
+    ends = starts + np.array([run.rows for run in runs], np.int64)
+    numbers = zip(
+        columns.seqs[starts].tolist(),
+        columns.seqs[ends - 1].tolist(),
+        (bounds[ends] - bounds[starts]).tolist(),
+        columns.ts[starts].tolist(),
+        columns.ts[ends - 1].tolist(),
+        strict=True,
+    )
+    return [
+        RunInfo(run.epoch, run.name, first, last, run.row, run.rows, size, ts_first, ts_last, *keys)
+        for run, (first, last, size, ts_first, ts_last), keys in zip(runs, numbers, key_ranges, strict=True)
+    ]
+
+
+def _batches(columns: Columns, runs: Sequence[Run], by_key: Any, cuts: Sequence[tuple[int, int]]) -> Iterator[Any]:
+    # Slices of one array share its dictionary, so the writer writes each dictionary once.
+    whole = {
+        "log": _log_column(runs),
+        "seq": pa.array(columns.seqs),
+        "ts": pa.array(columns.ts).view(SCHEMA.field("ts").type),
+        "key": _dictionary_array(columns.keys),
+        "node": _dictionary_array(columns.nodes),
+        "by_key": by_key,
+    }
+    for start, end in cuts:
+        arrays = {name: column.slice(start, end - start) for name, column in whole.items()}
+        arrays["meta"] = _binary_array(columns.metas, start, end)
+        arrays["data"] = _binary_array(columns.data, start, end)
+        yield pa.RecordBatch.from_arrays([arrays[name] for name in SCHEMA.names], schema=SCHEMA)
+
+
+def _log_column(runs: Sequence[Run]) -> Any:
+    # Two epochs of one name lie side by side; a dictionary must not have the name twice.
+    names = list(dict.fromkeys(run.name for run in runs))
+    code = {name: index for index, name in enumerate(names)}
+    codes = np.repeat([code[run.name] for run in runs], [run.rows for run in runs]).astype(np.int32)
+    return pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(names, pa.utf8()))
+
+
+def _dictionary_array(strings: Strings) -> Any:
+    return pa.DictionaryArray.from_arrays(pa.array(strings.codes, mask=strings.codes < 0), strings.values)
+
+
+def _binary_array(values: Values, start: int, end: int) -> Any:
+    lengths = values.lengths[start:end]
+    offsets = np.zeros(end - start + 1, np.int32)
+    np.cumsum(np.maximum(lengths, 0), out=offsets[1:])
+    present = lengths >= 0
+    missing = len(present) - int(np.count_nonzero(present))
+    validity = pa.py_buffer(np.packbits(present, bitorder="little").tobytes()) if missing else None
+    buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(values.join(start, end))]
+    return pa.Array.from_buffers(pa.binary(), end - start, buffers, missing)
+
+
+def _first_block(file: memoryview) -> int:
+    """Where the first record batch starts: Arrow writes the dictionaries together with it."""
+    stream = pa.BufferReader(file)
+    stream.seek(8)
+    while True:
+        offset: int = stream.tell()
+        if pa.ipc.read_message(stream).type == "record batch":
+            return offset
+
+
+def _fill_in(tail: bytes, draft: bytes, final: bytes) -> bytes:
+    start, end = find_footer(tail)
+    assert tail[start:end] == draft, "Arrow did not keep the metadata as it was given"
+    assert len(draft) == len(final), "the length of a footer depends on more than its runs"
+    return tail[:start] + final + tail[end:]

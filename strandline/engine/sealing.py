@@ -1,0 +1,151 @@
+"""Sealing and merging: finished journal files become a segment, several segments become one.
+
+Both find out where the bytes of every row lie, choose and order the rows that survive, and let the segment
+writer gather their bytes. All of it works on arrays, never record by record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from strandline.engine.disk import Disk
+from strandline.engine.footer import RunInfo, SegmentInfo
+from strandline.engine.journal_rows import read_journals
+from strandline.engine.pieces import Pieces, Rows, sorted_strings
+from strandline.engine.segment import Segment
+from strandline.engine.segment_rows import read_segments
+from strandline.engine.segment_writer import Columns, Ints, Run, Strings, write_segment
+
+
+class Keep(msgspec.Struct, array_like=True, frozen=True):
+    """What survives of a log: the seqs from ``first`` on that are in none of the inclusive ``dead`` ranges.
+
+    ``amended`` has the seqs that get other data. A log (an epoch) without a Keep is dropped whole.
+    """
+
+    epoch: int
+    name: str
+    first: int
+    dead: list[tuple[int, int]] = []
+    amended: list[tuple[int, bytes]] = []
+
+
+class SealJob(msgspec.Struct, array_like=True, frozen=True, tag="seal"):
+    """Make segment ``id`` at ``path`` of these journal files."""
+
+    id: int
+    path: str
+    journals: list[str]
+    keep: list[Keep]
+
+
+class MergeJob(msgspec.Struct, array_like=True, frozen=True, tag="merge"):
+    """Make segment ``id`` at ``path`` of these segments, given as (path, id, size, edges).
+
+    The runs of an earlier source have lower seqs than those of the same log in a later one.
+    """
+
+    id: int
+    path: str
+    sources: list[tuple[str, int, int, int]]
+    keep: list[Keep]
+
+
+def run(disk: Disk, job: SealJob | MergeJob) -> SegmentInfo | None:
+    """Do a job. None, and no file, when no row survives. Raises DamagedFile and the like, and OSError."""
+    keep = sorted(job.keep, key=lambda log: (log.name, log.epoch))
+    ranks = {log.epoch: rank for rank, log in enumerate(keep)}
+    if isinstance(job, SealJob):
+        rows = read_journals(disk, job.journals, ranks)
+    else:
+        rows = _read_sources(disk, job.sources, keep, ranks)
+    if rows is None:
+        return None
+    chosen = _surviving(rows, keep)
+    if not len(chosen):
+        return None
+    seqs, data = rows.seqs[chosen], rows.data.take(chosen)
+    bounds = np.searchsorted(rows.ranks[chosen], np.arange(len(keep) + 1))
+    _amend(data, seqs, bounds, keep)
+    columns = Columns(
+        seqs,
+        rows.ts[chosen],
+        _strings(rows.keys, chosen),
+        _strings(rows.nodes, chosen),
+        rows.metas.take(chosen),
+        data,
+    )
+    runs = [
+        Run(log.epoch, log.name, start, end - start)
+        for log, start, end in zip(keep, bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)
+        if start < end
+    ]
+    return write_segment(disk, job.path, job.id, columns, runs)
+
+
+def _read_sources(
+    disk: Disk, sources: Sequence[tuple[str, int, int, int]], keep: Sequence[Keep], ranks: dict[int, int]
+) -> Rows | None:
+    def rank_of(run: RunInfo) -> int:
+        rank = ranks.get(run.epoch, -1)
+        return rank if rank >= 0 and run.last >= keep[rank].first else -1
+
+    segments = [Segment.open(disk.local_path(path), path, id, size, edges) for path, id, size, edges in sources]
+    return read_segments(segments, rank_of)
+
+
+def _strings(column: Pieces | Strings, chosen: NDArray[np.int64]) -> Strings:
+    if isinstance(column, Pieces):
+        return column.take(chosen).strings()
+    return sorted_strings(column.codes[chosen], column.values)
+
+
+def _surviving(rows: Rows, keep: Sequence[Keep]) -> NDArray[np.int64]:
+    """The numbers of the rows that survive, in the order of (log, seq)."""
+    order = np.argsort(rows.ranks, kind="stable")
+    ranks, seqs = rows.ranks[order], rows.seqs[order]
+    if ((ranks[1:] == ranks[:-1]) & (seqs[1:] <= seqs[:-1])).any():
+        # Of two records with one seq, which should not exist, the one that was written first counts.
+        order = np.lexsort((rows.data.starts, rows.data.sources, rows.seqs, rows.ranks))
+        ranks, seqs = rows.ranks[order], rows.seqs[order]
+        single = np.ones(len(order), bool)
+        single[1:] = (ranks[1:] != ranks[:-1]) | (seqs[1:] != seqs[:-1])
+        order, ranks, seqs = order[single], ranks[single], seqs[single]
+    alive = seqs >= np.array([log.first for log in keep], np.int64)[ranks]
+    bounds = np.searchsorted(ranks, np.arange(len(keep) + 1)).tolist()
+    for rank, log in enumerate(keep):
+        if log.dead:
+            here = slice(bounds[rank], bounds[rank + 1])
+            alive[here] &= ~_within(log.dead, seqs[here])
+    return order[alive]
+
+
+def _within(ranges: Sequence[tuple[int, int]], seqs: Ints) -> NDArray[np.bool_]:
+    """Which of the ascending seqs lie in any of the inclusive ranges."""
+    firsts, lasts = np.array(ranges, np.int64).T
+    # Up where a range begins, down behind its end: the running sum is how many ranges a seq is in.
+    steps = np.zeros(len(seqs) + 1, np.int64)
+    np.add.at(steps, np.searchsorted(seqs, firsts, "left"), 1)
+    np.add.at(steps, np.searchsorted(seqs, lasts, "right"), -1)
+    within: NDArray[np.bool_] = np.cumsum(steps[:-1]) > 0
+    return within
+
+
+def _amend(data: Pieces, seqs: Ints, bounds: Ints, keep: Sequence[Keep]) -> None:
+    rows: list[int] = []
+    values: list[bytes] = []
+    for rank, log in enumerate(keep):
+        start, end = int(bounds[rank]), int(bounds[rank + 1])
+        if not log.amended or start == end:
+            continue
+        wanted = np.array([seq for seq, _ in log.amended], np.int64)
+        places = np.minimum(start + np.searchsorted(seqs[start:end], wanted), end - 1)
+        found = seqs[places] == wanted
+        rows.extend(places[found].tolist())
+        values.extend(value for (_, value), there in zip(log.amended, found.tolist(), strict=True) if there)
+    if rows:
+        data.replace(np.array(rows, np.int64), values)

@@ -47,8 +47,6 @@ from strandline.engine.logbook import Logbook
 from strandline.engine.parts import Segments
 from strandline.engine.store import HOT_DIRECTORY, SegmentStore
 
-DAMAGED = "damaged"
-
 log = logging.getLogger(__name__)
 
 
@@ -139,8 +137,8 @@ def replay(disk: Disk, segments: Segments, manifest: Manifest, books: dict[int, 
         if file is None:
             continue
         if file.boot != boot and index != indexes[0]:
-            # The machine stopped between this file and the one before it.
-            _settle_all(recovered, crashed=not replay.clean)
+            # The machine stopped between this file and the one before it. The start that followed has told so.
+            _settle_all(recovered, crashed=not replay.clean, tell=False)
         boot = file.boot
         end = _replay_file(file, replay, index == written[-1] if written else False)
         recovered.replayed_bytes += len(file.raw) - FILE_HEADER.size
@@ -210,14 +208,14 @@ def _make_durable(disk: Disk, recovered: Recovered) -> None:
             handle.close()
 
 
-def _settle_all(recovered: Recovered, crashed: bool) -> None:
+def _settle_all(recovered: Recovered, crashed: bool, tell: bool = True) -> None:
     """Seqs that may have been handed out and left no trace are not handed out again; readers are told."""
     damaged = bool(recovered.damaged_journals)
     for book in recovered.books.values():
         ephemeral = book.config.durability == "ephemeral"
         if book.reserved > book.assigned and (ephemeral or crashed or damaged):
             recovered.changed.add(book)
-            if not ephemeral:
+            if tell and not ephemeral:
                 recovered.losses.append(
                     Loss(
                         book.name,

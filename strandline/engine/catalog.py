@@ -1,8 +1,9 @@
 """What is kept about logs on disk: checkpoint files and the manifest that ties everything together.
 
-A checkpoint file holds frames in the journal's own format: one STATE per log, OVERLAY frames for what became of
-sealed records, DROP for logs that are gone. The first is complete, those after it hold only what changed. The
-manifest names the files that count and is replaced in one step; whatever it does not name is a leftover.
+A checkpoint file holds frames in the journal's own format: a copy of the MANIFEST that it was written for, one STATE
+per log, OVERLAY frames for what became of sealed records, DROP for logs that are gone. The first file is complete,
+those after it hold only what changed. The manifest names the files that count and is replaced in one step; whatever
+it does not name is a leftover.
 """
 
 from __future__ import annotations
@@ -201,6 +202,10 @@ def state_frame(epoch: int, state: BookState) -> Encoded:
 
 def overlay_frame(epoch: int, overlay: OverlayState) -> Encoded:
     return encode(FrameType.OVERLAY, epoch, 0, 0, pack(overlay))
+
+
+def manifest_frame(manifest: Manifest) -> Encoded:
+    return encode(FrameType.MANIFEST, 0, 0, manifest.last_ts, pack(manifest))
 
 
 def drop_frame(epoch: int) -> Encoded:

@@ -81,6 +81,8 @@ class FrameType(IntEnum):
     STATE = 12
     #: What became of the sealed records of one log in one segment, in a checkpoint file.
     OVERLAY = 13
+    #: The manifest that the checkpoint file was written for, so that a lost one can be made again.
+    MANIFEST = 14
 
 
 class Extras(msgspec.Struct, array_like=True, omit_defaults=True):

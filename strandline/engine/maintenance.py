@@ -11,6 +11,7 @@ import logging
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -25,11 +26,13 @@ from strandline.engine.catalog import (
     SegmentEntry,
     checkpoint_path,
     drop_frame,
+    manifest_frame,
     overlay_frame,
     state_frame,
     write_checkpoint,
     write_manifest,
 )  # fmt: skip
+from strandline.engine.damaged import put_aside
 from strandline.engine.errors import EngineError
 from strandline.engine.footer import RunInfo, SegmentInfo
 from strandline.engine.frame import Encoded
@@ -193,6 +196,8 @@ class Maintenance:
         self.failure: Exception | None = None
         self._files = len(journal_indexes(engine.disk))
         self._kept_journals: list[tuple[int, int]] = [(engine.now(), index) for index in recovered.kept_journals]
+        self._damaged_journals = set(recovered.damaged_journals)
+        self._unreadable_journals = set(recovered.unreadable_journals)
         #: How many logs have a run in each segment, by what is written down.
         self._uses = Counter(segment for book in recovered.books.values() for segment in book.filed_in)
         #: Segments in which something was deleted since they were last looked at.
@@ -268,7 +273,7 @@ class Maintenance:
         journals = [
             journal_path(index)
             for index in journal_indexes(self._engine.disk)
-            if self._manifest.boundary <= index < snapshot.boundary
+            if self._manifest.boundary <= index < snapshot.boundary and index not in self._unreadable_journals
         ]
         if not keep or not journals:
             return None
@@ -304,7 +309,6 @@ class Maintenance:
         for merge in merges:
             self._replace_runs(snapshot, merge)
         name = f"{old.next_checkpoint:08d}.{'full' if full else 'changes'}"
-        size = write_checkpoint(engine.disk, name, old.next_checkpoint, self._frames(snapshot, full))
         uses = self._uses_after(snapshot)
         segments = [entry for entry in self._segments_after(old.segments, sealed, merges) if uses[entry.id] > 0]
         manifest = Manifest(
@@ -317,6 +321,8 @@ class Maintenance:
             next_epoch=snapshot.next_epoch,
             last_ts=snapshot.last_ts,
         )
+        frames = chain([manifest_frame(manifest)], self._frames(snapshot, full))
+        size = write_checkpoint(engine.disk, name, old.next_checkpoint, frames)
         write_manifest(engine.disk, manifest)
         self._checkpoint_sizes = {} if full else self._checkpoint_sizes
         self._checkpoint_sizes[name] = size
@@ -487,6 +493,9 @@ class Maintenance:
         now = engine.now()
         kept = {index for _, index in self._kept_journals}
         indexes = journal_indexes(engine.disk)
+        for index in [index for index in indexes if index < boundary and index in self._damaged_journals]:
+            put_aside(engine.disk, journal_path(index))
+            indexes.remove(index)
         self._kept_journals += [(now, index) for index in indexes if index < boundary and index not in kept]
         oldest = now - engine.options.keep_journal_ms
         for since, index in list(self._kept_journals):

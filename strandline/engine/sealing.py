@@ -46,13 +46,15 @@ class SealJob(msgspec.Struct, array_like=True, frozen=True, tag="seal"):
 class MergeJob(msgspec.Struct, array_like=True, frozen=True, tag="merge"):
     """Make segment ``id`` at ``path`` of these segments, given as (path, id, size, edges).
 
-    The runs of an earlier source have lower seqs than those of the same log in a later one.
+    The runs of an earlier source have lower seqs than those of the same log in a later one. ``damaged`` has the
+    blocks, as (id of the source, number), that cannot be read: the rows in them are left out.
     """
 
     id: int
     path: str
     sources: list[tuple[str, int, int, int]]
     keep: list[Keep]
+    damaged: list[tuple[int, int]] = []
 
 
 def run(disk: Disk, job: SealJob | MergeJob) -> SegmentInfo | None:
@@ -62,7 +64,7 @@ def run(disk: Disk, job: SealJob | MergeJob) -> SegmentInfo | None:
     if isinstance(job, SealJob):
         rows = read_journals(disk, job.journals, ranks)
     else:
-        rows = _read_sources(disk, job.sources, keep, ranks)
+        rows = _read_sources(disk, job, keep, ranks)
     if rows is None:
         return None
     chosen = _surviving(rows, keep)
@@ -87,15 +89,13 @@ def run(disk: Disk, job: SealJob | MergeJob) -> SegmentInfo | None:
     return write_segment(disk, job.path, job.id, columns, runs)
 
 
-def _read_sources(
-    disk: Disk, sources: Sequence[tuple[str, int, int, int]], keep: Sequence[Keep], ranks: dict[int, int]
-) -> Rows | None:
+def _read_sources(disk: Disk, job: MergeJob, keep: Sequence[Keep], ranks: dict[int, int]) -> Rows | None:
     def rank_of(run: RunInfo) -> int:
         rank = ranks.get(run.epoch, -1)
         return rank if rank >= 0 and run.last >= keep[rank].first else -1
 
-    segments = [Segment.open(disk.local_path(path), path, id, size, edges) for path, id, size, edges in sources]
-    return read_segments(segments, rank_of)
+    segments = [Segment.open(disk.local_path(path), path, id, size, edges) for path, id, size, edges in job.sources]
+    return read_segments(segments, rank_of, set(job.damaged))
 
 
 def _strings(column: Pieces | Strings, chosen: NDArray[np.int64]) -> Strings:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,8 +19,13 @@ from strandline.engine.segment_writer import Codes, Ints, Strings
 MEMORY_BYTES = 256 << 20
 
 
-def read_segments(segments: Sequence[Segment], rank_of: Callable[[RunInfo], int]) -> Rows | None:
-    """The records of the runs that ``rank_of`` gives a rank (-1: none); None when there are none."""
+def read_segments(
+    segments: Sequence[Segment], rank_of: Callable[[RunInfo], int], without: Collection[tuple[int, int]] = ()
+) -> Rows | None:
+    """The records of the runs that ``rank_of`` gives a rank (-1: none); None when there are none.
+
+    Blocks in ``without``, given as (id of the segment, number), are passed over.
+    """
     contents = _Contents(len(segments))
     keys, nodes = _Dictionaries(), _Dictionaries()
     parts: list[Rows] = []
@@ -30,7 +35,7 @@ def read_segments(segments: Sequence[Segment], rank_of: Callable[[RunInfo], int]
         )
         for index, block in enumerate(segment.blocks):
             here = ranks[block.row : block.row + block.rows]
-            if (here < 0).all():
+            if (here < 0).all() or (segment.id, index) in without:
                 continue
             seq, ts, key, node, meta, data = segment.batch(index, ROW_COLUMNS).columns
             source = contents.add(segment, index, meta, data)

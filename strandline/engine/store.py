@@ -105,12 +105,14 @@ class SegmentStore:
         cache_bytes: int = CACHE_BYTES,
         open_segments: int = OPEN_SEGMENTS,
         cold_cache_bytes: int = COLD_CACHE_BYTES,
+        cache_directory: str | None = None,
     ) -> None:
+        """``cache_directory`` is emptied, and holds the pieces of cold segments; None: ``cache/`` on the disk."""
         self._disk = disk
         self._cold = cold
         self._cache_bytes = cache_bytes
         self._open_segments = open_segments
-        directory = disk.local_path(CACHE_DIRECTORY)
+        directory = cache_directory or disk.local_path(CACHE_DIRECTORY)
         empty_directory(directory)
         self._pieces = None if cold is None else ColdCache(cold, directory, cold_cache_bytes)
         self._lock = Lock()
@@ -242,6 +244,10 @@ class SegmentStore:
         if current is None:
             cold.delete(object_name(id))
             raise UnknownSegment(id)
+
+    def is_relocated(self, id: int) -> bool:
+        """Whether the cold tier has a good copy of a segment that there is a good hot file of."""
+        return self._cold is not None and self._copy_is_good(self._entry(id), self._cold)
 
     def mark_cold(self, id: int) -> None:
         """The manifest says that the relocated segment is cold: remove the hot file."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
@@ -21,6 +20,7 @@ from strandline.engine.journal import Journal
 from strandline.engine.log import EPHEMERAL_RESERVE, MIN_RESERVE, Log
 from strandline.engine.logbook import Logbook
 from strandline.engine.maintenance import Maintenance, Snapshot
+from strandline.engine.names import Names
 from strandline.engine.record import MAX_RECORD_BYTES, Config, check_name
 from strandline.engine.recovery import Recovered, recover
 from strandline.engine.store import CACHE_BYTES, COLD_CACHE_BYTES, SegmentStore
@@ -92,8 +92,6 @@ class Engine:
         self._clock = clock
         self._last_ts = 0
         self._by_name: dict[str, Logbook] = {}
-        self._names: list[str] = []
-        self._new_names: set[str] = set()
         self._flushing = threading.Lock()
         self._pending: deque[_Pending] = deque()
         self._reserving: dict[Logbook, int] = {}
@@ -109,7 +107,7 @@ class Engine:
         self.recovered: Recovered = recover(disk, self.store)
         self.by_epoch = self.recovered.books
         self._by_name = {book.name: book for book in self.by_epoch.values()}
-        self._new_names = set(self._by_name)
+        self._names = Names(self._by_name)
         self._dirty = set(self.recovered.changed)
         self._unsettled = {book for book in self.by_epoch.values() if book.reserved > book.assigned}
         self._last_ts = self.recovered.last_ts
@@ -173,7 +171,7 @@ class Engine:
             self._next_epoch += 1
             self._by_name[name] = book
             self.by_epoch[book.epoch] = book
-            self._new_names.add(name)
+            self._names.add(name)
             self.touch(book)
             return self.later(book, Log(self, book), None)
 
@@ -192,19 +190,7 @@ class Engine:
     def names(self, prefix: str = "", after: str = "", limit: int | None = None) -> list[str]:
         """Names of logs in order, from behind ``after`` on."""
         with self.lock:
-            if self._new_names:
-                self._names.extend(self._new_names)
-                self._names.sort()
-                self._new_names.clear()
-            start = max(bisect_left(self._names, prefix), bisect_right(self._names, after) if after else 0)
-            found: list[str] = []
-            for at in range(start, len(self._names)):
-                name = self._names[at]
-                if not name.startswith(prefix) or (limit is not None and len(found) >= limit):
-                    break
-                if name in self._by_name:
-                    found.append(name)
-            return found
+            return self._names.page(prefix, after, limit)
 
     def __len__(self) -> int:
         return len(self._by_name)
@@ -361,6 +347,7 @@ class Engine:
 
     def remove(self, book: Logbook) -> None:
         book.dropped = True
+        self._names.remove(book.name)
         del self._by_name[book.name]
         del self.by_epoch[book.epoch]
 

@@ -199,7 +199,7 @@ class Maintenance:
         self._damaged_journals = set(recovered.damaged_journals)
         self._unreadable_journals = set(recovered.unreadable_journals)
         #: How many logs have a run in each segment, by what is written down.
-        self._uses = Counter(segment for book in recovered.books.values() for segment in book.filed_in)
+        self._uses = recovered.uses
         #: Segments in which something was deleted since they were last looked at.
         self._worn: set[int] = set()
 

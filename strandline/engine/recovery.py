@@ -7,6 +7,7 @@ skipped, reported, and shows up to readers as a gap; nothing is made up.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 
 import msgspec
 
@@ -70,6 +71,8 @@ class Recovered(msgspec.Struct, kw_only=True):
     next_journal: int
     next_epoch: int
     last_ts: int
+    #: How many logs have a run in each segment, by what is written down.
+    uses: Counter[int]
     #: Whether the last stop was an orderly one.
     clean: bool = True
     replayed_bytes: int = 0
@@ -122,6 +125,7 @@ def replay(disk: Disk, segments: Segments, manifest: Manifest, books: dict[int, 
         next_journal=manifest.boundary,
         next_epoch=manifest.next_epoch,
         last_ts=manifest.last_ts,
+        uses=Counter(segment for book in books.values() for segment in book.filed_in),
     )
     found = journal_indexes(disk)
     recovered.kept_journals = [index for index in found if index < manifest.boundary]
@@ -163,8 +167,10 @@ def _open(disk: Disk, index: int, recovered: Recovered, is_last: bool) -> Journa
             # A crash while the file was being made; nothing was ever written to it, and it is begun again.
             recovered.next_journal = index
             return None
-        why = error.why
         recovered.unreadable_journals.append(index)
+        if size <= FILE_HEADER.size:
+            return None  # likewise, and the next one was begun since
+        why = error.why
     recovered.losses.append(Loss(path, 0, size, why))
     recovered.damaged_journals.append(index)
     return None
@@ -354,7 +360,7 @@ class Replay:
             book.skip(book.assigned + 1, gap.last, gap.reason)
 
     def _append(self, book: Logbook, frame: Frame, path: str) -> None:
-        if frame.first <= book.assigned:
+        if frame.first <= book.assigned and not book.take_back(frame.first):
             what = f"records {frame.first} to {frame.first + frame.count - 1} of {book.name!r} are there already"
             self._recovered.losses.append(Loss(path, frame.offset, frame.length, what))
             return

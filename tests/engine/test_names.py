@@ -1,0 +1,27 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strandline.engine.names import Names
+
+words = st.text("ab:", min_size=1, max_size=4)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["add", "remove", "list"]), words), max_size=60),
+    st.text("ab:", max_size=2),
+    st.text("ab:", max_size=3),
+    st.none() | st.integers(0, 5),
+)
+def test_it_lists_what_a_sorted_set_would(steps, prefix, after, limit) -> None:
+    names, members = Names(), set()
+    for what, word in steps:
+        if what == "add" and word not in members:
+            names.add(word)
+            members.add(word)
+        elif what == "remove" and word in members:
+            names.remove(word)
+            members.discard(word)
+        elif what == "list":
+            assert names.page("", "", None) == sorted(members)
+    expected = [word for word in sorted(members) if word.startswith(prefix) and word > after]
+    assert names.page(prefix, after, limit) == expected[:limit]

@@ -1,0 +1,58 @@
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strandline.engine.ranges import SeqRanges
+
+pairs = st.tuples(st.integers(0, 60), st.integers(0, 12)).map(lambda pair: (pair[0], pair[0] + pair[1]))
+changes = st.lists(st.tuples(st.sampled_from(["add", "remove"]), pairs), max_size=25)
+
+
+def built(steps: list[tuple[str, tuple[int, int]]]) -> tuple[SeqRanges, set[int]]:
+    ranges, members = SeqRanges(), set[int]()
+    for what, (first, last) in steps:
+        getattr(ranges, what)(first, last)
+        span = set(range(first, last + 1))
+        members = members | span if what == "add" else members - span
+    return ranges, members
+
+
+@given(changes)
+def test_it_has_the_members_that_a_set_would_have(steps: list[tuple[str, tuple[int, int]]]) -> None:
+    ranges, members = built(steps)
+    assert {seq for first, last in ranges for seq in range(first, last + 1)} == members
+    assert all((seq in ranges) == (seq in members) for seq in range(80))
+
+
+@given(changes)
+def test_ranges_are_ascending_and_never_touch(steps: list[tuple[str, tuple[int, int]]]) -> None:
+    ranges, _ = built(steps)
+    kept = list(ranges)
+    assert all(first <= last for first, last in kept)
+    assert all(one[1] + 1 < other[0] for one, other in pairwise(kept))
+
+
+@given(changes, pairs)
+def test_overlap_and_gaps_divide_a_stretch(steps: list[tuple[str, tuple[int, int]]], stretch: tuple[int, int]) -> None:
+    ranges, members = built(steps)
+    span = set(range(stretch[0], stretch[1] + 1))
+    inside = {seq for first, last in ranges.overlap(*stretch) for seq in range(first, last + 1)}
+    outside = {seq for first, last in ranges.gaps(*stretch) for seq in range(first, last + 1)}
+    assert inside == members & span
+    assert outside == span - members
+
+
+@given(changes, st.integers(0, 80))
+def test_next_absent_and_first_from_look_upwards(steps: list[tuple[str, tuple[int, int]]], seq: int) -> None:
+    ranges, members = built(steps)
+    expected = seq
+    while expected in members:
+        expected += 1
+    assert ranges.next_absent(seq) == expected
+    found = ranges.first_from(seq)
+    higher = [member for member in members if member >= seq]
+    assert (found is None) == (not higher)
+    if found is not None:
+        assert found[1] >= seq
+        assert min(higher) == max(found[0], seq)

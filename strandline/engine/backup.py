@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 import msgspec
 import xxhash
@@ -27,6 +30,7 @@ from strandline.engine.backup_pool import (
     NotRestorable,
     Pool,
     histories,
+    journal_name,
 )
 from strandline.engine.catalog import MANIFEST, Manifest, SegmentEntry, checkpoint_path, read_manifest
 from strandline.engine.clock import Clock, SystemClock
@@ -113,13 +117,12 @@ def backup(
     """
     if keep is not None and keep < 1:
         raise BadRequest(f"keep must be 1 or more, not {keep}")
-    if isinstance(source, (str, os.PathLike)):
-        _check_apart(source, target)
-        source = LocalDisk(source)
-    if read_manifest(source) is None:
-        raise NoDataDirectory(source.local_path("").rstrip("/"))
+    disk = LocalDisk(source) if isinstance(source, (str, os.PathLike)) else source
+    if read_manifest(disk) is None:
+        raise NoDataDirectory(disk.local_path("").rstrip("/"))
+    _check_apart(disk.local_path(""), target)
     taking = _Taking(
-        source,
+        disk,
         ObjectStoreCold(cold) if isinstance(cold, str) else cold,
         Pool(target, options, create=True),
         clock or SystemClock(),
@@ -128,7 +131,7 @@ def backup(
     return taking.run(keep)
 
 
-def _check_apart(source: str | os.PathLike[str], target: str) -> None:
+def _check_apart(source: str, target: str) -> None:
     directory = directory_of(target)
     if directory is not None and directory.resolve().is_relative_to(os.path.realpath(source)):
         raise BadRequest(f"{target} is in the data directory itself")
@@ -223,51 +226,65 @@ class _Taking:
         known = self._segments.get((entry.id, entry.edges))
         if known is not None and self._sizes["segments"].get(known.name) == known.size:
             return known
-        path, name, cold = segment_path(entry.id), object_name(entry.id), self._cold
         try:
-            copy = self._copy_from(path, lambda start, end: _read(self._disk, path, start, end), entry)
+            copy = self._copy_hot(entry)
         except DamagedFile:
             if entry.tier == "hot":
                 raise
-            if cold is None:
-                raise BadConfig("cold", None, f"segment {entry.id} is in the cold tier; say where that is") from None
-            place = f"{cold.describe()}/{name}"
-            copy = self._copy_from(place, lambda start, end: cold.read(name, start, end), entry)
+            copy = self._copy_cold(entry)
         self._segments[entry.id, entry.edges] = copy
         return copy
 
-    def _copy_from(self, place: str, read: Read, entry: SegmentEntry) -> FileCopy:
+    def _copy_hot(self, entry: SegmentEntry) -> FileCopy:
+        path = segment_path(entry.id)
+        copy = self._verify(_segment_pieces(path, lambda start, end: _read(self._disk, path, start, end), entry), entry)
+        try:
+            self._put("segments", copy, Path(self._disk.local_path(path)))
+        except FileNotFoundError:
+            if self._disk.exists(path):
+                raise
+            raise MissingFile(path) from None
+        return copy
+
+    def _copy_cold(self, entry: SegmentEntry) -> FileCopy:
+        cold, name = self._cold, object_name(entry.id)
+        if cold is None:
+            raise BadConfig("cold", None, f"segment {entry.id} is in the cold tier; say where that is") from None
+        with NamedTemporaryFile() as file:
+
+            def pieces() -> Iterator[bytes]:
+                for piece in _segment_pieces(f"{cold.describe()}/{name}", partial(cold.read, name), entry):
+                    file.write(piece)
+                    yield piece
+
+            copy = self._verify(pieces(), entry)
+            file.flush()
+            self._put("segments", copy, Path(file.name))
+        return copy
+
+    def _verify(self, pieces: Iterator[bytes], entry: SegmentEntry) -> FileCopy:
+        """Go through a segment before it is copied; damage is not worth keeping."""
         name = f"{entry.id:08d}-{entry.edges:016x}.arrow"
         hasher = xxhash.xxh3_128()
-
-        def pieces() -> Iterator[bytes]:
-            for piece in _segment_pieces(place, read, entry):
-                hasher.update(piece)
-                self._note(f"segments/{name}", len(piece))
-                yield piece
-
-        if self._sizes["segments"].get(name) == entry.size:
-            for _ in pieces():  # a backup that was cut off has copied it
-                pass
-        else:
-            self._put("segments", name, pieces(), entry.size)
+        for piece in pieces:
+            hasher.update(piece)
+            self._note(f"segments/{name}", len(piece))
         return FileCopy(name, entry.size, hasher.hexdigest())
 
-    def _put(self, folder: Folder, name: str, data: bytes | Iterator[bytes], size: int) -> None:
-        self._pool.put(folder, name, data)
-        self._sizes[folder][name] = size
+    def _put(self, folder: Folder, copy: FileCopy, data: bytes | Path) -> None:
+        if self._sizes[folder].get(copy.name) == copy.size:
+            return
+        self._pool.put(folder, copy.name, data)
+        self._sizes[folder][copy.name] = copy.size
         self._copied_files += 1
-        self._copied_bytes += size
+        self._copied_bytes += copy.size
 
     def _copy_checkpoint(self, name: str) -> FileCopy:
         raw = _read(self._disk, checkpoint_path(name))
         checksum = xxhash.xxh3_128_hexdigest(raw)
         stem, _, kind = name.partition(".")
         copy = FileCopy(f"{stem}-{checksum[:16]}.{kind}", len(raw), checksum)
-        if self._sizes["checkpoints"].get(copy.name) != copy.size:
-            self._put("checkpoints", copy.name, raw, copy.size)
-            self._total += copy.size
-            self._note(f"checkpoints/{copy.name}", copy.size)
+        self._put("checkpoints", copy, raw)
         return copy
 
     def _note(self, what: str, size: int) -> None:
@@ -319,9 +336,8 @@ class _Taking:
             return known
         raw = _read(self._disk, path)
         copy, raw = self._look_at(index, raw, complete)
-        if self._sizes["journal"].get(copy.name) != copy.size:
-            self._put("journal", copy.name, raw, copy.size)
-            self._note(f"journal/{copy.name}", copy.size)
+        self._put("journal", copy, raw)
+        self._note(f"journal/{copy.name}", copy.size)
         for older in (one for known in self._backups for one in known.journal):
             if (older.index, older.seed) == (copy.index, copy.seed) and older.size < copy.size:
                 if xxhash.xxh3_128_hexdigest(memoryview(raw)[: older.size]) == older.checksum:
@@ -370,9 +386,8 @@ class _Taking:
         self._damage[index] = damage
         raw = raw[:end]
         checksum = xxhash.xxh3_128_hexdigest(raw)
-        name = f"{index:08d}-{checksum[:16]}.journal"
         copy = JournalCopy(
-            name,
+            journal_name(index, seed, checksum),
             end,
             checksum,
             index=index,

@@ -2,10 +2,10 @@
 
 A pool is a directory or a place in an object store::
 
-    segments/00000012-<edges>.arrow        as in the data directory; copied once, whatever the number of backups
+    segments/00000012-<edges>.arrow              as in the data directory; copied once, whatever the number of backups
     checkpoints/00000003-<checksum>.full
-    journal/00000034-<checksum>.journal    a journal file up to its last whole frame
-    backups/20260722T101530.123Z.json      what belongs to a backup; written last, so it is there or it is not
+    journal/00000034-<seed>-<checksum>.journal   a journal file up to its last whole frame
+    backups/20260722T101530.123Z.json            what belongs to a backup; written last, so it is there or it is not
 
 Names carry what is in the file, so nothing in a pool is ever overwritten: an older backup cannot be harmed by a newer
 one, nor by that of another data directory in the same pool. A journal file that has grown is copied anew, and the
@@ -20,6 +20,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -220,7 +221,7 @@ class Pool:
     def sizes(self, folder: Folder) -> dict[str, int]:
         return self._folders[folder].sizes()
 
-    def put(self, folder: Folder, name: str, data: bytes | Iterator[bytes]) -> None:
+    def put(self, folder: Folder, name: str, data: bytes | Path) -> None:
         self._folders[folder].put(name, data)
 
     def delete(self, folder: Folder, name: str) -> None:
@@ -287,26 +288,24 @@ class Pool:
                 needed["segments"].update(copy.name for copy in backup.segments)
                 needed["checkpoints"].update(copy.name for copy in backup.checkpoints)
                 needed["journal"].update(
-                    locate(copy, backups, sizes).name
-                    for copy in backup.journal
-                    if copy.index >= history.oldest_boundary
+                    locate(copy, sizes).name for copy in backup.journal if copy.index >= history.oldest_boundary
                 )
         return needed
 
 
-def locate(copy: JournalCopy, backups: list[Backup], sizes: Mapping[str, int]) -> JournalCopy:
+def journal_name(index: int, seed: int, checksum: str) -> str:
+    return f"{index:08d}-{seed:016x}-{checksum[:16]}.journal"
+
+
+def locate(copy: JournalCopy, sizes: Mapping[str, int]) -> JournalCopy:
     """The copy under the name where its bytes are now: a longer one may have taken its place."""
     if copy.name in sizes:
         return copy
+    same_file = copy.name.rpartition("-")[0]
     longer = [
-        other
-        for backup in backups
-        for other in backup.journal
-        if (other.index, other.seed) == (copy.index, copy.seed) and other.size >= copy.size and other.name in sizes
+        (size, name) for name, size in sizes.items() if name.rpartition("-")[0] == same_file and size >= copy.size
     ]
-    if not longer:
-        return copy
-    return msgspec.structs.replace(copy, name=min(longer, key=lambda other: other.size).name)
+    return msgspec.structs.replace(copy, name=min(longer)[1]) if longer else copy
 
 
 class _Description(msgspec.Struct):

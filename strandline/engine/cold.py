@@ -84,8 +84,7 @@ class ObjectStoreCold:
     def describe(self) -> str:
         return self._url
 
-    def put(self, name: str, data: bytes | Path | Iterator[bytes]) -> None:
-        """As the door says; of an iterator that raises, nothing is stored."""
+    def put(self, name: str, data: bytes | Path) -> None:
         with self._errors(name):
             self._remove_unfinished(name)
             obstore.put(self._store, name, data, chunk_size=PART_BYTES, max_concurrency=PARTS_AT_A_TIME)

@@ -125,12 +125,12 @@ def _plan(pool: Pool, at: int | None, wanted: str | None) -> _Plan:
     sizes = pool.sizes("journal")
     if at is None:
         newest = backups[-1]
-        return _Plan(newest, [locate(copy, backups, sizes) for copy in newest.own_journal])
+        return _Plan(newest, [locate(copy, sizes) for copy in newest.own_journal])
     known = histories(backups)
     for history in known:
         base = history.base(at)
         if base is not None:
-            return _Plan(base, [locate(copy, backups, sizes) for copy in history.chain(base).files])
+            return _Plan(base, [locate(copy, sizes) for copy in history.chain(base).files])
     raise NotRestorable(at, [interval for history in known for interval in history.intervals()])
 
 

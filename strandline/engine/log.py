@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from strandline.engine.block import Block
 from strandline.engine.commit import Commit
-from strandline.engine.errors import BadRequest, LogFull, MissingFile, RecordTooLarge, UnknownLog, UnknownSeq
+from strandline.engine.errors import (
+    BadRequest,
+    EngineError,
+    LogFull,
+    MissingFile,
+    RecordTooLarge,
+    UnknownLog,
+    UnknownSeq,
+)
 from strandline.engine.frame import (
     Encoded,
     Extras,
@@ -32,6 +41,8 @@ T = TypeVar("T")
 #: Seqs that a log may hand out before the next flush says so durably; doubled whenever they ran out.
 MIN_RESERVE = 256
 MAX_RESERVE = 1 << 20
+#: Idempotency keys and producer ids are remembered by the log, so they are bounded.
+MAX_IDENTITY = 1024
 #: An ephemeral log writes nothing else, so it reserves in larger steps.
 EPHEMERAL_RESERVE = 1 << 16
 
@@ -110,7 +121,7 @@ class Log:
                     missing.fetch()
                 except (UnknownSegment, MissingFile):
                     # Merged or dropped in the meantime: then the log has its records elsewhere, or not any more.
-                    if missing.segment in self._engine.store.ids():
+                    if any(run.segment == missing.segment for run in self._book.runs):
                         raise
 
     def listen(self, listener: Callable[[Log], None]) -> Callable[[], None]:
@@ -160,9 +171,16 @@ class Log:
             if book.config.discard == "reject":
                 self._check_room(batch, size)
             block = Block.of_batch(book.assigned + 1, now, batch)
+            reserved = book.reserved
             must_wait = self._reserve(block, now)
             if book.config.durability != "ephemeral":
-                engine.journal.write(encode_append(book.epoch, block, now, book.reserved, extras))
+                try:
+                    engine.journal.write(encode_append(book.epoch, block, now, book.reserved, extras))
+                except EngineError:
+                    # The frame was to say so; no flush must take it for said.
+                    book.reserved = reserved
+                    engine.note_reserved(book)
+                    raise
             elif not book.volatile_from:
                 book.volatile_from = block.first
             engine.touch(book)
@@ -246,12 +264,18 @@ class Log:
         with engine.lock:
             self._check_writable()
             first, last = book.assigned + 1, book.assigned + count
+            # What was acknowledged is never handed out again, so what was not reserved must be durable first.
+            must_wait = last > book.reserved_durable
+            if book.config.durability == "ephemeral" and last > book.reserved:
+                engine.journal.write(encode(FrameType.RESERVE, book.epoch, book.assigned, engine.now(), reserved=last))
+                book.reserved = last
+                engine.note_reserved(book)
 
             def make() -> None:
                 book.skip(first, last, reason)
                 engine.tell(book)
 
-            commit = self._change(FrameType.GAP, lambda: pack(Gap(last, reason)), make)
+            commit = self._change(FrameType.GAP, lambda: pack(Gap(last, reason)), make, must_wait=must_wait)
             book.assigned = last
             book.reserved = max(book.reserved, last)
             return commit
@@ -407,9 +431,14 @@ class Log:
     # --- shared --------------------------------------------------------------------------------------------
 
     def _change(
-        self, type: FrameType, body: Callable[[], bytes], make: Callable[[], T], first: int | None = None
+        self,
+        type: FrameType,
+        body: Callable[[], bytes],
+        make: Callable[[], T],
+        first: int | None = None,
+        must_wait: bool = False,
     ) -> Commit[T]:
-        """Journal a change and make it: at once, or on a ``fsync`` log when it is durable."""
+        """Journal a change and make it: at once, or on a ``fsync`` log, or if it must wait, when it is durable."""
         engine, book = self._engine, self._book
         with engine.lock:
             self._check_writable()
@@ -429,7 +458,7 @@ class Log:
             else:
                 body()
             engine.touch(book)
-            if book.config.durability == "fsync" or book.pending:
+            if book.config.durability == "fsync" or book.pending or must_wait:
                 return engine.later(book, None, make)
             engine.flush_in_time()
             return Commit.of(make())
@@ -445,17 +474,13 @@ class Log:
             return
         engine.touch(book)
         if book.expire(now, engine.store) and book.config.durability != "ephemeral" and engine.writable:
-            engine.journal.write(
-                encode(
-                    FrameType.FLOOR,
-                    book.epoch,
-                    book.assigned,
-                    now,
-                    pack(Floor(book.ttl_floor)),
-                    reserved=book.reserved,
-                )
+            frame = encode(
+                FrameType.FLOOR, book.epoch, book.assigned, now, pack(Floor(book.ttl_floor)), reserved=book.reserved
             )
-            engine.flush_in_time()
+            # A reader must not fail because the disk is full: the next start lets time take it again.
+            with suppress(EngineError):
+                engine.journal.write(frame)
+                engine.flush_in_time()
 
     def _check(self) -> None:
         if self._book.dropped:
@@ -467,8 +492,16 @@ class Log:
 
 
 def _check_extras(idempotency_key: str | None, producer: Producer | None) -> Extras:
-    if idempotency_key is not None and (not isinstance(idempotency_key, str) or not idempotency_key):
-        raise BadRequest("an idempotency key must be a string that is not empty")
-    if producer is not None and (not producer.id or producer.epoch < 0 or producer.seq < 0):
-        raise BadRequest("a producer needs an id, and an epoch and a seq of 0 or more")
+    if idempotency_key is not None:
+        _check_identity("an idempotency key", idempotency_key)
+    if producer is not None:
+        _check_identity("a producer's id", producer.id)
+        for what, number in (("epoch", producer.epoch), ("seq", producer.seq)):
+            if type(number) is not int or not 0 <= number < 1 << 63:
+                raise BadRequest(f"a producer's {what} must be a whole number from 0 to 2^63 - 1, not {number!r}")
     return Extras(idempotency_key, producer)
+
+
+def _check_identity(what: str, text: str) -> None:
+    if type(text) is not str or not text or len(text) > MAX_IDENTITY or any("\ud800" <= c <= "\udfff" for c in text):
+        raise BadRequest(f"{what} must be Unicode text of 1 to {MAX_IDENTITY} characters")

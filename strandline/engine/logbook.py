@@ -182,6 +182,22 @@ class Logbook:
         self.head = last
         self.assigned = max(self.assigned, last)
 
+    def take_back(self, first: int) -> bool:
+        """Undo the skipping of the seqs from ``first`` on, the last ones, if they were given up as lost.
+
+        An ephemeral log that ceases to be one writes down what a checkpoint has given up already.
+        """
+        gap = self.gaps[-1] if self.gaps else None
+        if gap is None or gap.reason != "lost" or gap.last != self.assigned or not gap.first <= first:
+            return False
+        self.gaps = self.gaps[:-1]
+        if gap.first < first:
+            self.gaps = (*self.gaps, gap._replace(last=first - 1))
+        if self.earliest > self.assigned:
+            self.earliest = first
+        self.head = self.assigned = first - 1
+        return True
+
     # --- involuntary loss ----------------------------------------------------------------------------------
 
     def evict_over_caps(self, segments: Segments) -> None:
@@ -197,7 +213,7 @@ class Logbook:
         """The seq of the live record with which, oldest first, this many records and bytes have gone."""
         last = 0
         for part in self.parts():
-            if isinstance(part, Run) and (part.live <= records or part.live_size <= size):
+            if isinstance(part, Run) and (part.live <= records or 0 < part.live_size <= size):
                 if part.live:
                     last = part.last
                     records -= part.live
@@ -245,14 +261,14 @@ class Logbook:
         return self.expire_below(floor, segments)
 
     def expire_below(self, floor: int, segments: Segments) -> bool:
-        lost = self._last_retained_below(floor, segments)
+        lost = self.last_retained_below(floor, segments)
         if lost is None:
             return False
         self.ttl_floor = max(self.ttl_floor, lost + 1)
         self.remove_below(lost + 1, segments)
         return True
 
-    def _last_retained_below(self, floor: int, segments: Segments) -> int | None:
+    def last_retained_below(self, floor: int, segments: Segments) -> int | None:
         """The highest seq below ``floor`` that is there and not deleted."""
         for part in reversed(tuple(self.parts())):
             low, high = max(part.first, self.earliest), min(part.last, floor - 1)

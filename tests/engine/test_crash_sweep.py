@@ -1,0 +1,302 @@
+"""Every operation is crashed after every one of its disk calls, and the promises are checked after recovery.
+
+By default some crash points and kinds of damage are sampled, always the same; STRANDLINE_LONG=1 tries all.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+import pytest
+from oracle import OPTIONS, Observed, Scribe, check_recovery, observe, open_engine
+
+from strandline.engine import Engine, ManualClock, Options, Producer
+from strandline.engine.cold import ColdStore, ObjectStoreCold
+from strandline.engine.errors import DamagedFile, DiskFull, EngineError, JournalFailed
+from strandline.engine.fault_disk import Crashed, FaultDisk
+
+LONG = os.environ.get("STRANDLINE_LONG") == "1"
+#: Crash points per operation, and seeds for what a power cut leaves of unsynced bytes.
+POINTS = 1000 if LONG else 8
+SEEDS = range(1, 13) if LONG else range(1, 3)
+
+Then = Callable[[Engine, dict[str, Observed]], None]
+
+
+def nothing_more(engine: Engine, seen: dict[str, Observed]) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What is there before, what is then done, and what else must be true after recovery."""
+
+    prepare: Callable[[Scribe], None]
+    operate: Callable[[Scribe], None]
+    then: Then = nothing_more
+    options: Options = OPTIONS
+    cold: bool = False
+
+
+# --- what is there before --------------------------------------------------------------------------------------
+
+
+def four_logs(scribe: Scribe) -> None:
+    """One log of each class, with records, some of them sealed; everything but the ephemeral ones is durable."""
+    for durability in ("fsync", "disk", "memory", "ephemeral"):
+        scribe.create(durability, durability=durability)
+        scribe.append(durability, b"one", b"two", b"three", keys=["a/1", "a/2", "b/1"])
+    scribe.engine.seal()
+    for durability in ("fsync", "disk", "memory", "ephemeral"):
+        scribe.append(durability, b"four", b"five", b"", keys=["a/1", None, "b/2"], meta=b"meta")
+    scribe.flush()
+
+
+def one_log(scribe: Scribe) -> None:
+    """A careful log whose records are partly sealed, partly hidden and amended."""
+    scribe.create("log", durability="fsync")
+    scribe.append("log", *(b"sealed %d" % n for n in range(8)), keys=[f"{'ab'[n % 2]}/{n}" for n in range(8)])
+    scribe.hide("log", seqs=[3])
+    scribe.engine.seal()
+    scribe.append("log", *(b"tail %d" % n for n in range(8)), keys=[f"{'ab'[n % 2]}/{n}" for n in range(8)])
+    scribe.hide("log", seqs=[4, 11])
+    scribe.amend("log", 5, b"amended")
+
+
+def capped_log(scribe: Scribe) -> None:
+    scribe.create("log", durability="fsync", cap_records=6)
+    scribe.append("log", b"1", b"2", b"3", b"4")
+    scribe.engine.seal()
+    scribe.append("log", b"5", b"6", b"7")
+
+
+def log_with_ttl(scribe: Scribe) -> None:
+    scribe.create("log", durability="fsync", ttl_ms=1000)
+    scribe.append("log", b"1", b"2")
+    scribe.clock.advance(500)
+    scribe.append("log", b"3", b"4")
+    scribe.engine.seal()
+    scribe.clock.advance(400)
+    scribe.append("log", b"5", b"6")
+
+
+def four_segments(scribe: Scribe) -> None:
+    scribe.create("log", durability="fsync")
+    scribe.create("other", durability="disk")
+    scribe.create("gone", durability="fsync")
+    for number in range(4):
+        scribe.append("log", *(b"%d of %d" % (n, number) for n in range(4)), keys=["a", "b", None, "a"])
+        scribe.append("other", b"%d" % number)
+        scribe.append("gone", b"%d" % number)
+        scribe.flush()
+        if number < 3:
+            scribe.engine.seal()
+    scribe.delete("log", seqs=[2, 5])
+    scribe.hide("log", seqs=[7, 15])
+    scribe.amend("log", 6, b"amended")
+    scribe.amend("log", 14, b"amended too")
+    scribe.drop("gone")
+
+
+# --- what is done ----------------------------------------------------------------------------------------------
+
+
+def append_to(name: str) -> Callable[[Scribe], None]:
+    def operate(scribe: Scribe) -> None:
+        scribe.append(name)
+        scribe.append(name)
+
+    return operate
+
+
+def append_to_all_at_once(scribe: Scribe) -> None:
+    """Several batches of several logs share one flush."""
+    for name in ("fsync", "disk", "memory", "ephemeral", "fsync", "disk"):
+        scribe.append(name, b"x" * 700, b"y", b"z" * 600, wait=False)
+    scribe.flush()
+
+
+def append_with_key(scribe: Scribe) -> None:
+    scribe.append("log", b"only once", idempotency_key="key")
+
+
+def there_is_one_copy(engine: Engine, seen: dict[str, Observed], **again: object) -> None:
+    there = [record.seq for record in seen["log"].records if record.data == b"only once"]
+    from strandline.engine import Batch
+
+    result = engine.log("log").append(Batch.of(b"only once"), **again).wait()  # type: ignore[arg-type]
+    assert result.deduped == bool(there)
+    assert [r.seq for r in observe(engine)["log"].records if r.data == b"only once"] == (there or [result.first])
+
+
+def append_as_producer(scribe: Scribe) -> None:
+    scribe.append("log", b"only once", producer=Producer("p", 0, 0))
+
+
+def recreate(scribe: Scribe) -> None:
+    scribe.drop("log")
+    scribe.create("log", durability="fsync", cap_records=3)
+    scribe.append("log", b"new life")
+
+
+def change_class(*path: str) -> Callable[[Scribe], None]:
+    def operate(scribe: Scribe) -> None:
+        for durability in path[1:]:
+            scribe.configure(path[0], durability=durability)
+            scribe.append(path[0])
+
+    return operate
+
+
+def expire(scribe: Scribe) -> None:
+    scribe.clock.advance(600)
+    scribe.expire("log")
+    scribe.append("log", b"7")
+
+
+def evict(scribe: Scribe) -> None:
+    scribe.append("log", b"8")
+    scribe.append("log", b"9", b"10", b"11")
+
+
+def seal(scribe: Scribe) -> None:
+    scribe.engine.seal()
+
+
+def seal_twice(scribe: Scribe) -> None:
+    scribe.engine.seal()
+    scribe.append("fsync", b"between")
+    scribe.delete("fsync", key="a/1")
+    scribe.engine.seal()
+
+
+def delete_everything_and_seal(scribe: Scribe) -> None:
+    scribe.delete("log", before=1000)
+    scribe.engine.seal()
+
+
+SCENARIOS = {
+    "create": Scenario(four_logs, lambda s: [s.create(f"new {d}", durability=d) for d in ("fsync", "memory")] and None),
+    "append fsync": Scenario(four_logs, append_to("fsync")),
+    "append disk": Scenario(four_logs, append_to("disk")),
+    "append memory": Scenario(four_logs, append_to("memory")),
+    "append ephemeral": Scenario(four_logs, append_to("ephemeral")),
+    "append batches": Scenario(four_logs, append_to_all_at_once),
+    "append idempotently": Scenario(
+        one_log, append_with_key, lambda e, s: there_is_one_copy(e, s, idempotency_key="key")
+    ),
+    "append as producer": Scenario(
+        one_log, append_as_producer, lambda e, s: there_is_one_copy(e, s, producer=Producer("p", 0, 0))
+    ),
+    "delete before": Scenario(one_log, lambda s: s.delete("log", before=10)),
+    "delete by key": Scenario(one_log, lambda s: s.delete("log", key="a/4")),
+    "delete by prefix": Scenario(one_log, lambda s: s.delete("log", prefix="b/")),
+    "delete by seqs": Scenario(one_log, lambda s: s.delete("log", seqs=[1, 2, 3, 9, 11])),
+    "delete all": Scenario(one_log, lambda s: s.delete("log", before=1000)),
+    "hide": Scenario(one_log, lambda s: s.hide("log", prefix="a/")),
+    "restore": Scenario(one_log, lambda s: s.restore("log", before=100)),
+    "amend": Scenario(one_log, lambda s: [s.amend("log", q, b"other" * 9) for q in (2, 12)] and None),
+    "configure": Scenario(one_log, lambda s: s.configure("log", durability="fsync", cap_records=3)),
+    "class fsync to disk and back": Scenario(four_logs, change_class("fsync", "disk", "fsync")),
+    "class disk to fsync": Scenario(four_logs, change_class("disk", "fsync")),
+    "class ephemeral to fsync": Scenario(four_logs, change_class("ephemeral", "fsync")),
+    "class ephemeral to disk to ephemeral": Scenario(four_logs, change_class("ephemeral", "disk", "ephemeral")),
+    "class memory to ephemeral": Scenario(four_logs, change_class("memory", "ephemeral")),
+    "drop": Scenario(four_logs, lambda s: [s.drop(name) for name in ("fsync", "disk")] and None),
+    "recreate": Scenario(one_log, recreate),
+    "skip": Scenario(four_logs, lambda s: [s.skip(name, 1000) for name in ("fsync", "disk")] and None),
+    "expire": Scenario(log_with_ttl, expire),
+    "evict": Scenario(capped_log, evict),
+    "flush": Scenario(
+        four_logs, lambda s: [s.append("disk"), s.append("memory"), s.delete("disk", seqs=[1]), s.flush()] and None
+    ),
+    "seal": Scenario(four_logs, seal),
+    "seal one log": Scenario(one_log, seal),
+    "seal twice": Scenario(four_logs, seal_twice),
+    "seal nothing": Scenario(one_log, delete_everything_and_seal),
+    "merge": Scenario(four_segments, lambda s: [seal(s), seal(s)] and None),
+    "relocate": Scenario(
+        four_segments, lambda s: [seal(s), seal(s)] and None, options=Options(hot_segments=0), cold=True
+    ),
+    "close": Scenario(four_logs, lambda s: s.close()),
+    "close after appends": Scenario(four_logs, lambda s: [append_to("disk")(s), s.close()] and None),
+}
+
+
+# --- running them ----------------------------------------------------------------------------------------------
+
+
+class Stage:
+    """A scenario, prepared on a disk of its own. ``calls`` counts what the operation itself does."""
+
+    _made = 0
+
+    def __init__(self, scenario: Scenario, directory: Path) -> None:
+        Stage._made += 1
+        root = directory / str(Stage._made)
+        root.mkdir()
+        self.scenario = scenario
+        self.clock = ManualClock()
+        self.disk = FaultDisk(root)
+        self.cold: ColdStore | None = ObjectStoreCold(str(directory / f"{Stage._made}.cold")) if scenario.cold else None
+        engine = open_engine(self.disk, self.clock, self.cold, scenario.options)
+        self.scribe = Scribe(engine, self.clock)
+        scenario.prepare(self.scribe)
+        self._before = self.disk.calls
+
+    @property
+    def calls(self) -> int:
+        return self.disk.calls - self._before
+
+    def operate(self) -> None:
+        self.scenario.operate(self.scribe)
+
+    def crash_after(self, call: int) -> None:
+        self.disk.crash_after(self._before + call)
+        with suppress(Crashed):
+            self.operate()
+
+    def check(self, disk: FaultDisk, after: str, damaged: bool = False) -> None:
+        check_recovery(disk, self.scribe, after, cold=self.cold, damaged=damaged, then=self.scenario.then)  # type: ignore[arg-type]
+
+
+def sample(count: int, seed: str) -> list[int]:
+    """All of 0 to ``count``, or as many as there is time for: the first, the last, and some in between."""
+    points = range(count + 1)
+    if len(points) <= POINTS:
+        return list(points)
+    return sorted({0, count, *Random(seed).sample(points, POINTS - 2)})
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_no_crash_point_breaks_a_promise_when_the_power_goes(name: str, tmp_path: Path) -> None:
+    whole = Stage(SCENARIOS[name], tmp_path)
+    whole.operate()
+    for call in sample(whole.calls, f"power {name}"):
+        stage = Stage(SCENARIOS[name], tmp_path)
+        stage.crash_after(call)
+        for seed in (None, *SEEDS):
+            try:
+                stage.check(stage.disk.power_cut(seed), "power cut", damaged=seed is not None)
+            except BaseException as error:
+                error.add_note(f"{name}: crashed after call {call} of {whole.calls}, seed {seed}")
+                raise
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_no_crash_point_breaks_a_promise_when_the_process_is_killed(name: str, tmp_path: Path) -> None:
+    whole = Stage(SCENARIOS[name], tmp_path)
+    whole.operate()
+    for call in sample(whole.calls, f"kill {name}"):
+        stage = Stage(SCENARIOS[name], tmp_path)
+        stage.crash_after(call)
+        try:
+            stage.check(stage.disk.process_kill(), "kill")
+        except BaseException as error:
+            error.add_note(f"{name}: killed after call {call} of {whole.calls}")
+            raise

@@ -36,7 +36,7 @@ from strandline.engine.catalog import MANIFEST, Manifest, SegmentEntry, checkpoi
 from strandline.engine.clock import Clock, SystemClock
 from strandline.engine.cold import ColdStore, ObjectStoreCold, directory_of
 from strandline.engine.disk import Disk, LocalDisk
-from strandline.engine.errors import BadConfig, BadRequest, DamagedFile, EngineError, MissingFile
+from strandline.engine.errors import BadConfig, BadRequest, DamagedFile, MissingFile, NoDataDirectory
 from strandline.engine.footer import ENDING, decode_footer, edges_sum, tail_start
 from strandline.engine.frame import FILE_HEADER, Damage, FileKind, FrameType, read_file_header, scan
 from strandline.engine.journal import journal_indexes, journal_path
@@ -70,14 +70,6 @@ SETTLED_MS = 1_000
 
 #: The bytes of a file from a start to before an end.
 Read = Callable[[int, int], bytes]
-
-
-class NoDataDirectory(EngineError):
-    """There is nothing to back up here."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__(f"{path} is not a data directory: it has no {MANIFEST}")
-        self.path = path
 
 
 class BackupReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -129,6 +129,14 @@ class DirectoryInUse(EngineError):
         self.holder = holder
 
 
+class NoDataDirectory(EngineError):
+    """There is no data directory here."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path} is not a data directory: it has no MANIFEST")
+        self.path = path
+
+
 class UnsupportedFormat(EngineError):
     """A file of a format version that this release does not know."""
 

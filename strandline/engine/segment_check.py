@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -41,13 +41,9 @@ def check(segment: Segment) -> list[str]:
     keys: list[str] = []
     for index in range(len(segment.blocks)):
         try:
-            batch = segment.batch(index)
-            batch.validate(full=True)
+            batch = _read(segment, index)
         except DamagedFile as error:
             problems.append(f"Block {index}: {error.why}.")
-            continue
-        except pa.ArrowException as error:
-            problems.append(f"Block {index}: Arrow finds it invalid ({error}).")
             continue
         names = names or batch.column("log").dictionary.to_pylist()
         keys = keys or batch.column("key").dictionary.to_pylist()
@@ -58,6 +54,67 @@ def check(segment: Segment) -> list[str]:
         if rows.known[run.row : run.row + run.rows].all():
             problems.extend(f"Run of {run.name!r}: {problem}." for problem in _check_run(run, rows, names, keys))
     return problems
+
+
+def damaged_blocks(segment: Segment) -> list[int]:
+    """The numbers of the blocks that cannot be read."""
+    damaged = []
+    for index in range(len(segment.blocks)):
+        try:
+            _read(segment, index)
+        except DamagedFile:
+            damaged.append(index)
+    return damaged
+
+
+class Stretch(NamedTuple):
+    """Rows of one log that lie in damaged blocks: how many, and between which seqs, both included."""
+
+    run: RunInfo
+    first: int
+    last: int
+    rows: int
+
+
+def stretches(segment: Segment, damaged: Collection[int]) -> Iterator[Stretch]:
+    """What damaged blocks held. Where a log has no gaps the seqs are exact, else they reach to the next known row."""
+    for run in segment.runs:
+        row, behind = run.row, run.row + run.rows
+        while row < behind:
+            stop = _end_of_block(segment, row, behind)
+            if segment.block_of(row) in damaged:
+                while stop < behind and segment.block_of(stop) in damaged:
+                    stop = _end_of_block(segment, stop, behind)
+                yield _stretch(segment, run, row, stop)
+            row = stop
+
+
+def _end_of_block(segment: Segment, row: int, limit: int) -> int:
+    block = segment.blocks[segment.block_of(row)]
+    return min(block.row + block.rows, limit)
+
+
+def _stretch(segment: Segment, run: RunInfo, start: int, stop: int) -> Stretch:
+    if run.last - run.first + 1 == run.rows:
+        first, last = run.first + start - run.row, run.first + stop - 1 - run.row
+    else:
+        first = run.first if start == run.row else _seq_at(segment, start - 1) + 1
+        last = run.last if stop == run.row + run.rows else _seq_at(segment, stop) - 1
+    return Stretch(run, first, last, stop - start)
+
+
+def _seq_at(segment: Segment, row: int) -> int:
+    index = segment.block_of(row)
+    return segment.load(index).seq(row - segment.blocks[index].row)
+
+
+def _read(segment: Segment, index: int) -> Any:
+    batch = segment.batch(index)
+    try:
+        batch.validate(full=True)
+    except pa.ArrowException as error:
+        raise DamagedFile(segment.path, f"Arrow finds it invalid ({error})") from error
+    return batch
 
 
 def _check_layout(segment: Segment) -> Iterator[str]:

@@ -86,8 +86,9 @@ def read_page(book: Logbook, query: Query, segments: Segments) -> Page:
         page.tombstone = Tombstone(1, book.head, "recreated", book.earliest, book.head)
     if query.since is not None:
         at = max(at, _start_since(book, query.since, segments))
-    if page.tombstone is None and at < book.evict_floor:
-        page.tombstone = _tombstone(book, at, book.evict_floor - 1, _reason(book, at))
+    if at < book.evict_floor:
+        if page.tombstone is None:
+            page.tombstone = _tombstone(book, at, book.evict_floor - 1, _reason(book, at))
         at = book.evict_floor
     recreated = page.tombstone is not None and page.tombstone.reason == "recreated"
     while True:
@@ -110,9 +111,9 @@ def _is_from_another_life(book: Logbook, query: Query) -> bool:
 
 
 def _start_since(book: Logbook, since: int, segments: Segments) -> int:
-    """The first seq at or after a time, or 0 when that may lie below what is still there."""
-    found = book.seq_since(since, segments)
-    return found if found > book.earliest else 0
+    """Where the records from before a time end: what is lost right behind them may be from after it."""
+    last_before = book.last_retained_below(book.seq_since(since, segments), segments)
+    return 0 if last_before is None else last_before + 1
 
 
 def _reason(book: Logbook, at: int) -> Reason:

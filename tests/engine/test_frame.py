@@ -23,6 +23,7 @@ from strandline.engine.record import Batch, Producer
 
 texts = st.none() | st.text(max_size=8)
 records = st.lists(st.tuples(st.binary(max_size=40), texts, texts, st.none() | st.binary(max_size=9)), min_size=1)
+producers = st.builds(Producer, st.text(), st.integers(0, 2**63 - 1), st.integers(0, 2**63 - 1))
 SEED = 77
 
 
@@ -39,11 +40,7 @@ def written(*payloads: bytes) -> bytes:
     return raw
 
 
-@given(
-    records,
-    st.none() | st.text(min_size=1, max_size=9),
-    st.none() | st.tuples(st.text(), st.integers(0), st.integers(0)),
-)
+@given(records, st.none() | st.text(min_size=1, max_size=9), st.none() | producers)
 def test_an_append_comes_back_as_it_was(rows, key, producer) -> None:
     extras = Extras(key, producer)
     block = Block.of_batch(41, 1234, batch_of(rows))

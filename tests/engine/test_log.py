@@ -117,6 +117,26 @@ def test_producers_are_deduplicated_fenced_and_kept_in_order(tmp_path: Path) -> 
         assert log.head == 3
 
 
+@pytest.mark.parametrize(
+    "extras",
+    [
+        {"idempotency_key": ""},
+        {"idempotency_key": "\ud800"},
+        {"idempotency_key": 7},
+        {"idempotency_key": "k" * 1025},
+        {"producer": Producer("", 0, 0)},
+        {"producer": Producer("p", -1, 0)},
+        {"producer": Producer("p", 0, 1 << 63)},
+    ],
+)
+def test_keys_and_producers_that_make_no_sense_are_refused(tmp_path: Path, extras: dict[str, object]) -> None:
+    with opened(tmp_path) as engine:
+        log = make(engine)
+        with pytest.raises(BadRequest):
+            log.append(Batch.of(b"x"), **extras)  # type: ignore[arg-type]
+        assert log.state().head == 0
+
+
 def test_keys_and_producers_survive_restarts_and_seals(tmp_path: Path) -> None:
     clock = ManualClock(NOW)
     with opened(tmp_path, clock) as engine:

@@ -2,7 +2,7 @@
 
 All numbers are little-endian. A file starts with a 48-byte header, frames follow back to back::
 
-    file header   magic 8s | version u32 | kind u32 | index u64 | seed u64 | boot 16s        (48 bytes)
+    file header   magic 8s | version u32 | kind u32 | index u64 | seed u64 | boot 8s | checksum u64   (48 bytes)
     frame header  mark u32 | length u32 | checksum u64 | type u8 | flags u8 | zero u16 | count u32
                   | epoch u64 | first u64 | ts u64 | reserved u64                        (56 bytes)
     append body   offsets u32 x (count + 1) | [keys] | [nodes] | [metas] | [extras] | payloads
@@ -40,7 +40,7 @@ VERSION = 1
 MARK = 0xA15EA5ED
 MARK_BYTES = struct.pack("<I", MARK)
 
-FILE_HEADER = struct.Struct("<8sIIQQ16s")
+FILE_HEADER = struct.Struct("<8sIIQQ8sQ")
 HEADER = struct.Struct("<IIQBBHIQQQQ")
 #: What the checksum covers starts here.
 COVERED_FROM = 16
@@ -141,18 +141,22 @@ class Damage(NamedTuple):
 
 def file_header(kind: FileKind, index: int, seed: int, boot: bytes = b"") -> bytes:
     """``boot`` tells in which run of the machine the file was written: see ``Disk.boot_id``."""
-    return FILE_HEADER.pack(MAGIC, VERSION, kind, index, seed, boot)
+    header = FILE_HEADER.pack(MAGIC, VERSION, kind, index, seed, boot, 0)[:-8]
+    return header + xxhash.xxh3_64_intdigest(header).to_bytes(8, "little")
 
 
 def read_file_header(path: str, raw: bytes, kind: FileKind) -> tuple[int, int]:
     """The index and seed of a file, or an exception that says what is wrong with it."""
     if len(raw) < FILE_HEADER.size:
         raise DamagedFile(path, f"its header has {len(raw)} of {FILE_HEADER.size} bytes")
-    magic, version, found, index, seed, _ = FILE_HEADER.unpack_from(raw)
+    magic, version, found, index, seed, _, checksum = FILE_HEADER.unpack_from(raw)
     if magic != MAGIC:
         raise DamagedFile(path, "it does not start with the magic of a Strandline file")
     if version != VERSION:
         raise UnsupportedFormat(path, version, VERSION)
+    # Without the right seed every frame would look damaged, and a whole file like a torn end.
+    if xxhash.xxh3_64_intdigest(raw[: FILE_HEADER.size - 8]) != checksum:
+        raise DamagedFile(path, "the checksum of its header does not match")
     if found != kind:
         raise DamagedFile(path, f"it is a file of kind {found}, not {kind.name.lower()}")
     return index, seed

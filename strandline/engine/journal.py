@@ -12,6 +12,8 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import xxhash
+
 from strandline.engine.disk import AppendFile, Disk
 from strandline.engine.errors import DamagedFile, DiskFull, EngineError, JournalFailed
 from strandline.engine.frame import (
@@ -107,8 +109,10 @@ class Journal:
     def prepare(self) -> None:
         """Make the next file beforehand, so that ``rotate`` does not have to wait for the directory."""
         if self._next is None:
-            self._next = _File(self._disk, self._file.index + 1)
+            file = _File(self._disk, self._file.index + 1)
+            # Only a file that is sure to be found again may be written to.
             self._disk.sync_directory(DIRECTORY)
+            self._next = file
 
     def rotate(self) -> int:
         """Go on in the next file; returns its index. The file so far has been synced by the caller."""
@@ -139,8 +143,8 @@ class _File:
 
 
 def boot_mark(disk: Disk) -> bytes:
-    """The disk's boot id in the 16 bytes that a file header has for it."""
-    return disk.boot_id().encode()[-16:]
+    """The disk's boot id in the 8 bytes that a file header has for it."""
+    return xxhash.xxh3_64_digest(disk.boot_id().encode())
 
 
 @dataclass(frozen=True, slots=True)

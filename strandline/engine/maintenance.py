@@ -33,7 +33,7 @@ from strandline.engine.catalog import (
     write_manifest,
 )  # fmt: skip
 from strandline.engine.damaged import put_aside
-from strandline.engine.errors import EngineError
+from strandline.engine.errors import DamagedFile, EngineError
 from strandline.engine.footer import RunInfo, SegmentInfo
 from strandline.engine.frame import Encoded
 from strandline.engine.journal import journal_indexes, journal_path
@@ -202,6 +202,8 @@ class Maintenance:
         self._uses = recovered.uses
         #: Segments in which something was deleted since they were last looked at.
         self._worn: set[int] = set()
+        #: Segments that were found damaged; a restart looks at them again.
+        self._unreadable: set[int] = set()
 
     def unsealed_bytes(self) -> int:
         return self._replayed_bytes + self._engine.journal.size
@@ -219,9 +221,9 @@ class Maintenance:
 
     def run(self, everything: bool = False) -> bool:
         """One round, if one is due. A round that fails leaves everything as it was."""
-        if not self._engine.writable or not (everything or self.due or self._wanted_merges()):
-            return self._relocate()
         try:
+            if not self._engine.writable or not (everything or self.due or self._wanted_merges()):
+                return self._relocate()
             self._round()
             self._relocate()
             self.failure = None
@@ -253,8 +255,7 @@ class Maintenance:
         try:
             self._capture_all(snapshot)
             sealed = self._seal(snapshot)
-            for merge in merges:
-                merge.info = self._merge(merge, snapshot)
+            merges = [merge for merge in merges if self._can_merge(merge, snapshot)]
             manifest = self._write(snapshot, sealed, merges, full)
             done = True
         finally:
@@ -278,6 +279,17 @@ class Maintenance:
         if not keep or not journals:
             return None
         return self._run(lambda id: SealJob(id, segment_path(id), journals, keep))
+
+    def _can_merge(self, merge: Merge, snapshot: Snapshot) -> bool:
+        """Merge. Damaged segments stay as they are: what is wrong with one must not hold up everything else."""
+        try:
+            merge.info = self._merge(merge, snapshot)
+        except DamagedFile as error:
+            self._unreadable.update(entry.id for entry in merge.sources if segment_path(entry.id) == error.path)
+            self._unreadable.update(merge.ids if not merge.ids & self._unreadable else ())
+            log.error("segments %s are not merged: %s", sorted(merge.ids), error)
+            return False
+        return True
 
     def _merge(self, merge: Merge, snapshot: Snapshot) -> SegmentInfo | None:
         keep = []
@@ -308,7 +320,10 @@ class Maintenance:
             self._add_runs(snapshot, sealed)
         for merge in merges:
             self._replace_runs(snapshot, merge)
-        name = f"{old.next_checkpoint:08d}.{'full' if full else 'changes'}"
+        # A number is used once, even if this comes to nothing: an unsynced manifest may name the file already.
+        number = old.next_checkpoint
+        old.next_checkpoint += 1
+        name = f"{number:08d}.{'full' if full else 'changes'}"
         uses = self._uses_after(snapshot)
         segments = [entry for entry in self._segments_after(old.segments, sealed, merges) if uses[entry.id] > 0]
         manifest = Manifest(
@@ -317,12 +332,12 @@ class Maintenance:
             checkpoints=[name] if full else [*old.checkpoints, name],
             segments=segments,
             next_segment=old.next_segment,
-            next_checkpoint=old.next_checkpoint + 1,
+            next_checkpoint=old.next_checkpoint,
             next_epoch=snapshot.next_epoch,
             last_ts=snapshot.last_ts,
         )
         frames = chain([manifest_frame(manifest)], self._frames(snapshot, full))
-        size = write_checkpoint(engine.disk, name, old.next_checkpoint, frames)
+        size = write_checkpoint(engine.disk, name, number, frames)
         write_manifest(engine.disk, manifest)
         self._checkpoint_sizes = {} if full else self._checkpoint_sizes
         self._checkpoint_sizes[name] = size
@@ -524,21 +539,33 @@ class Maintenance:
         alone = {merge.sources[0].id for merge in merges}
         group: list[SegmentEntry] = []
         for entry in self._manifest.segments:
-            if entry.tier == "cold" or entry.id in alone:
+            if entry.tier == "cold" or entry.id in alone or entry.id in self._unreadable:
                 group = []
                 continue
             if group and _level(entry) != _level(group[0]):
                 group = []
             group.append(entry)
             if len(group) == MERGE_SEGMENTS:
-                if sum(member.size for member in group) <= self._engine.options.segment_bytes:
+                small = sum(member.size for member in group) <= self._engine.options.segment_bytes
+                if small and all(map(self._is_readable, group)):
                     merges.append(Merge(group))
                 group = []
         return merges
 
+    def _is_readable(self, entry: SegmentEntry) -> bool:
+        if entry.id not in self._unreadable:
+            try:
+                self._engine.store.segment(entry.id)
+            except DamagedFile as error:
+                self._unreadable.add(entry.id)
+                log.error("%s", error)
+        return entry.id not in self._unreadable
+
     def _is_worn_out(self, entry: SegmentEntry) -> bool:
         """Whether so much of a segment was deleted that it is worth writing anew."""
         if entry.id not in self._worn or entry.tier == "cold":
+            return False
+        if not self._is_readable(entry):
             return False
         live = 0
         for info in self._engine.store.segment(entry.id).runs:
@@ -566,7 +593,7 @@ class Maintenance:
             if keep >= options.hot_segments or (options.hot_bytes and size > options.hot_bytes):
                 break
             keep += 1
-        moving = {entry.id for entry in hot[: len(hot) - keep]}
+        moving = {entry.id for entry in hot[: len(hot) - keep] if self._is_readable(entry)}
         if not moving:
             return False
         for id in moving:

@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 
 help:
 	@echo "make setup   create $(VENV) and install the pinned dependencies"
-	@echo "make run     start the server"
+	@echo "make run     open the directory ./data at a Python prompt"
 	@echo "make test    run the tests"
 	@echo "make check   lint, formatting, types, import layers"
 	@echo "make bench   run the benchmarks"
@@ -26,7 +26,7 @@ $(STAMP): requirements.lock pyproject.toml
 	@touch $@
 
 run: $(STAMP)
-	$(BIN)/strandline run
+	$(BIN)/strandline shell data
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n 2
@@ -41,7 +41,7 @@ bench: $(STAMP)
 	$(BIN)/python -m bench
 
 demo: $(STAMP)
-	$(BIN)/python -m strandline.cli.main demo
+	$(BIN)/strandline demo
 
 # The resolver lives in a throwaway environment. Existing pins are kept where they still
 # fit; `make lock LOCK_FLAGS=--upgrade` moves everything to the newest versions.

@@ -208,6 +208,14 @@ def manifest_frame(manifest: Manifest) -> Encoded:
     return encode(FrameType.MANIFEST, 0, 0, manifest.last_ts, pack(manifest))
 
 
+def book_frames(book: Logbook) -> Iterator[Encoded]:
+    """All that a complete checkpoint says of a log whose records are all sealed."""
+    yield state_frame(book.epoch, BookState.of(book))
+    for run in book.runs:
+        if run.overlay is not None:
+            yield overlay_frame(book.epoch, OverlayState.of(run.segment, run.overlay))
+
+
 def drop_frame(epoch: int) -> Encoded:
     return encode(FrameType.DROP, epoch, 0, 0)
 

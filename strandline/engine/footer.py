@@ -170,6 +170,13 @@ def read_footer(path: str, raw: bytes | memoryview) -> Footer:
     return decode_footer(path, bytes(raw[start:]))
 
 
+def describe(path: str, raw: bytes | memoryview) -> SegmentInfo:
+    """What a manifest would keep of a segment file, taken from the file itself."""
+    footer = read_footer(path, raw)
+    start, head_end = tail_start(path, len(raw), bytes(raw[-ENDING.size :])), footer.blocks[0].offset
+    return SegmentInfo(footer.id, len(raw), edges_sum(raw[:head_end], raw[start:]), footer.rows, footer.runs)
+
+
 def edges_sum(head: bytes | memoryview, tail: bytes | memoryview) -> int:
     hasher = xxhash.xxh3_64(head)
     hasher.update(tail)

@@ -51,6 +51,12 @@ def object_name(id: int) -> str:
     return f"{id:08d}.arrow"
 
 
+def segment_id(name: str) -> int | None:
+    """The id of a segment by the name of its file or object; None for any other name."""
+    found = _OBJECT.fullmatch(name)
+    return int(found[1]) if found else None
+
+
 def segment_path(id: int) -> str:
     return f"{HOT_DIRECTORY}/{object_name(id)}"
 

@@ -34,7 +34,7 @@ from strandline.engine.frame import FILE_HEADER, Damage, FileKind, Frame, FrameT
 from strandline.engine.journal import DIRECTORY as JOURNAL
 from strandline.engine.journal import journal_indexes, journal_path, read_journal
 from strandline.engine.logbook import Logbook
-from strandline.engine.recovery import Recovered, replay
+from strandline.engine.recovery import Loss, Recovered, replay
 from strandline.engine.report import Report
 from strandline.engine.segment import Segment
 from strandline.engine.segment_check import damaged_blocks, stretches
@@ -81,8 +81,8 @@ class Check:
         self.manifest: Manifest | None = None
         #: The segments that the manifest names and that are not sound.
         self.damaged_segments: set[int] = set()
-        #: Frames of checkpoints were lost, so some log's state may be missing or old.
-        self.checkpoints_damaged = False
+        #: Frames of these checkpoints were lost, so some log's state may be missing or old.
+        self.damaged_checkpoints: list[str] = []
         self.recovered: Recovered | None = None
 
     def run(self) -> Report:
@@ -132,11 +132,12 @@ class Check:
     def _check_checkpoint(self, name: str) -> list[Frame]:
         path = checkpoint_path(name)
         frames: list[Frame] = []
+        damaged = False
         try:
             for item in scan_checkpoint(self._disk, name):
                 if isinstance(item, Damage):
                     self._problem(f"{path}: {item.length} bytes at {item.offset} cannot be read: {item.why}.")
-                    self.checkpoints_damaged = True
+                    damaged = True
                 else:
                     frames.append(item)
             index, _ = read_file_header(path, self._disk.read(path, 0, FILE_HEADER.size), FileKind.CHECKPOINT)
@@ -145,13 +146,14 @@ class Check:
             self.report.file_bytes += self._disk.size(path)
         except DamagedFile as error:
             self._problem(f"{path}: {error.why}.")
-            self.checkpoints_damaged = True
+            damaged = True
         self.report.checkpoints += 1
-        good = list(self._check_frames(path, frames))
-        self.checkpoints_damaged |= len(good) < len(frames)
+        good = list(self._check_frames(path, frames, damaged))
+        if damaged or len(good) < len(frames):
+            self.damaged_checkpoints.append(name)
         return good
 
-    def _check_frames(self, path: str, frames: list[Frame]) -> Iterator[Frame]:
+    def _check_frames(self, path: str, frames: list[Frame], damaged: bool) -> Iterator[Frame]:
         """Frames that say what they should. An overlay comes behind the state that has its run."""
         runs: dict[int, set[int]] = {}
         for frame in frames:
@@ -160,7 +162,7 @@ class Check:
                     runs[frame.epoch] = {run.segment for run in unpack(frame.body, BookState).runs}
                 elif frame.type is FrameType.OVERLAY:
                     segment = unpack(frame.body, OverlayState).segment
-                    if not self.checkpoints_damaged and segment not in runs.get(frame.epoch, ()):
+                    if not damaged and segment not in runs.get(frame.epoch, ()):
                         self._problem(
                             f"{path}: the overlay at {frame.offset} is for segment {segment}, "
                             f"in which the log (epoch {frame.epoch}) has no run."
@@ -234,7 +236,7 @@ class Check:
     def _check_uses(self, manifest: Manifest, books: dict[int, Logbook]) -> None:
         used = {segment for book in books.values() for segment in book.filed_in}
         for entry in manifest.segments:
-            if entry.id not in used and not self.checkpoints_damaged:
+            if entry.id not in used and not self.damaged_checkpoints:
                 self._note(
                     f"{segment_path(entry.id)}: no log has records in it; it goes when the next journal is sealed."
                 )
@@ -262,11 +264,7 @@ class Check:
 
     def _tell_losses(self, recovered: Recovered) -> None:
         for loss in recovered.losses:
-            if loss.path.startswith(f"{JOURNAL}/"):
-                self._problem(f"{loss.path}: {loss.length} bytes at {loss.offset}: {loss.what}.")
-                continue
-            sentence = f"Log {loss.path!r}: seqs {loss.offset} to {loss.offset + loss.length - 1} {loss.what}."
-            (self._note if loss.allowed else self._problem)(sentence)
+            (self._note if loss.allowed else self._problem)(sentence_of(loss))
         if recovered.torn is not None:
             torn = recovered.torn
             self._note(f"{torn.path}: {torn.length} bytes at {torn.offset} were half written when the last stop came.")
@@ -318,6 +316,12 @@ class Check:
         kept = self._disk.list(DAMAGED)
         if kept:
             self._note(f"{DAMAGED}/: {len(kept)} damaged files are kept here; remove them when nobody needs them.")
+
+
+def sentence_of(loss: Loss) -> str:
+    if loss.path.startswith(f"{JOURNAL}/"):
+        return f"{loss.path}: {loss.length} bytes at {loss.offset}: {loss.what}."
+    return f"Log {loss.path!r}: seqs {loss.offset} to {loss.offset + loss.length - 1} {loss.what}."
 
 
 def _one_line(error: Exception) -> str:

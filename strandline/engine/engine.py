@@ -6,6 +6,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -198,7 +199,10 @@ class Engine:
     # --- flushing and closing ------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Make everything written so far durable; commits that waited for it are done afterwards."""
+        """Make everything written so far durable; commits that waited for it are done afterwards.
+
+        Raises JournalFailed when that is not to be had, as do the commits.
+        """
         with self._flushing:
             with self.lock:
                 position = self.journal.written
@@ -209,7 +213,7 @@ class Engine:
                 self.journal.sync()
             except JournalFailed as error:
                 self._fail_pending(error)
-                return
+                raise
             self._flushed(position, reserving)
 
     def _flushed(self, position: int, reserving: dict[Logbook, int]) -> None:
@@ -248,7 +252,8 @@ class Engine:
             self._flush_now.set()
             self._wake_flusher.set()
         else:
-            self.flush()
+            with suppress(JournalFailed):  # the commits tell
+                self.flush()
 
     def maintain(self) -> bool:
         """Seal, merge and move what is due, now; tells whether there was anything to do."""
@@ -281,8 +286,11 @@ class Engine:
         for thread in self._threads:
             thread.join()
         try:
-            self.flush()
-            if self.journal.failure is None:
+            if self.journal.failure is not None:
+                with suppress(JournalFailed):  # known since it happened
+                    self.flush()
+            else:
+                self.flush()
                 with self.lock:
                     self._settle(self._unsettled)
                     self.journal.write(encode(FrameType.CLOSE, 0, 0, self.now()))
@@ -399,11 +407,12 @@ class Engine:
     def _settle(self, books: set[Logbook]) -> None:
         now = self.now()
         for book in list(books):
-            self._unsettled.discard(book)
             if book.dropped or book.reserved <= book.assigned or book.pending:
+                self._unsettled.discard(book)
                 continue
             reserved = book.assigned
             self.journal.write(encode(FrameType.RESERVE, book.epoch, book.assigned, now, reserved=reserved))
+            self._unsettled.discard(book)
             self.touch(book)
             book.reserved = book.reserved_durable = reserved
             book.reserve_step = 0
@@ -426,7 +435,8 @@ class Engine:
             self._flush_now.wait(self.options.flush_interval_ms / 1000)
             self._flush_now.clear()
             self._wake_flusher.clear()
-            self.flush()
+            with suppress(JournalFailed):  # the commits tell, and so does every further change
+                self.flush()
             if self.maintenance.due:
                 self._wake_keeper.set()
 
@@ -434,7 +444,8 @@ class Engine:
         while not self._closed:
             self._wake_keeper.wait(1.0)
             self._wake_keeper.clear()
-            self.settle_idle()
+            with suppress(EngineError):  # a full disk; it is tried again
+                self.settle_idle()
             self.maintenance.run()
 
 

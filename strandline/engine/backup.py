@@ -203,7 +203,7 @@ class _Taking:
             segments=segments,
             checkpoints=checkpoints,
             journal=kept + journal,
-            until=max(last_ts, time - SETTLED_MS),
+            until=max(last_ts - 1, time - SETTLED_MS),
         )
 
     def _to_copy(self, manifest: Manifest) -> int:

@@ -54,7 +54,7 @@ class NotRestorable(EngineError):
 
     def __init__(self, at: int, intervals: list[Interval]) -> None:
         known = ", ".join(f"{format_time(one.start)} to {format_time(one.end)}" for one in intervals)
-        super().__init__(f"{format_time(at)} cannot be restored; what can be: {known}")
+        super().__init__(f"{format_time(at)} cannot be restored; what can be: {known or 'the newest backup, as it is'}")
         self.at = at
         self.intervals = intervals
 
@@ -96,7 +96,8 @@ class Backup(msgspec.Struct, frozen=True, kw_only=True):
     checkpoints: list[FileCopy]
     #: Those before the manifest's boundary are of use to older backups only.
     journal: list[JournalCopy]
-    #: Nothing happened between the last frame and this time that is not in the backup.
+    #: Everything that happened up to this time is in the backup. That is hardly ever true of the last frame's own
+    #: millisecond: another frame may have followed within it.
     until: int
 
     @property
@@ -143,7 +144,7 @@ class History:
     def __init__(self, backups: list[Backup]) -> None:
         self.id = backups[0].history
         self.backups = backups
-        #: The newest copy of every journal file, and until when nothing followed it.
+        #: The newest copy of every journal file, and the ``until`` of the backup in which it is the last.
         self._newest: dict[int, tuple[JournalCopy, int]] = {}
         for backup in backups:
             for copy in backup.journal:
@@ -160,12 +161,12 @@ class History:
 
     def chain(self, backup: Backup) -> Chain:
         index = backup.manifest.boundary
-        end = backup.manifest.last_ts if backup.own_journal else backup.until
+        end = backup.manifest.last_ts - 1 if backup.own_journal else backup.until
         files = []
         while index in self._newest:
             copy, until = self._newest[index]
             files.append(copy)
-            end = max(end, copy.last_ts, until)
+            end = max(end, copy.last_ts - 1, until)
             if not copy.complete:
                 break
             index += 1
@@ -180,8 +181,9 @@ class History:
 
     def intervals(self) -> list[Interval]:
         joined: list[Interval] = []
-        for one in sorted(map(self.interval, self.backups), key=lambda one: one.start):
-            if joined and one.start <= joined[-1].end:
+        found = [interval for interval in map(self.interval, self.backups) if interval.start <= interval.end]
+        for one in sorted(found, key=lambda one: one.start):
+            if joined and one.start <= joined[-1].end + 1:
                 joined[-1] = Interval(joined[-1].start, max(joined[-1].end, one.end), self.id)
             else:
                 joined.append(one)

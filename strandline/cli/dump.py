@@ -1,0 +1,38 @@
+"""``strandline dump``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from strandline.engine.dump import SHOWN_ROWS, dump
+
+
+def dump_command(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A journal, checkpoint, segment or MANIFEST file.")],
+    rows: Annotated[
+        int, typer.Option("--rows", metavar="N", min=0, help="Records to show of every frame, and of a segment.")
+    ] = SHOWN_ROWS,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
+) -> None:
+    """Print what is in a file of a data directory, damage included."""
+    console = Console()
+    try:
+        for item in dump(file, rows):
+            if as_json:
+                print(msgspec.json.encode(item).decode())
+            elif console.is_terminal:
+                console.print(Text(str(item), "red" if item.kind == "damage" else ""), soft_wrap=True)
+            else:
+                print(item)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        print(f"strandline: {file}: {error.strerror}", file=sys.stderr)
+        raise typer.Exit(2) from None

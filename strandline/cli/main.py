@@ -1,0 +1,48 @@
+"""The ``strandline`` command: puts the commands together, nothing else."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from strandline import __version__
+from strandline.cli.backup import backup_command, restore_command
+from strandline.cli.dump import dump_command
+from strandline.cli.verify import verify_command
+from strandline.engine.errors import EngineError
+
+app = typer.Typer(name="strandline", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app.command("verify")(verify_command)
+app.command("dump")(dump_command)
+app.command("backup")(backup_command)
+app.command("restore")(restore_command)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"strandline {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def strandline(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """An append-only event log."""
+
+
+def main() -> None:
+    """Run a command. What goes wrong on purpose is one line on standard error, never a traceback."""
+    try:
+        app()
+    except (EngineError, OSError) as error:
+        print(f"strandline: {error}", file=sys.stderr)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

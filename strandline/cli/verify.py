@@ -1,0 +1,86 @@
+"""``strandline verify``.
+
+Exit codes: 0 the directory is sound, 1 problems were found (and, with ``--repair``, are left), 2 it could not be
+checked, for instance because it is in use.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.filesize import decimal
+from rich.markup import escape
+from rich.table import Table
+
+from strandline.engine.cold import ObjectStoreCold
+from strandline.engine.disk import LocalDisk
+from strandline.engine.errors import EngineError, NoDataDirectory
+from strandline.engine.repair import repair
+from strandline.engine.report import Report
+from strandline.engine.verify import verify
+
+
+def verify_command(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The data directory. It must not be in use.")],
+    fix: Annotated[
+        bool, typer.Option("--repair", help="Keep what can be read, tell what is lost. Damaged files go to damaged/.")
+    ] = False,
+    cold: Annotated[
+        str | None, typer.Option("--cold", metavar="URL", help="The cold tier of the data directory, if it has one.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as one JSON object.")] = False,
+) -> None:
+    """Check every checksum and every promise of a data directory, without changing anything.
+
+    Exit code 0: sound; 1: problems found; 2: it could not be checked.
+    """
+    # What the engine would warn of is in the report.
+    logging.getLogger("strandline").addHandler(logging.NullHandler())
+    try:
+        if not directory.is_dir():
+            raise NoDataDirectory(str(directory))
+        store = None if cold is None else ObjectStoreCold(cold)
+        report = (repair if fix else verify)(LocalDisk(directory), store)
+    except (EngineError, OSError) as error:
+        print(f"strandline: {error}", file=sys.stderr)
+        raise typer.Exit(2) from None
+    if as_json:
+        print(msgspec.json.encode(report).decode())
+    else:
+        show(report, Console(highlight=False, soft_wrap=True))
+    raise typer.Exit(0 if report.sound else 1)
+
+
+def show(report: Report, console: Console) -> None:
+    for title, sentences, style in (
+        ("repaired", report.repairs, "yellow"),
+        ("kept", report.kept, "yellow"),
+        ("note", report.notes, "dim"),
+        ("problem", report.problems, "red"),
+    ):
+        for sentence in sentences:
+            console.print(f"[{style}]{title}[/]  {escape(sentence)}")
+    if report.losses:
+        console.print(_losses(report))
+    console.print(
+        f"{report.logs} logs, {report.records} records, {decimal(report.bytes)}; read {decimal(report.file_bytes)} in "
+        f"{report.segments} segments, {report.checkpoints} checkpoints, {report.journal_files} journal files "
+        f"({report.journal_frames} frames)"
+    )
+    count = len(report.problems)
+    verdict = "[green]sound[/]" if report.sound else f"[red]{count} problem{'s' if count > 1 else ''}[/]"
+    console.print(verdict)
+
+
+def _losses(report: Report) -> Table:
+    table = Table("lost from log", "seqs", "records", "file", "why", box=None, pad_edge=False)
+    for lost in report.losses:
+        records = "unknown" if lost.records is None else str(lost.records)
+        table.add_row(escape(lost.log), f"{lost.first} to {lost.last}", records, escape(lost.path), escape(lost.why))
+    return table

@@ -1,0 +1,308 @@
+"""Printing a file of a data directory for a person: journal, checkpoint, segment or manifest.
+
+:func:`dump` yields one :class:`Item` for everything there is to see, damage included, and never stops at damage.
+An item prints as one line.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from strandline.engine.block import Block
+from strandline.engine.catalog import MANIFEST, BookState, Manifest, OverlayState, RunState, parse_manifest
+from strandline.engine.errors import DamagedFile, EngineError
+from strandline.engine.footer import ARROW_MAGIC, RunInfo, describe
+from strandline.engine.frame import (
+    FILE_HEADER,
+    MAGIC,
+    VERSION,
+    Configure,
+    Damage,
+    FileKind,
+    Floor,
+    Frame,
+    FrameType,
+    Gap,
+    Select,
+    decode_append,
+    read_file_header,
+    scan,
+    unpack,
+)
+from strandline.engine.segment import Segment
+
+#: So much of a payload is shown.
+SHOWN_BYTES = 48
+#: So many records of a frame, and rows of a segment, are shown unless asked for more.
+SHOWN_ROWS = 10
+
+Facts = dict[str, Any]
+
+
+class Item(msgspec.Struct, omit_defaults=True):
+    """One thing in a file: ``kind`` says what, ``offset`` where it begins."""
+
+    kind: str
+    facts: Facts
+    offset: int | None = None
+
+    def __str__(self) -> str:
+        place = "" if self.offset is None else str(self.offset)
+        facts = "  ".join(f"{name}={value}" for name, value in self.facts.items())
+        return f"{place:>10}  {self.kind:<9}  {facts}"
+
+
+def dump(path: str | os.PathLike[str], rows: int = SHOWN_ROWS) -> Iterator[Item]:
+    """Everything in a file, ``rows`` records at most of every frame and of a segment. Raises OSError only."""
+    file = Path(path)
+    raw = file.read_bytes()
+    if _looks_like(file, raw, b"{", MANIFEST, ""):
+        yield from _dump_manifest(file.name, raw)
+    elif _looks_like(file, raw, ARROW_MAGIC, "", ".arrow"):
+        yield from _dump_segment(file, raw, rows)
+    else:
+        yield from _dump_frames(file, raw, rows)
+
+
+def _looks_like(file: Path, raw: bytes, start: bytes, name: str, suffix: str) -> bool:
+    """By its first bytes; if those say nothing, by its name, which a damaged file may keep with ``.2`` behind it."""
+    if raw.startswith((b"{", ARROW_MAGIC, MAGIC)):
+        return raw.startswith(start)
+    return (bool(name) and file.name.startswith(name)) or (bool(suffix) and suffix in file.suffixes)
+
+
+def iso(ts: int) -> str:
+    """A time in milliseconds for people."""
+    try:
+        return datetime.fromtimestamp(ts / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except (ValueError, OverflowError, OSError):
+        return f"{ts}ms"
+
+
+def shorten(data: bytes) -> str:
+    """A payload as text if it is some, else in hexadecimal; cut off where it gets long."""
+    start = data[:SHOWN_BYTES]
+    more = "…" if len(data) > SHOWN_BYTES else ""
+    text = start.decode("utf-8", "ignore" if more else "replace")
+    if text.isprintable() and "\ufffd" not in text and (more or text.encode() == start):
+        return f"{text!r}{more}"
+    return f"0x{start.hex()}{more}"
+
+
+# --- the manifest --------------------------------------------------------------------------------------------
+
+
+def _dump_manifest(name: str, raw: bytes) -> Iterator[Item]:
+    yield Item("file", {"name": name, "what": "manifest", "size": len(raw)})
+    try:
+        manifest = parse_manifest(raw, name)
+    except EngineError as error:
+        yield Item("damage", {"why": str(error)})
+        yield from (Item("text", {"line": shorten(line)}, None) for line in raw.splitlines())
+        return
+    yield from _manifest_items(manifest)
+
+
+def _manifest_items(manifest: Manifest) -> Iterator[Item]:
+    facts = msgspec.to_builtins(manifest)
+    segments = facts.pop("segments")
+    yield Item("manifest", {**facts, "last_ts": iso(manifest.last_ts), "segments": len(segments)})
+    yield from (Item("segment", {**entry, "edges": f"{entry['edges']:016x}"}) for entry in segments)
+
+
+# --- journals and checkpoints --------------------------------------------------------------------------------
+
+
+def _dump_frames(file: Path, raw: bytes, rows: int) -> Iterator[Item]:
+    is_checkpoint = bool({".full", ".changes"} & set(file.suffixes))
+    kind = FileKind.CHECKPOINT if is_checkpoint else FileKind.JOURNAL
+    if len(raw) >= FILE_HEADER.size and raw.startswith(MAGIC):
+        found = FILE_HEADER.unpack_from(raw)[2]
+        kind = FileKind(found) if found in FileKind.__members__.values() else kind
+    header: Facts = {"name": file.name, "what": kind.name.lower(), "size": len(raw)}
+    seed = 0
+    if len(raw) >= FILE_HEADER.size:
+        _, version, _, index, seed, boot, _ = FILE_HEADER.unpack_from(raw)
+        header |= {"version": version, "index": index, "seed": f"{seed:016x}", "boot": boot.hex()}
+    yield Item("file", header, 0)
+    try:
+        read_file_header(file.name, raw, kind)
+    except EngineError as error:
+        why = error.why if isinstance(error, DamagedFile) else f"this release reads version {VERSION}"
+        yield Item("damage", {"bytes": min(len(raw), FILE_HEADER.size), "why": why}, 0)
+    for item in scan(raw, seed, FILE_HEADER.size):
+        if isinstance(item, Damage):
+            yield Item("damage", {"bytes": item.length, "why": item.why}, item.offset)
+        else:
+            yield from _dump_frame(item, rows)
+
+
+def _dump_frame(frame: Frame, rows: int) -> Iterator[Item]:
+    facts: Facts = {"epoch": frame.epoch}
+    details: list[Item] = []
+    try:
+        facts |= _facts_of(frame)
+        details = list(_details_of(frame, rows))
+    except (msgspec.MsgspecError, ValueError, IndexError) as error:
+        facts["undecodable"] = str(error)
+    if frame.ts:
+        facts["time"] = iso(frame.ts)
+    facts["bytes"] = frame.length
+    if frame.reserved:
+        facts["reserved"] = frame.reserved
+    yield Item(frame.type.name.lower(), facts, frame.offset)
+    yield from details
+
+
+def _facts_of(frame: Frame) -> Facts:
+    match frame.type:
+        case FrameType.APPEND:
+            _, extras = decode_append(frame)
+            facts: Facts = {"seqs": _range(frame.first, frame.first + frame.count - 1)}
+            if extras is not None and extras.idempotency_key is not None:
+                facts["idempotency_key"] = repr(extras.idempotency_key)
+            if extras is not None and extras.producer is not None:
+                facts["producer"] = "{!r} epoch {} seq {}".format(*extras.producer)
+            return facts
+        case FrameType.CONFIGURE:
+            configure = unpack(frame.body, Configure)
+            return {"name": repr(configure.name), "config": _changed(configure.config)}
+        case FrameType.DELETE | FrameType.HIDE | FrameType.RESTORE:
+            return _given(unpack(frame.body, Select))
+        case FrameType.AMEND:
+            return {"seq": frame.first, "data": shorten(frame.body)}
+        case FrameType.FLOOR:
+            return {"ttl_floor": unpack(frame.body, Floor).ttl_floor}
+        case FrameType.GAP:
+            gap = unpack(frame.body, Gap)
+            return {"seqs": _range(frame.first + 1, gap.last), "reason": gap.reason}
+        case FrameType.STATE:
+            return _state(unpack(frame.body, BookState))
+        case FrameType.OVERLAY:
+            return _overlay(unpack(frame.body, OverlayState))
+    return {}
+
+
+def _details_of(frame: Frame, rows: int) -> Iterator[Item]:
+    if frame.type is FrameType.APPEND:
+        block, _ = decode_append(frame)
+        yield from (Item("record", _record(block, row)) for row in range(min(rows, len(block))))
+        if len(block) > rows:
+            yield Item("record", {"more": len(block) - rows})
+    elif frame.type is FrameType.STATE:
+        yield from (Item("run", _run(run)) for run in unpack(frame.body, BookState).runs)
+    elif frame.type is FrameType.MANIFEST:
+        yield from _manifest_items(unpack(frame.body, Manifest))
+
+
+def _state(state: BookState) -> Facts:
+    return {
+        "name": repr(state.name),
+        "config": _changed(state.config),
+        "assigned": state.assigned,
+        "earliest": state.earliest,
+        "cap_floor": state.cap_floor,
+        "ttl_floor": state.ttl_floor,
+        "records": state.count,
+        "size": state.size,
+        "gaps": [f"{_range(gap.first, gap.last)} {gap.reason}" for gap in state.gaps],
+        "idempotency_keys": len(state.idempotency),
+        "producers": len(state.producers),
+    }
+
+
+def _overlay(overlay: OverlayState) -> Facts:
+    return {
+        "segment": overlay.segment,
+        "dead": [_range(*piece) for piece in overlay.dead],
+        "hidden": [_range(*piece) for piece in overlay.hidden],
+        "amended": {seq: shorten(data) for seq, data in overlay.amended},
+    }
+
+
+def _record(block: Block, row: int) -> Facts:
+    facts: Facts = {"seq": block.seq(row)}
+    for name, column in (("key", block.keys), ("node", block.nodes)):
+        if column is not None and column[row] is not None:
+            facts[name] = repr(column[row])
+    meta = None if block.metas is None else block.metas[row]
+    if meta is not None:
+        facts["meta"] = shorten(meta)
+    return facts | {"size": len(block.payload(row)), "data": shorten(block.payload(row))}
+
+
+# --- segments ------------------------------------------------------------------------------------------------
+
+
+def _dump_segment(file: Path, raw: bytes, rows: int) -> Iterator[Item]:
+    yield Item("file", {"name": file.name, "what": "segment", "size": len(raw)}, 0)
+    try:
+        info = describe(file.name, raw)
+        segment = Segment.open(str(file), file.name, info.id, info.size, info.edges)
+    except EngineError as error:
+        yield Item("damage", {"why": error.why if isinstance(error, DamagedFile) else str(error)})
+        return
+    facts = {"id": info.id, "rows": info.rows, "runs": len(info.runs), "blocks": len(segment.blocks)}
+    yield Item("footer", {**facts, "edges": f"{info.edges:016x}"})
+    yield from (Item("run", {"log": repr(run.name), "epoch": run.epoch, **_run(run)}) for run in segment.runs)
+    for block in segment.blocks:
+        rows_of = f"{block.row}..{block.row + block.rows - 1}"
+        place: Facts = {"rows": rows_of, "bytes": block.end - block.offset}
+        yield Item("block", {**place, "size": block.size, "sum": f"{block.sum:016x}"}, block.offset)
+    yield from _dump_rows(segment, rows)
+
+
+def _dump_rows(segment: Segment, limit: int) -> Iterator[Item]:
+    runs = iter(segment.runs)
+    run = next(runs)
+    for index, info in enumerate(segment.blocks):
+        try:
+            block = segment.load(index)
+        except DamagedFile as error:
+            yield Item("damage", {"bytes": info.end - info.offset, "why": error.why}, info.offset)
+            continue
+        for row in range(min(limit, len(block))):
+            while info.row + row >= run.row + run.rows:
+                run = next(runs)
+            facts = _record(block, row)
+            seq = facts.pop("seq")
+            time = iso(block.timestamp(row))
+            yield Item("row", {"log": repr(run.name), "epoch": run.epoch, "seq": seq, "time": time, **facts})
+        # Blocks behind the limit are read all the same, for the damage that may be in them.
+        limit -= min(limit, len(block))
+
+
+def _run(run: RunState | RunInfo) -> Facts:
+    facts: Facts = {} if isinstance(run, RunInfo) else {"segment": run.segment}
+    facts |= {
+        "seqs": _range(run.first, run.last),
+        "rows": f"{run.row}..{run.row + run.rows - 1}",
+        "time": f"{iso(run.ts_first)}..{iso(run.ts_last)}",
+    }
+    if run.key_first is not None:
+        facts["keys"] = f"{run.key_first!r}..{run.key_last!r}"
+    if isinstance(run, RunInfo):
+        return facts | {"size": run.size}
+    return facts | {"live": run.live, "live_size": run.live_size}
+
+
+def _range(first: int, last: int) -> str:
+    return str(first) if first == last else f"{first}..{last}"
+
+
+def _given(struct: msgspec.Struct) -> Facts:
+    return {name: value for name in struct.__struct_fields__ if (value := getattr(struct, name)) is not None}
+
+
+def _changed(config: msgspec.Struct) -> str:
+    """A configuration as far as it is not the default."""
+    default = type(config)()
+    values = {name: getattr(config, name) for name in config.__struct_fields__}
+    changed = [f"{name}={value}" for name, value in values.items() if value != getattr(default, name)]
+    return ",".join(changed) or "default"

@@ -1,0 +1,209 @@
+"""A log as a plain Python object: obvious and slow. What the engine does must look exactly like this."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from strandline.engine import Appended, Batch, Config, Deleted, Producer, Record, Tombstone
+from strandline.engine.errors import LogFull, ProducerFenced, ProducerGap, RecordTooLarge, UnknownSeq
+
+
+def size_of(record: Record) -> int:
+    return len(record.data) + len(record.meta or b"")
+
+
+class ModelLog:
+    def __init__(self, epoch: int, config: Config) -> None:
+        self.epoch = epoch
+        self.config = config
+        self.head = 0
+        self.cap_floor = self.ttl_floor = 1
+        #: Everything that is neither deleted nor evicted, by seq; and what of it is hidden.
+        self.records: dict[int, Record] = {}
+        self.hidden: set[int] = set()
+        #: First seq, last seq and reason of what is missing without having been evicted or deleted.
+        self.gaps: list[tuple[int, int, str]] = []
+        self.idempotency: dict[str, Appended] = {}
+        self.producers: dict[str, tuple[int, int, Appended]] = {}
+        #: The first seq that the next restart takes, because the log is ephemeral.
+        self.volatile_from = 1 if config.durability == "ephemeral" else None
+        #: How often a restart took something.
+        self.losses = 0
+
+    # --- what it is like -----------------------------------------------------------------------------------
+
+    @property
+    def visible(self) -> list[Record]:
+        return [record for seq, record in self.records.items() if seq not in self.hidden]
+
+    @property
+    def count(self) -> int:
+        return len(self.visible)
+
+    @property
+    def size(self) -> int:
+        return sum(map(size_of, self.visible))
+
+    @property
+    def earliest(self) -> int:
+        return min(self.records, default=self.head + 1)
+
+    @property
+    def evict_floor(self) -> int:
+        return max(self.cap_floor, self.ttl_floor)
+
+    def walk(self, start: int, passes: Callable[[Record], bool]) -> list[Record | Tombstone]:
+        """Everything that a reader meets from ``start`` on, in order. Losses side by side are one."""
+        losses: list[tuple[int, int, str]] = []
+        if start < self.evict_floor:
+            capped, expired = start < self.cap_floor, start < self.ttl_floor
+            losses.append((start, self.evict_floor - 1, "mixed" if capped and expired else "cap" if capped else "ttl"))
+        for first, last, reason in self.gaps:
+            if last >= max(start, self.evict_floor):
+                first = max(first, start)
+                if losses and losses[-1][1] + 1 == first:
+                    first, _, reason = losses.pop()
+                losses.append((first, last, reason))
+        met: list[Record | Tombstone] = [Tombstone(*loss, loss[1] + 1, self.head) for loss in losses]
+        met += [record for record in self.visible if record.seq >= start and passes(record)]
+        return sorted(met, key=lambda event: event[0])
+
+    def first_since(self, ts: int) -> int:
+        """Where a reader begins who wants nothing from before a time."""
+        return max((record.seq + 1 for record in self.records.values() if record.ts < ts), default=1)
+
+    # --- what happens to it --------------------------------------------------------------------------------
+
+    def append(self, now: int, batch: Batch, key: str | None = None, producer: Producer | None = None) -> Appended:
+        self.expire(now)
+        first = self._duplicate(now, key, producer)
+        if first is not None:
+            return first.again()
+        empty = [None] * len(batch)
+        columns = zip(batch.keys or empty, batch.nodes or empty, batch.metas or empty, batch.data, strict=True)
+        new = [Record(self.head + 1 + at, now, *values) for at, values in enumerate(columns)]
+        if self.config.discard == "reject":
+            self._check_room(len(new), sum(map(size_of, new)))
+        appended = Appended(self.head + 1, self.head + len(new), now)
+        self.records |= {record.seq: record for record in new}
+        self.head = appended.last
+        if key is not None:
+            self.idempotency[key] = appended
+        if producer is not None:
+            self.producers[producer.id] = (producer.epoch, producer.seq, appended)
+        self._evict()
+        return appended
+
+    def _duplicate(self, now: int, key: str | None, producer: Producer | None) -> Appended | None:
+        if key in self.idempotency and now - self.idempotency[key].ts <= self.config.idempotency_window_ms:
+            return self.idempotency[key]
+        if producer is None:
+            return None
+        epoch, seq, appended = self.producers.get(producer.id, (-1, -1, None))
+        if producer.epoch < epoch:
+            raise ProducerFenced(producer.id, producer.epoch, epoch)
+        expected = seq + 1 if producer.epoch == epoch else 0
+        if producer.seq > expected:
+            raise ProducerGap(producer.id, expected, producer.seq)
+        return appended if producer.seq < expected else None
+
+    def _check_room(self, count: int, size: int) -> None:
+        records, bytes_ = self.config.cap_records or float("inf"), self.config.cap_bytes or float("inf")
+        if count > records or size > bytes_:
+            raise RecordTooLarge(0, 0, 0)
+        if self.count + count > records or self.size + size > bytes_:
+            raise LogFull("", 0, 0, 0, 0, 0, 0)
+
+    def skip(self, now: int, count: int, reason: str) -> None:
+        self.expire(now)
+        self.gaps.append((self.head + 1, self.head + count, reason))
+        self.head += count
+
+    def select(
+        self,
+        before: int | None = None,
+        key: str | None = None,
+        prefix: str | None = None,
+        seqs: Sequence[int] | None = None,
+    ) -> list[int]:
+        return [
+            record.seq
+            for record in self.records.values()
+            if (before is None or record.seq < before)
+            and (key is None or record.key == key)
+            and (prefix is None or (record.key is not None and record.key.startswith(prefix)))
+            and (seqs is None or record.seq in seqs)
+        ]
+
+    def _weigh(self, seqs: list[int]) -> Deleted:
+        return Deleted(len(seqs), sum(size_of(self.records[seq]) for seq in seqs))
+
+    def delete(self, now: int, **which: object) -> Deleted:
+        self.expire(now)
+        chosen = self.select(**which)
+        deleted = self._weigh(chosen)
+        for seq in chosen:
+            self._remove(seq)
+        return deleted
+
+    def hide(self, now: int, **which: object) -> Deleted:
+        self.expire(now)
+        chosen = [seq for seq in self.select(**which) if seq not in self.hidden]
+        self.hidden |= set(chosen)
+        return self._weigh(chosen)
+
+    def restore(self, now: int, **which: object) -> Deleted:
+        self.expire(now)
+        chosen = [seq for seq in self.select(**which) if seq in self.hidden]
+        self.hidden -= set(chosen)
+        restored = self._weigh(chosen)
+        self._evict()
+        return restored
+
+    def amend(self, now: int, seq: int, data: bytes) -> None:
+        self.expire(now)
+        if seq not in self.records:
+            raise UnknownSeq("", seq)
+        self.records[seq] = self.records[seq]._replace(data=data)
+        self._evict()
+
+    def configure(self, now: int, config: Config) -> None:
+        self.expire(now)
+        if config.durability != "ephemeral":
+            self.volatile_from = None
+        elif self.volatile_from is None:
+            self.volatile_from = self.head + 1
+        self.config = config
+        self._evict()
+        self.expire(now)
+
+    def expire(self, now: int) -> None:
+        if self.config.ttl_ms:
+            for record in list(self.records.values()):
+                if now - record.ts > self.config.ttl_ms:
+                    self.ttl_floor = record.seq + 1
+                    self._remove(record.seq)
+
+    def _evict(self) -> None:
+        records, bytes_ = self.config.cap_records or float("inf"), self.config.cap_bytes or float("inf")
+        while self.count > records or self.size > bytes_:
+            self.cap_floor = self.visible[0].seq + 1
+            for seq in [seq for seq in self.records if seq < self.cap_floor]:
+                self._remove(seq)
+
+    def _remove(self, seq: int) -> None:
+        del self.records[seq]
+        self.hidden.discard(seq)
+
+    def restart(self, head: int) -> None:
+        """Take what an ephemeral log keeps in memory only; its seqs go on behind ``head``."""
+        first = self.volatile_from
+        if first is None:
+            return
+        for seq in [seq for seq in self.records if seq >= first]:
+            self._remove(seq)
+        self.gaps = [(low, min(high, first - 1), why) for low, high, why in self.gaps if low < first]
+        self.gaps += [(first, head, "lost")] if first <= head else []
+        self.head = head
+        self.volatile_from = head + 1
+        self.losses += 1

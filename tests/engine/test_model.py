@@ -1,0 +1,493 @@
+"""The engine against the model: random operations, restarts and crashes; both must always look the same."""
+
+from __future__ import annotations
+
+import copy
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from model import ModelLog, size_of
+
+from strandline.engine import (
+    Batch,
+    Config,
+    Engine,
+    Log,
+    ManualClock,
+    Options,
+    Producer,
+    Record,
+    Tombstone,
+    segment_writer,
+)
+from strandline.engine.cold import ObjectStoreCold
+from strandline.engine.errors import EngineError, LogExists, LogFull, RecordTooLarge
+from strandline.engine.fault_disk import Crashed, FaultDisk
+
+LONG = bool(os.environ.get("STRANDLINE_LONG"))
+settings.register_profile(
+    "model",
+    max_examples=2000 if LONG else 50,
+    stateful_step_count=60 if LONG else 30,
+    deadline=None,
+    derandomize=not LONG,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
+MODEL = settings.get_profile("model")
+
+CLASSES = ["disk", "fsync", "memory"]
+NAMES = ["a", "b", "c"]
+KEYS = [None, "a", "ab", "b", "ä"]
+NODES = [None, "n", "m"]
+METAS = [None, b"", b"{}", b'{"m":1}']
+
+sizes = st.sampled_from([0, 1, 2, 5, 30, 200])
+columns = st.lists(
+    st.tuples(sizes, st.sampled_from(KEYS), st.sampled_from(NODES), st.sampled_from(METAS)), min_size=1, max_size=6
+)
+configs = st.builds(
+    Config,
+    durability=st.sampled_from(CLASSES),
+    ttl_ms=st.sampled_from([0, 0, 100, 1000]),
+    cap_records=st.sampled_from([0, 0, 1, 3, 10]),
+    cap_bytes=st.sampled_from([0, 0, 1, 50, 300]),
+    discard=st.sampled_from(["old", "old", "reject"]),
+    idempotency_window_ms=st.just(500),
+)
+seqs = st.integers(0, 40)
+#: Which records a delete, hide or restore means: at least one condition.
+selections = st.dictionaries(st.sampled_from(["before", "key", "prefix", "seqs"]), st.none(), min_size=1).flatmap(
+    lambda chosen: st.fixed_dictionaries(
+        {
+            name: {
+                "before": seqs,
+                "key": st.sampled_from(KEYS[1:]),
+                "prefix": st.sampled_from(["", "a", "b"]),
+                "seqs": st.lists(seqs, max_size=5),
+            }[name]
+            for name in chosen
+        }
+    )
+)
+
+
+@pytest.fixture(autouse=True)
+def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a handful of records lies in several blocks of a segment."""
+    monkeypatch.setattr(segment_writer, "BLOCK_ROWS", 4)
+
+
+class Machine(RuleBasedStateMachine):
+    """The logs of one engine, their models, and everything that can be done to both."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.directory = Path(tempfile.mkdtemp(prefix="strandline-"))
+        (self.directory / "data").mkdir()
+        self.disk = FaultDisk(self.directory / "data")
+        self.clock = ManualClock()
+        self.models: dict[str, ModelLog] = {}
+        self.epochs: set[int] = set()
+        self.written = 0
+
+    @initialize(
+        cold=st.booleans(), hot_segments=st.integers(0, 1), cache_bytes=st.sampled_from([1, 1 << 20]), config=configs
+    )
+    def begin(self, cold: bool, hot_segments: int, cache_bytes: int, config: Config) -> None:
+        self.options = Options(journal_bytes=4000, hot_segments=hot_segments, cache_bytes=cache_bytes)
+        self.cold = ObjectStoreCold(str(self.directory / "cold")) if cold else None
+        self.open()
+        self.create("a", config)
+
+    def open(self) -> None:
+        self.engine = Engine.open(self.disk, self.options, clock=self.clock, cold=self.cold, background=False)
+
+    def teardown(self) -> None:
+        try:
+            if hasattr(self, "engine") and sys.exc_info()[0] is None:
+                self.check_everything()
+                self.engine.close()
+        finally:
+            shutil.rmtree(self.directory)
+
+    # --- doing something to both ---------------------------------------------------------------------------
+
+    def pick(self, number: int) -> str:
+        names = sorted(self.models)
+        return names[number % len(names)]
+
+    def both(self, name: str, change: Callable[[Log], object], expect: Callable[[ModelLog, int], object]) -> None:
+        """Do one thing to the log and to its model: the results and the errors must be the same."""
+        try:
+            expected = expect(self.models[name], self.clock.now())
+        except EngineError as error:
+            with pytest.raises(type(error)):
+                change(self.engine.log(name))
+        else:
+            assert change(self.engine.log(name)) == expected
+        self.check_state(name)
+
+    def batch(self, rows: list[tuple[int, str | None, str | None, bytes | None]]) -> Batch:
+        data, some = [], [*zip(*rows, strict=True)]
+        for size in some[0]:
+            self.written += 1
+            data.append(f"{self.written}.".encode().ljust(size, b"x")[:size])
+        return Batch(data, *([*column] if any(x is not None for x in column) else None for column in some[1:]))
+
+    # --- looking at both -----------------------------------------------------------------------------------
+
+    def check_state(self, name: str) -> None:
+        model, state = self.models[name], self.engine.log(name).state()
+        model.expire(self.clock.now())
+        assert (state.name, state.epoch, state.config) == (name, model.epoch, model.config)
+        assert (state.head, state.earliest, state.evict_floor) == (model.head, model.earliest, model.evict_floor)
+        assert (state.count, state.size) == (model.count, model.size)
+        assert state.evict_floor <= state.earliest <= state.head + 1
+
+    def check_everything(self) -> None:
+        assert self.engine.names() == sorted(self.models)
+        for name in self.models:
+            self.check_state(name)
+            self.check_reads(name, limit=7)
+
+    def check_reads(
+        self,
+        name: str,
+        after: int = 0,
+        limit: int = 256,
+        max_bytes: int | None = None,
+        since: int | None = None,
+        epoch: int | None = None,
+        without_nodes: list[str] | None = None,
+        key: str | None = None,
+        key_prefix: str | None = None,
+    ) -> None:
+        """Read page by page to the end; every page must hold exactly what it should."""
+        model, log = self.models[name], self.engine.log(name)
+        model.expire(self.clock.now())
+
+        def passes(record: Record) -> bool:
+            return (
+                record.node not in (without_nodes or ())
+                and key in (None, record.key)
+                and (key_prefix is None or (record.key is not None and record.key.startswith(key_prefix)))
+                and record.ts >= (since or 0)
+            )
+
+        recreated = after > model.head if epoch is None else epoch != model.epoch
+        last_ts = 0
+        while True:
+            start = max(1 if recreated else after + 1, 1 if since is None else model.first_since(since))
+            events = model.walk(start, passes)
+            tombstone = None
+            if events and isinstance(events[0], Tombstone) and (not recreated or events[0].gap_from == start):
+                tombstone = events.pop(0)
+            if recreated:
+                tombstone = Tombstone(1, model.head, "recreated", model.earliest, model.head)
+            records = list(_page(events, limit, max_bytes))
+            page = log.read(
+                after, limit, max_bytes=max_bytes, since=since, epoch=epoch,
+                without_nodes=without_nodes, key=key, key_prefix=key_prefix,
+            )  # fmt: skip
+            assert page.tombstone == tombstone
+            assert list(page) == records
+            assert (page.epoch, page.head, page.earliest) == (model.epoch, model.head, model.earliest)
+            assert page.caught_up == (page.next_after >= model.head)
+            assert page.ts == sorted([last_ts, *page.ts])[1:]
+            last_ts = page.ts[-1] if page.ts else last_ts
+            onwards = max(page.next_after + 1, 1 if since is None else model.first_since(since))
+            assert model.walk(onwards, passes) == events[len(records) :]
+            if page.caught_up:
+                return
+            assert recreated or page.next_after > after
+            after, recreated, epoch = page.next_after, False, model.epoch
+
+
+def _page(events: list[Record | Tombstone], limit: int, max_bytes: int | None) -> Iterator[Record]:
+    """What goes into one page: it ends before a gap, and its first record always fits."""
+    room = float("inf") if max_bytes is None else max_bytes
+    for count, event in enumerate(events):
+        if isinstance(event, Tombstone) or count == limit or (count and size_of(event) > room):
+            return
+        yield event
+        room -= size_of(event)
+
+
+class Changes(Machine):
+    """What callers do."""
+
+    @rule(name=st.sampled_from(NAMES), config=configs)
+    def create(self, name: str, config: Config) -> None:
+        if name in self.models:
+            with pytest.raises(LogExists):
+                self.engine.create(name, config)
+            return
+        log = self.engine.create(name, config).wait()
+        assert log.epoch > max(self.epochs, default=0)
+        self.epochs.add(log.epoch)
+        self.models[name] = ModelLog(log.epoch, config)
+        self.check_state(name)
+
+    @precondition(lambda self: self.models)
+    @rule(number=st.integers(0, 2))
+    def drop(self, number: int) -> None:
+        name = self.pick(number)
+        self.engine.log(name).drop().wait()
+        del self.models[name]
+        assert self.engine.find(name) is None
+
+    @precondition(lambda self: self.models)
+    @rule(number=st.integers(0, 2), rows=columns)
+    def append(self, number: int, rows: list) -> None:
+        batch = self.batch(rows)
+        self.both(self.pick(number), lambda log: log.append(batch).wait(), lambda model, now: model.append(now, batch))
+
+    @precondition(lambda self: self.models)
+    @rule(
+        number=st.integers(0, 2),
+        rows=columns,
+        key=st.sampled_from([None, "k", "l"]),
+        producer=st.none() | st.tuples(st.sampled_from(["p", "q"]), st.integers(0, 1), st.integers(0, 3)),
+    )
+    def append_once(self, number: int, rows: list, key: str | None, producer: tuple[str, int, int] | None) -> None:
+        name, batch = self.pick(number), self.batch(rows)
+        # An ephemeral log may remember these over a restart or not: use others from then on.
+        losses = self.models[name].losses
+        key = None if key is None else f"{key}{losses}"
+        who = None if producer is None else Producer(f"{producer[0]}{losses}", *producer[1:])
+        self.both(
+            name,
+            lambda log: log.append(batch, idempotency_key=key, producer=who).wait(),
+            lambda model, now: model.append(now, batch, key, who),
+        )
+
+    @precondition(lambda self: self.models)
+    @rule(number=st.integers(0, 2), times=st.integers(60, 80), pause=st.integers(0, 5), row=columns)
+    def append_many(self, number: int, times: int, pause: int, row: list) -> None:
+        """Enough single records that the engine joins them."""
+        name, model = self.pick(number), self.models[self.pick(number)]
+        for _ in range(times):
+            batch = self.batch(row[:1])
+            with suppress(LogFull, RecordTooLarge):
+                appended = model.append(self.clock.now(), batch)
+                assert self.engine.log(name).append(batch).wait() == appended
+            self.clock.advance(pause)
+        self.check_state(name)
+
+    @precondition(lambda self: self.models)
+    @rule(number=st.integers(0, 2), which=selections)
+    def delete(self, number: int, which: dict) -> None:
+        self.both(
+            self.pick(number), lambda log: log.delete(**which).wait(), lambda model, now: model.delete(now, **which)
+        )
+
+    @precondition(lambda self: self.models)
+    @rule(number=st.integers(0, 2), which=selections)
+    def hide(self, number: int, which: dict) -> None:
+        self.both(self.pick(number), lambda log: log.hide(**which).wait(), lambda model, now: model.hide(now, **which))
+
+    @precondition(lambda self: self.models)
+    @rule(number=st.integers(0, 2), which=selections)
+    def restore(self, number: int, which: dict) -> None:
+        self.both(
+            self.pick(number), lambda log: log.restore(**which).wait(), lambda model, now: model.restore(now, **which)
+        )
+
+    @precondition(lambda self: self.models)
+    @rule(number=st.integers(0, 2), seq=seqs, size=sizes)
+    def amend(self, number: int, seq: int, size: int) -> None:
+        data = b"A" * size
+        self.both(
+            self.pick(number), lambda log: log.amend(seq, data).wait(), lambda model, now: model.amend(now, seq, data)
+        )
+
+    @precondition(lambda self: self.models)
+    @rule(number=st.integers(0, 2), config=configs)
+    def configure(self, number: int, config: Config) -> None:
+        self.both(
+            self.pick(number),
+            lambda log: log.configure(config).wait().config,
+            lambda model, now: model.configure(now, config) or config,
+        )
+
+    @precondition(lambda self: self.models)
+    @rule(
+        number=st.integers(0, 2),
+        count=st.sampled_from([1, 3, 300, 70_000]),
+        reason=st.sampled_from(["source_trim", "lost"]),
+    )
+    def skip(self, number: int, count: int, reason: str) -> None:
+        self.both(
+            self.pick(number),
+            lambda log: log.skip(count, reason).wait(),
+            lambda model, now: model.skip(now, count, reason),
+        )
+
+    @precondition(lambda self: self.models)
+    @rule(
+        number=st.integers(0, 2),
+        after=seqs,
+        limit=st.sampled_from([1, 2, 5, 256]),
+        max_bytes=st.sampled_from([None, None, 1, 20, 100]),
+        ago=st.sampled_from([None, None, None, 0, 50, 200, 1000]),
+        other_epoch=st.sampled_from([None, None, 0, 1]),
+        without_nodes=st.sampled_from([None, None, [], ["n"], ["n", "m"]]),
+        key=st.sampled_from([None, None, None, "a", "b"]),
+        key_prefix=st.sampled_from([None, None, None, "", "a", "ä"]),
+    )
+    def read(
+        self,
+        number: int,
+        after: int,
+        ago: int | None,
+        other_epoch: int | None,
+        **query: object,
+    ) -> None:
+        name = self.pick(number)
+        since = None if ago is None else self.clock.now() - ago
+        epoch = None if other_epoch is None else self.models[name].epoch - other_epoch
+        self.check_reads(name, after, since=since, epoch=epoch, **query)
+
+    @rule(milliseconds=st.sampled_from([1, 50, 101, 300, 1001]))
+    def let_time_pass(self, milliseconds: int) -> None:
+        self.clock.advance(milliseconds)
+
+    @rule()
+    def seal(self) -> None:
+        self.engine.seal()
+        self.check_everything()
+
+    @rule()
+    def maintain(self) -> None:
+        self.engine.maintain()
+        self.check_everything()
+
+    @rule()
+    def flush(self) -> None:
+        self.engine.flush()
+
+
+class WithoutPowerCuts(Changes):
+    """Nothing but what an ephemeral log holds is ever lost, however the process ends."""
+
+    def restarted(self) -> None:
+        self.open()
+        for name, model in self.models.items():
+            head = self.engine.log(name).head
+            assert head >= model.head
+            model.restart(head)
+        self.check_everything()
+
+    @rule()
+    def close_and_reopen(self) -> None:
+        self.engine.close()
+        self.restarted()
+
+    @rule()
+    def kill(self) -> None:
+        self.disk = self.disk.process_kill()
+        self.restarted()
+
+    @rule(calls=st.integers(1, 40))
+    def kill_while_sealing(self, calls: int) -> None:
+        self.disk.crash_after(self.disk.calls + calls)
+        with suppress(Crashed):
+            self.engine.seal()
+        self.kill()
+
+
+class WithPowerCuts(Changes):
+    """A power cut takes only what was not flushed, and only from logs that do not wait for the flush."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        #: How every log was when everything was last flushed, and each time it was looked at since.
+        self.history: dict[str, list[ModelLog]] = {}
+
+    def check_state(self, name: str) -> None:
+        if self.engine.journal.flushed == self.engine.journal.written:
+            for known in self.history.values():
+                del known[:-1]
+            self.history.pop(name, None)
+        super().check_state(name)
+        self.history.setdefault(name, []).append(copy.deepcopy(self.models[name]))
+
+    @rule(seed=st.none() | st.integers(0, 1000))
+    def cut_the_power(self, seed: int | None) -> None:
+        flushed = self.engine.journal.flushed == self.engine.journal.written
+        self.disk = self.disk.power_cut(seed)
+        self.open()
+        for name, model in list(self.models.items()):
+            if flushed or model.config.durability == "fsync" or len(self.history[name]) == 1:
+                self.check_nothing_is_lost(name)
+            else:
+                self.check_only_unflushed_is_lost(name)
+        self.history.clear()
+        self.check_everything()
+
+    @rule(calls=st.integers(1, 40), seed=st.none() | st.integers(0, 1000))
+    def cut_the_power_while_sealing(self, calls: int, seed: int | None) -> None:
+        self.disk.crash_after(self.disk.calls + calls)
+        with suppress(Crashed):
+            self.engine.seal()
+        self.cut_the_power(seed)
+
+    @rule()
+    def close_and_reopen(self) -> None:
+        self.engine.close()
+        self.open()
+        self.history.clear()
+        for name in self.models:
+            self.check_nothing_is_lost(name)
+        self.check_everything()
+
+    def check_nothing_is_lost(self, name: str) -> None:
+        """Except that seqs may be left out that were promised and perhaps never given."""
+        model, head = self.models[name], self.engine.log(name).head
+        assert head >= model.head
+        model.restart(head)
+        if head > model.head:
+            assert model.config.durability != "fsync"
+            model.skip(self.clock.now(), head - model.head, "lost")
+
+    def check_only_unflushed_is_lost(self, name: str) -> None:
+        history = [*self.history[name], self.models[name]]
+        log = self.engine.log(name)
+        page = log.read(limit=100_000, after=0)
+        found, lost = {record.seq: record for record in page}, [page.tombstone]
+        while not page.caught_up:
+            page = log.read(page.next_after, limit=100_000)
+            found |= {record.seq: record for record in page}
+            lost.append(page.tombstone)
+        versions: dict[int, list[Record]] = {}
+        for known in history:
+            for record in known.visible:
+                versions.setdefault(record.seq, []).append(record)
+        for seq, record in found.items():
+            assert record in versions[seq]
+        for seq in versions.keys() - found.keys():
+            told = any(loss is not None and loss.gap_from <= seq <= loss.gap_to for loss in lost)
+            flushed = seq in history[0].records
+            capped = any(known.config.cap_records or known.config.cap_bytes for known in history)
+            removed = any(known.head >= seq and seq not in {r.seq for r in known.visible} for known in history)
+            assert removed or (told and (capped or not flushed))
+        state = log.state()
+        assert history[0].evict_floor <= state.evict_floor <= state.earliest
+        assert state.head >= max(known.head for known in history)
+        self.drop(sorted(self.models).index(name))
+
+
+TestWithoutPowerCuts = WithoutPowerCuts.TestCase
+TestWithoutPowerCuts.settings = MODEL
+TestWithPowerCuts = WithPowerCuts.TestCase
+TestWithPowerCuts.settings = MODEL

@@ -28,7 +28,7 @@ import xxhash
 
 from strandline.engine.catalog import Manifest
 from strandline.engine.cold import ObjectStoreCold, directory_of
-from strandline.engine.errors import DamagedFile, EngineError, MissingFile, UnsupportedFormat
+from strandline.engine.errors import BadConfig, DamagedFile, EngineError, MissingFile, UnsupportedFormat
 
 VERSION = 1
 #: Files are copied in pieces of about this size.
@@ -213,9 +213,12 @@ class Pool:
         if directory is not None and not create and not directory.is_dir():
             raise NoBackup(target)
         self.target = target.rstrip("/")
-        self._folders: dict[Folder, ObjectStoreCold] = {
-            folder: ObjectStoreCold(f"{self.target}/{folder}", **(options or {})) for folder in (*FILES, "backups")
-        }
+        try:
+            self._folders: dict[Folder, ObjectStoreCold] = {
+                folder: ObjectStoreCold(f"{self.target}/{folder}", **(options or {})) for folder in (*FILES, "backups")
+            }
+        except BadConfig as error:
+            raise BadConfig("target", target, error.why) from None
 
     def place(self, folder: Folder, name: str) -> str:
         return f"{self._folders[folder].describe()}/{name}"

@@ -221,13 +221,18 @@ class Repair:
 
     def _find(self, entry: SegmentEntry) -> tuple[Segment | None, Tier]:
         """The segment, from the other tier if it cannot be opened where it should be."""
+        path = segment_path(entry.id)
+        if entry.tier == "cold" and self._disk.exists(path) and self._cold is not None:
+            # A leftover that would be read instead of the object. It goes if there is one that may be better.
+            if self._cold.size(object_name(entry.id)) == entry.size:
+                put_aside(self._disk, path)
         tiers: list[Tier] = ["hot", "cold"] if self._cold is not None else ["hot"]
         for tier in sorted(tiers, key=lambda tier: tier != entry.tier):
             self._store.forget(entry.id)
             self._store.add(entry, tier)
             segment = self._open(entry)
             if segment is not None:
-                return segment, tier
+                return segment, "hot" if segment.path == path else "cold"
         return None, entry.tier
 
     def _rewrite(

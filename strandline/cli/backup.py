@@ -167,17 +167,16 @@ def _watch(title: str, for_people: bool) -> Iterator[Watch | None]:
         return
     with Progress(
         TextColumn(title),
-        BarColumn(),
+        BarColumn(bar_width=24),
         DownloadColumn(),
         TransferSpeedColumn(),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[what]}"),
         console=console,
         transient=True,
     ) as bar:
-        task = bar.add_task(title, total=None, what="")
+        task = bar.add_task(title, total=None)
 
         def watch(what: str, done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total, what=what)
+            bar.update(task, completed=done, total=total)
 
         yield watch

@@ -330,9 +330,9 @@ class _Taking:
         copy, raw = self._look_at(index, raw, complete)
         self._put("journal", copy, raw)
         self._note(f"journal/{copy.name}", copy.size)
-        for older in (one for known in self._backups for one in known.journal):
-            if (older.index, older.seed) == (copy.index, copy.seed) and older.size < copy.size:
-                if xxhash.xxh3_128_hexdigest(memoryview(raw)[: older.size]) == older.checksum:
+        for older in {one.name: one for known in self._backups for one in known.journal}.values():
+            if (older.index, older.seed) == (copy.index, copy.seed) and older.name in self._sizes["journal"]:
+                if older.size < copy.size and xxhash.xxh3_128_hexdigest(raw[: older.size]) == older.checksum:
                     self._superseded.add(older.name)
         return copy
 

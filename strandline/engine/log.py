@@ -338,6 +338,11 @@ class Log:
 
         def body() -> bytes:
             select.append(Select(book.assigned, before, key, prefix, chosen))
+            # Before anything is journaled.
+            if type is FrameType.DELETE:
+                book.check_removable(select[0], engine.store)
+            else:
+                book.check_readable(select[0], engine.store)
             return pack(select[0])
 
         return self._change(type, body, lambda: change(book, select[0], engine.store))

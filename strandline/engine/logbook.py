@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 from strandline.engine.block import Block
-from strandline.engine.errors import ProducerFenced, ProducerGap
+from strandline.engine.errors import DamagedFile, ProducerFenced, ProducerGap
 from strandline.engine.frame import Extras, Select
 from strandline.engine.parts import Part, Run, Segments, Tail
 from strandline.engine.record import Appended, Config, Deleted, LogState, Producer, Reason
@@ -26,6 +27,15 @@ class Gap(NamedTuple):
     first: int
     last: int
     reason: Reason
+
+
+class Doomed(NamedTuple):
+    """What is to be removed of one part, and what that weighs: live records, and hidden ones."""
+
+    part: Part
+    ranges: list[tuple[int, int]]
+    live: tuple[int, int]
+    hidden: tuple[int, int]
 
 
 class ProducerState(NamedTuple):
@@ -205,15 +215,21 @@ class Logbook:
         records = self.count - config.cap_records if config.cap_records else 0
         size = self.size - config.cap_bytes if config.cap_bytes else 0
         if records > 0 or size > 0:
-            last = self._last_to_evict(records, size, segments)
-            self.cap_floor = last + 1
-            self.remove_below(last + 1, segments)
+            # With a segment that cannot be read it has to wait: the log is over its cap until it works again.
+            with suppress(DamagedFile, OSError):
+                last = self._last_to_evict(records, size, segments)
+                doomed = self._doomed_below(last + 1, segments)
+                self.cap_floor = last + 1
+                self._remove(doomed, last + 1, segments)
 
     def _last_to_evict(self, records: int, size: int, segments: Segments) -> int:
         """The seq of the live record with which, oldest first, this many records and bytes have gone."""
         last = 0
         for part in self.parts():
-            if isinstance(part, Run) and (part.live <= records or 0 < part.live_size <= size):
+            ends_here = isinstance(part, Run) and part.live >= records and part.live_size >= size
+            # Where it ends, records behind the last live one that are hidden must stay: look closely.
+            closely = ends_here and part.overlay is not None
+            if isinstance(part, Run) and not closely and (part.live <= records or 0 < part.live_size <= size):
                 if part.live:
                     last = part.last
                     records -= part.live
@@ -255,17 +271,20 @@ class Logbook:
         if not ttl or self.earliest > self.head:
             return False
         oldest = now - ttl
-        floor = self.seq_since(oldest, segments)
-        if floor <= self.earliest:
-            return False
-        return self.expire_below(floor, segments)
+        # As with caps: what cannot be read now goes later.
+        with suppress(DamagedFile, OSError):
+            floor = self.seq_since(oldest, segments)
+            if floor > self.earliest:
+                return self.expire_below(floor, segments)
+        return False
 
     def expire_below(self, floor: int, segments: Segments) -> bool:
         lost = self.last_retained_below(floor, segments)
         if lost is None:
             return False
+        doomed = self._doomed_below(lost + 1, segments)
         self.ttl_floor = max(self.ttl_floor, lost + 1)
-        self.remove_below(lost + 1, segments)
+        self._remove(doomed, lost + 1, segments)
         return True
 
     def last_retained_below(self, floor: int, segments: Segments) -> int | None:
@@ -309,28 +328,28 @@ class Logbook:
 
     # --- what a record can become --------------------------------------------------------------------------
 
-    def remove_below(self, floor: int, segments: Segments) -> tuple[int, int]:
-        """Take everything below ``floor`` out; returns how many records went and their bytes, hidden ones included."""
-        count = size = 0
-        gone_runs = 0
-        for run in self.runs:
-            if run.first >= floor:
+    # Everything that must be read of segments is read before anything is changed: an operation that meets a damaged
+    # one, or a cold tier that cannot be reached, raises and leaves the log as it was.
+
+    def _doomed_below(self, floor: int, segments: Segments) -> list[Doomed]:
+        doomed = []
+        for part in self.parts():
+            if part.first >= floor:
                 break
-            if run.last < floor:
-                hidden = self._hidden_of(run, run.first, run.last, segments)
-                self.count -= run.live
-                self.size -= run.live_size
-                count, size = count + run.live + hidden[0], size + run.live_size + hidden[1]
-                gone_runs += 1
+            if isinstance(part, Run) and part.last < floor:
+                hidden = self._hidden_of(part, part.first, part.last, segments)
+                doomed.append(Doomed(part, [], (part.live, part.live_size), hidden))
             else:
-                gone = self._kill(run, [(max(run.first, self.earliest), floor - 1)], segments)
-                count, size = count + gone[0], size + gone[1]
-        self.runs = self.runs[gone_runs:]
-        tail = self.tail
-        if tail is not None and tail.blocks and tail.first < floor:
-            gone = self._kill(tail, [(max(tail.first, self.earliest), min(floor - 1, tail.last))], segments)
-            count, size = count + gone[0], size + gone[1]
-            self._drop_dead_blocks(tail, floor)
+                low, high = max(part.first, self.earliest), min(floor - 1, part.last)
+                doomed.append(self._doom(part, [(low, high)], segments))
+        return doomed
+
+    def _remove(self, doomed: list[Doomed], floor: int, segments: Segments) -> tuple[int, int]:
+        """Take everything below ``floor`` out; returns how many records went and their bytes, hidden ones included."""
+        count, size = self._kill(doomed)
+        self.runs = tuple(run for run in self.runs if run.last >= floor)
+        if self.tail is not None and self.tail.blocks and self.tail.first < floor:
+            self._drop_dead_blocks(self.tail, floor)
         self._settle_earliest(floor, segments)
         return count, size
 
@@ -345,25 +364,30 @@ class Logbook:
             return 0, 0
         return part.weigh(list(part.overlay.hidden.overlap(first, last)), segments)
 
-    def _kill(self, part: Part, ranges: Iterable[tuple[int, int]], segments: Segments) -> tuple[int, int]:
-        """Mark the records in these ranges deleted; returns how many were not so before, and their bytes."""
-        count = size = 0
-        for first, last in ranges:
-            first, last = max(first, part.first), min(last, part.last)
-            if first > last:
-                continue
+    def _doom(self, part: Part, ranges: Iterable[tuple[int, int]], segments: Segments) -> Doomed:
+        within = [(max(first, part.first), min(last, part.last)) for first, last in ranges]
+        within = [(first, last) for first, last in within if first <= last]
+        live, hidden = (0, 0), (0, 0)
+        for first, last in within:
             alive = [(first, last)] if part.overlay is None else list(part.overlay.visible(first, last))
-            live = part.weigh(alive, segments)
-            hidden = self._hidden_of(part, first, last, segments)
+            live = _sum(live, part.weigh(alive, segments))
+            hidden = _sum(hidden, self._hidden_of(part, first, last, segments))
+        return Doomed(part, within, live, hidden)
+
+    def _kill(self, doomed: Iterable[Doomed]) -> tuple[int, int]:
+        """Mark records deleted; returns how many were not so before, and their bytes."""
+        gone = (0, 0)
+        for part, ranges, live, hidden in doomed:
             self._account(part, -live[0], -live[1])
-            overlay = part.change()
-            overlay.dead.add(first, last)
-            overlay.hidden.remove(first, last)
-            if overlay.amended:
-                for seq in [seq for seq in overlay.amended if first <= seq <= last]:
-                    del overlay.amended[seq]
-            count, size = count + live[0] + hidden[0], size + live[1] + hidden[1]
-        return count, size
+            for first, last in ranges:
+                overlay = part.change()
+                overlay.dead.add(first, last)
+                overlay.hidden.remove(first, last)
+                if overlay.amended:
+                    for seq in [seq for seq in overlay.amended if first <= seq <= last]:
+                        del overlay.amended[seq]
+            gone = _sum(gone, _sum(live, hidden))
+        return gone
 
     def _account(self, part: Part, count: int, size: int) -> None:
         self.count += count
@@ -381,12 +405,22 @@ class Logbook:
             low = max(at, part.first)
             ranges = [(low, part.last)] if part.overlay is None else part.overlay.dead.gaps(low, part.last)
             for first, last in ranges:
-                for block, start, _ in part.pieces(first, last, segments):
-                    self.earliest = block.seq(start)
+                found = self._first_there(part, first, last, segments)
+                if found is not None:
+                    self.earliest = found
                     self._forget_passed_gaps()
                     return
         self.earliest = self.head + 1
         self._forget_passed_gaps()
+
+    @staticmethod
+    def _first_there(part: Part, first: int, last: int, segments: Segments) -> int | None:
+        if isinstance(part, Run) and part.last - part.first + 1 == part.rows:
+            return first
+        try:
+            return next((block.seq(start) for block, start, _ in part.pieces(first, last, segments)), None)
+        except (DamagedFile, OSError):
+            return first  # or higher; nobody can tell
 
     def _forget_passed_gaps(self) -> None:
         floor = self.evict_floor
@@ -400,11 +434,9 @@ class Logbook:
             before = min(select.before, select.bound + 1)
             if before <= self.earliest:
                 return Deleted(0, 0)
-            return Deleted(*self.remove_below(before, segments))
-        count = size = 0
-        for part, ranges in self._selected(select, segments):
-            gone = self._kill(part, ranges, segments)
-            count, size = count + gone[0], size + gone[1]
+            return Deleted(*self._remove(self._doomed_below(before, segments), before, segments))
+        doomed = [self._doom(part, ranges, segments) for part, ranges in self._selected(select, segments)]
+        count, size = self._kill(doomed)
         if count:
             self._drop_dead_front(segments)
         return Deleted(count, size)
@@ -417,38 +449,54 @@ class Logbook:
             if self.tail is not None:
                 self._drop_dead_blocks(self.tail, self.earliest)
 
+    def check_readable(self, select: Select, segments: Segments) -> None:
+        """Raise unless everything can be read that hiding or restoring the selected records has to look at."""
+        for part, ranges in self._selected(select, segments):
+            part.weigh(ranges, segments)
+
+    def check_removable(self, select: Select, segments: Segments) -> None:
+        """As ``check_readable``, for a delete; runs that go as a whole need not be looked at."""
+        if select.key is None and select.prefix is None and select.seqs is None:
+            assert select.before is not None
+            self._doomed_below(min(select.before, select.bound + 1), segments)
+        else:
+            self.check_readable(select, segments)
+
     def hide(self, select: Select, segments: Segments) -> Deleted:
         """Take the selected records out of sight; ``restore`` brings them back."""
-        count = size = 0
+        chosen = []
         for part, ranges in self._selected(select, segments):
             for first, last in ranges:
                 alive = [(first, last)] if part.overlay is None else list(part.overlay.visible(first, last))
                 live = part.weigh(alive, segments)
-                if not live[0]:
-                    continue
-                self._account(part, -live[0], -live[1])
-                overlay = part.change()
-                for start, end in alive:
-                    overlay.hidden.add(start, end)
-                count, size = count + live[0], size + live[1]
-        return Deleted(count, size)
+                if live[0]:
+                    chosen.append((part, alive, live))
+        gone = (0, 0)
+        for part, alive, live in chosen:
+            self._account(part, -live[0], -live[1])
+            for first, last in alive:
+                part.change().hidden.add(first, last)
+            gone = _sum(gone, live)
+        return Deleted(*gone)
 
     def restore(self, select: Select, segments: Segments) -> Deleted:
-        count = size = 0
+        chosen = []
         for part, ranges in self._selected(select, segments):
             if part.overlay is None:
                 continue
             for first, last in ranges:
                 hidden = list(part.overlay.hidden.overlap(first, last))
                 back = part.weigh(hidden, segments)
-                if not back[0]:
-                    continue
-                self._account(part, *back)
-                part.change().hidden.remove(first, last)
-                count, size = count + back[0], size + back[1]
+                if back[0]:
+                    chosen.append((part, first, last, back))
+        gone = (0, 0)
+        for part, first, last, back in chosen:
+            self._account(part, *back)
+            part.change().hidden.remove(first, last)
+            gone = _sum(gone, back)
         if self.config.cap_records or self.config.cap_bytes:
             self.evict_over_caps(segments)
-        return Deleted(count, size)
+        return Deleted(*gone)
 
     def amend(self, seq: int, data: bytes, segments: Segments) -> None:
         """Give a record other data under the same seq and time. It has been checked that the record is there."""
@@ -496,6 +544,10 @@ class Logbook:
             inside = found[bisect_left(found, low) : bisect_left(found, high + 1)]
             if inside:
                 yield part, list(_ranges_of(inside))
+
+
+def _sum(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
+    return one[0] + other[0], one[1] + other[1]
 
 
 def _block_end(block: Block) -> int:

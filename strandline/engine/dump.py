@@ -178,7 +178,7 @@ def _facts_of(frame: Frame) -> Facts:
         case FrameType.AMEND:
             return {"seq": frame.first, "data": shorten(frame.body)}
         case FrameType.FLOOR:
-            return {"ttl_floor": unpack(frame.body, Floor).ttl_floor}
+            return _given(unpack(frame.body, Floor))
         case FrameType.GAP:
             gap = unpack(frame.body, Gap)
             return {"seqs": _range(frame.first + 1, gap.last), "reason": gap.reason}

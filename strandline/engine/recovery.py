@@ -201,17 +201,14 @@ def _make_durable(disk: Disk, recovered: Recovered) -> None:
     """
     if recovered.clean and recovered.torn is None:
         return
-    for index in journal_indexes(disk):
-        path = journal_path(index)
-        if index < recovered.manifest.boundary or disk.size(path) <= FILE_HEADER.size:
-            continue
-        handle = disk.append_file(path)
-        try:
-            if recovered.torn is not None and recovered.torn.path == path:
-                handle.truncate(recovered.torn.offset)
-            handle.sync()
-        finally:
-            handle.close()
+    written = [index for index in journal_indexes(disk) if disk.size(journal_path(index)) > FILE_HEADER.size]
+    if not written or written[-1] < recovered.manifest.boundary:
+        return
+    # Those before it were synced when they were left. This one is written anew: should a sync of it have failed, the
+    # system takes its pages for clean, and no further sync would put them on the disk.
+    path = journal_path(written[-1])
+    torn = recovered.torn
+    disk.write_file(path, disk.read(path, 0, torn.offset if torn is not None and torn.path == path else -1))
 
 
 def _settle_all(recovered: Recovered, crashed: bool, tell: bool = True) -> None:
@@ -245,9 +242,10 @@ def _remove_leftovers(disk: Disk, store: SegmentStore, manifest: Manifest) -> No
     for name in disk.list(CHECKPOINTS):
         if name not in manifest.checkpoints:
             disk.remove(checkpoint_path(name))
-    for name in disk.list(""):
-        if name.endswith(".tmp"):
-            disk.remove(name)
+    for directory in ("", f"{DIRECTORY}/"):
+        for name in disk.list(directory):
+            if name.endswith(".tmp"):
+                disk.remove(directory + name)
 
 
 class Replay:

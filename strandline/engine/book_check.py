@@ -48,6 +48,18 @@ def first_retained(book: Logbook, segments: Segments) -> int:
     return book.head + 1
 
 
+def recount(book: Logbook, segments: Segments) -> None:
+    """Put right what a logbook can count by itself."""
+    book.count = book.size = 0
+    for part in book.parts():
+        live, live_size = live_of(part, segments)
+        book.count, book.size = book.count + live, book.size + live_size
+        if isinstance(part, Run):
+            part.live, part.live_size = live, live_size
+    book.earliest = first_retained(book, segments)
+    book.cap_floor, book.ttl_floor = min(book.cap_floor, book.earliest), min(book.ttl_floor, book.earliest)
+
+
 def _check_runs(book: Logbook, order: Mapping[int, int], segments: Segments) -> Iterator[str]:
     for run in book.runs:
         where = f"its run {run.first} to {run.last} in segment {run.segment}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 
-from strandline.engine.book_check import first_retained, info_of, live_of
+from strandline.engine.book_check import info_of, recount
 from strandline.engine.catalog import (
     CHECKPOINTS,
     MANIFEST,
@@ -79,6 +79,11 @@ def _replay_and_seal(disk: Disk, cold: ColdStore | None, work: Repair) -> None:
             paths = ", ".join(map(journal_path, recovered.damaged_journals))
             for book in recovered.books.values():
                 work.losses.extend(_new_gaps(book, work.gaps.get(book.epoch, ()), paths))
+        for book in engine.by_epoch.values():
+            # The journal may hold states from before the loss.
+            engine.touch(book)
+            _add_gaps(book, work.lost.get(book.epoch, SeqRanges()).copy())
+            recount(book, engine.store)
         engine.seal()
     finally:
         engine.close()
@@ -104,6 +109,8 @@ class Repair:
         self.losses: list[Lost] = []
         #: The gaps of every log as of the boundary, after the repair.
         self.gaps: dict[int, tuple[Gap, ...]] = {}
+        #: What of every log was lost with segments.
+        self.lost: dict[int, SeqRanges] = {}
         #: What became of damaged segments: None when nothing of them is left.
         self._replaced: dict[int, SegmentInfo | None] = {}
         self._lost_rows: dict[int, list[Stretch]] = {}
@@ -282,6 +289,7 @@ class Repair:
         if runs:
             book.assigned = book.head = max(book.assigned, runs[-1].last)
             book.last_ts = max(book.last_ts, runs[-1].ts_last)
+        self.lost[book.epoch] = lost.copy()
         _add_gaps(book, lost)
         self._recount(book)
 
@@ -332,12 +340,7 @@ class Repair:
 
     def _recount(self, book: Logbook) -> None:
         before = (book.count, book.size, book.earliest)
-        for run in book.runs:
-            run.live, run.live_size = live_of(run, self._store)
-        book.count = sum(run.live for run in book.runs)
-        book.size = sum(run.live_size for run in book.runs)
-        book.earliest = first_retained(book, self._store)
-        book.cap_floor, book.ttl_floor = min(book.cap_floor, book.earliest), min(book.ttl_floor, book.earliest)
+        recount(book, self._store)
         after = (book.count, book.size, book.earliest)
         if after != before:
             self.repairs.append(

@@ -171,6 +171,7 @@ class Scribe:
         self.engine = engine
         self.clock = clock
         self.lives: dict[int, Life] = {}
+        self._latest: Change | None = None
         self._next_epoch = 1
         self._last_ts = 0
         self._count = 0
@@ -181,8 +182,7 @@ class Scribe:
         life = self.lives[self._next_epoch] = Life(name, self._next_epoch)
         self._next_epoch += 1
         made = Config(**config)  # type: ignore[arg-type]
-        change = Change(life.epoch, "create", lambda model: None, config=made)
-        life.changes.append(change)
+        change = self._begin(life, "create", lambda model: None, config=made)
         self._waited(change, self.engine.create(name, made))
         return self
 
@@ -265,7 +265,7 @@ class Scribe:
         self._change(name, "expire", lambda model: model.expire(now), lambda log: Commit.of(log.state()), False)
 
     def configure(self, name: str, **config: object) -> None:
-        life, model = self._find(name)
+        life = self._find(name)[0]
         made = Config(**config)  # type: ignore[arg-type]
 
         def make(model: LogModel) -> None:
@@ -312,7 +312,7 @@ class Scribe:
     def _begin(
         self, life: Life, what: str, make: Callable[[LogModel], None], last: int = 0, config: Config | None = None
     ) -> Change:
-        change = Change(life.epoch, what, make, last, config)
+        change = self._latest = Change(life.epoch, what, make, last, config)
         life.changes.append(change)
         return change
 
@@ -331,10 +331,10 @@ class Scribe:
             for change in life.changes:
                 change.durable = change.durable or not change.volatile
 
-    def forget_undone(self) -> None:
+    def was_refused(self) -> None:
         """The last change was refused in an orderly way: it must not have happened."""
-        for life in self.lives.values():
-            life.changes = [change for change in life.changes if change.acknowledged]
+        assert self._latest is not None
+        self.lives[self._latest.epoch].changes.remove(self._latest)
 
     def _find(self, name: str) -> tuple[Life, LogModel]:
         for life in reversed(self.lives.values()):

@@ -5,8 +5,9 @@ By default some crash points and kinds of damage are sampled, always the same; S
 
 from __future__ import annotations
 
+import errno
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +16,11 @@ from random import Random
 import pytest
 from oracle import OPTIONS, Observed, Scribe, check_recovery, observe, open_engine
 
-from strandline.engine import Engine, ManualClock, Options, Producer
+from strandline.engine import Batch, Engine, ManualClock, Options, Producer
 from strandline.engine.cold import ColdStore, ObjectStoreCold
-from strandline.engine.errors import DamagedFile, DiskFull, EngineError, JournalFailed
+from strandline.engine.errors import DiskFull, EngineClosed, EngineError, JournalFailed
 from strandline.engine.fault_disk import Crashed, FaultDisk
+from strandline.engine.journal import journal_path
 
 LONG = os.environ.get("STRANDLINE_LONG") == "1"
 #: Crash points per operation, and seeds for what a power cut leaves of unsynced bytes.
@@ -127,8 +129,6 @@ def append_with_key(scribe: Scribe) -> None:
 
 def there_is_one_copy(engine: Engine, seen: dict[str, Observed], **again: object) -> None:
     there = [record.seq for record in seen["log"].records if record.data == b"only once"]
-    from strandline.engine import Batch
-
     result = engine.log("log").append(Batch.of(b"only once"), **again).wait()  # type: ignore[arg-type]
     assert result.deduped == bool(there)
     assert [r.seq for r in observe(engine)["log"].records if r.data == b"only once"] == (there or [result.first])
@@ -180,8 +180,47 @@ def delete_everything_and_seal(scribe: Scribe) -> None:
     scribe.engine.seal()
 
 
+def create_two(scribe: Scribe) -> None:
+    scribe.create("new fsync", durability="fsync")
+    scribe.create("new memory", durability="memory")
+
+
+def amend_two(scribe: Scribe) -> None:
+    scribe.amend("log", 2, b"other" * 9)
+    scribe.amend("log", 12, b"other" * 9)
+
+
+def drop_two(scribe: Scribe) -> None:
+    scribe.drop("fsync")
+    scribe.drop("disk")
+
+
+def skip_in_two(scribe: Scribe) -> None:
+    scribe.skip("fsync", 1000)
+    scribe.skip("disk", 1000)
+
+
+def flush_changes(scribe: Scribe) -> None:
+    scribe.append("disk")
+    scribe.append("memory")
+    scribe.delete("disk", seqs=[1])
+    scribe.flush()
+
+
+def seal_again(scribe: Scribe) -> None:
+    """The first round makes the fourth segment, the second merges the four."""
+    scribe.engine.seal()
+    scribe.engine.seal()
+
+
+def append_and_close(scribe: Scribe) -> None:
+    scribe.append("disk")
+    scribe.append("disk")
+    scribe.close()
+
+
 SCENARIOS = {
-    "create": Scenario(four_logs, lambda s: [s.create(f"new {d}", durability=d) for d in ("fsync", "memory")] and None),
+    "create": Scenario(four_logs, create_two),
     "append fsync": Scenario(four_logs, append_to("fsync")),
     "append disk": Scenario(four_logs, append_to("disk")),
     "append memory": Scenario(four_logs, append_to("memory")),
@@ -200,31 +239,27 @@ SCENARIOS = {
     "delete all": Scenario(one_log, lambda s: s.delete("log", before=1000)),
     "hide": Scenario(one_log, lambda s: s.hide("log", prefix="a/")),
     "restore": Scenario(one_log, lambda s: s.restore("log", before=100)),
-    "amend": Scenario(one_log, lambda s: [s.amend("log", q, b"other" * 9) for q in (2, 12)] and None),
+    "amend": Scenario(one_log, amend_two),
     "configure": Scenario(one_log, lambda s: s.configure("log", durability="fsync", cap_records=3)),
     "class fsync to disk and back": Scenario(four_logs, change_class("fsync", "disk", "fsync")),
     "class disk to fsync": Scenario(four_logs, change_class("disk", "fsync")),
     "class ephemeral to fsync": Scenario(four_logs, change_class("ephemeral", "fsync")),
     "class ephemeral to disk to ephemeral": Scenario(four_logs, change_class("ephemeral", "disk", "ephemeral")),
     "class memory to ephemeral": Scenario(four_logs, change_class("memory", "ephemeral")),
-    "drop": Scenario(four_logs, lambda s: [s.drop(name) for name in ("fsync", "disk")] and None),
+    "drop": Scenario(four_logs, drop_two),
     "recreate": Scenario(one_log, recreate),
-    "skip": Scenario(four_logs, lambda s: [s.skip(name, 1000) for name in ("fsync", "disk")] and None),
+    "skip": Scenario(four_logs, skip_in_two),
     "expire": Scenario(log_with_ttl, expire),
     "evict": Scenario(capped_log, evict),
-    "flush": Scenario(
-        four_logs, lambda s: [s.append("disk"), s.append("memory"), s.delete("disk", seqs=[1]), s.flush()] and None
-    ),
+    "flush": Scenario(four_logs, flush_changes),
     "seal": Scenario(four_logs, seal),
     "seal one log": Scenario(one_log, seal),
     "seal twice": Scenario(four_logs, seal_twice),
     "seal nothing": Scenario(one_log, delete_everything_and_seal),
-    "merge": Scenario(four_segments, lambda s: [seal(s), seal(s)] and None),
-    "relocate": Scenario(
-        four_segments, lambda s: [seal(s), seal(s)] and None, options=Options(hot_segments=0), cold=True
-    ),
+    "merge": Scenario(four_segments, seal_again),
+    "relocate": Scenario(four_segments, seal_again, options=Options(hot_segments=0), cold=True),
     "close": Scenario(four_logs, lambda s: s.close()),
-    "close after appends": Scenario(four_logs, lambda s: [append_to("disk")(s), s.close()] and None),
+    "close after appends": Scenario(four_logs, append_and_close),
 }
 
 
@@ -260,6 +295,47 @@ class Stage:
         self.disk.crash_after(self._before + call)
         with suppress(Crashed):
             self.operate()
+
+    def fail_at(self, call: int, error: int, short: bool) -> None:
+        """Have one call of the operation fail, and remember what became of it."""
+        self.disk.fail_at(self._before + call, error, short=short)
+        self.raised: Exception | None = None
+        try:
+            self.operate()
+        except (EngineError, OSError) as raised:
+            self.raised = raised
+        self.failed = self.disk.log[self._before + call - 1] if self.calls >= call else None
+
+    def check_failure(self, error: int) -> None:
+        """Whether it was the right exception, and the engine is as usable as it should be."""
+        engine = self.scribe.engine
+        if self.failed is None:
+            return
+        of_journal = self.failed.path == journal_path(engine.journal.index)
+        refused = isinstance(self.raised, DiskFull)
+        if of_journal and self.failed.name == "write" and error == errno.ENOSPC:
+            assert refused or self.raised is None or isinstance(self.raised, OSError)
+            assert not engine.stats().read_only
+        elif of_journal and self.failed.name in ("write", "sync"):
+            assert isinstance(self.raised, (JournalFailed, OSError)) or self.raised is None
+        if isinstance(self.raised, JournalFailed):
+            assert engine.stats().read_only
+            with pytest.raises((JournalFailed, EngineClosed)):
+                engine.create("refused")
+        if refused and engine.writable:
+            self.scribe.was_refused()
+
+    def go_on(self, random: Random) -> None:
+        """After the failure, on the healed disk: write, seal, and crash somewhere in between."""
+        engine = self.scribe.engine
+        if not engine.writable:
+            return
+        for name in engine.names():
+            self.scribe.append(name)
+        observe(engine)
+        self.disk.crash_after(self.disk.calls + random.randint(0, 40))
+        with suppress(Crashed):
+            engine.seal()
 
     def check(self, disk: FaultDisk, after: str, damaged: bool = False) -> None:
         check_recovery(disk, self.scribe, after, cold=self.cold, damaged=damaged, then=self.scenario.then)  # type: ignore[arg-type]
@@ -300,3 +376,156 @@ def test_no_crash_point_breaks_a_promise_when_the_process_is_killed(name: str, t
         except BaseException as error:
             error.add_note(f"{name}: killed after call {call} of {whole.calls}")
             raise
+
+
+# --- crashes during recovery -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["append batches", "recreate", "class ephemeral to fsync", "seal twice", "merge"])
+@pytest.mark.parametrize("seed", [None, *SEEDS])
+def test_a_crash_during_recovery_changes_nothing_about_its_outcome(name: str, seed: int | None, tmp_path: Path) -> None:
+    whole = Stage(SCENARIOS[name], tmp_path)
+    whole.operate()
+    random = Random(f"recovery {name} {seed}")
+    stage = Stage(SCENARIOS[name], tmp_path)
+    stage.crash_after(random.randint(1, whole.calls))
+    first = stage.disk.power_cut(seed)
+    open_engine(first, stage.clock, stage.cold)
+    for call in sample(first.calls, f"recovery {name} {seed}"):
+        for again in (None, *SEEDS):
+            broken = stage.disk.power_cut(seed)
+            broken.crash_after(call)
+            with suppress(Crashed):
+                open_engine(broken, stage.clock, stage.cold)
+            stage.check(broken.power_cut(again), "power cut", damaged=seed is not None)
+
+
+@pytest.mark.parametrize("name", ["append batches", "recreate", "seal twice", "merge"])
+def test_a_process_that_is_killed_again_and_again_while_it_starts_loses_nothing(name: str, tmp_path: Path) -> None:
+    stage = Stage(SCENARIOS[name], tmp_path)
+    stage.operate()
+    disk = stage.disk.process_kill()
+    for call in range(12):
+        disk.crash_after(disk.calls + call)
+        with suppress(Crashed):
+            open_engine(disk, stage.clock, stage.cold)
+        disk = disk.process_kill()
+    stage.check(disk, "kill")
+
+
+# --- calls that fail -------------------------------------------------------------------------------------------
+
+FAILURES = {
+    "EIO": (errno.EIO, False),
+    "ENOSPC": (errno.ENOSPC, False),
+    "ENOSPC after half": (errno.ENOSPC, True),
+    "ESTALE": (errno.ESTALE, False),
+}
+FAILING = ["append fsync", "append disk", "append batches", "delete by key", "configure", "recreate", "expire", "flush"]
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+@pytest.mark.parametrize("name", [*FAILING, "seal", "seal twice", "merge", "close after appends"])
+def test_no_failing_call_breaks_a_promise(name: str, failure: str, tmp_path: Path) -> None:
+    error, short = FAILURES[failure]
+    whole = Stage(SCENARIOS[name], tmp_path)
+    whole.operate()
+    random = Random(f"{name} {failure}")
+    for call in sample(whole.calls, f"fail {name} {failure}")[1:]:
+        for crash in ("kill", "power cut"):
+            stage = Stage(SCENARIOS[name], tmp_path)
+            stage.fail_at(call, error, short)
+            try:
+                stage.check_failure(error)
+                stage.disk.heal()
+                stage.go_on(random)
+                disk = stage.disk.process_kill() if crash == "kill" else stage.disk.power_cut(random.choice([None, 1]))
+                stage.check(disk, crash, damaged=crash == "power cut")
+            except BaseException as problem:
+                problem.add_note(f"{name}: {failure} at call {call} of {whole.calls} ({stage.failed}), then {crash}")
+                raise
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+def test_a_start_that_fails_can_be_tried_again(failure: str, tmp_path: Path) -> None:
+    error, short = FAILURES[failure]
+    stage = Stage(SCENARIOS["seal twice"], tmp_path)
+    stage.operate()
+    for call in range(1, 8):
+        disk = stage.disk.power_cut()
+        disk.fail_at(call, error, short=short)
+        with suppress(OSError, EngineError):
+            open_engine(disk, stage.clock).close()
+        disk.heal()
+        stage.check(disk.process_kill(), "power cut")
+
+
+def test_after_a_full_disk_appends_go_on_without_a_restart(tmp_path: Path) -> None:
+    stage = Stage(SCENARIOS["append fsync"], tmp_path)
+    engine, scribe = stage.scribe.engine, stage.scribe
+    before = observe(engine)
+    for short in (False, True):
+        stage.disk.fail_from(1, errno.ENOSPC, kind="write", short=short)
+        for name in ("fsync", "disk", "memory", "fsync"):
+            with pytest.raises(DiskFull):
+                scribe.append(name)
+            scribe.was_refused()
+        assert observe(engine) == before, "a refused append left something behind"
+        stage.disk.heal()
+    assert not engine.stats().read_only
+    stage.operate()
+    stage.check(stage.disk.power_cut(), "power cut")
+
+
+def test_a_read_does_not_need_space(tmp_path: Path) -> None:
+    stage = Stage(SCENARIOS["expire"], tmp_path)
+    stage.disk.fail_from(1, errno.ENOSPC)
+    stage.clock.advance(600)
+    assert [record.seq for record in stage.scribe.engine.log("log").read()] == [3, 4, 5, 6]
+
+
+@pytest.mark.parametrize("seed", [None, *SEEDS])
+def test_what_a_failed_sync_left_behind_is_never_acknowledged(seed: int | None, tmp_path: Path) -> None:
+    """After a failed sync the next one succeeds and means nothing: the pages are gone."""
+    stage = Stage(SCENARIOS["append fsync"], tmp_path)
+    engine, scribe = stage.scribe.engine, stage.scribe
+    stage.disk.fail_at(stage.disk.calls_of("sync") + 1, errno.EIO, kind="sync")
+    with pytest.raises(JournalFailed):
+        scribe.append("fsync", b"never acknowledged")
+    before = observe(engine)
+    for name in ("fsync", "disk", "memory"):
+        with pytest.raises(JournalFailed):
+            engine.log(name).append(Batch.of(b"refused"))
+    with pytest.raises(JournalFailed):
+        engine.flush()
+    with pytest.raises(JournalFailed):
+        engine.create("new")
+    assert engine.stats().read_only
+    assert b"never acknowledged" not in [record.data for record in before["fsync"].records]
+    assert observe(engine) == before
+    engine.close()
+    stage.check(stage.disk.power_cut(seed), "power cut", damaged=seed is not None)
+
+
+@pytest.mark.parametrize("name", ["append batches", "seal twice", "merge"])
+@pytest.mark.parametrize("seed", [None, *SEEDS])
+def test_a_disk_that_lies_about_syncs_cannot_make_records_up(name: str, seed: int | None, tmp_path: Path) -> None:
+    stage = Stage(SCENARIOS[name], tmp_path)
+    stage.disk.lie()
+    stage.operate()
+    written = {
+        (life.name, record.seq): record
+        for life in stage.scribe.lives.values()
+        for count in range(len(life.changes) + 1)
+        if (model := life.model(life.changes[:count])) is not None
+        for record in model.records.values()
+    }
+    try:
+        engine = open_engine(stage.disk.power_cut(seed), stage.clock)
+        seen = observe(engine)
+    except EngineError:
+        return  # refused, and it says why
+    for log_name, log in seen.items():
+        for record in log.records:
+            was = written[log_name, record.seq]
+            assert (record.ts, record.key, record.meta) == (was.ts, was.key, was.meta)

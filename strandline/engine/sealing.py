@@ -60,11 +60,20 @@ class MergeJob(msgspec.Struct, array_like=True, frozen=True, tag="merge"):
 def run(disk: Disk, job: SealJob | MergeJob) -> SegmentInfo | None:
     """Do a job. None, and no file, when no row survives. Raises DamagedFile and the like, and OSError."""
     keep = sorted(job.keep, key=lambda log: (log.name, log.epoch))
+    # Nested, so that what was read is gone from memory before the writing starts.
+    chosen = _choose(_read(disk, job, keep), keep)
+    return None if chosen is None else write_segment(disk, job.path, job.id, *chosen)
+
+
+def _read(disk: Disk, job: SealJob | MergeJob, keep: Sequence[Keep]) -> Rows | None:
     ranks = {log.epoch: rank for rank, log in enumerate(keep)}
     if isinstance(job, SealJob):
-        rows = read_journals(disk, job.journals, ranks)
-    else:
-        rows = _read_sources(disk, job, keep, ranks)
+        return read_journals(disk, job.journals, ranks)
+    return _read_sources(disk, job, keep, ranks)
+
+
+def _choose(rows: Rows | None, keep: Sequence[Keep]) -> tuple[Columns, list[Run]] | None:
+    """The rows that survive, as a segment has them; None when there are none."""
     if rows is None:
         return None
     chosen = _surviving(rows, keep)
@@ -86,7 +95,7 @@ def run(disk: Disk, job: SealJob | MergeJob) -> SegmentInfo | None:
         for log, start, end in zip(keep, bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)
         if start < end
     ]
-    return write_segment(disk, job.path, job.id, columns, runs)
+    return columns, runs
 
 
 def _read_sources(disk: Disk, job: MergeJob, keep: Sequence[Keep], ranks: dict[int, int]) -> Rows | None:

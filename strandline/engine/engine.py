@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import islice, takewhile
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -20,14 +21,18 @@ from strandline.engine.frame import Configure, FrameType, encode, pack
 from strandline.engine.journal import Journal
 from strandline.engine.log import EPHEMERAL_RESERVE, MIN_RESERVE, Log
 from strandline.engine.logbook import Logbook
-from strandline.engine.maintenance import Maintenance, Snapshot
+from strandline.engine.maintenance import Maintenance
 from strandline.engine.names import Names
 from strandline.engine.record import MAX_RECORD_BYTES, Config, check_name
 from strandline.engine.recovery import Recovered, recover
+from strandline.engine.snapshot import Snapshot
 from strandline.engine.store import CACHE_BYTES, COLD_CACHE_BYTES, SegmentStore
 from strandline.engine.worker import Worker
 
 T = TypeVar("T")
+
+#: Quiet logs whose reservations are taken back in one go, while the lock is held.
+SETTLE_AT_ONCE = 1000
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,7 +101,7 @@ class Engine:
         self._flushing = threading.Lock()
         self._pending: deque[_Pending] = deque()
         self._reserving: dict[Logbook, int] = {}
-        self._unsettled: set[Logbook] = set()
+        self._unsettled: dict[Logbook, None] = {}
         self._dirty: set[Logbook] = set()
         self._snapshot: Snapshot | None = None
         self._closed = False
@@ -110,7 +115,7 @@ class Engine:
         self._by_name = {book.name: book for book in self.by_epoch.values()}
         self._names = Names(self._by_name)
         self._dirty = set(self.recovered.changed)
-        self._unsettled = {book for book in self.by_epoch.values() if book.reserved > book.assigned}
+        self._unsettled = {book: None for book in self.by_epoch.values() if book.reserved > book.assigned}
         self._last_ts = self.recovered.last_ts
         self._next_epoch = self.recovered.next_epoch
         self.journal = Journal(disk, self.recovered.next_journal)
@@ -223,7 +228,9 @@ class Engine:
             self._flushes += 1
             for book, reserved in reserving.items():
                 book.reserved_durable = min(reserved, book.reserved)
-                self._unsettled.add(book)
+                # To the end: those in front have been quiet for longest.
+                self._unsettled.pop(book, None)
+                self._unsettled[book] = None
             while self._pending and self._pending[0].position <= position:
                 pending = self._pending.popleft()
                 pending.book.pending -= 1
@@ -292,7 +299,7 @@ class Engine:
             else:
                 self.flush()
                 with self.lock:
-                    self._settle(self._unsettled)
+                    self._settle(list(self._unsettled))
                     self.journal.write(encode(FrameType.CLOSE, 0, 0, self.now()))
                 self.flush()
         finally:
@@ -402,20 +409,19 @@ class Engine:
         with self.lock:
             if self.writable and self._unsettled:
                 oldest = self.now() - self.options.settle_after_ms
-                self._settle({book for book in self._unsettled if book.last_ts <= oldest})
+                quiet = takewhile(lambda book: book.last_ts <= oldest, self._unsettled)
+                self._settle(list(islice(quiet, SETTLE_AT_ONCE)))
 
-    def _settle(self, books: set[Logbook]) -> None:
+    def _settle(self, books: list[Logbook]) -> None:
         now = self.now()
-        for book in list(books):
-            if book.dropped or book.reserved <= book.assigned or book.pending:
-                self._unsettled.discard(book)
-                continue
-            reserved = book.assigned
-            self.journal.write(encode(FrameType.RESERVE, book.epoch, book.assigned, now, reserved=reserved))
-            self._unsettled.discard(book)
-            self.touch(book)
-            book.reserved = book.reserved_durable = reserved
-            book.reserve_step = 0
+        for book in books:
+            if not (book.dropped or book.reserved <= book.assigned or book.pending):
+                reserved = book.assigned
+                self.journal.write(encode(FrameType.RESERVE, book.epoch, book.assigned, now, reserved=reserved))
+                self.touch(book)
+                book.reserved = book.reserved_durable = reserved
+                book.reserve_step = 0
+            del self._unsettled[book]
         self.flush_in_time()
 
     # --- threads -------------------------------------------------------------------------------------------

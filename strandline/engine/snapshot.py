@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from strandline.engine.block import Block
 from strandline.engine.catalog import BookState, OverlayState, RunState, drop_frame, overlay_frame, state_frame
+from strandline.engine.errors import DamagedFile
 from strandline.engine.footer import RunInfo, SegmentInfo
 from strandline.engine.frame import Encoded
 from strandline.engine.logbook import Gap, Logbook
@@ -33,7 +34,8 @@ class Captured:
         self.sealed_last = 0
         self.keep: Keep | None = None
         self.hidden: list[tuple[int, int]] = []
-        self.live = self.live_size = 0
+        #: What is in its tail: rows to be sealed, and how many of them are not hidden.
+        self.rows = self.live = self.live_size = 0
         self.changed = {run.segment for run in book.runs if run.dirty}
         self.overlays = {
             run.segment: OverlayState.of(run.segment, run.overlay)
@@ -79,6 +81,7 @@ class Captured:
             ranges = list(tail.overlay.visible(tail.first, last))
         self.keep = Keep(book.epoch, book.name, max(tail.first, book.earliest), dead, amended)
         self.live, self.live_size = tail.weigh(ranges, _NoSegments())
+        self.rows = self.live + tail.weigh(self.hidden, _NoSegments())[0]
 
     def overlay_of(self, segment: int) -> OverlayState:
         return self.overlays.get(segment) or OverlayState.of(segment, None)
@@ -171,10 +174,18 @@ class Snapshot:
         return bool(self._waiting)
 
     def take_in(self, sealed: SegmentInfo | None, merges: list[Merge]) -> None:
-        """Note what became of tails and runs."""
-        for info in sealed.runs if sealed is not None else ():
-            assert sealed is not None
-            self.captured[info.epoch].add_run(sealed, info)
+        """Note what became of tails and runs. Raises DamagedFile when not everything that was to be sealed is."""
+        runs = {info.epoch: info for info in sealed.runs} if sealed is not None else {}
+        for captured in self.captured.values():
+            info = runs.get(captured.epoch)
+            sealed_rows = 0 if info is None else info.rows
+            if not captured.dropped and sealed_rows != captured.rows:
+                what = (
+                    f"{captured.rows} records of log {captured.state.name!r} were to be sealed, {sealed_rows} are there"
+                )
+                raise DamagedFile("journal", what)
+            if info is not None and sealed is not None:
+                captured.add_run(sealed, info)
         for captured in self.captured.values():
             for merge in merges:
                 captured.replace_runs(merge)

@@ -5,7 +5,7 @@ import pytest
 from engines import NOW, fill, make, opened, texts
 
 from strandline.engine import Batch, Config, Engine, ManualClock
-from strandline.engine.errors import BadConfig, EngineError
+from strandline.engine.errors import BadConfig, DamagedFile, EngineError
 from strandline.engine.fault_disk import FaultDisk
 
 
@@ -201,4 +201,18 @@ def test_a_clock_that_stands_still_is_no_obstacle(tmp_path: Path) -> None:
         fill(log, str(number))
         engine.seal()
     assert [record.ts for record in log.read()] == [NOW] * 3
+    engine.close()
+
+
+def test_a_journal_that_is_damaged_before_it_is_sealed_is_not_given_up(tmp_path: Path) -> None:
+    disk = FaultDisk(tmp_path)
+    engine = Engine.open(disk, clock=ManualClock(NOW), background=False)
+    log = make(engine)
+    fill(log, "one", "two")
+    at = (tmp_path / "journal" / "00000001.journal").read_bytes().index(b"two")
+    disk.damage("journal/00000001.journal", at, b"TWO")
+    with pytest.raises(DamagedFile, match="2 records of log 'a' were to be sealed, 1 are there"):
+        engine.seal()
+    assert texts(log) == ["one", "two"]
+    assert "00000001.journal" in files(tmp_path, "journal")
     engine.close()

@@ -68,7 +68,7 @@ def fill(engine: Engine, name: str, records: int, count: int = 1000, size: int =
     """Append ``records`` records to a log, made if need be, in batches of ``count``."""
     log = engine.find(name) or engine.create(name).wait()
     for batch in _first(batches(size, count), records // count):
-        log.append(batch)
+        log.append(batch).wait()
     engine.flush()
 
 

@@ -62,18 +62,23 @@ class Block:
     @classmethod
     def join(cls, blocks: Sequence[Block]) -> Block:
         """Consecutive blocks of consecutive seqs as one."""
-        stamps = {block.ts for block in blocks if isinstance(block.ts, int)}
+        stamps = [block.ts for block in blocks]
+        counts = [len(block) for block in blocks]
         ts: int | Numbers
-        if len(stamps) == 1 and all(isinstance(block.ts, int) for block in blocks):
-            ts = stamps.pop()
+        if isinstance(stamps[0], int) and stamps.count(stamps[0]) == len(stamps):
+            ts = stamps[0]
         else:
-            ts = array("q", chain.from_iterable(block.timestamps(0, len(block)) for block in blocks))
-        data = b"".join([block.data for block in blocks])
-        offsets = array("I", (0,))
-        base = 0
-        for block in blocks:
-            offsets.extend([base + offset for offset in block.offsets.tolist()[1:]])
-            base = offsets[-1]
+            ts = array("q", chain.from_iterable([block.timestamps(0, len(block)) for block in blocks]))
+        pieces = [block.data for block in blocks]
+        data = b"".join(pieces)
+        if max(counts) == 1:
+            offsets = array("I", accumulate(map(len, pieces), initial=0))
+        else:
+            offsets = array("I", (0,))
+            base = 0
+            for block in blocks:
+                offsets.extend([base + offset for offset in block.offsets.tolist()[1:]])
+                base = offsets[-1]
         return cls(
             blocks[0].first,
             blocks[-1].last,

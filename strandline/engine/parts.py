@@ -122,16 +122,17 @@ class Tail(Part):
         self.last = block.last
         if self._keys is not None and block.keys is not None:
             self._keys.add(block)
-        if len(block) < JOIN_ROWS and len(blocks) >= JOIN_BLOCKS:
+        if len(blocks) >= JOIN_BLOCKS and block.last - block.first < JOIN_ROWS:
             self._join_small()
 
     def _join_small(self) -> None:
+        # What was joined before is large: mostly a look at one block tells that there are not enough small ones yet.
+        first = self.blocks[-JOIN_BLOCKS]
+        if len(first) >= JOIN_ROWS or first.first <= self._boundary:
+            return
         group = self.blocks[-JOIN_BLOCKS:]
-        if group[0].first <= self._boundary or len(group[0]) >= JOIN_ROWS:
-            return
-        if any(len(block) >= JOIN_ROWS for block in group):
-            return
-        if group[-1].last - group[0].first + 1 != sum(map(len, group)):
+        sizes = list(map(len, group))
+        if max(sizes) >= JOIN_ROWS or group[-1].last - first.first + 1 != sum(sizes):
             return
         self.blocks[-JOIN_BLOCKS:] = [Block.join(group)]
 

@@ -13,6 +13,8 @@ from strandline.engine.store import SegmentStore, segment_path
 
 #: So many neighbouring segments of like size are merged into one.
 MERGE_SEGMENTS = 4
+#: Merging takes about 300 bytes of memory per row in the worker.
+MAX_MERGE_ROWS = 4_000_000
 #: A segment of which less than this part is live is written anew without the rest.
 MIN_LIVE = 0.5
 
@@ -61,7 +63,8 @@ class Merging:
             group.append(entry)
             if len(group) == MERGE_SEGMENTS:
                 small = sum(member.size for member in group) <= self._segment_bytes
-                if small and all(map(self.is_readable, group)):
+                few = sum(member.rows for member in group) <= MAX_MERGE_ROWS
+                if small and few and all(map(self.is_readable, group)):
                     merges.append(Merge(group))
                 group = []
         return merges

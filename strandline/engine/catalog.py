@@ -158,6 +158,13 @@ class BookState(msgspec.Struct, array_like=True):
 
     def make(self, epoch: int) -> Logbook:
         book = Logbook(self.name, epoch, self.config)
+        self.put_into(book)
+        book.runs = tuple(run.make() for run in self.runs)
+        book.filed_in = tuple(run.segment for run in self.runs)
+        return book
+
+    def put_into(self, book: Logbook) -> None:
+        """Make the book like this, except for its records."""
         book.assigned = book.head = self.assigned
         book.last_ts = self.last_ts
         book.earliest = self.earliest
@@ -167,11 +174,8 @@ class BookState(msgspec.Struct, array_like=True):
         book.size = self.size
         book.reserved = book.reserved_durable = self.reserved
         book.gaps = tuple(self.gaps)
-        book.runs = tuple(run.make() for run in self.runs)
-        book.filed_in = tuple(run.segment for run in self.runs)
         book.idempotency = self.idempotency or None
         book.producers = self.producers or None
-        return book
 
 
 class OverlayState(msgspec.Struct, array_like=True):
@@ -197,7 +201,7 @@ class OverlayState(msgspec.Struct, array_like=True):
 
 
 def state_frame(epoch: int, state: BookState) -> Encoded:
-    return encode(FrameType.STATE, epoch, 0, state.last_ts, pack(state))
+    return encode(FrameType.STATE, epoch, 0, state.last_ts, pack(state), reserved=state.reserved)
 
 
 def overlay_frame(epoch: int, overlay: OverlayState) -> Encoded:

@@ -69,7 +69,8 @@ class FrameType(IntEnum):
     AMEND = 5
     HIDE = 6
     RESTORE = 7
-    #: TTL moved a log's floor. Caps need no frame: replaying the appends evicts the same records.
+    #: TTL moved a log's floor. Caps need no frame: replaying the appends evicts the same records. Only an ephemeral
+    #: log that still has records from before it was one writes down both.
     FLOOR = 8
     #: The highest seq that may have been handed out (see ``reserved``), when there is no append to carry it.
     RESERVE = 9
@@ -77,7 +78,7 @@ class FrameType(IntEnum):
     GAP = 10
     #: Written last by an orderly stop.
     CLOSE = 11
-    #: The state of one log, in a checkpoint file.
+    #: The state of one log: in a checkpoint file, and in the journal when an ephemeral log ceases to be one.
     STATE = 12
     #: What became of the sealed records of one log in one segment, in a checkpoint file.
     OVERLAY = 13
@@ -109,6 +110,7 @@ class Select(msgspec.Struct, array_like=True, frozen=True):
 
 class Floor(msgspec.Struct, array_like=True):
     ttl_floor: int
+    cap_floor: int = 1
 
 
 class Gap(msgspec.Struct, array_like=True):

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from strandline.engine.block import Block
+from strandline.engine.catalog import BookState, state_frame
 from strandline.engine.commit import Commit
 from strandline.engine.errors import (
     BadRequest,
@@ -29,6 +30,7 @@ from strandline.engine.frame import (
     pack,
 )
 from strandline.engine.logbook import Logbook
+from strandline.engine.parts import Overlay
 from strandline.engine.reading import NotResident, Query, Resident, read_page
 from strandline.engine.record import Appended, Batch, Config, Deleted, LogState, Page, Producer, Reason
 from strandline.engine.store import UnknownSegment
@@ -181,15 +183,15 @@ class Log:
                     book.reserved = reserved
                     engine.note_reserved(book)
                     raise
-            elif not book.volatile_from:
-                book.volatile_from = block.first
+            else:
+                self._begin_volatile()
             engine.touch(book)
             appended = book.assign(block, now, extras)
             if must_wait:
                 book.pending_count += len(block)
                 book.pending_size += size
                 return engine.later(book, appended, lambda: self._publish_pending(block, size, appended))
-            book.publish(block, engine.store)
+            self._publish(block)
             engine.flush_in_time()
             if book.listeners:
                 engine.tell(book)
@@ -245,7 +247,7 @@ class Log:
         book = self._book
         book.pending_count -= len(block)
         book.pending_size -= size
-        book.publish(block, self._engine.store)
+        self._publish(block)
         if book.listeners:
             self._engine.tell(book)
         return appended
@@ -270,6 +272,8 @@ class Log:
                 engine.journal.write(encode(FrameType.RESERVE, book.epoch, book.assigned, engine.now(), reserved=last))
                 book.reserved = last
                 engine.note_reserved(book)
+            if book.config.durability == "ephemeral":
+                self._begin_volatile()
 
             def make() -> None:
                 book.skip(first, last, reason)
@@ -391,35 +395,31 @@ class Log:
         if book.tail is not None:
             book.tail.join_no_further()
         book.config = config
-        book.evict_over_caps(engine.store)
+        self._evicting(lambda: book.evict_over_caps(engine.store))
         self._expire(now)
         return engine.later(book, book.state(), None)
 
     def _frames_of_volatile(self, config: Config, now: int) -> list[Encoded]:
-        """What an ephemeral log must write down when it ceases to be one: the records it still has."""
-        book = self._book
-        if config.durability == "ephemeral" or not book.volatile_from or book.tail is None:
+        """What an ephemeral log must write down when it ceases to be one: the records it has, and its state."""
+        book, tail, epoch = self._book, self._book.tail, self._book.epoch
+        if config.durability == "ephemeral" or book.config.durability != "ephemeral":
             return []
-        tail, epoch = book.tail, book.epoch
-        frames = [
-            encode_append(epoch, block, block.timestamp(0), book.assigned, None)
-            for block in tail.uniform_blocks(book.volatile_from)
-        ]
-        if tail.overlay is not None:
-            last = tail.last
-            for type, ranges in (
-                (FrameType.DELETE, tail.overlay.dead),
-                (FrameType.HIDE, tail.overlay.hidden),
-            ):
-                seqs = [seq for low, high in ranges.overlap(book.volatile_from, last) for seq in range(low, high + 1)]
-                if seqs:
-                    frames.append(encode(type, epoch, 0, now, pack(Select(last, seqs=seqs))))
+        frames: list[Encoded] = []
+        if book.volatile_from and tail is not None:
+            first, last, taken, overlay = book.volatile_from, tail.last, book.reserved, tail.overlay or Overlay()
             frames += [
-                encode(FrameType.AMEND, epoch, seq, now, data)
-                for seq, data in tail.overlay.amended.items()
-                if seq >= book.volatile_from
+                encode_append(
+                    epoch, block.cut(low - block.first, high - block.first + 1), block.timestamp(0), taken, None
+                )
+                for block in tail.uniform_blocks(first)
+                for low, high in overlay.dead.gaps(block.first, block.last)
             ]
-        return frames
+            hidden = [seq for low, high in overlay.hidden.overlap(first, last) for seq in range(low, high + 1)]
+            if hidden:
+                frames.append(encode(FrameType.HIDE, epoch, 0, now, pack(Select(last, seqs=hidden)), reserved=taken))
+            amended = [(seq, data) for seq, data in overlay.amended.items() if seq >= first]
+            frames += [encode(FrameType.AMEND, epoch, seq, now, data) for seq, data in amended]
+        return [*frames, state_frame(epoch, BookState.of(book))]
 
     def drop(self) -> Commit[None]:
         """Remove the log and everything in it. A log created later under this name has another epoch."""
@@ -449,7 +449,7 @@ class Log:
             self._check_writable()
             now = engine.now()
             self._expire(now)
-            if book.config.durability != "ephemeral":
+            if book.config.durability != "ephemeral" or (self._has_durable() and type is not FrameType.GAP):
                 engine.journal.write(
                     encode(
                         type,
@@ -464,9 +464,38 @@ class Log:
                 body()
             engine.touch(book)
             if book.config.durability == "fsync" or book.pending or must_wait:
-                return engine.later(book, None, make)
+                return engine.later(book, None, lambda: self._evicting(make))
             engine.flush_in_time()
-            return Commit.of(make())
+            return Commit.of(self._evicting(make))
+
+    def _publish(self, block: Block) -> None:
+        book, segments = self._book, self._engine.store
+        if book.config.durability == "ephemeral":
+            self._evicting(lambda: book.publish(block, segments))
+        else:
+            book.publish(block, segments)
+
+    def _begin_volatile(self) -> None:
+        """What is assigned from here on is in memory only."""
+        book = self._book
+        if not book.volatile_from:
+            book.volatile_from = book.assigned + 1
+            if book.tail is not None:
+                book.tail.join_no_further()
+
+    def _has_durable(self) -> bool:
+        """Whether there are records that a restart brings back; an ephemeral log may have some from earlier."""
+        book = self._book
+        return book.config.durability != "ephemeral" or book.earliest < (book.volatile_from or book.assigned + 1)
+
+    def _evicting(self, change: Callable[[], T]) -> T:
+        """Make a change that may evict records. Replaying does the same by itself, except on an ephemeral log."""
+        book = self._book
+        floor, had_durable = book.evict_floor, self._has_durable()
+        result = change()
+        if book.config.durability == "ephemeral" and had_durable and book.evict_floor > floor:
+            self._write_floors(self._engine.now())
+        return result
 
     def _expire(self, now: int | None = None) -> None:
         """Let time take what is too old, and write down that it did: a clock set back must not bring it again."""
@@ -478,14 +507,17 @@ class Log:
         if not book.is_stale(now):
             return
         engine.touch(book)
-        if book.expire(now, engine.store) and book.config.durability != "ephemeral" and engine.writable:
-            frame = encode(
-                FrameType.FLOOR, book.epoch, book.assigned, now, pack(Floor(book.ttl_floor)), reserved=book.reserved
-            )
-            # A reader must not fail because the disk is full: the next start lets time take it again.
-            with suppress(EngineError):
-                engine.journal.write(frame)
-                engine.flush_in_time()
+        had_durable = self._has_durable()
+        if book.expire(now, engine.store) and had_durable and engine.writable:
+            self._write_floors(now)
+
+    def _write_floors(self, now: int) -> None:
+        book, engine = self._book, self._engine
+        body = pack(Floor(book.ttl_floor, book.cap_floor))
+        # A reader must not fail because the disk is full: the next start lets time take it again.
+        with suppress(EngineError):
+            engine.journal.write(encode(FrameType.FLOOR, book.epoch, book.assigned, now, body, reserved=book.reserved))
+            engine.flush_in_time()
 
     def _check(self) -> None:
         if self._book.dropped:

@@ -171,15 +171,18 @@ class Logbook:
 
     def publish(self, block: Block, segments: Segments) -> None:
         """Let readers see the block, and evict what no longer fits."""
+        self.add(block)
+        config = self.config
+        if config.cap_records or config.cap_bytes:
+            self.evict_over_caps(segments)
+
+    def add(self, block: Block) -> None:
         if self.tail is None:
             self.tail = Tail()
         self.tail.append(block)
         self.head = block.last
         self.count += len(block)
         self.size += block.size(0, len(block))
-        config = self.config
-        if config.cap_records or config.cap_bytes:
-            self.evict_over_caps(segments)
 
     def skip(self, first: int, last: int, reason: Reason) -> None:
         """Leave these seqs, the next ones, empty."""
@@ -286,6 +289,14 @@ class Logbook:
         self.ttl_floor = max(self.ttl_floor, lost + 1)
         self._remove(doomed, lost + 1, segments)
         return True
+
+    def evict_below(self, floor: int, segments: Segments) -> None:
+        """Evict again what a cap once evicted."""
+        lost = self.last_retained_below(floor, segments)
+        if lost is not None:
+            doomed = self._doomed_below(lost + 1, segments)
+            self.cap_floor = max(self.cap_floor, lost + 1)
+            self._remove(doomed, lost + 1, segments)
 
     def last_retained_below(self, floor: int, segments: Segments) -> int | None:
         """The highest seq below ``floor`` that is there and not deleted."""

@@ -13,6 +13,7 @@ import msgspec
 
 from strandline.engine.catalog import (
     CHECKPOINTS,
+    BookState,
     Manifest,
     checkpoint_path,
     load_books,
@@ -352,10 +353,18 @@ class Replay:
         elif frame.type is FrameType.AMEND:
             book.amend(frame.first, frame.body, segments)
         elif frame.type is FrameType.FLOOR:
-            book.expire_below(unpack(frame.body, Floor).ttl_floor, segments)
+            floor = unpack(frame.body, Floor)
+            if book.config.durability == "ephemeral":
+                book.evict_below(floor.cap_floor, segments)
+            book.expire_below(floor.ttl_floor, segments)
         elif frame.type is FrameType.GAP:
             gap = unpack(frame.body, GapFrame)
             book.skip(book.assigned + 1, gap.last, gap.reason)
+        elif frame.type is FrameType.STATE:
+            state = unpack(frame.body, BookState)
+            # Unless some of the records before it are missing: then what is not there stays lost.
+            if (book.count, book.size) == (state.count, state.size):
+                state.put_into(book)
 
     def _append(self, book: Logbook, frame: Frame, path: str) -> None:
         if frame.first <= book.assigned and not book.take_back(frame.first):
@@ -366,4 +375,8 @@ class Replay:
             book.skip(book.assigned + 1, frame.first - 1, "lost")
         block, extras = decode_append(frame)
         book.assign(block, frame.ts, extras)
-        book.publish(block, self._segments)
+        if book.config.durability == "ephemeral":
+            # It is about to cease to be so. What it has fits; what became of it is still to come.
+            book.add(block)
+        else:
+            book.publish(block, self._segments)

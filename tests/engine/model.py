@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 
 from strandline.engine import Appended, Batch, Config, Deleted, Producer, Record, Tombstone
 from strandline.engine.errors import LogFull, ProducerFenced, ProducerGap, RecordTooLarge, UnknownSeq
@@ -30,11 +31,23 @@ class ModelLog:
         #: How often a restart took something.
         self.losses = 0
 
+    def copy(self) -> ModelLog:
+        twin = copy(self)
+        twin.records, twin.hidden, twin.gaps = self.records.copy(), self.hidden.copy(), self.gaps.copy()
+        return twin
+
     # --- what it is like -----------------------------------------------------------------------------------
 
     @property
     def visible(self) -> list[Record]:
         return [record for seq, record in self.records.items() if seq not in self.hidden]
+
+    def is_visible(self, seq: int) -> bool:
+        return seq in self.records and seq not in self.hidden
+
+    @property
+    def records_after_restart(self) -> list[int]:
+        return [seq for seq in self.records if self.volatile_from is None or seq < self.volatile_from]
 
     @property
     def count(self) -> int:
@@ -59,8 +72,8 @@ class ModelLog:
             capped, expired = start < self.cap_floor, start < self.ttl_floor
             losses.append((start, self.evict_floor - 1, "mixed" if capped and expired else "cap" if capped else "ttl"))
         for first, last, reason in self.gaps:
-            if last >= max(start, self.evict_floor):
-                first = max(first, start)
+            first = max(first, start, self.evict_floor)
+            if first <= last:
                 if losses and losses[-1][1] + 1 == first:
                     first, _, reason = losses.pop()
                 losses.append((first, last, reason))
@@ -198,8 +211,6 @@ class ModelLog:
     def restart(self, head: int) -> None:
         """Take what an ephemeral log keeps in memory only; its seqs go on behind ``head``."""
         first = self.volatile_from
-        if first is None:
-            return
         for seq in [seq for seq in self.records if seq >= first]:
             self._remove(seq)
         self.gaps = [(low, min(high, first - 1), why) for low, high, why in self.gaps if low < first]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import os
 import shutil
 import sys
@@ -36,8 +35,8 @@ from strandline.engine.fault_disk import Crashed, FaultDisk
 LONG = bool(os.environ.get("STRANDLINE_LONG"))
 settings.register_profile(
     "model",
-    max_examples=2000 if LONG else 50,
-    stateful_step_count=60 if LONG else 30,
+    max_examples=3000 if LONG else 200,
+    stateful_step_count=60 if LONG else 40,
     deadline=None,
     derandomize=not LONG,
     database=None,
@@ -45,7 +44,7 @@ settings.register_profile(
 )
 MODEL = settings.get_profile("model")
 
-CLASSES = ["disk", "fsync", "memory"]
+CLASSES = ["disk", "fsync", "memory", "ephemeral"]
 NAMES = ["a", "b", "c"]
 KEYS = [None, "a", "ab", "b", "ä"]
 NODES = [None, "n", "m"]
@@ -135,7 +134,11 @@ class Machine(RuleBasedStateMachine):
                 change(self.engine.log(name))
         else:
             assert change(self.engine.log(name)) == expected
+        self.changed(name)
         self.check_state(name)
+
+    def changed(self, name: str) -> None:
+        """Called after every change of a log."""
 
     def batch(self, rows: list[tuple[int, str | None, str | None, bytes | None]]) -> Batch:
         data, some = [], [*zip(*rows, strict=True)]
@@ -212,6 +215,17 @@ class Machine(RuleBasedStateMachine):
             assert recreated or page.next_after > after
             after, recreated, epoch = page.next_after, False, model.epoch
 
+    def restart(self, name: str) -> None:
+        """Let the model of an ephemeral log forget what was in memory only."""
+        model, book = self.models[name], self.engine.by_epoch[self.models[name].epoch]
+        assert book.head >= model.head
+        if model.volatile_from is not None:
+            # What was evicted of that may be told as evicted or as lost.
+            assert book.cap_floor <= model.cap_floor
+            assert book.ttl_floor <= model.ttl_floor
+            model.cap_floor, model.ttl_floor = book.cap_floor, book.ttl_floor
+            model.restart(book.head)
+
 
 def _page(events: list[Record | Tombstone], limit: int, max_bytes: int | None) -> Iterator[Record]:
     """What goes into one page: it ends before a gap, and its first record always fits."""
@@ -236,6 +250,7 @@ class Changes(Machine):
         assert log.epoch > max(self.epochs, default=0)
         self.epochs.add(log.epoch)
         self.models[name] = ModelLog(log.epoch, config)
+        self.changed(name)
         self.check_state(name)
 
     @precondition(lambda self: self.models)
@@ -281,6 +296,7 @@ class Changes(Machine):
             with suppress(LogFull, RecordTooLarge):
                 appended = model.append(self.clock.now(), batch)
                 assert self.engine.log(name).append(batch).wait() == appended
+            self.changed(name)
             self.clock.advance(pause)
         self.check_state(name)
 
@@ -382,10 +398,8 @@ class WithoutPowerCuts(Changes):
 
     def restarted(self) -> None:
         self.open()
-        for name, model in self.models.items():
-            head = self.engine.log(name).head
-            assert head >= model.head
-            model.restart(head)
+        for name in self.models:
+            self.restart(name)
         self.check_everything()
 
     @rule()
@@ -411,29 +425,32 @@ class WithPowerCuts(Changes):
 
     def __init__(self) -> None:
         super().__init__()
-        #: How every log was when everything was last flushed, and each time it was looked at since.
+        #: How every log was when everything was last known to be flushed, and after each change since.
         self.history: dict[str, list[ModelLog]] = {}
 
-    def check_state(self, name: str) -> None:
-        if self.engine.journal.flushed == self.engine.journal.written:
-            for known in self.history.values():
-                del known[:-1]
-            self.history.pop(name, None)
-        super().check_state(name)
-        self.history.setdefault(name, []).append(copy.deepcopy(self.models[name]))
+    def changed(self, name: str) -> None:
+        if self.is_flushed():
+            self.history = {known: [model.copy()] for known, model in self.models.items()}
+        else:
+            self.history[name].append(self.models[name].copy())
+
+    def is_flushed(self) -> bool:
+        return self.engine.journal.flushed == self.engine.journal.written
 
     @rule(seed=st.none() | st.integers(0, 1000))
     def cut_the_power(self, seed: int | None) -> None:
-        flushed = self.engine.journal.flushed == self.engine.journal.written
+        flushed = self.is_flushed()
         self.disk = self.disk.power_cut(seed)
         self.open()
         for name, model in list(self.models.items()):
-            if flushed or model.config.durability == "fsync" or len(self.history[name]) == 1:
+            base = self.history[name][0]
+            unchanged = flushed or len(self.history[name]) == 1
+            all_volatile = model.volatile_from is not None and not base.records_after_restart
+            if unchanged or all_volatile or model.config.durability == "fsync":
                 self.check_nothing_is_lost(name)
             else:
                 self.check_only_unflushed_is_lost(name)
-        self.history.clear()
-        self.check_everything()
+        self.reopened()
 
     @rule(calls=st.integers(1, 40), seed=st.none() | st.integers(0, 1000))
     def cut_the_power_while_sealing(self, calls: int, seed: int | None) -> None:
@@ -446,45 +463,52 @@ class WithPowerCuts(Changes):
     def close_and_reopen(self) -> None:
         self.engine.close()
         self.open()
-        self.history.clear()
         for name in self.models:
             self.check_nothing_is_lost(name)
+        self.reopened()
+
+    def reopened(self) -> None:
+        """What is there now has been made durable."""
+        self.history = {name: [model.copy()] for name, model in self.models.items()}
         self.check_everything()
 
     def check_nothing_is_lost(self, name: str) -> None:
         """Except that seqs may be left out that were promised and perhaps never given."""
         model, head = self.models[name], self.engine.log(name).head
-        assert head >= model.head
-        model.restart(head)
+        self.restart(name)
         if head > model.head:
             assert model.config.durability != "fsync"
             model.skip(self.clock.now(), head - model.head, "lost")
 
     def check_only_unflushed_is_lost(self, name: str) -> None:
-        history = [*self.history[name], self.models[name]]
-        log = self.engine.log(name)
-        page = log.read(limit=100_000, after=0)
-        found, lost = {record.seq: record for record in page}, [page.tombstone]
-        while not page.caught_up:
-            page = log.read(page.next_after, limit=100_000)
-            found |= {record.seq: record for record in page}
-            lost.append(page.tombstone)
-        versions: dict[int, list[Record]] = {}
-        for known in history:
-            for record in known.visible:
-                versions.setdefault(record.seq, []).append(record)
+        """Unsynced changes may be lost one by one, so there is no saying what the log is like: see, and drop it."""
+        history, log = [*self.history[name], self.models[name]], self.engine.log(name)
+        kept = history[0].records_after_restart
+        capped = any(known.config.cap_records or known.config.cap_bytes for known in history)
+        found, lost = _walk(log)
         for seq, record in found.items():
-            assert record in versions[seq]
-        for seq in versions.keys() - found.keys():
-            told = any(loss is not None and loss.gap_from <= seq <= loss.gap_to for loss in lost)
-            flushed = seq in history[0].records
-            capped = any(known.config.cap_records or known.config.cap_bytes for known in history)
-            removed = any(known.head >= seq and seq not in {r.seq for r in known.visible} for known in history)
-            assert removed or (told and (capped or not flushed))
+            assert record in [known.records.get(seq) for known in history]
+        for seq in {seq for known in history for seq in known.records} - found.keys():
+            removed = any(known.head >= seq and not known.is_visible(seq) for known in history)
+            told = any(loss.gap_from <= seq <= loss.gap_to for loss in lost)
+            assert removed or (told and (capped or seq not in kept))
         state = log.state()
-        assert history[0].evict_floor <= state.evict_floor <= state.earliest
+        assert state.evict_floor <= state.earliest
         assert state.head >= max(known.head for known in history)
         self.drop(sorted(self.models).index(name))
+
+
+def _walk(log: Log) -> tuple[dict[int, Record], list[Tombstone]]:
+    """Everything that a log has, and everything that it has lost."""
+    found: dict[int, Record] = {}
+    lost: list[Tombstone] = []
+    after, caught_up = 0, False
+    while not caught_up:
+        page = log.read(after)
+        found |= {record.seq: record for record in page}
+        lost += [page.tombstone] if page.tombstone is not None else []
+        after, caught_up = page.next_after, page.caught_up
+    return found, lost
 
 
 TestWithoutPowerCuts = WithoutPowerCuts.TestCase

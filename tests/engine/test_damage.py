@@ -1,0 +1,491 @@
+"""Bytes that are not what was written: what a start, a read and housekeeping make of a poked directory."""
+
+from __future__ import annotations
+
+import os
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import xxhash
+from oracle import observe_log
+
+from strandline.engine import Batch, Config, Engine, ManualClock, Options
+from strandline.engine.disk import LocalDisk
+from strandline.engine.errors import DamagedFile, DirectoryInUse, EngineError, MissingFile, UnsupportedFormat
+from strandline.engine.frame import FILE_HEADER, HEADER, MARK_BYTES, Frame, FrameType, scan
+from strandline.engine.journal import journal_indexes, journal_path, read_journal
+
+FSYNC = Config(durability="fsync")
+PAYLOADS = [b"record %d " % number + b"." * (number * 20) for number in range(1, 6)]
+
+
+def open_engine(root: Path, clock: ManualClock | None = None) -> Engine:
+    return Engine.open(root, Options(cache_bytes=0), clock=clock or ManualClock(), background=False)
+
+
+def abandon(engine: Engine) -> None:
+    """Let go of the directory as a killed process does: without a word."""
+    engine.journal.close()
+    engine.store.close()
+    engine.disk.unlock()
+
+
+@pytest.fixture
+def killed(tmp_path: Path) -> Path:
+    """A directory whose process was killed: five appends to ``log``, with one to ``other`` after the second."""
+    engine = open_engine(tmp_path)
+    engine.create("log", FSYNC).wait()
+    engine.create("other", FSYNC).wait()
+    for number, payload in enumerate(PAYLOADS, 1):
+        engine.log("log").append(Batch.of(payload, f"key {number}")).wait()
+        if number == 2:
+            engine.log("other").append(Batch.of(b"other")).wait()
+    abandon(engine)
+    return tmp_path
+
+
+@pytest.fixture
+def sealed(tmp_path: Path) -> Path:
+    """Two segments, one with ``log`` and one with ``other``, and a clean stop."""
+    engine = open_engine(tmp_path)
+    for name in ("log", "other"):
+        engine.create(name, FSYNC).wait()
+        for payload in PAYLOADS:
+            engine.log(name).append(Batch.of(payload, "key")).wait()
+        engine.seal()
+    engine.close()
+    return tmp_path
+
+
+def journal(root: Path) -> Path:
+    """The journal file that has frames."""
+    disk = LocalDisk(root)
+    return root / next(journal_path(i) for i in journal_indexes(disk) if disk.size(journal_path(i)) > FILE_HEADER.size)
+
+
+def frames(root: Path) -> list[Frame]:
+    path = journal(root)
+    file = read_journal(LocalDisk(root), int(path.name.partition(".")[0]))
+    return [item for item in file.frames() if isinstance(item, Frame)]
+
+
+def appends(root: Path) -> list[Frame]:
+    """The appends to ``log``."""
+    return [frame for frame in frames(root) if frame.type is FrameType.APPEND and frame.epoch == 1]
+
+
+def poke(path: Path, offset: int, data: bytes) -> None:
+    with open(path, "r+b") as file:
+        file.seek(offset)
+        file.write(data)
+
+
+def flip(path: Path, offset: int) -> None:
+    poke(path, offset, bytes([path.read_bytes()[offset] ^ 0x10]))
+
+
+def data_of(engine: Engine, name: str = "log") -> list[bytes]:
+    return [record.data for record in observe_log(engine.log(name)).records]
+
+
+# --- the end of the journal ------------------------------------------------------------------------------------
+
+GARBAGE: dict[str, bytes] = {
+    "garbage": os.urandom(333),
+    "one byte": b"\x01",
+    "zeroes": bytes(4096),
+    "a mark and nothing more": MARK_BYTES,
+    "a huge length": MARK_BYTES + struct.pack("<I", 0xFFFFFFFF) + bytes(200),
+    "a length below the least": MARK_BYTES + struct.pack("<I", 3) + bytes(200),
+    "a length of nothing": MARK_BYTES + bytes(200),
+    "half a header": HEADER.pack(0xA15EA5ED, 200, 1, 1, 0, 0, 1, 1, 6, 0, 6)[:30],
+    "a header without its payload": HEADER.pack(0xA15EA5ED, 200, 1, 1, 0, 0, 1, 1, 6, 0, 6),
+}
+
+
+@pytest.mark.parametrize("what", GARBAGE)
+def test_garbage_behind_the_last_frame_is_cut_off(what: str, killed: Path) -> None:
+    path = journal(killed)
+    good = path.read_bytes()
+    path.write_bytes(good + GARBAGE[what])
+    engine = open_engine(killed)
+    assert data_of(engine) == PAYLOADS
+    assert engine.recovered.torn_bytes == len(GARBAGE[what])
+    assert engine.recovered.losses == []
+    assert path.read_bytes() == good
+    assert engine.log("log").append(Batch.of(b"next")).wait().first == 6
+    engine.close()
+
+
+@pytest.mark.parametrize("kept", [0, 3, 4, 8, 20, HEADER.size - 1, HEADER.size, HEADER.size + 7, -1])
+def test_a_torn_last_frame_is_cut_off(kept: int, killed: Path) -> None:
+    last = frames(killed)[-1]
+    size = last.offset + (kept if kept >= 0 else last.length - 1)
+    os.truncate(journal(killed), size)
+    engine = open_engine(killed)
+    assert data_of(engine) == PAYLOADS[:4]
+    assert engine.recovered.losses == []
+    assert journal(killed).stat().st_size == last.offset
+    engine.close()
+    again = open_engine(killed)
+    assert data_of(again) == PAYLOADS[:4]
+    assert again.recovered.clean
+    again.close()
+
+
+def test_no_flipped_bit_of_the_last_frame_passes(killed: Path) -> None:
+    last = frames(killed)[-1]
+    good = journal(killed).read_bytes()
+    for at in range(last.offset, last.offset + last.length, 5):
+        journal(killed).write_bytes(good)
+        flip(journal(killed), at)
+        engine = open_engine(killed)
+        assert data_of(engine) == PAYLOADS[:4]
+        abandon(engine)
+        for index in journal_indexes(LocalDisk(killed))[1:]:
+            (killed / journal_path(index)).unlink()
+
+
+# --- the middle of the journal ---------------------------------------------------------------------------------
+
+
+def damage_third(root: Path, how: Callable[[Path, Frame], None]) -> Engine:
+    third = appends(root)[2]
+    how(journal(root), third)
+    return open_engine(root)
+
+
+DAMAGE: dict[str, Callable[[Path, Frame], None]] = {
+    "a flipped bit in the payload": lambda path, frame: flip(path, frame.offset + frame.length - 2),
+    "a flipped bit in the header": lambda path, frame: flip(path, frame.offset + 33),
+    "a flipped bit in the mark": lambda path, frame: flip(path, frame.offset),
+    "a wrong length": lambda path, frame: poke(path, frame.offset + 4, struct.pack("<I", frame.length + 1)),
+    "a huge length": lambda path, frame: poke(path, frame.offset + 4, b"\xff\xff\xff\xff"),
+    "zeroes": lambda path, frame: poke(path, frame.offset, bytes(frame.length)),
+    "garbage": lambda path, frame: poke(path, frame.offset, os.urandom(frame.length)),
+}
+
+
+@pytest.mark.parametrize("what", DAMAGE)
+def test_what_lies_behind_damage_is_salvaged_and_the_gap_is_told(what: str, killed: Path) -> None:
+    engine = damage_third(killed, DAMAGE[what])
+    seen = observe_log(engine.log("log"))
+    assert [record.data for record in seen.records] == [*PAYLOADS[:2], *PAYLOADS[3:]]
+    assert seen.lost == {3}
+    assert data_of(engine, "other") == [b"other"]
+    [loss] = engine.recovered.losses
+    assert loss.path.startswith("journal/")
+    assert not loss.allowed
+    engine.seal()
+    assert observe_log(engine.log("log")) == seen
+    engine.close()
+    again = open_engine(killed)
+    assert observe_log(again.log("log")) == seen
+    again.close()
+
+
+def test_seqs_of_a_damaged_append_are_not_handed_out_again(killed: Path) -> None:
+    """The only append to ``other`` is lost; nothing behind it tells, but its header does."""
+    only = next(frame for frame in frames(killed) if frame.type is FrameType.APPEND and frame.epoch == 2)
+    flip(journal(killed), only.offset + only.length - 1)
+    engine = open_engine(killed)
+    assert observe_log(engine.log("other")).lost == {1}
+    assert engine.log("other").append(Batch.of(b"again")).wait().first == 2
+    assert data_of(engine) == PAYLOADS
+    engine.close()
+
+
+def test_a_frame_in_another_place_is_not_taken_for_one(killed: Path) -> None:
+    """The fourth append stands where the third was: same file, same length, wrong place."""
+    path = journal(killed)
+    raw = path.read_bytes()
+    third, fourth = appends(killed)[2:4]
+    copy = raw[fourth.offset : fourth.offset + fourth.length]
+    path.write_bytes(raw[: third.offset] + copy + raw[third.offset + third.length :])
+    engine = open_engine(killed)
+    # Everything behind it has moved by the difference in length, so none of it is where it was written.
+    assert data_of(engine) == PAYLOADS[:2]
+    engine.close()
+
+
+def test_a_frame_of_another_file_is_not_taken_for_one(killed: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    other = tmp_path_factory.mktemp("other")
+    engine = open_engine(other)
+    engine.create("log", FSYNC).wait()
+    engine.create("other", FSYNC).wait()
+    for number in range(1, 6):
+        engine.log("log").append(Batch.of(PAYLOADS[number - 1].replace(b"record", b"forged"), f"key {number}")).wait()
+        if number == 2:
+            engine.log("other").append(Batch.of(b"other")).wait()
+    abandon(engine)
+    third = appends(killed)[2]
+    poke(journal(killed), third.offset, journal(other).read_bytes()[third.offset : third.offset + third.length])
+    engine = open_engine(killed)
+    assert data_of(engine) == [*PAYLOADS[:2], *PAYLOADS[3:]]
+    engine.close()
+
+
+def test_a_payload_that_looks_like_a_frame_is_never_read_as_one(tmp_path: Path) -> None:
+    engine = open_engine(tmp_path)
+    engine.create("log", FSYNC).wait()
+    engine.log("log").append(Batch.of(b"before")).wait()
+    abandon(engine)
+    frame = appends(tmp_path)[0]
+    whole = journal(tmp_path).read_bytes()[frame.offset : frame.offset + frame.length]
+    engine = open_engine(tmp_path)
+    engine.log("log").append(Batch.of(whole + b"tail")).wait()
+    engine.log("log").append(Batch.of(b"after")).wait()
+    abandon(engine)
+    path = tmp_path / journal_path(2)
+    raw = path.read_bytes()
+    for at in (FILE_HEADER.size, FILE_HEADER.size + 20):
+        path.write_bytes(raw)
+        flip(path, at)
+        [*items] = scan(path.read_bytes(), struct.unpack_from("<Q", raw, 24)[0], FILE_HEADER.size)
+        assert [item.first for item in items if isinstance(item, Frame)] == [3]
+    engine = open_engine(tmp_path)
+    seen = observe_log(engine.log("log"))
+    assert [(record.seq, record.data) for record in seen.records] == [(1, b"before"), (3, b"after")]
+    assert seen.lost == {2}
+    engine.close()
+
+
+@pytest.mark.parametrize("at", [0, 12, 16, 24, 31, 32, 40, 47])
+def test_a_journal_with_a_damaged_header_is_kept_and_reported(at: int, killed: Path) -> None:
+    path = journal(killed)
+    flip(path, at)
+    damaged = path.read_bytes()
+    engine = open_engine(killed)
+    assert [loss.path for loss in engine.recovered.losses] == [str(path.relative_to(killed))]
+    assert path.read_bytes() == damaged
+    engine.create("new", FSYNC).wait()
+    engine.log("new").append(Batch.of(b"goes on")).wait()
+    engine.seal()
+    assert data_of(engine, "new") == [b"goes on"]
+    engine.close()
+    assert damaged in [file.read_bytes() for file in killed.rglob("*.journal*")]
+
+
+def test_a_missing_journal_file_is_reported(tmp_path: Path) -> None:
+    for number in range(3):
+        engine = open_engine(tmp_path)
+        if not number:
+            engine.create("log", FSYNC).wait()
+        engine.log("log").append(Batch.of(b"%d" % number)).wait()
+        abandon(engine)
+    (tmp_path / journal_path(2)).unlink()
+    engine = open_engine(tmp_path)
+    seen = observe_log(engine.log("log"))
+    assert [record.data for record in seen.records] == [b"0", b"2"]
+    assert seen.lost == {2}
+    assert [loss.path for loss in engine.recovered.losses] == [journal_path(2)]
+    engine.close()
+
+
+# --- manifest and checkpoints ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda path: path.write_bytes(b""),
+        lambda path: path.write_bytes(path.read_bytes()[:-5]),
+        lambda path: path.write_bytes(path.read_bytes()[: len(path.read_bytes()) // 2]),
+        lambda path: flip(path, 20),
+        lambda path: path.write_bytes(os.urandom(500)),
+        lambda path: path.unlink(),
+    ],
+    ids=["empty", "without its end", "half", "a flipped bit", "garbage", "missing"],
+)
+def test_without_a_good_manifest_nothing_is_guessed(damage: Callable[[Path], None], sealed: Path) -> None:
+    damage(sealed / "MANIFEST")
+    before = {path: path.read_bytes() for path in sealed.rglob("*.*") if path.is_file()}
+    with pytest.raises(DamagedFile) as raised:
+        open_engine(sealed)
+    assert raised.value.path == "MANIFEST"
+    assert {path: path.read_bytes() for path in sealed.rglob("*.*") if path.is_file()} == before
+
+
+def test_a_damaged_checkpoint_is_named(sealed: Path) -> None:
+    path = sorted((sealed / "checkpoints").iterdir())[0]
+    for damage in (lambda: flip(path, 100), lambda: os.truncate(path, 60), path.unlink):
+        damage()
+        with pytest.raises(DamagedFile) as raised:
+            open_engine(sealed)
+        assert raised.value.path == f"checkpoints/{path.name}"
+
+
+@pytest.mark.parametrize("where", ["MANIFEST", "journal", "checkpoints"])
+def test_a_future_format_version_is_refused(where: str, sealed: Path) -> None:
+    if where == "MANIFEST":
+        body = (sealed / where).read_bytes().rstrip(b"\n").rpartition(b"\n")[0]
+        body = body.replace(b'"version": 1', b'"version": 99')
+        (sealed / where).write_bytes(body + f"\nxxh3 {xxhash.xxh3_64_hexdigest(body)}\n".encode())
+    else:
+        path = sorted((sealed / where).iterdir())[-1]
+        poke(path, 8, struct.pack("<I", 99))
+    with pytest.raises(UnsupportedFormat) as raised:
+        open_engine(sealed)
+    assert raised.value.found == 99
+
+
+def test_leftovers_of_a_crash_are_removed(sealed: Path) -> None:
+    strays = ["MANIFEST.tmp", "segments/00000077.arrow", "segments/00000078.arrow.tmp"]
+    strays += ["checkpoints/00000077.full", "checkpoints/00000078.changes.tmp", "journal/00000001.journal.tmp"]
+    for stray in strays:
+        (sealed / stray).write_bytes(b"left over")
+    engine = open_engine(sealed)
+    assert [stray for stray in strays if (sealed / stray).exists()] == []
+    assert data_of(engine) == data_of(engine, "other") == PAYLOADS
+    assert engine.recovered.losses == []
+    engine.close()
+
+
+# --- segments --------------------------------------------------------------------------------------------------
+
+
+def segment_with_log(root: Path) -> Path:
+    return sorted((root / "segments").iterdir())[0]
+
+
+SEGMENT_DAMAGE: dict[str, Callable[[Path], None]] = {
+    "a flipped bit in a block": lambda path: flip(path, path.read_bytes().find(b"ARROW1", 6) // 2),
+    "a flipped bit in the schema": lambda path: flip(path, 40),
+    "a flipped bit in the footer": lambda path: flip(path, path.stat().st_size - 40),
+    "a cut end": lambda path: os.truncate(path, path.stat().st_size - 1),
+    "nothing in it": lambda path: os.truncate(path, 0),
+    "garbage behind it": lambda path: path.write_bytes(path.read_bytes() + b"more"),
+    "missing": lambda path: path.unlink(),
+}
+
+
+@pytest.mark.parametrize("what", SEGMENT_DAMAGE)
+def test_a_damaged_segment_is_named_and_other_logs_go_on(what: str, sealed: Path) -> None:
+    path = segment_with_log(sealed)
+    SEGMENT_DAMAGE[what](path)
+    engine = open_engine(sealed)
+    with pytest.raises(DamagedFile) as raised:
+        engine.log("log").read()
+    assert raised.value.path == f"segments/{path.name}"
+    assert isinstance(raised.value, MissingFile) == (what == "missing")
+    assert data_of(engine, "other") == PAYLOADS
+    assert engine.log("log").append(Batch.of(b"goes on")).wait().first == 6
+    assert [record.data for record in engine.log("log").read(after=5)] == [b"goes on"]
+    engine.seal()
+    engine.close()
+    again = open_engine(sealed)
+    assert [record.data for record in again.log("log").read(after=5)] == [b"goes on"]
+    again.close()
+
+
+def test_a_delete_that_meets_a_damaged_segment_does_nothing_at_all(sealed: Path) -> None:
+    engine = open_engine(sealed)
+    engine.log("log").append(Batch.of(b"tail", "key")).wait()
+    good = segment_with_log(sealed).read_bytes()
+    segment_with_log(sealed).write_bytes(b"")
+    state, written = engine.log("log").state(), engine.journal.written
+    log = engine.log("log")
+    for change in (
+        lambda: log.delete(key="key"),
+        lambda: log.delete(prefix="k"),
+        lambda: log.delete(seqs=[2, 6]),
+        lambda: log.delete(before=4),
+        lambda: log.hide(key="key"),
+        lambda: log.hide(seqs=[1, 6]),
+        lambda: log.amend(2, b"other"),
+    ):
+        with pytest.raises(EngineError):
+            change()
+    assert log.state() == state
+    assert engine.journal.written == written
+    segment_with_log(sealed).write_bytes(good)
+    assert data_of(engine) == [*PAYLOADS, b"tail"]
+    assert log.delete(key="key").wait().count == 6
+    engine.close()
+
+
+def test_whole_segments_can_be_deleted_even_if_they_are_damaged(sealed: Path) -> None:
+    segment_with_log(sealed).write_bytes(b"")
+    engine = open_engine(sealed)
+    assert engine.log("log").delete(before=100).wait().count == 5
+    assert data_of(engine) == []
+    engine.seal()
+    engine.close()
+    open_engine(sealed).close()
+
+
+def test_eviction_waits_until_the_segment_can_be_read(sealed: Path) -> None:
+    engine = open_engine(sealed)
+    good = segment_with_log(sealed).read_bytes()
+    segment_with_log(sealed).write_bytes(b"")
+    log = engine.log("log")
+    log.configure(Config(durability="fsync", cap_records=4)).wait()
+    assert log.append(Batch.of(b"six")).wait().first == 6
+    assert log.state().count == 6
+    assert log.state().evict_floor == 1
+    segment_with_log(sealed).write_bytes(good)
+    assert log.append(Batch.of(b"seven")).wait().first == 7
+    assert [record.seq for record in log.read()] == [4, 5, 6, 7]
+    assert log.state().evict_floor == 4
+    engine.close()
+
+
+def test_records_too_old_in_a_damaged_segment_do_not_stop_appends(sealed: Path) -> None:
+    clock = ManualClock()
+    engine = open_engine(sealed, clock)
+    log = engine.log("log")
+    log.configure(Config(durability="fsync", ttl_ms=1000)).wait()
+    clock.advance(500)
+    segment_with_log(sealed).write_bytes(b"")
+    clock.advance(5000)
+    assert log.append(Batch.of(b"six")).wait().first == 6
+    engine.close()
+
+
+def test_one_damaged_segment_does_not_stop_sealing_and_merging(tmp_path: Path) -> None:
+    engine = open_engine(tmp_path)
+    engine.create("log", FSYNC).wait()
+    for number in range(3):
+        engine.log("log").append(Batch.of(b"%d" % number)).wait()
+        engine.seal()
+    segment_with_log(tmp_path).write_bytes(b"")
+    for number in range(3, 12):
+        engine.log("log").append(Batch.of(b"%d" % number)).wait()
+        engine.seal()
+    assert engine.maintenance.failure is None
+    assert [record.data for record in engine.log("log").read(after=1)] == [b"%d" % number for number in range(1, 12)]
+    assert len(list((tmp_path / "segments").iterdir())) < 12
+    engine.close()
+
+
+def test_a_replayed_delete_that_needs_a_damaged_segment_does_not_stop_the_start(sealed: Path) -> None:
+    engine = open_engine(sealed)
+    engine.log("log").delete(key="key").wait()
+    engine.log("other").delete(seqs=[1]).wait()
+    abandon(engine)
+    segment_with_log(sealed).write_bytes(b"")
+    engine = open_engine(sealed)
+    assert len(engine.recovered.losses) == 1
+    assert data_of(engine, "other") == PAYLOADS[1:]
+    engine.close()
+
+
+# --- two processes ---------------------------------------------------------------------------------------------
+
+
+def test_a_second_process_is_refused(tmp_path: Path) -> None:
+    script = "import sys; from strandline.engine import Engine; Engine.open(sys.argv[1], background=False)"
+    engine = open_engine(tmp_path)
+    with pytest.raises(DirectoryInUse):
+        open_engine(tmp_path)
+    second = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, timeout=60)
+    assert second.returncode == 1
+    assert f"DirectoryInUse: {tmp_path} is in use by process {os.getpid()}" in second.stderr
+    engine.create("log", FSYNC).wait()
+    engine.close()
+    second = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, timeout=60)
+    assert second.returncode == 0, second.stderr

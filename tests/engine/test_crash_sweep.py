@@ -529,3 +529,62 @@ def test_a_disk_that_lies_about_syncs_cannot_make_records_up(name: str, seed: in
         for record in log.records:
             was = written[log_name, record.seq]
             assert (record.ts, record.key, record.meta) == (was.ts, was.key, was.meta)
+
+
+@pytest.mark.parametrize("where", ["MANIFEST", "checkpoints/", "journal/", "segments"])
+def test_a_start_that_cannot_read_is_refused_and_changes_nothing(where: str, tmp_path: Path) -> None:
+    stage = Stage(SCENARIOS["seal twice"], tmp_path)
+    stage.operate()
+    disk = stage.disk.process_kill()
+    before = {path: path.read_bytes() for path in disk.root.rglob("*") if path.is_file()}
+    disk.fail_read(where, errno.EIO)
+    with pytest.raises(OSError, match="Input/output error"):
+        open_engine(disk, stage.clock).log("fsync").read()
+    if where != "segments":
+        assert {path: path.read_bytes() for path in disk.root.rglob("*") if path.is_file()} == before
+    disk.heal()
+    stage.check(disk.process_kill(), "kill")
+
+
+class FailingCold:
+    """A cold tier that fails to take anything, or takes half of it."""
+
+    def __init__(self, cold: ColdStore, error: int | None) -> None:
+        self._cold = cold
+        self.error = error
+        self.working = False
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._cold, name)
+
+    def put(self, name: str, data: bytes | Path) -> None:
+        if self.working or not name.endswith(".arrow"):
+            self._cold.put(name, data)
+        elif self.error is not None:
+            raise OSError(self.error, os.strerror(self.error), name)
+        else:
+            raw = data if isinstance(data, bytes) else data.read_bytes()
+            self._cold.put(name, raw[: len(raw) // 2])
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC, errno.ESTALE, None])
+def test_segments_stay_where_they_are_until_the_cold_tier_has_them(error: int | None, tmp_path: Path) -> None:
+    clock = ManualClock()
+    cold = FailingCold(ObjectStoreCold(str(tmp_path / "cold")), error)
+    (tmp_path / "data").mkdir()
+    engine = open_engine(FaultDisk(tmp_path / "data"), clock, cold, Options(hot_segments=0))  # type: ignore[arg-type]
+    scribe = Scribe(engine, clock)
+    scribe.create("log", durability="fsync")
+    scribe.append("log")
+    with pytest.raises((OSError, EngineError)):
+        engine.seal()
+    assert engine.maintenance.failure is not None
+    scribe.append("log")
+    assert len(scribe.check(engine, "kill", clock.now())["log"].records) == 2
+    assert [entry.tier for entry in engine.maintenance.manifest.segments] == ["hot"]
+    cold.working = True
+    engine.seal()
+    assert {entry.tier for entry in engine.maintenance.manifest.segments} == {"cold"}
+    assert engine.disk.list("segments") == []
+    scribe.check(engine, "kill", clock.now())
+    engine.close()

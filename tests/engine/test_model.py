@@ -217,7 +217,9 @@ class Machine(RuleBasedStateMachine):
 
     def restart(self, name: str) -> None:
         """Let the model of an ephemeral log forget what was in memory only."""
+        self.models[name].expire(self.clock.now())
         model, book = self.models[name], self.engine.by_epoch[self.models[name].epoch]
+        self.engine.log(name).state()  # time takes what it would have taken
         assert book.head >= model.head
         if model.volatile_from is not None:
             # What was evicted of that may be told as evicted or as lost.

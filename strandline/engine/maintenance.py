@@ -30,6 +30,7 @@ from strandline.engine.errors import DamagedFile, EngineError
 from strandline.engine.footer import SegmentInfo
 from strandline.engine.installing import install
 from strandline.engine.journal import journal_indexes, journal_path
+from strandline.engine.memory import give_back
 from strandline.engine.merging import Merge, Merging
 from strandline.engine.sealing import MergeJob, SealJob
 from strandline.engine.sealing import run as run_here
@@ -132,6 +133,7 @@ class Maintenance:
         finally:
             engine.end_snapshot(None if done else snapshot)
         install(snapshot, sealed, merges, engine.store, engine.lock)
+        give_back()
         self._clean_up(manifest)
 
     def _capture_all(self, snapshot: Snapshot) -> None:

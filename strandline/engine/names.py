@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
+from itertools import islice
 
 
 class Names:
@@ -31,12 +32,12 @@ class Names:
         """Names with the prefix, from behind ``after`` on."""
         ordered = self._put_in_order()
         at = max(bisect_left(ordered, prefix), bisect_right(ordered, after) if after else 0)
-        found: list[str] = []
-        while at < len(ordered) and ordered[at].startswith(prefix) and (limit is None or len(found) < limit):
-            if ordered[at] not in self._gone:
-                found.append(ordered[at])
-            at += 1
-        return found
+        end = (
+            bisect_left(ordered, True, lo=at, key=lambda name: not name.startswith(prefix)) if prefix else len(ordered)
+        )
+        if not self._gone:
+            return ordered[at : end if limit is None else min(end, at + limit)]
+        return list(islice((ordered[row] for row in range(at, end) if ordered[row] not in self._gone), limit))
 
     def _put_in_order(self) -> list[str]:
         if self._gone and 2 * len(self._gone) > len(self._ordered):

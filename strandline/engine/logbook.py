@@ -378,11 +378,13 @@ class Logbook:
     def _doom(self, part: Part, ranges: Iterable[tuple[int, int]], segments: Segments) -> Doomed:
         within = [(max(first, part.first), min(last, part.last)) for first, last in ranges]
         within = [(first, last) for first, last in within if first <= last]
-        live, hidden = (0, 0), (0, 0)
-        for first, last in within:
-            alive = [(first, last)] if part.overlay is None else list(part.overlay.visible(first, last))
-            live = _sum(live, part.weigh(alive, segments))
-            hidden = _sum(hidden, self._hidden_of(part, first, last, segments))
+        overlay = part.overlay
+        if overlay is None:
+            return Doomed(part, within, part.weigh(within, segments), (0, 0))
+        live = part.weigh([piece for first, last in within for piece in overlay.visible(first, last)], segments)
+        hidden = part.weigh(
+            [piece for first, last in within for piece in overlay.hidden.overlap(first, last)], segments
+        )
         return Doomed(part, within, live, hidden)
 
     def _kill(self, doomed: Iterable[Doomed]) -> tuple[int, int]:
@@ -393,7 +395,8 @@ class Logbook:
             for first, last in ranges:
                 overlay = part.change()
                 overlay.dead.add(first, last)
-                overlay.hidden.remove(first, last)
+                if overlay.hidden:
+                    overlay.hidden.remove(first, last)
                 if overlay.amended:
                     for seq in [seq for seq in overlay.amended if first <= seq <= last]:
                         del overlay.amended[seq]
@@ -463,7 +466,9 @@ class Logbook:
     def check_readable(self, select: Select, segments: Segments) -> None:
         """Raise unless everything can be read that hiding or restoring the selected records has to look at."""
         for part, ranges in self._selected(select, segments):
-            part.weigh(ranges, segments)
+            # The tail is in memory.
+            if isinstance(part, Run):
+                part.weigh(ranges, segments)
 
     def check_removable(self, select: Select, segments: Segments) -> None:
         """As ``check_readable``, for a delete; runs that go as a whole need not be looked at."""

@@ -83,11 +83,12 @@ class Part:
     def weigh(self, ranges: Iterable[tuple[int, int]], segments: Segments) -> tuple[int, int]:
         """How many rows lie within the ranges and how many bytes they have, amendments counted."""
         count = size = 0
+        amended = self.overlay is not None and bool(self.overlay.amended)
         for first, last in ranges:
             for block, start, end in self.pieces(max(first, self.first), min(last, self.last), segments):
                 count += end - start
                 size += block.size(start, end)
-                if self.overlay is not None and self.overlay.amended:
+                if amended:
                     size += self._amended_size(block, start, end)
         return count, size
 

@@ -253,21 +253,22 @@ def scan(raw: bytes, seed: int, offset: int) -> Iterator[Frame | Damage]:
     Behind a damaged frame the search goes on at the next mark, so what was written after it is not lost.
     """
     end = len(raw)
+    view = memoryview(raw)
     while offset < end:
-        frame, why = _frame_at(raw, seed, offset)
+        frame, why = _frame_at(raw, view, seed, offset)
         if frame is not None:
             yield frame
             offset += frame.length
             continue
         start = offset
         while frame is None and (offset := raw.find(MARK_BYTES, offset + 1)) >= 0:
-            frame, _ = _frame_at(raw, seed, offset)
+            frame, _ = _frame_at(raw, view, seed, offset)
         if offset < 0:
             offset = end
         yield Damage(start, offset - start, why)
 
 
-def _frame_at(raw: bytes, seed: int, offset: int) -> tuple[Frame | None, str]:
+def _frame_at(raw: bytes, view: memoryview, seed: int, offset: int) -> tuple[Frame | None, str]:
     if len(raw) - offset < HEADER.size:
         return None, "the frame's header is cut off"
     mark, length, checksum, kind, flags, _, count, epoch, first, ts, reserved = HEADER.unpack_from(raw, offset)
@@ -275,7 +276,7 @@ def _frame_at(raw: bytes, seed: int, offset: int) -> tuple[Frame | None, str]:
         return None, "there is no frame here"
     if length < HEADER.size or offset + length > len(raw):
         return None, "the frame is cut off or its length is wrong"
-    covered = memoryview(raw)[offset + COVERED_FROM : offset + length]
+    covered = view[offset + COVERED_FROM : offset + length]
     if xxhash.xxh3_64_intdigest(covered, seed=(seed + offset) & 0xFFFFFFFFFFFFFFFF) != checksum:
         return None, "the frame's checksum does not match"
     if kind not in _TYPES:

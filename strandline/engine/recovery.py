@@ -284,11 +284,13 @@ class Replay:
     def frame(self, frame: Frame, path: str) -> None:
         recovered = self._recovered
         recovered.replayed_frames += 1
-        recovered.last_ts = max(recovered.last_ts, frame.ts)
-        self.clean = frame.type is FrameType.CLOSE
-        if frame.type is FrameType.CLOSE:
+        if frame.ts > recovered.last_ts:
+            recovered.last_ts = frame.ts
+        kind = frame.type
+        self.clean = kind is FrameType.CLOSE
+        if self.clean:
             return
-        if frame.type is FrameType.CONFIGURE:
+        if kind is FrameType.CONFIGURE:
             self._configure(frame)
             return
         book = self._books.get(frame.epoch)
@@ -298,7 +300,7 @@ class Replay:
                 recovered.losses.append(Loss(path, frame.offset, frame.length, what))
             return
         recovered.changed.add(book)
-        if frame.type is FrameType.DROP:
+        if kind is FrameType.DROP:
             book.dropped = True
             del self._books[frame.epoch]
             return
@@ -307,7 +309,7 @@ class Replay:
         except DamagedFile as error:
             what = f"{frame.type.name.lower()} of {book.name!r} could not be done again: {error}"
             recovered.losses.append(Loss(path, frame.offset, frame.length, what))
-        if frame.type is not FrameType.AMEND or frame.reserved:
+        if kind is not FrameType.AMEND or frame.reserved:
             book.reserved = frame.reserved
 
     def _configure(self, frame: Frame) -> None:

@@ -31,10 +31,10 @@ from strandline.engine.frame import (
     scan,
     unpack,
 )  # fmt: skip
-from strandline.engine.logbook import Gap, Logbook, ProducerState
+from strandline.engine.logbook import Gap, Logbook
 from strandline.engine.parts import Overlay, Run
 from strandline.engine.ranges import SeqRanges
-from strandline.engine.record import Appended, Config
+from strandline.engine.record import Appended, Config, ProducerState
 
 MANIFEST = "MANIFEST"
 CHECKPOINTS = "checkpoints"

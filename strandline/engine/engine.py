@@ -7,7 +7,6 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from itertools import islice, takewhile
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -19,20 +18,18 @@ from strandline.engine.disk import Disk, LocalDisk
 from strandline.engine.errors import EngineClosed, EngineError, JournalFailed, LogExists, UnknownLog
 from strandline.engine.frame import Configure, FrameType, encode, pack
 from strandline.engine.journal import Journal
-from strandline.engine.log import EPHEMERAL_RESERVE, MIN_RESERVE, Log
+from strandline.engine.log import Log
 from strandline.engine.logbook import Logbook
 from strandline.engine.maintenance import Maintenance
 from strandline.engine.names import Names
 from strandline.engine.record import MAX_RECORD_BYTES, Config, check_name
 from strandline.engine.recovery import Recovered, recover
+from strandline.engine.reservations import Reservations
 from strandline.engine.snapshot import Snapshot
 from strandline.engine.store import CACHE_BYTES, COLD_CACHE_BYTES, SegmentStore
 from strandline.engine.worker import Worker
 
 T = TypeVar("T")
-
-#: Quiet logs whose reservations are taken back in one go, while the lock is held.
-SETTLE_AT_ONCE = 1000
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,8 +97,6 @@ class Engine:
         self._by_name: dict[str, Logbook] = {}
         self._flushing = threading.Lock()
         self._pending: deque[_Pending] = deque()
-        self._reserving: dict[Logbook, int] = {}
-        self._unsettled: dict[Logbook, None] = {}
         self._dirty: set[Logbook] = set()
         self._snapshot: Snapshot | None = None
         self._closed = False
@@ -115,10 +110,10 @@ class Engine:
         self._by_name = {book.name: book for book in self.by_epoch.values()}
         self._names = Names(self._by_name)
         self._dirty = set(self.recovered.changed)
-        self._unsettled = {book: None for book in self.by_epoch.values() if book.reserved > book.assigned}
         self._last_ts = self.recovered.last_ts
         self._next_epoch = self.recovered.next_epoch
         self.journal = Journal(disk, self.recovered.next_journal)
+        self.reservations = Reservations(self.journal)
         self.maintenance = Maintenance(self, self.recovered, worker)
 
     @classmethod
@@ -213,7 +208,7 @@ class Engine:
                 position = self.journal.written
                 if position == self.journal.flushed and not self._pending:
                     return
-                reserving, self._reserving = self._reserving, {}
+                reserving = self.reservations.begin_flush()
             try:
                 self.journal.sync()
             except JournalFailed as error:
@@ -226,11 +221,7 @@ class Engine:
         with self.lock:
             self.journal.flushed = position
             self._flushes += 1
-            for book, reserved in reserving.items():
-                book.reserved_durable = min(reserved, book.reserved)
-                # To the end: those in front have been quiet for longest.
-                self._unsettled.pop(book, None)
-                self._unsettled[book] = None
+            self.reservations.flushed(reserving)
             while self._pending and self._pending[0].position <= position:
                 pending = self._pending.popleft()
                 pending.book.pending -= 1
@@ -299,7 +290,7 @@ class Engine:
             else:
                 self.flush()
                 with self.lock:
-                    self._settle(list(self._unsettled))
+                    self.reservations.settle(self.now(), None, self.touch)
                     self.journal.write(encode(FrameType.CLOSE, 0, 0, self.now()))
                 self.flush()
         finally:
@@ -346,19 +337,11 @@ class Engine:
         if self._threads and not self._wake_flusher.is_set():
             self._wake_flusher.set()
 
-    def note_reserved(self, book: Logbook) -> None:
-        self._reserving[book] = book.reserved
-
     def write_config(self, book: Logbook, config: Config, now: int) -> None:
-        if config.durability == "fsync":
-            reserved = book.assigned
-        else:
-            step = EPHEMERAL_RESERVE if config.durability == "ephemeral" else MIN_RESERVE
-            reserved = max(book.reserved, book.assigned + step)
+        reserved = self.reservations.after(book, config.durability)
         body = pack(Configure(book.name, config))
         self.journal.write(encode(FrameType.CONFIGURE, book.epoch, book.assigned, now, body, reserved=reserved))
-        book.reserved = reserved
-        self.note_reserved(book)
+        self.reservations.written(book, reserved)
 
     def remove(self, book: Logbook) -> None:
         book.dropped = True
@@ -378,8 +361,7 @@ class Engine:
         self.journal.prepare()
         with self._flushing, self.lock:
             self.check_writable()
-            position, reserving = self.journal.written, self._reserving
-            self._reserving = {}
+            position, reserving = self.journal.written, self.reservations.begin_flush()
             try:
                 self.journal.sync()
             except JournalFailed as error:
@@ -405,24 +387,12 @@ class Engine:
         return self._next_epoch
 
     def settle_idle(self) -> None:
-        """Take back reservations of logs that have been quiet: a crash then leaves no gap behind them."""
+        """Take back the reservations of logs that have been quiet."""
         with self.lock:
-            if self.writable and self._unsettled:
-                oldest = self.now() - self.options.settle_after_ms
-                quiet = takewhile(lambda book: book.last_ts <= oldest, self._unsettled)
-                self._settle(list(islice(quiet, SETTLE_AT_ONCE)))
-
-    def _settle(self, books: list[Logbook]) -> None:
-        now = self.now()
-        for book in books:
-            if not (book.dropped or book.reserved <= book.assigned or book.pending):
-                reserved = book.assigned
-                self.journal.write(encode(FrameType.RESERVE, book.epoch, book.assigned, now, reserved=reserved))
-                self.touch(book)
-                book.reserved = book.reserved_durable = reserved
-                book.reserve_step = 0
-            del self._unsettled[book]
-        self.flush_in_time()
+            if self.writable:
+                now = self.now()
+                if self.reservations.settle(now, now - self.options.settle_after_ms, self.touch):
+                    self.flush_in_time()
 
     # --- threads -------------------------------------------------------------------------------------------
 

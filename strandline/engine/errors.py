@@ -60,12 +60,27 @@ class BadRecord(BadRequest):
 
 
 class RecordTooLarge(BadRecord):
-    """A record over the size limit, or one that can never fit the log's caps."""
+    """A record over the size limit."""
 
     def __init__(self, index: int, size: int, limit: int) -> None:
         super().__init__(index, f"{size} bytes, the limit is {limit}")
         self.size = size
         self.limit = limit
+
+
+class BatchTooLarge(BadRequest):
+    """A batch that can never fit a log that rejects what is over its caps, even if it were empty."""
+
+    def __init__(self, name: str, records: int, size: int, cap_records: int, cap_bytes: int) -> None:
+        super().__init__(
+            f"a batch of {records} records and {size} bytes can never fit log {name!r}, "
+            f"caps {cap_records or 'none'} and {cap_bytes or 'none'}"
+        )
+        self.name = name
+        self.records = records
+        self.size = size
+        self.cap_records = cap_records
+        self.cap_bytes = cap_bytes
 
 
 class LogFull(EngineError):

@@ -7,10 +7,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from strandline.engine.block import Block
-from strandline.engine.catalog import BookState, state_frame
 from strandline.engine.commit import Commit
+from strandline.engine.duplicates import find_duplicate
 from strandline.engine.errors import (
     BadRequest,
+    BatchTooLarge,
     EngineError,
     LogFull,
     MissingFile,
@@ -19,7 +20,6 @@ from strandline.engine.errors import (
     UnknownSeq,
 )
 from strandline.engine.frame import (
-    Encoded,
     Extras,
     Floor,
     FrameType,
@@ -30,23 +30,21 @@ from strandline.engine.frame import (
     pack,
 )
 from strandline.engine.logbook import Logbook
-from strandline.engine.parts import Overlay
 from strandline.engine.reading import NotResident, Query, Resident, read_page
 from strandline.engine.record import Appended, Batch, Config, Deleted, LogState, Page, Producer, Reason
+from strandline.engine.retention import evict_over_caps, expire, is_stale
 from strandline.engine.store import UnknownSegment
+from strandline.engine.volatile import begin_volatile, frames_of_volatile, has_durable
 
 if TYPE_CHECKING:
     from strandline.engine.engine import Engine
 
 T = TypeVar("T")
 
-#: Seqs that a log may hand out before the next flush says so durably; doubled whenever they ran out.
-MIN_RESERVE = 256
-MAX_RESERVE = 1 << 20
+#: No cap: more than there can be.
+MAX_CAP = 1 << 63
 #: Idempotency keys and producer ids are remembered by the log, so they are bounded.
 MAX_IDENTITY = 1024
-#: An ephemeral log writes nothing else, so it reserves in larger steps.
-EPHEMERAL_RESERVE = 1 << 16
 
 
 class Log:
@@ -166,25 +164,20 @@ class Log:
             self._check_writable()
             now = engine.now()
             if extras is not None:
-                duplicate = book.find_duplicate(idempotency_key, producer, now)
+                duplicate = find_duplicate(book, idempotency_key, producer, now)
                 if duplicate is not None:
                     return self._after_pending(duplicate)
             self._expire(now)
             if book.config.discard == "reject":
                 self._check_room(batch, size)
             block = Block.of_batch(book.assigned + 1, now, batch)
-            reserved = book.reserved
-            must_wait = self._reserve(block, now)
-            if book.config.durability != "ephemeral":
-                try:
-                    engine.journal.write(encode_append(book.epoch, block, now, book.reserved, extras))
-                except EngineError:
-                    # The frame was to say so; no flush must take it for said.
-                    book.reserved = reserved
-                    engine.note_reserved(book)
-                    raise
+            must_wait, reserved = engine.reservations.wanted(book, block)
+            if book.config.durability == "ephemeral":
+                engine.reservations.write(book, reserved, now)
+                begin_volatile(book)
             else:
-                self._begin_volatile()
+                engine.journal.write(encode_append(book.epoch, block, now, reserved, extras))
+                engine.reservations.written(book, reserved)
             engine.touch(book)
             appended = book.assign(block, now, extras)
             if must_wait:
@@ -199,14 +192,12 @@ class Log:
 
     def _check_room(self, batch: Batch, size: int) -> None:
         book, config = self._book, self._book.config
-        records, bytes_ = len(batch), size
-        if config.cap_records and records > config.cap_records:
-            raise RecordTooLarge(0, records, config.cap_records)
-        if config.cap_bytes and bytes_ > config.cap_bytes:
-            raise RecordTooLarge(0, bytes_, config.cap_bytes)
-        records += book.count + book.pending_count
-        bytes_ += book.size + book.pending_size
-        if (config.cap_records and records > config.cap_records) or (config.cap_bytes and bytes_ > config.cap_bytes):
+        records_cap, bytes_cap = config.cap_records or MAX_CAP, config.cap_bytes or MAX_CAP
+        if len(batch) > records_cap or size > bytes_cap:
+            raise BatchTooLarge(book.name, len(batch), size, config.cap_records, config.cap_bytes)
+        records = len(batch) + book.count + book.pending_count
+        bytes_ = size + book.size + book.pending_size
+        if records > records_cap or bytes_ > bytes_cap:
             raise LogFull(
                 book.name,
                 config.cap_records,
@@ -216,32 +207,6 @@ class Log:
                 book.count,
                 book.size,
             )
-
-    def _reserve(self, block: Block, now: int) -> bool:
-        """See to it that no crash can make the block's seqs be handed out again.
-
-        On a ``fsync`` log the flush before the acknowledgement does that. On the others the journal says ahead of
-        time up to where seqs may have been handed out; only if that is not durable yet must the append wait.
-        Tells whether it must.
-        """
-        book = self._book
-        if book.config.durability == "fsync":
-            book.reserved = block.last
-            return True
-        ephemeral = book.config.durability == "ephemeral"
-        minimum = EPHEMERAL_RESERVE if ephemeral else MIN_RESERVE
-        step = max(book.reserve_step, minimum, 4 * len(block))
-        waits = block.last > book.reserved_durable or book.pending > 0
-        if block.last + step // 2 > book.reserved:
-            if waits:
-                step = min(2 * step, max(MAX_RESERVE, 4 * len(block)))
-            reserved = block.last + step
-            if ephemeral:
-                self._engine.journal.write(encode(FrameType.RESERVE, book.epoch, book.assigned, now, reserved=reserved))
-            book.reserve_step = step
-            book.reserved = reserved
-        self._engine.note_reserved(book)
-        return waits
 
     def _publish_pending(self, block: Block, size: int, appended: Appended) -> Appended:
         book = self._book
@@ -268,12 +233,9 @@ class Log:
             first, last = book.assigned + 1, book.assigned + count
             # What was acknowledged is never handed out again, so what was not reserved must be durable first.
             must_wait = last > book.reserved_durable
-            if book.config.durability == "ephemeral" and last > book.reserved:
-                engine.journal.write(encode(FrameType.RESERVE, book.epoch, book.assigned, engine.now(), reserved=last))
-                book.reserved = last
-                engine.note_reserved(book)
             if book.config.durability == "ephemeral":
-                self._begin_volatile()
+                engine.reservations.write(book, max(last, book.reserved), engine.now())
+                begin_volatile(book)
 
             def make() -> None:
                 book.skip(first, last, reason)
@@ -386,7 +348,8 @@ class Log:
         engine, book = self._engine, self._book
         now = engine.now()
         self._expire(now)
-        for frame in self._frames_of_volatile(config, now):
+        ceases = book.config.durability == "ephemeral" != config.durability
+        for frame in frames_of_volatile(book, now) if ceases else ():
             engine.journal.write(frame)
         engine.touch(book)
         engine.write_config(book, config, now)
@@ -395,31 +358,9 @@ class Log:
         if book.tail is not None:
             book.tail.join_no_further()
         book.config = config
-        self._evicting(lambda: book.evict_over_caps(engine.store))
+        self._evicting(lambda: evict_over_caps(book, engine.store))
         self._expire(now)
         return engine.later(book, book.state(), None)
-
-    def _frames_of_volatile(self, config: Config, now: int) -> list[Encoded]:
-        """What an ephemeral log must write down when it ceases to be one: the records it has, and its state."""
-        book, tail, epoch = self._book, self._book.tail, self._book.epoch
-        if config.durability == "ephemeral" or book.config.durability != "ephemeral":
-            return []
-        frames: list[Encoded] = []
-        if book.volatile_from and tail is not None:
-            first, last, taken, overlay = book.volatile_from, tail.last, book.reserved, tail.overlay or Overlay()
-            frames += [
-                encode_append(
-                    epoch, block.cut(low - block.first, high - block.first + 1), block.timestamp(0), taken, None
-                )
-                for block in tail.uniform_blocks(first)
-                for low, high in overlay.dead.gaps(block.first, block.last)
-            ]
-            hidden = [seq for low, high in overlay.hidden.overlap(first, last) for seq in range(low, high + 1)]
-            if hidden:
-                frames.append(encode(FrameType.HIDE, epoch, 0, now, pack(Select(last, seqs=hidden)), reserved=taken))
-            amended = [(seq, data) for seq, data in overlay.amended.items() if seq >= first]
-            frames += [encode(FrameType.AMEND, epoch, seq, now, data) for seq, data in amended]
-        return [*frames, state_frame(epoch, BookState.of(book))]
 
     def drop(self) -> Commit[None]:
         """Remove the log and everything in it. A log created later under this name has another epoch."""
@@ -449,7 +390,7 @@ class Log:
             self._check_writable()
             now = engine.now()
             self._expire(now)
-            if book.config.durability != "ephemeral" or (self._has_durable() and type is not FrameType.GAP):
+            if book.config.durability != "ephemeral" or (has_durable(book) and type is not FrameType.GAP):
                 engine.journal.write(
                     encode(
                         type,
@@ -475,23 +416,10 @@ class Log:
         else:
             book.publish(block, segments)
 
-    def _begin_volatile(self) -> None:
-        """What is assigned from here on is in memory only."""
-        book = self._book
-        if not book.volatile_from:
-            book.volatile_from = book.assigned + 1
-            if book.tail is not None:
-                book.tail.join_no_further()
-
-    def _has_durable(self) -> bool:
-        """Whether there are records that a restart brings back; an ephemeral log may have some from earlier."""
-        book = self._book
-        return book.config.durability != "ephemeral" or book.earliest < (book.volatile_from or book.assigned + 1)
-
     def _evicting(self, change: Callable[[], T]) -> T:
         """Make a change that may evict records. Replaying does the same by itself, except on an ephemeral log."""
         book = self._book
-        floor, had_durable = book.evict_floor, self._has_durable()
+        floor, had_durable = book.evict_floor, has_durable(book)
         result = change()
         if book.config.durability == "ephemeral" and had_durable and book.evict_floor > floor:
             self._write_floors(self._engine.now())
@@ -504,11 +432,11 @@ class Log:
             return
         if now is None:
             now = engine.now()
-        if not book.is_stale(now):
+        if not is_stale(book, now):
             return
         engine.touch(book)
-        had_durable = self._has_durable()
-        if book.expire(now, engine.store) and had_durable and engine.writable:
+        had_durable = has_durable(book)
+        if expire(book, now, engine.store) and had_durable and engine.writable:
             self._write_floors(now)
 
     def _write_floors(self, now: int) -> None:

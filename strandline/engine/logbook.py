@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from typing import NamedTuple
 
 from strandline.engine.block import Block
-from strandline.engine.errors import DamagedFile, ProducerFenced, ProducerGap
+from strandline.engine.duplicates import remember
+from strandline.engine.errors import DamagedFile
 from strandline.engine.frame import Extras, Select
 from strandline.engine.parts import Part, Run, Segments, Tail
-from strandline.engine.record import Appended, Config, Deleted, LogState, Producer, Reason
+from strandline.engine.record import Appended, Config, Deleted, LogState, ProducerState, Reason
+from strandline.engine.retention import evict_over_caps
 
 #: What a waiting reader is told: the logbook it waits for has changed.
 Listener = Callable[["Logbook"], None]
@@ -36,12 +37,6 @@ class Doomed(NamedTuple):
     ranges: list[tuple[int, int]]
     live: tuple[int, int]
     hidden: tuple[int, int]
-
-
-class ProducerState(NamedTuple):
-    epoch: int
-    seq: int
-    appended: Appended
 
 
 class Logbook:
@@ -114,59 +109,13 @@ class Logbook:
 
     # --- appending -----------------------------------------------------------------------------------------
 
-    def find_duplicate(self, key: str | None, producer: Producer | None, now: int) -> Appended | None:
-        """What the first append with this idempotency key or producer seq did; raises for a fenced producer."""
-        if key is not None and self.idempotency is not None:
-            self._forget_old_keys(now)
-            found = self.idempotency.get(key)
-            if found is not None:
-                return found.again()
-        if producer is not None:
-            return self._check_producer(producer)
-        return None
-
-    def _forget_old_keys(self, now: int) -> None:
-        assert self.idempotency is not None
-        oldest = now - self.config.idempotency_window_ms
-        # Keys stand in the order of their appends, and time never goes backwards: only the front can be too old.
-        expired = []
-        for key, appended in self.idempotency.items():
-            if appended.ts >= oldest:
-                break
-            expired.append(key)
-        for key in expired:
-            del self.idempotency[key]
-
-    def _check_producer(self, producer: Producer) -> Appended | None:
-        known = self.producers.get(producer.id) if self.producers is not None else None
-        if known is None or producer.epoch > known.epoch:
-            if producer.seq != 0:
-                raise ProducerGap(producer.id, 0, producer.seq)
-            return None
-        if producer.epoch < known.epoch:
-            raise ProducerFenced(producer.id, producer.epoch, known.epoch)
-        if producer.seq <= known.seq:
-            return known.appended.again()
-        if producer.seq > known.seq + 1:
-            raise ProducerGap(producer.id, known.seq + 1, producer.seq)
-        return None
-
     def assign(self, block: Block, ts: int, extras: Extras | None) -> Appended:
         """Hand out the block's seqs. They are taken from here on, whether or not anybody sees the records."""
         appended = Appended(block.first, block.last, ts)
         self.assigned = block.last
         self.last_ts = ts
         if extras is not None:
-            if extras.idempotency_key is not None:
-                if self.idempotency is None:
-                    self.idempotency = {}
-                self._forget_old_keys(ts)
-                self.idempotency[extras.idempotency_key] = appended
-            if extras.producer is not None:
-                if self.producers is None:
-                    self.producers = {}
-                producer = extras.producer
-                self.producers[producer.id] = ProducerState(producer.epoch, producer.seq, appended)
+            remember(self, extras, appended)
         return appended
 
     def publish(self, block: Block, segments: Segments) -> None:
@@ -174,7 +123,7 @@ class Logbook:
         self.add(block)
         config = self.config
         if config.cap_records or config.cap_bytes:
-            self.evict_over_caps(segments)
+            evict_over_caps(self, segments)
 
     def add(self, block: Block) -> None:
         if self.tail is None:
@@ -211,110 +160,6 @@ class Logbook:
         self.head = self.assigned = first - 1
         return True
 
-    # --- involuntary loss ----------------------------------------------------------------------------------
-
-    def evict_over_caps(self, segments: Segments) -> None:
-        config = self.config
-        records = self.count - config.cap_records if config.cap_records else 0
-        size = self.size - config.cap_bytes if config.cap_bytes else 0
-        if records > 0 or size > 0:
-            # With a segment that cannot be read it has to wait: the log is over its cap until it works again.
-            with suppress(DamagedFile, OSError):
-                last = self._last_to_evict(records, size, segments)
-                doomed = self._doomed_below(last + 1, segments)
-                self.cap_floor = last + 1
-                self._remove(doomed, last + 1, segments)
-
-    def _last_to_evict(self, records: int, size: int, segments: Segments) -> int:
-        """The seq of the live record with which, oldest first, this many records and bytes have gone."""
-        last = 0
-        for part in self.parts():
-            ends_here = isinstance(part, Run) and part.live >= records and part.live_size >= size
-            # Where it ends, records behind the last live one that are hidden must stay: look closely.
-            closely = ends_here and part.overlay is not None
-            if isinstance(part, Run) and not closely and (part.live <= records or 0 < part.live_size <= size):
-                if part.live:
-                    last = part.last
-                    records -= part.live
-                    size -= part.live_size
-                    if records <= 0 and size <= 0:
-                        return last
-                continue
-            amended = part.overlay is not None and bool(part.overlay.amended)
-            for block, start, end in part.visible(self.earliest, self.head, segments):
-                while start < end:
-                    rows = min(max(records, 0), end - start)
-                    if size > 0:
-                        rows = max(rows, block.reaching(start, end, size))
-                    if amended:
-                        # Amended records have another size than their block says: go one by one.
-                        rows = 1
-                    last = block.seq(start + rows - 1)
-                    records -= rows
-                    size -= (
-                        part.weigh([(block.seq(start), last)], segments)[1]
-                        if amended
-                        else block.size(start, start + rows)
-                    )
-                    start += rows
-                    if records <= 0 and size <= 0:
-                        return last
-        return last
-
-    def is_stale(self, now: int) -> bool:
-        """Whether there may be something for ``expire`` to do; cheap."""
-        oldest = now - self.config.ttl_ms
-        if self.runs:
-            return self.runs[0].ts_first < oldest
-        return self.tail is not None and bool(self.tail.blocks) and self.tail.blocks[0].timestamp(0) < oldest
-
-    def expire(self, now: int, segments: Segments) -> bool:
-        """Evict what is older than the TTL; tells whether that moved the floor."""
-        ttl = self.config.ttl_ms
-        if not ttl or self.earliest > self.head:
-            return False
-        oldest = now - ttl
-        # As with caps: what cannot be read now goes later.
-        with suppress(DamagedFile, OSError):
-            floor = self.seq_since(oldest, segments)
-            if floor > self.earliest:
-                return self.expire_below(floor, segments)
-        return False
-
-    def expire_below(self, floor: int, segments: Segments) -> bool:
-        lost = self.last_retained_below(floor, segments)
-        if lost is None:
-            return False
-        doomed = self._doomed_below(lost + 1, segments)
-        self.ttl_floor = max(self.ttl_floor, lost + 1)
-        self._remove(doomed, lost + 1, segments)
-        return True
-
-    def evict_below(self, floor: int, segments: Segments) -> None:
-        """Evict again what a cap once evicted."""
-        lost = self.last_retained_below(floor, segments)
-        if lost is not None:
-            doomed = self._doomed_below(lost + 1, segments)
-            self.cap_floor = max(self.cap_floor, lost + 1)
-            self._remove(doomed, lost + 1, segments)
-
-    def last_retained_below(self, floor: int, segments: Segments) -> int | None:
-        """The highest seq below ``floor`` that is there and not deleted."""
-        for part in reversed(tuple(self.parts())):
-            low, high = max(part.first, self.earliest), min(part.last, floor - 1)
-            if low > high:
-                continue
-            ranges = [(low, high)] if part.overlay is None else list(part.overlay.dead.gaps(low, high))
-            for first, last in reversed(ranges):
-                # Nearly always the last seq of the range is there; else look at what is.
-                for start in (last, first):
-                    found = None
-                    for block, _, end in part.pieces(start, last, segments):
-                        found = block.seq(end - 1)
-                    if found is not None:
-                        return found
-        return None
-
     def seq_since(self, ts: int, segments: Segments) -> int:
         """The seq of the first record, deleted or not, whose time is ``ts`` or later; head + 1 when there is none."""
         for run in self.runs:
@@ -342,7 +187,7 @@ class Logbook:
     # Everything that must be read of segments is read before anything is changed: an operation that meets a damaged
     # one, or a cold tier that cannot be reached, raises and leaves the log as it was.
 
-    def _doomed_below(self, floor: int, segments: Segments) -> list[Doomed]:
+    def doomed_below(self, floor: int, segments: Segments) -> list[Doomed]:
         doomed = []
         for part in self.parts():
             if part.first >= floor:
@@ -355,7 +200,7 @@ class Logbook:
                 doomed.append(self._doom(part, [(low, high)], segments))
         return doomed
 
-    def _remove(self, doomed: list[Doomed], floor: int, segments: Segments) -> tuple[int, int]:
+    def remove(self, doomed: list[Doomed], floor: int, segments: Segments) -> tuple[int, int]:
         """Take everything below ``floor`` out; returns how many records went and their bytes, hidden ones included."""
         count, size = self._kill(doomed)
         self.runs = tuple(run for run in self.runs if run.last >= floor)
@@ -448,7 +293,7 @@ class Logbook:
             before = min(select.before, select.bound + 1)
             if before <= self.earliest:
                 return Deleted(0, 0)
-            return Deleted(*self._remove(self._doomed_below(before, segments), before, segments))
+            return Deleted(*self.remove(self.doomed_below(before, segments), before, segments))
         doomed = [self._doom(part, ranges, segments) for part, ranges in self._selected(select, segments)]
         count, size = self._kill(doomed)
         if count:
@@ -474,7 +319,7 @@ class Logbook:
         """As ``check_readable``, for a delete; runs that go as a whole need not be looked at."""
         if select.key is None and select.prefix is None and select.seqs is None:
             assert select.before is not None
-            self._doomed_below(min(select.before, select.bound + 1), segments)
+            self.doomed_below(min(select.before, select.bound + 1), segments)
         else:
             self.check_readable(select, segments)
 
@@ -511,7 +356,7 @@ class Logbook:
             part.change().hidden.remove(first, last)
             gone = _sum(gone, back)
         if self.config.cap_records or self.config.cap_bytes:
-            self.evict_over_caps(segments)
+            evict_over_caps(self, segments)
         return Deleted(*gone)
 
     def amend(self, seq: int, data: bytes, segments: Segments) -> None:
@@ -527,7 +372,7 @@ class Logbook:
             if seq not in part.overlay.hidden:
                 self._account(part, 0, part.weigh([(seq, seq)], segments)[1] - before[1])
         if self.config.cap_bytes:
-            self.evict_over_caps(segments)
+            evict_over_caps(self, segments)
 
     def has(self, seq: int, segments: Segments) -> bool:
         """Whether the record is there: not deleted, not evicted. A hidden one is there."""

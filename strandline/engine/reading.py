@@ -11,6 +11,7 @@ from strandline.engine.errors import BadRequest
 from strandline.engine.logbook import Logbook
 from strandline.engine.parts import Part, Segments
 from strandline.engine.record import Page, Reason, Tombstone
+from strandline.engine.retention import last_retained_below
 from strandline.engine.segment import Segment
 from strandline.engine.store import SegmentStore
 
@@ -112,7 +113,7 @@ def _is_from_another_life(book: Logbook, query: Query) -> bool:
 
 def _start_since(book: Logbook, since: int, segments: Segments) -> int:
     """Where the records from before a time end: what is lost right behind them may be from after it."""
-    last_before = book.last_retained_below(book.seq_since(since, segments), segments)
+    last_before = last_retained_below(book, book.seq_since(since, segments), segments)
     return 0 if last_before is None else last_before + 1
 
 

@@ -167,6 +167,14 @@ class Appended(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return Appended(self.first, self.last, self.ts, deduped=True)
 
 
+class ProducerState(NamedTuple):
+    """What a log remembers of a producer: its last append."""
+
+    epoch: int
+    seq: int
+    appended: Appended
+
+
 class Deleted(msgspec.Struct, frozen=True, gc=False):
     """What a delete, hide or restore did."""
 

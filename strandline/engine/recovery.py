@@ -47,6 +47,7 @@ from strandline.engine.journal import (
 )
 from strandline.engine.logbook import Logbook
 from strandline.engine.parts import Segments
+from strandline.engine.retention import evict_below, evict_over_caps, expire_below
 from strandline.engine.store import HOT_DIRECTORY, SegmentStore
 
 log = logging.getLogger(__name__)
@@ -323,7 +324,7 @@ class Replay:
         self._reach(book, frame.first)
         book.config = configure.config
         book.reserved = frame.reserved
-        book.evict_over_caps(self._segments)
+        evict_over_caps(book, self._segments)
         self._recovered.changed.add(book)
 
     def _drop_namesake(self, name: str) -> None:
@@ -357,8 +358,8 @@ class Replay:
         elif frame.type is FrameType.FLOOR:
             floor = unpack(frame.body, Floor)
             if book.config.durability == "ephemeral":
-                book.evict_below(floor.cap_floor, segments)
-            book.expire_below(floor.ttl_floor, segments)
+                evict_below(book, floor.cap_floor, segments)
+            expire_below(book, floor.ttl_floor, segments)
         elif frame.type is FrameType.GAP:
             gap = unpack(frame.body, GapFrame)
             book.skip(book.assigned + 1, gap.last, gap.reason)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from copy import copy
 
 from strandline.engine import Appended, Batch, Config, Deleted, Producer, Record, Tombstone
-from strandline.engine.errors import LogFull, ProducerFenced, ProducerGap, RecordTooLarge, UnknownSeq
+from strandline.engine.errors import BatchTooLarge, LogFull, ProducerFenced, ProducerGap, UnknownSeq
 
 
 def size_of(record: Record) -> int:
@@ -123,7 +123,7 @@ class ModelLog:
     def _check_room(self, count: int, size: int) -> None:
         records, bytes_ = self.config.cap_records or float("inf"), self.config.cap_bytes or float("inf")
         if count > records or size > bytes_:
-            raise RecordTooLarge(0, 0, 0)
+            raise BatchTooLarge("", 0, 0, 0, 0)
         if self.count + count > records or self.size + size > bytes_:
             raise LogFull("", 0, 0, 0, 0, 0, 0)
 

@@ -8,6 +8,7 @@ from strandline.engine.errors import (
     BadConfig,
     BadRecord,
     BadRequest,
+    BatchTooLarge,
     LogFull,
     ProducerFenced,
     ProducerGap,
@@ -162,7 +163,7 @@ def test_a_full_log_that_rejects_takes_records_again_when_some_are_gone(tmp_path
         with pytest.raises(LogFull) as full:
             log.append(Batch.of(b"4"))
         assert (full.value.records, full.value.cap_records, full.value.head) == (3, 3, 3)
-        with pytest.raises(RecordTooLarge):
+        with pytest.raises(BatchTooLarge):
             log.append(Batch([b"x"] * 4))
         log.delete(before=2).wait()
         fill(log, "4")

@@ -29,7 +29,7 @@ from strandline.engine import (
     segment_writer,
 )
 from strandline.engine.cold import ObjectStoreCold
-from strandline.engine.errors import EngineError, LogExists, LogFull, RecordTooLarge
+from strandline.engine.errors import BatchTooLarge, EngineError, LogExists, LogFull
 from strandline.engine.fault_disk import Crashed, FaultDisk
 
 LONG = bool(os.environ.get("STRANDLINE_LONG"))
@@ -295,7 +295,7 @@ class Changes(Machine):
         name, model = self.pick(number), self.models[self.pick(number)]
         for _ in range(times):
             batch = self.batch(row[:1])
-            with suppress(LogFull, RecordTooLarge):
+            with suppress(LogFull, BatchTooLarge):
                 appended = model.append(self.clock.now(), batch)
                 assert self.engine.log(name).append(batch).wait() == appended
             self.changed(name)

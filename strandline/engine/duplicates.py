@@ -1,0 +1,68 @@
+"""Recognising an append that was made before: idempotency keys and producers.
+
+What is remembered travels in the append's own frame, so it survives a restart and never disagrees with the records.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from strandline.engine.errors import ProducerFenced, ProducerGap
+from strandline.engine.frame import Extras
+from strandline.engine.record import Appended, Producer, ProducerState
+
+if TYPE_CHECKING:
+    from strandline.engine.logbook import Logbook
+
+
+def find_duplicate(book: Logbook, key: str | None, producer: Producer | None, now: int) -> Appended | None:
+    """What the first append with this idempotency key or producer seq did; raises for a fenced producer."""
+    if key is not None and book.idempotency is not None:
+        _forget_old_keys(book, now)
+        found = book.idempotency.get(key)
+        if found is not None:
+            return found.again()
+    if producer is not None:
+        return _check_producer(book, producer)
+    return None
+
+
+def _forget_old_keys(book: Logbook, now: int) -> None:
+    assert book.idempotency is not None
+    oldest = now - book.config.idempotency_window_ms
+    # Keys stand in the order of their appends, and time never goes backwards: only the front can be too old.
+    expired = []
+    for key, appended in book.idempotency.items():
+        if appended.ts >= oldest:
+            break
+        expired.append(key)
+    for key in expired:
+        del book.idempotency[key]
+
+
+def _check_producer(book: Logbook, producer: Producer) -> Appended | None:
+    known = book.producers.get(producer.id) if book.producers is not None else None
+    if known is None or producer.epoch > known.epoch:
+        if producer.seq != 0:
+            raise ProducerGap(producer.id, 0, producer.seq)
+        return None
+    if producer.epoch < known.epoch:
+        raise ProducerFenced(producer.id, producer.epoch, known.epoch)
+    if producer.seq <= known.seq:
+        return known.appended.again()
+    if producer.seq > known.seq + 1:
+        raise ProducerGap(producer.id, known.seq + 1, producer.seq)
+    return None
+
+
+def remember(book: Logbook, extras: Extras, appended: Appended) -> None:
+    if extras.idempotency_key is not None:
+        if book.idempotency is None:
+            book.idempotency = {}
+        _forget_old_keys(book, appended.ts)
+        book.idempotency[extras.idempotency_key] = appended
+    if extras.producer is not None:
+        if book.producers is None:
+            book.producers = {}
+        producer = extras.producer
+        book.producers[producer.id] = ProducerState(producer.epoch, producer.seq, appended)

@@ -88,9 +88,7 @@ def test_a_plain_path_and_its_url_are_the_same_place(tmp_path: Path) -> None:
     assert (directory / "a").read_bytes() == b"hello"
 
 
-def test_a_put_to_a_directory_is_flushed_with_its_entry(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_put_to_a_directory_is_flushed_with_its_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cold = ObjectStoreCold(str(tmp_path / "cold"))
     flushed: list[str] = []
     fsync = os.fsync
@@ -142,18 +140,14 @@ def test_a_bucket_that_does_not_exist_is_not_taken_for_a_missing_object(s3: S3Op
             attempt()
 
 
-def test_a_store_that_cannot_be_reached_is_an_os_error(
-    s3: S3Options, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_that_cannot_be_reached_is_an_os_error(s3: S3Options, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cold_module, "RETRY", {"max_retries": 0})
     cold = ObjectStoreCold("s3://cold/prefix", **{**s3, "endpoint": "http://127.0.0.1:1"})
     with pytest.raises(OSError, match=r"s3://cold/prefix/00000001\.arrow"):
         cold.read("00000001.arrow", 0, 10)
 
 
-def test_the_environment_gives_what_the_options_do_not(
-    s3: S3Options, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_environment_gives_what_the_options_do_not(s3: S3Options, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", str(s3["endpoint"]))
     monkeypatch.setenv("AWS_REGION", "us-east-1")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")

@@ -53,8 +53,7 @@ def test_neighbouring_pieces_come_in_one_request(cold: CountingCold, directory: 
     fetch(5 * PIECE_BYTES + 1, 7 * PIECE_BYTES + 1)
     assert cold.requests == [range(5, 8)]
     assert (
-        Path(fetch.path).read_bytes()[5 * PIECE_BYTES : 8 * PIECE_BYTES]
-        == (CONTENT[5 * PIECE_BYTES : 8 * PIECE_BYTES])
+        Path(fetch.path).read_bytes()[5 * PIECE_BYTES : 8 * PIECE_BYTES] == (CONTENT[5 * PIECE_BYTES : 8 * PIECE_BYTES])
     )
 
 

@@ -505,11 +505,7 @@ def test_pending_bytes_survive_in_every_way_and_synced_ones_always(disk: FaultDi
     kept = {tail: tail[: len(tail) - len(tail.lstrip(b"p"))] for tail in tails}
     prefixes = [tail for tail in tails if tail and tail == kept[tail] != pending]
     zeroes = [tail for tail in tails if tail != kept[tail] and not tail.removeprefix(kept[tail]).strip(b"\0")]
-    holes = [
-        tail
-        for tail in tails
-        if len(tail) == len(pending) and set(tail) == set(b"p\0") and tail not in zeroes
-    ]
+    holes = [tail for tail in tails if len(tail) == len(pending) and set(tail) == set(b"p\0") and tail not in zeroes]
     garbage = [tail for tail in tails if set(tail) - set(b"p\0")]
     assert prefixes
     assert zeroes

@@ -530,9 +530,7 @@ def test_relocating_a_cold_segment_does_nothing(disk: LocalDisk, cold: WatchedCo
     assert cold.puts == [object_name(1)], "only that of the earlier process"
 
 
-def test_a_segment_that_is_forgotten_while_it_is_copied_leaves_no_copy(
-    disk: LocalDisk, cold: WatchedCold
-) -> None:
+def test_a_segment_that_is_forgotten_while_it_is_copied_leaves_no_copy(disk: LocalDisk, cold: WatchedCold) -> None:
     store = SegmentStore(disk, cold)
     store.add(write(disk, 1), "hot")
     cold.after_put = lambda name: store.forget(1)
@@ -551,9 +549,7 @@ def test_where_both_copies_are_present_the_hot_one_is_read(disk: LocalDisk, cold
     assert cold.reads == []
 
 
-def test_a_cold_segment_with_a_useless_hot_file_is_read_from_the_cold_tier(
-    disk: LocalDisk, cold: WatchedCold
-) -> None:
+def test_a_cold_segment_with_a_useless_hot_file_is_read_from_the_cold_tier(disk: LocalDisk, cold: WatchedCold) -> None:
     info = write(disk, 1)
     put_cold(disk, cold, info)
     disk.write_file(segment_path(1), b"what a crash left of it")
@@ -562,9 +558,7 @@ def test_a_cold_segment_with_a_useless_hot_file_is_read_from_the_cold_tier(
     assert content(store.load(1, 0)) == expected(1, 0)
 
 
-def test_a_forgotten_segment_is_unknown_and_those_who_use_it_can_go_on(
-    disk: LocalDisk, cold: WatchedCold
-) -> None:
+def test_a_forgotten_segment_is_unknown_and_those_who_use_it_can_go_on(disk: LocalDisk, cold: WatchedCold) -> None:
     infos = [write(disk, id) for id in (1, 2)]
     put_cold(disk, cold, infos[1])
     store = SegmentStore(disk, cold)
@@ -634,9 +628,7 @@ def test_a_closed_store_holds_nothing_open(disk: LocalDisk, cold: WatchedCold) -
 # Orphans
 
 
-def test_what_belongs_to_no_segment_is_an_orphan_and_can_be_removed(
-    disk: LocalDisk, cold: WatchedCold
-) -> None:
+def test_what_belongs_to_no_segment_is_an_orphan_and_can_be_removed(disk: LocalDisk, cold: WatchedCold) -> None:
     infos = {id: write(disk, id, blocks=1) for id in (1, 2, 3, 4, 5)}
     for id in (2, 3, 4):
         cold.put(object_name(id), disk.read(segment_path(id)))

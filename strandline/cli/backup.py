@@ -20,9 +20,9 @@ from rich.filesize import decimal
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from strandline.engine import backup as backups
-from strandline.engine.backup_pool import format_time
+from strandline.engine.backup.pool import format_time
+from strandline.engine.backup.restoring import Progress as Watch
 from strandline.engine.errors import BadConfig, BadRequest, EngineError
-from strandline.engine.restoring import Progress as Watch
 
 #: The first moment of the year 10000, which has no name in ISO 8601.
 END_OF_TIME = 253_402_300_800_000

@@ -15,8 +15,8 @@ from rich.console import Console
 
 from strandline.engine import Batch, Config, Engine, Log, Options
 from strandline.engine.backup import backup, restore
+from strandline.engine.care.verify import verify
 from strandline.engine.disk import LocalDisk
-from strandline.engine.verify import verify
 
 #: What the killed writer has acknowledged before it is killed.
 KILL_AFTER = 20_000

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from strandline.engine.dump import SHOWN_ROWS, dump
+from strandline.engine.care.dump import SHOWN_ROWS, dump
 
 
 def dump_command(

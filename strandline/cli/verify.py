@@ -18,12 +18,12 @@ from rich.filesize import decimal
 from rich.markup import escape
 from rich.table import Table
 
-from strandline.engine.cold import ObjectStoreCold
+from strandline.engine.care.repair import repair
+from strandline.engine.care.report import Report
+from strandline.engine.care.verify import verify
 from strandline.engine.disk import LocalDisk
 from strandline.engine.errors import EngineError, NoDataDirectory
-from strandline.engine.repair import repair
-from strandline.engine.report import Report
-from strandline.engine.verify import verify
+from strandline.engine.segments.cold import ObjectStoreCold
 
 
 def verify_command(

@@ -6,14 +6,17 @@ It is done when the change is as durable as the log's class promises. Many commi
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 T = TypeVar("T")
 
 
 class Flusher(Protocol):
-    def flush(self) -> None:
-        """Make everything written so far durable and resolve the commits that waited for it."""
+    def flush(self, wanted: Commit[Any] | None = None) -> None:
+        """Make everything written so far durable and resolve the commits that waited for it.
+
+        Nothing is left to do if the ``wanted`` one is done by the time it is this caller's turn.
+        """
         ...
 
     def flush_soon(self) -> None:
@@ -44,7 +47,7 @@ class Commit(Generic[T]):
         """The result, once it is durable; raises when the flush failed."""
         flusher = self._flusher
         if not self.done and flusher is not None:
-            flusher.flush()
+            flusher.flush(self)
         if self._error is not None:
             raise self._error
         return cast(T, self._value)

@@ -12,22 +12,22 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from strandline.engine.clock import Clock, SystemClock
-from strandline.engine.cold import ColdStore, ObjectStoreCold
 from strandline.engine.commit import Commit
 from strandline.engine.disk import Disk, LocalDisk
 from strandline.engine.errors import EngineClosed, EngineError, JournalFailed, LogExists, UnknownLog
 from strandline.engine.frame import Configure, FrameType, encode, pack
+from strandline.engine.housekeeping.maintenance import Maintenance
+from strandline.engine.housekeeping.snapshot import Snapshot
 from strandline.engine.journal import Journal
 from strandline.engine.log import Log
 from strandline.engine.logbook import Logbook
-from strandline.engine.maintenance import Maintenance
 from strandline.engine.names import Names
 from strandline.engine.record import MAX_RECORD_BYTES, Config, check_name
 from strandline.engine.recovery import Recovered, recover
 from strandline.engine.reservations import Reservations
-from strandline.engine.snapshot import Snapshot
-from strandline.engine.store import CACHE_BYTES, COLD_CACHE_BYTES, SegmentStore
-from strandline.engine.worker import Worker
+from strandline.engine.segments.cold import ColdStore, ObjectStoreCold
+from strandline.engine.segments.store import CACHE_BYTES, COLD_CACHE_BYTES, SegmentStore
+from strandline.engine.segments.worker import Worker
 
 T = TypeVar("T")
 
@@ -198,12 +198,16 @@ class Engine:
 
     # --- flushing and closing ------------------------------------------------------------------------------
 
-    def flush(self) -> None:
+    def flush(self, wanted: Commit[Any] | None = None) -> None:
         """Make everything written so far durable; commits that waited for it are done afterwards.
 
         Raises JournalFailed when that is not to be had, as do the commits.
         """
         with self._flushing:
+            # Many wait here for one flush. Those it covered must be on their way, not flush what came since: the
+            # next flush is to have company as well.
+            if wanted is not None and wanted.done:
+                return
             with self.lock:
                 position = self.journal.written
                 if position == self.journal.flushed and not self._pending:

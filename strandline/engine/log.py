@@ -33,7 +33,7 @@ from strandline.engine.logbook import Logbook
 from strandline.engine.reading import NotResident, Query, Resident, read_page
 from strandline.engine.record import Appended, Batch, Config, Deleted, LogState, Page, Producer, Reason
 from strandline.engine.retention import evict_over_caps, expire, is_stale
-from strandline.engine.store import UnknownSegment
+from strandline.engine.segments.store import UnknownSegment
 from strandline.engine.volatile import begin_volatile, frames_of_volatile, has_durable
 
 if TYPE_CHECKING:

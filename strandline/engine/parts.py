@@ -12,7 +12,7 @@ from typing import Protocol
 
 from strandline.engine.block import Block, by_last
 from strandline.engine.ranges import SeqRanges
-from strandline.engine.segment import Segment
+from strandline.engine.segments.segment import Segment
 
 #: Small blocks at the end of a tail are joined once this many have gathered, so that a million single appends
 #: are not a million objects.

@@ -12,8 +12,8 @@ from strandline.engine.logbook import Logbook
 from strandline.engine.parts import Part, Segments
 from strandline.engine.record import Page, Reason, Tombstone
 from strandline.engine.retention import last_retained_below
-from strandline.engine.segment import Segment
-from strandline.engine.store import SegmentStore
+from strandline.engine.segments.segment import Segment
+from strandline.engine.segments.store import SegmentStore
 
 #: A page never takes longer than looking at this many records, however few of them pass the filter.
 SCAN_RECORDS = 16_384

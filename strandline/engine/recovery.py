@@ -48,7 +48,7 @@ from strandline.engine.journal import (
 from strandline.engine.logbook import Logbook
 from strandline.engine.parts import Segments
 from strandline.engine.retention import evict_below, evict_over_caps, expire_below
-from strandline.engine.store import HOT_DIRECTORY, SegmentStore
+from strandline.engine.segments.store import HOT_DIRECTORY, SegmentStore
 
 log = logging.getLogger(__name__)
 

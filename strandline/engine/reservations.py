@@ -42,10 +42,11 @@ class Reservations:
             return True, block.last
         waits = block.last > book.reserved_durable or book.pending > 0
         step = max(book.reserve_step, _minimum(durability), 4 * len(block))
+        if waits and not book.pending:
+            # They ran out before a flush came by; the first one that has to wait for it sees to that.
+            step = min(2 * step, max(MAX_RESERVE, 4 * len(block)))
         if block.last + step // 2 <= book.reserved:
             return waits, book.reserved
-        if waits:
-            step = min(2 * step, max(MAX_RESERVE, 4 * len(block)))
         book.reserve_step = step
         return waits, block.last + step
 

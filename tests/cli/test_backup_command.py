@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from strandline.cli.backup import parse_time
 from strandline.cli.main import app
 from strandline.engine import Batch, Engine
-from strandline.engine.backup_pool import format_time
+from strandline.engine.backup.pool import format_time
 
 #: Has the directory open and appends until it is told to end; says what is written before it is asked for more.
 SERVER = """

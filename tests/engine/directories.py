@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from strandline.engine import Batch, Config, Engine, ManualClock, Options, Record, Tombstone
+from strandline.engine.care.rebuild import checkpoint_frames
 from strandline.engine.catalog import (
     BookState,
     Manifest,
@@ -18,10 +19,9 @@ from strandline.engine.catalog import (
     write_checkpoint,
     write_manifest,
 )
-from strandline.engine.cold import ColdStore
 from strandline.engine.disk import LocalDisk
 from strandline.engine.frame import FrameType, encode, unpack
-from strandline.engine.rebuild import checkpoint_frames
+from strandline.engine.segments.cold import ColdStore
 
 NOW = 1_700_000_000_000
 #: Does not compress, so that a segment of a few hundred records has several blocks.
@@ -127,8 +127,8 @@ def change_states(path: Path, name: str, change: Callable[[BookState], object]) 
 
 def block_of(path: Path, segment: int, index: int) -> tuple[Path, int, int]:
     """The file of a segment, and from where to where a block lies in it."""
-    from strandline.engine.footer import read_footer
-    from strandline.engine.store import segment_path
+    from strandline.engine.segments.footer import read_footer
+    from strandline.engine.segments.store import segment_path
 
     file = path / segment_path(segment)
     block = read_footer(str(file), file.read_bytes()).blocks[index]

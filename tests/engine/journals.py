@@ -8,10 +8,10 @@ from typing import NamedTuple
 from strandline.engine import frame
 from strandline.engine.block import Block
 from strandline.engine.disk import Disk
-from strandline.engine.footer import SegmentInfo
 from strandline.engine.record import Batch, Record
-from strandline.engine.sealing import Keep
-from strandline.engine.segment import Segment
+from strandline.engine.segments.footer import SegmentInfo
+from strandline.engine.segments.sealing import Keep
+from strandline.engine.segments.segment import Segment
 
 SEED = 0x5EED
 

@@ -14,12 +14,12 @@ from typing import Literal
 
 from strandline.engine import Batch, Commit, Config, Engine, Log, ManualClock, Options, Producer, Record
 from strandline.engine.catalog import CHECKPOINTS
-from strandline.engine.cold import ColdStore
 from strandline.engine.disk import Disk
 from strandline.engine.fault_disk import FaultDisk
 from strandline.engine.journal import DIRECTORY, journal_index
 from strandline.engine.record import Reason
-from strandline.engine.store import HOT_DIRECTORY, object_name
+from strandline.engine.segments.cold import ColdStore
+from strandline.engine.segments.store import HOT_DIRECTORY, object_name
 
 #: Nothing in these tests is large, and everything is to be sealed when it is asked for only.
 OPTIONS = Options(cache_bytes=1 << 20)

@@ -17,10 +17,10 @@ import pytest
 from oracle import OPTIONS, Observed, Scribe, check_recovery, observe, open_engine
 
 from strandline.engine import Batch, Engine, ManualClock, Options, Producer
-from strandline.engine.cold import ColdStore, ObjectStoreCold
 from strandline.engine.errors import DiskFull, EngineClosed, EngineError, JournalFailed
 from strandline.engine.fault_disk import Crashed, FaultDisk
 from strandline.engine.journal import journal_path
+from strandline.engine.segments.cold import ColdStore, ObjectStoreCold
 
 LONG = os.environ.get("STRANDLINE_LONG") == "1"
 #: Crash points per operation, and seeds for what a power cut leaves of unsynced bytes.

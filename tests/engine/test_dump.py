@@ -8,6 +8,7 @@ from directories import poke
 
 from strandline.engine import Batch, Config, Producer
 from strandline.engine.block import Block
+from strandline.engine.care.dump import SHOWN_BYTES, Item, dump, iso, shorten
 from strandline.engine.catalog import (
     BookState,
     Manifest,
@@ -19,7 +20,6 @@ from strandline.engine.catalog import (
     write_manifest,
 )
 from strandline.engine.disk import LocalDisk
-from strandline.engine.dump import SHOWN_BYTES, Item, dump, iso, shorten
 from strandline.engine.frame import (
     Configure,
     Encoded,
@@ -35,7 +35,7 @@ from strandline.engine.frame import (
     pack,
 )
 from strandline.engine.logbook import Logbook
-from strandline.engine.sealing import Keep, SealJob, run
+from strandline.engine.segments.sealing import Keep, SealJob, run
 
 SEED = 0x5EED
 TS = 1_700_000_000_000

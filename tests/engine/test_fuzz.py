@@ -28,7 +28,7 @@ from strandline.engine.frame import (
     scan,
 )
 from strandline.engine.record import Page
-from strandline.engine.segment import Segment
+from strandline.engine.segments.segment import Segment
 
 EXAMPLES = 2000 if os.environ.get("STRANDLINE_LONG") == "1" else 150
 SEED = 0x0123456789ABCDEF

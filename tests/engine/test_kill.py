@@ -16,7 +16,7 @@ from writer_process import CLASSES, OPTIONS
 
 from strandline.engine import Batch, Config, Engine, Options
 from strandline.engine.errors import WorkerFailed
-from strandline.engine.worker import Worker, _start
+from strandline.engine.segments.worker import Worker, _start
 
 ROUNDS = 25 if os.environ.get("STRANDLINE_LONG") == "1" else 5
 WRITER = Path(__file__).with_name("writer_process.py")

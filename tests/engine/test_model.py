@@ -28,9 +28,9 @@ from strandline.engine import (
     Tombstone,
     segment_writer,
 )
-from strandline.engine.cold import ObjectStoreCold
 from strandline.engine.errors import BatchTooLarge, EngineError, LogExists, LogFull
 from strandline.engine.fault_disk import Crashed, FaultDisk
+from strandline.engine.segments.cold import ObjectStoreCold
 
 LONG = bool(os.environ.get("STRANDLINE_LONG"))
 settings.register_profile(

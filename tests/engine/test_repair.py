@@ -19,13 +19,13 @@ from directories import (
     tree,
 )
 
-from strandline.engine.cold import ColdStore, ObjectStoreCold
+from strandline.engine.care.repair import repair
+from strandline.engine.care.report import Report
+from strandline.engine.care.verify import verify
 from strandline.engine.disk import LocalDisk
 from strandline.engine.errors import DirectoryInUse, UnsupportedFormat
 from strandline.engine.fault_disk import Crashed, FaultDisk
-from strandline.engine.repair import repair
-from strandline.engine.report import Report
-from strandline.engine.verify import verify
+from strandline.engine.segments.cold import ColdStore, ObjectStoreCold
 
 
 @pytest.fixture(scope="module")

@@ -21,9 +21,9 @@ from test_segment import NAMES, appends, big_log, keep_all
 from strandline.engine import frame, segment_rows
 from strandline.engine.disk import LocalDisk
 from strandline.engine.errors import DamagedFile, MissingFile, UnsupportedFormat
-from strandline.engine.footer import SegmentInfo
 from strandline.engine.record import Batch, Producer, Record
-from strandline.engine.sealing import Keep, MergeJob, SealJob, run
+from strandline.engine.segments.footer import SegmentInfo
+from strandline.engine.segments.sealing import Keep, MergeJob, SealJob, run
 
 
 @pytest.fixture

@@ -13,11 +13,11 @@ from journals import Append, open_segment, read_logs, read_rows, records_of, wri
 
 from strandline.engine.disk import LocalDisk
 from strandline.engine.errors import DamagedFile, MissingFile, UnsupportedFormat
-from strandline.engine.footer import SegmentInfo, decode_footer, read_footer
 from strandline.engine.record import Batch, Record
-from strandline.engine.sealing import Keep, SealJob, run
-from strandline.engine.segment import TAIL_GUESS_BYTES, Segment, footprint
-from strandline.engine.segment_writer import BLOCK_BYTES, BLOCK_ROWS
+from strandline.engine.segments.footer import SegmentInfo, decode_footer, read_footer
+from strandline.engine.segments.sealing import Keep, SealJob, run
+from strandline.engine.segments.segment import TAIL_GUESS_BYTES, Segment, footprint
+from strandline.engine.segments.writer import BLOCK_BYTES, BLOCK_ROWS
 
 NAMES = ["alpha", "beta", "beta", "größe", "\U0001f30a"]
 
@@ -258,7 +258,7 @@ def test_another_segment_under_the_same_name_is_noticed(disk: LocalDisk) -> None
 
 
 def test_a_footer_of_another_version_is_refused(disk: LocalDisk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("strandline.engine.footer.VERSION", 2)
+    monkeypatch.setattr("strandline.engine.segments.footer.VERSION", 2)
     info = seal(disk, big_log(10))
     monkeypatch.undo()
     with pytest.raises(UnsupportedFormat) as caught:

@@ -17,16 +17,16 @@ from directories import (
 
 from strandline.engine import Batch, Config
 from strandline.engine.block import Block
-from strandline.engine.book_check import check_book
+from strandline.engine.care.book_check import check_book
+from strandline.engine.care.report import Report
+from strandline.engine.care.verify import verify
 from strandline.engine.catalog import BookState, Manifest, SegmentEntry
-from strandline.engine.cold import ObjectStoreCold
 from strandline.engine.disk import LocalDisk
 from strandline.engine.errors import BadConfig, DirectoryInUse, NoDataDirectory
 from strandline.engine.fault_disk import FaultDisk
 from strandline.engine.logbook import Gap, Logbook
-from strandline.engine.report import Report
-from strandline.engine.segment import Segment
-from strandline.engine.verify import verify
+from strandline.engine.segments.cold import ObjectStoreCold
+from strandline.engine.segments.segment import Segment
 
 
 @pytest.fixture(scope="module")

@@ -17,8 +17,8 @@ from test_segment import big_log, keep_all
 from strandline.engine.disk import LocalDisk
 from strandline.engine.errors import DamagedFile, MissingFile, UnsupportedFormat, WorkerFailed
 from strandline.engine.record import Batch
-from strandline.engine.sealing import Keep, MergeJob, SealJob, run
-from strandline.engine.worker import NICENESS, Worker
+from strandline.engine.segments.sealing import Keep, MergeJob, SealJob, run
+from strandline.engine.segments.worker import NICENESS, Worker
 
 JOB = SealJob(1, "sealed", ["journal"], keep_all())
 
@@ -165,8 +165,8 @@ def test_closing_gives_up_the_job_under_way(worker: Worker, tmp_path: Path) -> N
 
 PARENT = """
 import sys
-from strandline.engine.worker import Worker
-from strandline.engine.sealing import SealJob
+from strandline.engine.segments.worker import Worker
+from strandline.engine.segments.sealing import SealJob
 worker = Worker(sys.argv[1])
 worker.run(SealJob(1, "nothing", [], []))
 print(worker.process_id, flush=True)

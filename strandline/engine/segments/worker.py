@@ -1,6 +1,6 @@
 """The process that seals and merges, so that building columns never holds up the one that answers requests.
 
-``python -m strandline.engine.worker ROOT`` reads jobs from its standard input and answers on its standard
+``python -m strandline.engine.segments.worker ROOT`` reads jobs from its standard input and answers on its standard
 output. A message is a length (u32, little-endian) and msgpack. The process ends when its input does, at once,
 even in the middle of a job: an orphan must not write into a directory that somebody may have opened since.
 """
@@ -23,8 +23,8 @@ import msgspec
 
 from strandline.engine.disk import LocalDisk
 from strandline.engine.errors import DamagedFile, MissingFile, UnsupportedFormat, WorkerFailed
-from strandline.engine.footer import SegmentInfo
-from strandline.engine.sealing import MergeJob, SealJob, run
+from strandline.engine.segments.footer import SegmentInfo
+from strandline.engine.segments.sealing import MergeJob, SealJob, run
 
 #: Requests come first: the worker takes what processor time they leave.
 NICENESS = 5
@@ -118,7 +118,7 @@ class Worker:
 
 def _start(root: str) -> subprocess.Popen[bytes]:
     # The package imports this module before runpy executes it once more, which runpy warns of.
-    command = [sys.executable, "-W", "ignore::RuntimeWarning:runpy", "-m", "strandline.engine.worker", root]
+    command = [sys.executable, "-W", "ignore::RuntimeWarning:runpy", "-m", "strandline.engine.segments.worker", root]
     # The child imports what the parent imports, wherever that was found.
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     return subprocess.Popen(command, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)

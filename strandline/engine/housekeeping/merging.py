@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 
 from strandline.engine.catalog import SegmentEntry
 from strandline.engine.errors import DamagedFile
-from strandline.engine.footer import RunInfo, SegmentInfo
 from strandline.engine.logbook import Logbook
-from strandline.engine.store import SegmentStore, segment_path
+from strandline.engine.segments.footer import RunInfo, SegmentInfo
+from strandline.engine.segments.store import SegmentStore, segment_path
 
 #: So many neighbouring segments of like size are merged into one.
 MERGE_SEGMENTS = 4

@@ -14,7 +14,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from strandline.engine.disk import Disk
-from strandline.engine.footer import (
+from strandline.engine.segments.footer import (
     METADATA_KEY,
     BlockInfo,
     Footer,

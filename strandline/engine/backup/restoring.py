@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from strandline.engine.backup_pool import (
+from strandline.engine.backup.pool import (
     Backup,
     FileCopy,
     Folder,
@@ -28,7 +28,7 @@ from strandline.engine.disk import Disk, LocalDisk
 from strandline.engine.errors import DamagedFile, EngineError
 from strandline.engine.frame import FILE_HEADER, Damage, FileKind, FrameType, encode, read_file_header, scan
 from strandline.engine.journal import DIRECTORY, journal_path
-from strandline.engine.store import HOT_DIRECTORY, segment_path
+from strandline.engine.segments.store import HOT_DIRECTORY, segment_path
 
 FOLDERS = (DIRECTORY, HOT_DIRECTORY, CHECKPOINTS)
 #: What an otherwise empty directory may hold.

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from strandline.engine.care.damaged import put_aside
 from strandline.engine.catalog import (
     CHECKPOINTS,
     Manifest,
@@ -25,17 +26,16 @@ from strandline.engine.catalog import (
     write_checkpoint,
     write_manifest,
 )
-from strandline.engine.damaged import put_aside
 from strandline.engine.errors import DamagedFile, EngineError
-from strandline.engine.footer import SegmentInfo
-from strandline.engine.installing import install
+from strandline.engine.housekeeping.installing import install
+from strandline.engine.housekeeping.memory import give_back
+from strandline.engine.housekeeping.merging import Merge, Merging
+from strandline.engine.housekeeping.snapshot import Snapshot
 from strandline.engine.journal import journal_indexes, journal_path
-from strandline.engine.memory import give_back
-from strandline.engine.merging import Merge, Merging
-from strandline.engine.sealing import MergeJob, SealJob
-from strandline.engine.sealing import run as run_here
-from strandline.engine.snapshot import Snapshot
-from strandline.engine.store import segment_path
+from strandline.engine.segments.footer import SegmentInfo
+from strandline.engine.segments.sealing import MergeJob, SealJob
+from strandline.engine.segments.sealing import run as run_here
+from strandline.engine.segments.store import segment_path
 
 if TYPE_CHECKING:
     from strandline.engine.engine import Engine

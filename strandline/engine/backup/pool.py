@@ -27,8 +27,8 @@ import msgspec
 import xxhash
 
 from strandline.engine.catalog import Manifest
-from strandline.engine.cold import ObjectStoreCold, directory_of
 from strandline.engine.errors import BadConfig, DamagedFile, EngineError, MissingFile, UnsupportedFormat
+from strandline.engine.segments.cold import ObjectStoreCold, directory_of
 
 VERSION = 1
 #: Files are copied in pieces of about this size.

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 
-from strandline.engine.footer import RunInfo, SegmentInfo
-from strandline.engine.merging import Merge
+from strandline.engine.housekeeping.merging import Merge
+from strandline.engine.housekeeping.snapshot import SLICE, Captured, Snapshot, run_state
 from strandline.engine.parts import Overlay, Run, Segments
-from strandline.engine.snapshot import SLICE, Captured, Snapshot, run_state
+from strandline.engine.segments.footer import RunInfo, SegmentInfo
 
 
 def install(

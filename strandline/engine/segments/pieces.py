@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from strandline.engine.segment_writer import Codes, Ints, Strings
+from strandline.engine.segments.writer import Codes, Ints, Strings
 
 #: The source of values that were given by hand and lie in no file.
 GIVEN = -1

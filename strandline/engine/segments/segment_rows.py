@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from strandline.engine.footer import RunInfo
-from strandline.engine.pieces import Pieces, Rows
-from strandline.engine.segment import ROW_COLUMNS, Segment
-from strandline.engine.segment_writer import Codes, Ints, Strings
+from strandline.engine.segments.footer import RunInfo
+from strandline.engine.segments.pieces import Pieces, Rows
+from strandline.engine.segments.segment import ROW_COLUMNS, Segment
+from strandline.engine.segments.writer import Codes, Ints, Strings
 
 #: Up to this much decompressed data is kept at hand. What a larger merge has beyond it is decompressed twice.
 MEMORY_BYTES = 256 << 20

@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from strandline.engine.disk import Disk
-from strandline.engine.footer import RunInfo, SegmentInfo
-from strandline.engine.journal_rows import read_journals
-from strandline.engine.pieces import Pieces, Rows, sorted_strings
-from strandline.engine.segment import Segment
-from strandline.engine.segment_rows import read_segments
-from strandline.engine.segment_writer import Columns, Ints, Run, Strings, write_segment
+from strandline.engine.segments.footer import RunInfo, SegmentInfo
+from strandline.engine.segments.journal_rows import read_journals
+from strandline.engine.segments.pieces import Pieces, Rows, sorted_strings
+from strandline.engine.segments.segment import Segment
+from strandline.engine.segments.segment_rows import read_segments
+from strandline.engine.segments.writer import Columns, Ints, Run, Strings, write_segment
 
 
 class Keep(msgspec.Struct, array_like=True, frozen=True):

@@ -9,7 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 
-from strandline.engine.book_check import info_of, recount
+from strandline.engine.care.book_check import info_of, recount
+from strandline.engine.care.damaged import DIRECTORY as DAMAGED
+from strandline.engine.care.damaged import place_for, put_aside
+from strandline.engine.care.rebuild import adopt_frames, checkpoint_frames, rebuild_books, rebuild_manifest, run_of
+from strandline.engine.care.report import Lost, Report
+from strandline.engine.care.verify import Check, locked, sentence_of, temporary_store
 from strandline.engine.catalog import (
     CHECKPOINTS,
     MANIFEST,
@@ -23,26 +28,21 @@ from strandline.engine.catalog import (
     write_manifest,
 )
 from strandline.engine.clock import SystemClock
-from strandline.engine.cold import ColdStore
-from strandline.engine.damaged import DIRECTORY as DAMAGED
-from strandline.engine.damaged import place_for, put_aside
 from strandline.engine.disk import Disk
 from strandline.engine.engine import Engine, Options
 from strandline.engine.errors import DamagedFile
-from strandline.engine.footer import RunInfo, SegmentInfo
 from strandline.engine.frame import FILE_HEADER, FileKind, Frame, FrameType, file_header, scan
 from strandline.engine.journal import journal_indexes, journal_path, read_journal
 from strandline.engine.logbook import Gap, Logbook
 from strandline.engine.parts import Run
 from strandline.engine.ranges import SeqRanges
-from strandline.engine.rebuild import adopt_frames, checkpoint_frames, rebuild_books, rebuild_manifest, run_of
-from strandline.engine.report import Lost, Report
-from strandline.engine.sealing import Keep, MergeJob
-from strandline.engine.sealing import run as run_job
-from strandline.engine.segment import Segment
-from strandline.engine.segment_check import Stretch, damaged_blocks, stretches
-from strandline.engine.store import HOT_DIRECTORY, SegmentStore, Tier, object_name, segment_id, segment_path
-from strandline.engine.verify import Check, locked, sentence_of, temporary_store
+from strandline.engine.segments.check import Stretch, damaged_blocks, stretches
+from strandline.engine.segments.cold import ColdStore
+from strandline.engine.segments.footer import RunInfo, SegmentInfo
+from strandline.engine.segments.sealing import Keep, MergeJob
+from strandline.engine.segments.sealing import run as run_job
+from strandline.engine.segments.segment import Segment
+from strandline.engine.segments.store import HOT_DIRECTORY, SegmentStore, Tier, object_name, segment_id, segment_path
 
 #: A repair seals, and moves nothing to the cold tier.
 OPTIONS = Options(hot_segments=1 << 30)

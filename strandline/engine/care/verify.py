@@ -13,7 +13,9 @@ from contextlib import contextmanager
 
 import msgspec
 
-from strandline.engine.book_check import check_book
+from strandline.engine.care.book_check import check_book
+from strandline.engine.care.damaged import DIRECTORY as DAMAGED
+from strandline.engine.care.report import Report
 from strandline.engine.catalog import (
     CHECKPOINTS,
     MANIFEST,
@@ -26,8 +28,6 @@ from strandline.engine.catalog import (
     read_manifest,
     scan_checkpoint,
 )
-from strandline.engine.cold import ColdStore
-from strandline.engine.damaged import DIRECTORY as DAMAGED
 from strandline.engine.disk import Disk
 from strandline.engine.errors import DamagedFile, EngineError, NoDataDirectory
 from strandline.engine.frame import FILE_HEADER, Damage, FileKind, Frame, FrameType, read_file_header, unpack
@@ -35,10 +35,10 @@ from strandline.engine.journal import DIRECTORY as JOURNAL
 from strandline.engine.journal import journal_indexes, journal_path, read_journal
 from strandline.engine.logbook import Logbook
 from strandline.engine.recovery import Loss, Recovered, replay
-from strandline.engine.report import Report
-from strandline.engine.segment import Segment
-from strandline.engine.segment_check import damaged_blocks, stretches
-from strandline.engine.store import HOT_DIRECTORY, OWNER, SegmentStore, object_name, segment_path
+from strandline.engine.segments.check import damaged_blocks, stretches
+from strandline.engine.segments.cold import ColdStore
+from strandline.engine.segments.segment import Segment
+from strandline.engine.segments.store import HOT_DIRECTORY, OWNER, SegmentStore, object_name, segment_path
 
 
 def verify(disk: Disk, cold: ColdStore | None = None) -> Report:

@@ -17,7 +17,6 @@ import msgspec
 from strandline.engine.block import Block
 from strandline.engine.catalog import MANIFEST, BookState, Manifest, OverlayState, RunState, parse_manifest
 from strandline.engine.errors import DamagedFile, EngineError
-from strandline.engine.footer import ARROW_MAGIC, RunInfo, describe
 from strandline.engine.frame import (
     FILE_HEADER,
     MAGIC,
@@ -35,7 +34,8 @@ from strandline.engine.frame import (
     scan,
     unpack,
 )
-from strandline.engine.segment import Segment
+from strandline.engine.segments.footer import ARROW_MAGIC, RunInfo, describe
+from strandline.engine.segments.segment import Segment
 
 #: So much of a payload is shown.
 SHOWN_BYTES = 48

@@ -21,11 +21,11 @@ from threading import Lock
 from typing import Generic, Literal, NamedTuple, Protocol, TypeVar
 
 from strandline.engine.block import Block
-from strandline.engine.cold import ColdStore
-from strandline.engine.cold_cache import ColdCache, Fetcher, empty_directory
 from strandline.engine.disk import Disk
 from strandline.engine.errors import BadConfig, BadRequest, DamagedFile, EngineError, MissingFile
-from strandline.engine.segment import Segment, footprint
+from strandline.engine.segments.cold import ColdStore
+from strandline.engine.segments.cold_cache import ColdCache, Fetcher, empty_directory
+from strandline.engine.segments.segment import Segment, footprint
 
 #: Decompressed blocks: enough that readers who follow each other through the same history decode it once.
 CACHE_BYTES = 32 << 20

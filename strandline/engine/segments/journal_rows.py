@@ -29,8 +29,8 @@ from strandline.engine.frame import (
     read_file_header,
     scan,
 )
-from strandline.engine.pieces import Pieces, Rows
-from strandline.engine.segment_writer import Ints
+from strandline.engine.segments.pieces import Pieces, Rows
+from strandline.engine.segments.writer import Ints
 
 #: HEADER, for many frames at once.
 _HEADERS = np.dtype(

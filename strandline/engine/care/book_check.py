@@ -6,10 +6,10 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
-from strandline.engine.footer import RunInfo
 from strandline.engine.logbook import Logbook
 from strandline.engine.parts import Part, Run, Segments, Tail
-from strandline.engine.segment import Segment
+from strandline.engine.segments.footer import RunInfo
+from strandline.engine.segments.segment import Segment
 
 
 def check_book(book: Logbook, order: Mapping[int, int], segments: Segments) -> Iterator[str]:

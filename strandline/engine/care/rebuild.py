@@ -17,16 +17,16 @@ from strandline.engine.catalog import (
     load_books,
     scan_checkpoint,
 )
-from strandline.engine.cold import ColdStore
 from strandline.engine.disk import Disk
 from strandline.engine.errors import DamagedFile
-from strandline.engine.footer import RunInfo, SegmentInfo, describe
 from strandline.engine.frame import Configure, Frame, FrameType, unpack
 from strandline.engine.journal import journal_indexes, read_journal
 from strandline.engine.logbook import Gap, Logbook
 from strandline.engine.parts import Run
 from strandline.engine.record import Config
-from strandline.engine.store import HOT_DIRECTORY, OWNER, object_name, segment_id, segment_path
+from strandline.engine.segments.cold import ColdStore
+from strandline.engine.segments.footer import RunInfo, SegmentInfo, describe
+from strandline.engine.segments.store import HOT_DIRECTORY, OWNER, object_name, segment_id, segment_path
 
 #: The footers of the segments that can be opened, in the order of the manifest.
 Footers = Mapping[int, list[RunInfo]]

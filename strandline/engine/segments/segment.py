@@ -2,7 +2,7 @@
 
 Columns: ``log`` (name), ``seq``, ``ts``, ``key``, ``node``, ``meta``, ``data`` and ``by_key``, sorted by log
 name, epoch and seq. The consecutive rows of one log are a *run*, each record batch is a *block*; see
-:mod:`strandline.engine.footer` for what the file says about them.
+:mod:`strandline.engine.segments.footer` for what the file says about them.
 
 ``by_key`` is the index of a run: at the run's i-th row stands the number of the row that is i-th in the order
 of (key, seq); behind the last row that has a key there is nothing. The dictionary of keys is sorted by bytes,
@@ -24,11 +24,11 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
-from strandline.engine import segment_check
 from strandline.engine.block import Block, Numbers
 from strandline.engine.errors import DamagedFile, MissingFile
-from strandline.engine.footer import ENDING, BlockInfo, RunInfo, decode_footer, edges_sum, tail_start
-from strandline.engine.segment_writer import SCHEMA, Codes, Ints
+from strandline.engine.segments import check
+from strandline.engine.segments.footer import ENDING, BlockInfo, RunInfo, decode_footer, edges_sum, tail_start
+from strandline.engine.segments.writer import SCHEMA, Codes, Ints
 
 #: Fetched first from the cold tier: holds the whole footer of all but the largest segments.
 TAIL_GUESS_BYTES = 64 << 10
@@ -209,7 +209,7 @@ class Segment:
 
     def verify(self) -> list[str]:
         """Everything that is wrong with the file, as sentences: an empty list for a sound one."""
-        return segment_check.check(self)
+        return check.check(self)
 
 
 class _IndexBlock(NamedTuple):

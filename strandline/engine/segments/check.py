@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 
 from strandline.engine.errors import DamagedFile
-from strandline.engine.footer import RunInfo
+from strandline.engine.segments.footer import RunInfo
 
 if TYPE_CHECKING:
-    from strandline.engine.segment import Segment
-    from strandline.engine.segment_writer import Codes, Ints
+    from strandline.engine.segments.segment import Segment
+    from strandline.engine.segments.writer import Codes, Ints
 
 
 class _Rows(NamedTuple):

@@ -17,53 +17,30 @@ from tempfile import NamedTemporaryFile
 import msgspec
 import xxhash
 
-from strandline.engine.backup_pool import (
+from strandline.engine.backup.pool import (
     FILES,
     PIECE_BYTES,
     Backup,
     FileCopy,
     Folder,
     History,
-    Interval,
     JournalCopy,
-    NoBackup,
-    NotRestorable,
     Pool,
     histories,
     journal_name,
 )
+from strandline.engine.backup.restoring import (
+    Progress,
+)
 from strandline.engine.catalog import MANIFEST, Manifest, SegmentEntry, checkpoint_path, read_manifest
 from strandline.engine.clock import Clock, SystemClock
-from strandline.engine.cold import ColdStore, ObjectStoreCold, directory_of
 from strandline.engine.disk import Disk, LocalDisk
 from strandline.engine.errors import BadConfig, BadRequest, DamagedFile, MissingFile, NoDataDirectory
-from strandline.engine.footer import ENDING, decode_footer, edges_sum, tail_start
 from strandline.engine.frame import FILE_HEADER, Damage, FileKind, FrameType, read_file_header, scan
 from strandline.engine.journal import journal_indexes, journal_path
-from strandline.engine.restoring import (
-    BackupList,
-    DirectoryNotEmpty,
-    Progress,
-    RestoreReport,
-    list_backups,
-    restore,
-)
-from strandline.engine.store import object_name, segment_path
-
-__all__ = [
-    "Backup",
-    "BackupList",
-    "BackupReport",
-    "DirectoryNotEmpty",
-    "Interval",
-    "NoBackup",
-    "NoDataDirectory",
-    "NotRestorable",
-    "RestoreReport",
-    "backup",
-    "list_backups",
-    "restore",
-]
+from strandline.engine.segments.cold import ColdStore, ObjectStoreCold, directory_of
+from strandline.engine.segments.footer import ENDING, decode_footer, edges_sum, tail_start
+from strandline.engine.segments.store import object_name, segment_path
 
 #: A frame gets its time a moment before it is written. What has not been written after this long never will be.
 SETTLED_MS = 1_000

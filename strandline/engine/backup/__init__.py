@@ -1,0 +1,21 @@
+"""Backups of a data directory, and restoring one, also as it was at a moment."""
+
+from strandline.engine.backup.pool import Backup, Interval, NoBackup, NotRestorable
+from strandline.engine.backup.restoring import BackupList, DirectoryNotEmpty, RestoreReport, list_backups, restore
+from strandline.engine.backup.taking import BackupReport, backup
+from strandline.engine.errors import NoDataDirectory
+
+__all__ = [
+    "Backup",
+    "BackupList",
+    "BackupReport",
+    "DirectoryNotEmpty",
+    "Interval",
+    "NoBackup",
+    "NoDataDirectory",
+    "NotRestorable",
+    "RestoreReport",
+    "backup",
+    "list_backups",
+    "restore",
+]

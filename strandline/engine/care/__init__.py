@@ -1,0 +1,1 @@
+"""Looking after a data directory: checking it, mending it, printing its files."""

@@ -1,0 +1,1 @@
+"""What goes on in the background: the journal becomes segments, segments are merged and moved."""

@@ -28,6 +28,7 @@ def run(root: Path, effort: Effort) -> Iterator[Row]:
     yield single("history", "the same until all of it is sealed", "records/s", records / wrote.seconds["sealed"])
     yield from _memory(f"memory after writing {what}", wrote.memory["written"], empty)
     yield from _memory("memory when all of it is sealed", wrote.memory["sealed"], empty)
+    yield single("history", "peak of the worker process that seals", "MB", wrote.memory["worker"].peak / 1e6)
     yield beside("history", "peak while writing", "MB", wrote.memory["sealed"].peak / 1e6, empty.peak / 1e6, FLOOR)
     yield single("history", f"read {what} back in pages of 1000", "records/s", records / read.seconds["read"])
     yield from _memory(f"memory after reading {what} back", read.memory["read"], empty)

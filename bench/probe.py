@@ -7,6 +7,7 @@ The answer is JSON on the standard output.
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -16,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from bench.workload import batches
-from strandline.engine import Engine, Options
+from strandline.engine import Engine
 
 
 class Memory(msgspec.Struct, frozen=True):
@@ -70,11 +71,11 @@ def _write_history(directory: Path, amount: int) -> Probe:
             log.append(next(source)).wait()
         seconds["write"] = time.perf_counter() - start
         memory["written"] = Memory.now()
-        limit = Options().journal_bytes
-        while engine.stats().journal_bytes >= limit:
-            time.sleep(0.05)
+        engine.seal()
         seconds["sealed"] = time.perf_counter() - start
         memory["sealed"] = Memory.now()
+    worker = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
+    memory["worker"] = Memory(worker, worker, 0, worker)
     return Probe(memory, seconds)
 
 

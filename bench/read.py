@@ -12,7 +12,7 @@ from pathlib import Path
 from bench.measure import Effort, Row, Sample, Target, in_rounds, through
 from bench.workload import NEVER, cold_directory, directory, fill, payloads, quiet_engine
 from strandline.engine import Engine, Log, Options
-from strandline.engine.segment_writer import BLOCK_ROWS
+from strandline.engine.segments.writer import BLOCK_ROWS
 
 SIZE = 64
 PAGES = (1, 256, 1000)

@@ -13,9 +13,9 @@ from itertools import cycle
 from pathlib import Path
 
 from strandline.engine import Batch, Engine, Options, SystemClock
-from strandline.engine.cold import ColdStore, ObjectStoreCold
 from strandline.engine.disk import LocalDisk
-from strandline.engine.worker import Worker
+from strandline.engine.segments.cold import ColdStore, ObjectStoreCold
+from strandline.engine.segments.worker import Worker
 
 #: A journal that never fills up: nothing is sealed unless the measurement says so.
 NEVER = 1 << 40

@@ -16,20 +16,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 from model import ModelLog, size_of
 
-from strandline.engine import (
-    Batch,
-    Config,
-    Engine,
-    Log,
-    ManualClock,
-    Options,
-    Producer,
-    Record,
-    Tombstone,
-    segment_writer,
-)
+from strandline.engine import Batch, Config, Engine, Log, ManualClock, Options, Producer, Record, Tombstone
 from strandline.engine.errors import BatchTooLarge, EngineError, LogExists, LogFull
 from strandline.engine.fault_disk import Crashed, FaultDisk
+from strandline.engine.segments import writer
 from strandline.engine.segments.cold import ObjectStoreCold
 
 LONG = bool(os.environ.get("STRANDLINE_LONG"))
@@ -83,7 +73,7 @@ selections = st.dictionaries(st.sampled_from(["before", "key", "prefix", "seqs"]
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that a handful of records lies in several blocks of a segment."""
-    monkeypatch.setattr(segment_writer, "BLOCK_ROWS", 4)
+    monkeypatch.setattr(writer, "BLOCK_ROWS", 4)
 
 
 class Machine(RuleBasedStateMachine):

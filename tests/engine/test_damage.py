@@ -199,6 +199,39 @@ def test_seqs_of_a_damaged_append_are_not_handed_out_again(killed: Path) -> None
     engine.close()
 
 
+def test_a_later_change_of_the_log_tells_of_a_lost_append(tmp_path: Path) -> None:
+    """Nothing of the append can be made out, and no append follows; but a delete says how far the log had got."""
+    engine = open_engine(tmp_path)
+    log = engine.create("log", FSYNC).wait()
+    for payload in PAYLOADS[:3]:
+        log.append(Batch.of(payload)).wait()
+    log.delete(seqs=[1]).wait()
+    abandon(engine)
+    third = appends(tmp_path)[2]
+    poke(journal(tmp_path), third.offset, bytes(third.length))
+    engine = open_engine(tmp_path)
+    assert observe_log(engine.log("log")).lost == {3}
+    assert engine.log("log").append(Batch.of(b"next")).wait().first == 4
+    engine.close()
+
+
+def test_a_log_whose_drop_cannot_be_read_does_not_come_back(tmp_path: Path) -> None:
+    engine = open_engine(tmp_path)
+    engine.create("log", FSYNC).wait().append(Batch.of(b"old life")).wait()
+    engine.log("log").drop().wait()
+    engine.create("log", FSYNC).wait().append(Batch.of(b"new life")).wait()
+    abandon(engine)
+    drop = next(frame for frame in frames(tmp_path) if frame.type is FrameType.DROP)
+    poke(journal(tmp_path), drop.offset, bytes(drop.length))
+    engine = open_engine(tmp_path)
+    assert data_of(engine) == [b"new life"]
+    engine.log("log").drop().wait()
+    engine.close()
+    engine = open_engine(tmp_path)
+    assert engine.find("log") is None
+    engine.close()
+
+
 def test_a_frame_in_another_place_is_not_taken_for_one(killed: Path) -> None:
     """The fourth append stands where the third was: same file, same length, wrong place."""
     path = journal(killed)

@@ -19,7 +19,6 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from threading import RLock
@@ -27,15 +26,10 @@ from typing import Literal, NamedTuple
 
 from strandline.engine.disk import AppendFile, LocalDisk
 from strandline.engine.errors import DirectoryInUse
-
-#: What a device writes in one piece; unsynced bytes survive or vanish by the sector.
-SECTOR = 512
+from strandline.engine.fault_model import Change, Inode, Tree, key_of, restore_directory, scan_directory
 
 #: The mutating calls. ``write_file`` consists of create, write, sync, rename and sync_directory.
 Kind = Literal["create", "write", "truncate", "sync", "rename", "remove", "make_directory", "sync_directory"]
-
-#: What a directory holds: the content of each file, None for a directory.
-Snapshot = dict[str, bytes | None]
 
 
 class Crashed(BaseException):
@@ -55,151 +49,10 @@ class _Failure(NamedTuple):
     short: bool
 
 
-class _Change(NamedTuple):
-    """An unsynced change of a file: ``data`` appended, or when there is none, a truncation to ``size``."""
-
-    data: bytes | None
-    size: int = 0
-    #: A sync of these bytes failed: they may be on the disk, but no later sync puts them there.
-    given_up: bool = False
-
-
-@dataclass(slots=True, eq=False)
-class _Inode:
-    """A file or directory apart from its name: what is durable of it, and the changes since, in order."""
-
-    directory: bool = False
-    durable: bytearray = field(default_factory=bytearray)
-    changes: list[_Change] = field(default_factory=list)
-
-    def sync(self) -> None:
-        for change in self.changes:
-            written = bytes(len(change.data)) if change.given_up and change.data else change.data
-            _apply(self.durable, change._replace(data=written))
-        self.changes.clear()
-
-    def fail_sync(self) -> None:
-        self.changes = [change._replace(given_up=change.data is not None) for change in self.changes]
-
-    def damage(self, offset: int, data: bytes) -> None:
-        _overlay(self.durable, offset, data)
-        position = len(self.durable)
-        for index, change in enumerate(self.changes):
-            if change.data is None:
-                position = change.size
-                continue
-            patched = bytearray(change.data)
-            _overlay(patched, offset - position, data)
-            self.changes[index] = change._replace(data=bytes(patched))
-            position += len(patched)
-
-    def after_power_cut(self, random: Random | None) -> bytes:
-        if random is None or not self.changes:
-            return bytes(self.durable)
-        # Truncations reach the disk in order, so those that did are a prefix of them; what was written
-        # behind one that did not cannot be there either.
-        truncations = [index for index, change in enumerate(self.changes) if change.data is None]
-        content, stable = bytearray(self.durable), len(self.durable)
-        for change in self.changes[: random.choice([*truncations, len(self.changes)])]:
-            _apply(content, change)
-            if change.data is None:
-                stable = min(stable, change.size)
-        return bytes(content[:stable]) + _survivors(random, stable, bytes(content[stable:]))
-
-
-def _apply(content: bytearray, change: _Change) -> None:
-    if change.data is not None:
-        content += change.data
-    elif change.size < len(content):
-        del content[change.size :]
-    else:
-        content += bytes(change.size - len(content))
-
-
-def _overlay(target: bytearray, offset: int, data: bytes) -> None:
-    start, stop = max(offset, 0), min(offset + len(data), len(target))
-    if start < stop:
-        target[start:stop] = data[start - offset : stop - offset]
-
-
-def _survivors(random: Random, offset: int, pending: bytes) -> bytes:
-    """What a power cut leaves of unsynced bytes that lie at ``offset``."""
-    cut = random.randint(0, len(pending))
-    torn = random.randint(0, len(pending) - cut)
-    match random.choice(["none", "all", "prefix", "garbage", "zeroes", "holes"]):
-        case "none":
-            return b""
-        case "all":
-            return pending
-        case "prefix":
-            return pending[:cut]
-        case "garbage":
-            return pending[:cut] + random.randbytes(torn)
-        case "zeroes":
-            return pending[:cut] + bytes(torn)
-    survivors = bytearray(len(pending))
-    for start in range(-(offset % SECTOR), len(pending), SECTOR):
-        sector = slice(max(start, 0), start + SECTOR)
-        if random.random() < 0.5:
-            survivors[sector] = pending[sector]
-    return bytes(survivors)
-
-
-class _EntryChange(NamedTuple):
-    """An unsynced change of one directory, atomic: the paths that now name an inode, or nothing."""
-
-    directory: str
-    entries: dict[str, _Inode | None]
-
-
-class _Tree:
-    """The directory as it is, as it is durably, and the changes in between, in order."""
-
-    def __init__(self, snapshot: Snapshot, boot_id: str) -> None:
-        self.durable = {
-            path: _Inode(directory=True) if content is None else _Inode(durable=bytearray(content))
-            for path, content in snapshot.items()
-        }
-        self.current = dict(self.durable)
-        self.changes: list[_EntryChange] = []
-        self.boot_id = boot_id
-
-    def change(self, entries: dict[str, _Inode | None]) -> None:
-        _name(self.current, entries)
-        self.changes.append(_EntryChange(os.path.dirname(next(iter(entries))), entries))
-
-    def sync(self, directory: str) -> None:
-        for change in self.changes:
-            if change.directory == directory:
-                _name(self.durable, change.entries)
-        self.changes = [change for change in self.changes if change.directory != directory]
-
-    def after_power_cut(self, random: Random | None) -> Snapshot:
-        inodes = dict(self.durable)
-        for change in self.changes:
-            if random is not None and random.random() < 0.5:
-                _name(inodes, change.entries)
-        snapshot: Snapshot = {}
-        for path in sorted(inodes):
-            directory = os.path.dirname(path)
-            if not directory or directory in snapshot:
-                inode = inodes[path]
-                snapshot[path] = None if inode.directory else inode.after_power_cut(random)
-        return snapshot
-
-
-def _name(tree: dict[str, _Inode], entries: dict[str, _Inode | None]) -> None:
-    for path, inode in entries.items():
-        if inode is None:
-            tree.pop(path, None)
-        else:
-            tree[path] = inode
-
-
 class FaultAppendFile:
     """An open file of a :class:`FaultDisk`. Closing it is no disk call and works on a dead disk too."""
 
-    def __init__(self, disk: FaultDisk, path: str, inode: _Inode, fd: int) -> None:
+    def __init__(self, disk: FaultDisk, path: str, inode: Inode, fd: int) -> None:
         self._disk = disk
         self._path = path
         self._inode = inode
@@ -218,12 +71,12 @@ class FaultAppendFile:
     def _append(self, data: bytes) -> None:
         if data:
             _write_all(self._fd, data)
-            self._inode.changes.append(_Change(data))
+            self._inode.changes.append(Change(data))
 
     def truncate(self, size: int) -> None:
         def carry_out() -> None:
             os.ftruncate(self._fd, size)
-            self._inode.changes.append(_Change(None, size))
+            self._inode.changes.append(Change(None, size))
 
         self._disk._call("truncate", self._path, carry_out)
 
@@ -255,12 +108,12 @@ class FaultDisk:
     of each one that succeeded, and may raise. A disk can be used by several threads.
     """
 
-    def __init__(self, root: str | os.PathLike[str], *, _tree: _Tree | None = None) -> None:
+    def __init__(self, root: str | os.PathLike[str], *, _tree: Tree | None = None) -> None:
         self.root = Path(root)
         self.log: list[Call] = []
         self.monitor: list[Callable[[Kind, str], None]] = []
         self._local = LocalDisk(root)
-        self._tree = _tree or _Tree(_scan(self.root), str(uuid.uuid4()))
+        self._tree = _tree or Tree(scan_directory(self.root), str(uuid.uuid4()))
         self._guard = RLock()
         self._files: set[FaultAppendFile] = set()
         self._counts: Counter[Kind] = Counter()
@@ -326,7 +179,7 @@ class FaultDisk:
                 raise ValueError(f"{path} has no bytes {offset} to {offset + len(data)}")
             with open(self.root / path, "r+b", buffering=0) as file:
                 os.pwrite(file.fileno(), data, offset)
-            if inode := self._tree.current.get(_key(path)):
+            if inode := self._tree.current.get(key_of(path)):
                 inode.damage(offset, data)
 
     def power_cut(self, seed: int | None = None) -> FaultDisk:
@@ -340,8 +193,8 @@ class FaultDisk:
         with self._guard:
             self._die()
             snapshot = self._tree.after_power_cut(None if seed is None else Random(seed))
-            _restore(self.root, snapshot)
-            self._successor = FaultDisk(self.root, _tree=_Tree(snapshot, str(uuid.uuid4())))
+            restore_directory(self.root, snapshot)
+            self._successor = FaultDisk(self.root, _tree=Tree(snapshot, str(uuid.uuid4())))
             return self._successor
 
     def process_kill(self) -> FaultDisk:
@@ -358,7 +211,7 @@ class FaultDisk:
     def append_file(self, path: str) -> AppendFile:
         def open_file() -> None:
             fd = os.open(self.root / path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-            file = FaultAppendFile(self, path, self._inode(_key(path)), fd)
+            file = FaultAppendFile(self, path, self._inode(key_of(path)), fd)
             self._files.add(file)
             opened.append(file)
 
@@ -404,12 +257,12 @@ class FaultDisk:
 
     def _write_temporary(self, path: str, data: bytes) -> None:
         def create() -> None:
-            left_over = self._tree.current.get(_key(path))
+            left_over = self._tree.current.get(key_of(path))
             open(self.root / path, "wb").close()
             if left_over is None:
-                self._inode(_key(path))
+                self._inode(key_of(path))
             else:
-                left_over.changes.append(_Change(None, 0))
+                left_over.changes.append(Change(None, 0))
 
         self._call("create", path, create)
         file = self.append_file(path)
@@ -421,20 +274,20 @@ class FaultDisk:
 
     def _rename(self, source: str, target: str) -> None:
         os.rename(self.root / source, self.root / target)
-        inode = self._tree.current[_key(source)]
-        self._tree.change({_key(source): None, _key(target): inode})
+        inode = self._tree.current[key_of(source)]
+        self._tree.change({key_of(source): None, key_of(target): inode})
 
     def remove(self, path: str) -> None:
         def carry_out() -> None:
             self._local.remove(path)
-            if _key(path) in self._tree.current:
-                self._tree.change({_key(path): None})
+            if key_of(path) in self._tree.current:
+                self._tree.change({key_of(path): None})
 
         self._call("remove", path, carry_out)
 
     def move(self, path: str, target: str) -> None:
         def carry_out() -> None:
-            self._inode(_key(path))
+            self._inode(key_of(path))
             self._rename(path, target)
 
         self._call("rename", target, carry_out)
@@ -445,11 +298,11 @@ class FaultDisk:
     def make_directory(self, path: str) -> None:
         def carry_out() -> None:
             self._local.make_directory(path)
-            parts = _key(path).split("/")
+            parts = key_of(path).split("/")
             for depth in range(1, len(parts) + 1):
                 made = "/".join(parts[:depth])
                 if made and made not in self._tree.current:
-                    self._tree.change({made: _Inode(directory=True)})
+                    self._tree.change({made: Inode(directory=True)})
 
         self._call("make_directory", path, carry_out)
 
@@ -457,7 +310,7 @@ class FaultDisk:
         def carry_out() -> None:
             os.close(os.open(self.root / path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
             if not self._lying:
-                self._tree.sync(_key(path))
+                self._tree.sync(key_of(path))
 
         self._call("sync_directory", path, carry_out)
 
@@ -515,10 +368,10 @@ class FaultDisk:
                 return failure
         return None
 
-    def _inode(self, key: str) -> _Inode:
+    def _inode(self, key: str) -> Inode:
         """The file of this path, which has just been opened. What the tree does not know of it is pending."""
         if key not in self._tree.current:
-            self._tree.change({key: _Inode(changes=[_Change(self._local.read(key))])})
+            self._tree.change({key: Inode(changes=[Change(self._local.read(key))])})
         return self._tree.current[key]
 
     def _check_alive(self) -> None:
@@ -545,45 +398,7 @@ class FaultDisk:
                 self._successor._die()
 
 
-def _key(path: str) -> str:
-    key = os.path.normpath(path)
-    return "" if key == "." else key
-
-
 def _write_all(fd: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(fd, view) :]
-
-
-def _scan(root: Path) -> Snapshot:
-    snapshot: Snapshot = {}
-    for directory, directories, files in os.walk(root):
-        prefix = _key(os.path.relpath(directory, root))
-        for name in directories:
-            snapshot[os.path.join(prefix, name)] = None
-        for name in files:
-            snapshot[os.path.join(prefix, name)] = Path(directory, name).read_bytes()
-    return snapshot
-
-
-def _restore(root: Path, snapshot: Snapshot) -> None:
-    """Make the directory hold exactly this.
-
-    A file that changes is replaced, never cut: somebody may still have the old one memory-mapped.
-    """
-    present = _scan(root)
-    for path in sorted(present, reverse=True):
-        if path in snapshot and present[path] == snapshot[path]:
-            continue
-        if present[path] is None:
-            os.rmdir(root / path)
-        else:
-            os.unlink(root / path)
-        del present[path]
-    for path in sorted(snapshot.keys() - present.keys()):
-        content = snapshot[path]
-        if content is None:
-            os.mkdir(root / path)
-        else:
-            (root / path).write_bytes(content)

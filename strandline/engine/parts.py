@@ -6,6 +6,7 @@ records since they were written.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator
 from typing import Protocol
@@ -46,7 +47,7 @@ class Overlay:
             yield from self.hidden.gaps(start, end)
 
 
-class Part:
+class Part(ABC):
     """A stretch of a log. Seqs may be missing from it; those it has are ascending."""
 
     __slots__ = ("first", "last", "overlay")
@@ -55,13 +56,15 @@ class Part:
     last: int
     overlay: Overlay | None
 
+    @abstractmethod
     def pieces(self, first: int, last: int, segments: Segments) -> Iterator[Piece]:
         """The rows that are physically there, from ``first`` to ``last``."""
-        raise NotImplementedError
+        ...
 
+    @abstractmethod
     def seqs_with_key(self, key: str, prefix: bool, segments: Segments) -> list[int]:
         """The seqs of the rows with this key (or with this prefix in their key), ascending."""
-        raise NotImplementedError
+        ...
 
     def change(self) -> Overlay:
         """The overlay, to be changed."""

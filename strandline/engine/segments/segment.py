@@ -14,6 +14,7 @@ from __future__ import annotations
 import mmap
 import os
 import threading
+from abc import abstractmethod
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -329,12 +330,12 @@ class _Lazy(Sequence[T | None], Generic[T]):
     def __iter__(self) -> Iterator[T | None]:
         return iter(self._values(0, len(self)))
 
-    def _values(self, start: int, end: int) -> list[T | None]:
-        raise NotImplementedError
+    @abstractmethod
+    def _values(self, start: int, end: int) -> list[T | None]: ...
 
     @property
-    def nbytes(self) -> int:
-        raise NotImplementedError
+    @abstractmethod
+    def nbytes(self) -> int: ...
 
 
 class LazyStrings(_Lazy[str]):

@@ -30,6 +30,7 @@ from strandline.engine.frame import (
     pack,
 )
 from strandline.engine.logbook import Logbook
+from strandline.engine.parts import Segments
 from strandline.engine.reading import NotResident, Query, Resident, read_page
 from strandline.engine.record import Appended, Batch, Config, Deleted, LogState, Page, Producer, Reason
 from strandline.engine.retention import evict_over_caps, expire, is_stale
@@ -286,7 +287,7 @@ class Log:
     def _select(
         self,
         type: FrameType,
-        change: Callable[[Logbook, Select, object], Deleted] | Callable[..., Deleted],
+        change: Callable[[Logbook, Select, Segments], Deleted],
         before: int | None,
         key: str | None,
         prefix: str | None,

@@ -90,15 +90,3 @@ class SeqRanges:
             first = end + 1
         if first <= last:
             yield first, last
-
-    def next_absent(self, seq: int) -> int:
-        """The lowest seq from ``seq`` on that is not a member."""
-        at = bisect_right(self._firsts, seq) - 1
-        if at >= 0 and seq <= self._lasts[at]:
-            return self._lasts[at] + 1
-        return seq
-
-    def first_from(self, seq: int) -> tuple[int, int] | None:
-        """The first range that reaches ``seq`` or lies above it."""
-        at = bisect_left(self._lasts, seq)
-        return (self._firsts[at], self._lasts[at]) if at < len(self._firsts) else None

@@ -79,7 +79,6 @@ class Recovered(msgspec.Struct, kw_only=True):
     clean: bool = True
     replayed_bytes: int = 0
     replayed_frames: int = 0
-    torn_bytes: int = 0
     #: What a crash left half written at the end of the journal.
     torn: Loss | None = None
     kept_journals: list[int] = msgspec.field(default_factory=list)
@@ -87,6 +86,10 @@ class Recovered(msgspec.Struct, kw_only=True):
     #: Those of the damaged ones of which not even the header can be read.
     unreadable_journals: list[int] = msgspec.field(default_factory=list)
     losses: list[Loss] = msgspec.field(default_factory=list)
+
+    @property
+    def torn_bytes(self) -> int:
+        return 0 if self.torn is None else self.torn.length
 
 
 def recover(disk: Disk, store: SegmentStore) -> Recovered:
@@ -149,7 +152,6 @@ def replay(disk: Disk, segments: Segments, manifest: Manifest, books: dict[int, 
         end = _replay_file(file, replay, index == written[-1] if written else False)
         recovered.replayed_bytes += len(file.raw) - FILE_HEADER.size
         if end < len(file.raw):
-            recovered.torn_bytes = len(file.raw) - end
             recovered.torn = Loss(file.path, end, len(file.raw) - end, "the end is torn", allowed=True)
     recovered.clean = replay.clean
     _settle_all(recovered, crashed=not recovered.clean and boot != boot_mark(disk))

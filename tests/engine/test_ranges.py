@@ -41,18 +41,3 @@ def test_overlap_and_gaps_divide_a_stretch(steps: list[tuple[str, tuple[int, int
     outside = {seq for first, last in ranges.gaps(*stretch) for seq in range(first, last + 1)}
     assert inside == members & span
     assert outside == span - members
-
-
-@given(changes, st.integers(0, 80))
-def test_next_absent_and_first_from_look_upwards(steps: list[tuple[str, tuple[int, int]]], seq: int) -> None:
-    ranges, members = built(steps)
-    expected = seq
-    while expected in members:
-        expected += 1
-    assert ranges.next_absent(seq) == expected
-    found = ranges.first_from(seq)
-    higher = [member for member in members if member >= seq]
-    assert (found is None) == (not higher)
-    if found is not None:
-        assert found[1] >= seq
-        assert min(higher) == max(found[0], seq)

@@ -140,4 +140,6 @@ def _parse_prefixes(number: int, text: str) -> tuple[str, ...]:
     prefixes = tuple(prefix.strip() for prefix in text.split("|"))
     if not all(prefixes):
         raise BadKeys(number, "one of the prefixes is empty, which would allow every name")
+    if not text.isprintable():
+        raise BadKeys(number, "a prefix has characters that cannot be printed, which no name has")
     return prefixes

@@ -87,6 +87,11 @@ def test_an_empty_prefix_in_a_list_is_refused(text: str) -> None:
         Keys.parse(text)
 
 
+def test_a_prefix_that_no_name_can_have_is_refused() -> None:
+    with pytest.raises(BadKeys, match="printed"):
+        Keys.parse("k:read:a\nb")
+
+
 @pytest.mark.parametrize("text", [":read", "a,,b", ",a", "::tenant:"])
 def test_a_missing_key_is_refused(text: str) -> None:
     with pytest.raises(BadKeys, match="missing"):

@@ -1,0 +1,221 @@
+"""The settings of the server: what there is to choose, what is chosen unless somebody says otherwise, and what fits.
+
+Where they are read from is in :mod:`strandline.server.settings_sources`. The name of a setting is unique over all
+tables, because an environment variable names it without its table.
+"""
+
+from __future__ import annotations
+
+import json
+from ipaddress import ip_address
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from strandline.engine import Options
+from strandline.engine.record import MAX_BATCH_BYTES, MAX_KEY_BYTES, MAX_NODE_BYTES, MAX_RECORD_BYTES
+from strandline.faces.access import Keys
+
+_ENGINE = Options()
+
+#: What a router or a dead-letter queue may add to a record that is as large as it may be: names and seqs.
+STAMP_BYTES = 4096
+
+Flag = Annotated[bool, Meta(description="true or false (or 1 or 0)")]
+Text = Annotated[str, Meta(description="text")]
+Host = Annotated[str, Meta(min_length=1, description="an address or a host name, if need be with a port: host:port")]
+Directory = Annotated[str, Meta(min_length=1, description="the path of a directory")]
+Port = Annotated[int, Meta(ge=0, le=65535, description="a port number from 0 to 65535; 0 takes a free one")]
+LogLevel = Annotated[
+    Literal["debug", "info", "warning", "error", "critical"],
+    Meta(description="debug, info, warning, error or critical"),
+]
+Positive = Annotated[int, Meta(ge=1, lt=1 << 62, description="a whole number, 1 or more")]
+Count = Annotated[int, Meta(ge=0, lt=1 << 62, description="a whole number, 0 or more")]
+Cap = Annotated[int, Meta(ge=0, lt=1 << 62, description="a whole number, 0 or more; 0 is unlimited")]
+Seconds = Annotated[float, Meta(ge=0, le=86_400, description="a number of seconds from 0 to 86400")]
+Latency = Annotated[float, Meta(gt=0, le=60_000, description="a number of milliseconds, over 0 and up to 60000")]
+FlushInterval = Annotated[int, Meta(ge=0, le=60_000, description="a whole number of milliseconds from 0 to 60000")]
+Heartbeat = Annotated[int, Meta(ge=1, le=1000, description="a whole number of milliseconds from 1 to 1000")]
+BatchRecords = Annotated[int, Meta(ge=1, le=1_000_000, description="a whole number from 1 to 1000000")]
+BatchBytes = Annotated[int, Meta(ge=1, le=MAX_BATCH_BYTES, description=f"a whole number from 1 to {MAX_BATCH_BYTES}")]
+KeyBytes = Annotated[int, Meta(ge=1, le=MAX_KEY_BYTES, description=f"a whole number from 1 to {MAX_KEY_BYTES}")]
+NodeBytes = Annotated[int, Meta(ge=1, le=MAX_NODE_BYTES, description=f"a whole number from 1 to {MAX_NODE_BYTES}")]
+
+
+class BadSettings(Exception):
+    """A setting that cannot be, or settings that cannot be together. The message names what to change."""
+
+
+class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the server listens, whom it lets in, and how it runs."""
+
+    host: Host = "127.0.0.1"
+    port: Port = 4000
+    #: The address is written here, atomically, once the server listens; empty: nowhere.
+    port_file: Text = ""
+    #: Without any, everybody may do everything.
+    api_keys: Keys = Keys()
+    #: Listen beyond this machine even though there are no keys.
+    allow_insecure_no_auth: Flag = False
+    #: Ask for a key at the health and readiness probes too.
+    probe_auth: Flag = False
+    log_level: LogLevel = "info"
+    #: How long a server that is told to stop lets requests and streams finish.
+    drain_seconds: Seconds = 10.0
+    #: Answer the hot requests from the parser's callback.
+    fast_lane: Flag = True
+
+
+class LimitSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Caps on what everybody together, or one key, can use up; 0 is unlimited except for the size of a body."""
+
+    max_body_bytes: BatchBytes = 64 << 20
+    max_topics: Cap = 100_000
+    max_routers: Cap = 10_000
+    max_watch_sessions: Cap = 10_000
+    #: Event streams and WebSockets that are open at a time.
+    max_sse_connections: Cap = 10_000
+    max_sse_connections_per_key: Cap = 1000
+    max_inflight_per_key: Cap = 1000
+    #: Live records of all topics together.
+    max_total_bytes: Cap = 0
+
+
+class TopicSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How much one request of the topics protocol may bring or ask for."""
+
+    max_batch_records: BatchRecords = 10_000
+    #: Data and meta of one record.
+    max_record_bytes: BatchBytes = 1 << 20
+    max_meta_bytes: BatchBytes = 16 << 10
+    max_tag_bytes: KeyBytes = 256
+    max_node_bytes: NodeBytes = 128
+    max_limit: Positive = 1000
+    max_claim: Positive = 1000
+    max_watch_topics: Positive = 256
+
+
+class DeliverySettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How records get to those who wait for them."""
+
+    #: A watch session without an open stream is forgotten after this time.
+    session_ttl_ms: Positive = 300_000
+    #: No heartbeat interval below this can be asked for. It can only be lowered, for tests.
+    min_heartbeat_ms: Heartbeat = 1000
+    #: A reader that does not keep up is left alone this long,
+    slow_consumer_grace_ms: Count = 5000
+    #: and disconnected after this.
+    slow_consumer_timeout_ms: Positive = 30_000
+    #: The latency above which the server counts as under pressure.
+    target_latency_ms: Latency = 5.0
+
+
+class StorageSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the engine keeps its files, and when it does what with them."""
+
+    data_dir: Directory = "data"
+    #: Where old segments go: a directory or s3://bucket/prefix; empty: nowhere.
+    cold_url: Text = _ENGINE.cold_url
+    #: A journal of this size becomes a segment.
+    journal_bytes: Positive = _ENGINE.journal_bytes
+    #: Records of the disk class are flushed at the latest after this time.
+    flush_interval_ms: FlushInterval = _ENGINE.flush_interval_ms
+    #: Sealed journal files are kept this long, for backups that can be restored to any moment.
+    keep_journal_ms: Count = _ENGINE.keep_journal_ms
+    #: Merging stops at segments of about this size.
+    segment_bytes: Positive = _ENGINE.segment_bytes
+    #: The newest segments that do not go to the cold tier, by count and by bytes (0: no bound by bytes).
+    hot_segments: Count = _ENGINE.hot_segments
+    hot_bytes: Cap = _ENGINE.hot_bytes
+    #: Decompressed blocks in memory, and pieces of cold segments on the disk.
+    cache_bytes: Count = _ENGINE.cache_bytes
+    cold_cache_bytes: Count = _ENGINE.cold_cache_bytes
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    server: ServerSettings = ServerSettings()
+    limits: LimitSettings = LimitSettings()
+    topics: TopicSettings = TopicSettings()
+    delivery: DeliverySettings = DeliverySettings()
+    storage: StorageSettings = StorageSettings()
+    #: What was asked for and has no effect. To be told whoever starts the server; no setting by itself.
+    warnings: tuple[str, ...] = ()
+
+    def engine_options(self) -> Options:
+        storage = msgspec.structs.asdict(self.storage)
+        del storage["data_dir"]
+        return Options(
+            max_record_bytes=max(MAX_RECORD_BYTES, self.topics.max_record_bytes + STAMP_BYTES),
+            **storage,
+        )
+
+
+#: The tables by their names in a file.
+TABLES: dict[str, type[msgspec.Struct]] = {
+    "server": ServerSettings,
+    "limits": LimitSettings,
+    "topics": TopicSettings,
+    "delivery": DeliverySettings,
+    "storage": StorageSettings,
+}
+
+
+def check(settings: Settings) -> None:
+    """Raise :class:`BadSettings` where settings contradict each other."""
+    delivery = settings.delivery
+    if delivery.slow_consumer_timeout_ms < delivery.slow_consumer_grace_ms:
+        raise BadSettings(
+            f"delivery.slow_consumer_timeout_ms ({delivery.slow_consumer_timeout_ms}) must not be less than "
+            f"delivery.slow_consumer_grace_ms ({delivery.slow_consumer_grace_ms})"
+        )
+
+
+def check_exposure(settings: Settings) -> None:
+    """Raise :class:`BadSettings` if strangers could reach a server that asks nobody for a key."""
+    server = settings.server
+    if server.api_keys or server.allow_insecure_no_auth or is_loopback(server.host):
+        return
+    raise BadSettings(
+        f"refusing to listen on {server.host} without API keys: everybody who can reach it could read, write and "
+        "delete everything. Set TOPICS_API_KEYS, listen on 127.0.0.1, or set TOPICS_ALLOW_INSECURE_NO_AUTH=1"
+    )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach it. A name other than localhost may mean anything, so it does not count."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def describe(settings: Settings) -> str:
+    """The settings as a TOML file that, read again, gives the same ones; except that keys are only told in comments."""
+    lines: list[str] = []
+    for name in TABLES:
+        table: msgspec.Struct = getattr(settings, name)
+        lines += ["", f"[{name}]"]
+        for field in msgspec.structs.fields(table):
+            value = getattr(table, field.name)
+            lines += _describe_keys(value) if isinstance(value, Keys) else [f"{field.name} = {_toml(value)}"]
+    return "\n".join(lines[1:]) + "\n"
+
+
+def _describe_keys(keys: Keys) -> list[str]:
+    if not keys:
+        return ["# api_keys: none, everybody may do everything"]
+    # A masked secret in the place of the secret would be a key that everybody knows, once the file is used.
+    return ["# api_keys are not shown; what they allow:", *(f"#   {access}" for access in keys.accesses())]
+
+
+def _toml(value: str | bool | int | float) -> str:
+    if isinstance(value, str):
+        # TOML's strings are JSON's, but for this one character.
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return repr(value)

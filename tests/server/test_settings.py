@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import tomllib
+
+import msgspec
+import pytest
+
+from strandline.engine import Options
+from strandline.faces.access import Keys
+from strandline.server.settings import (
+    TABLES,
+    BadSettings,
+    DeliverySettings,
+    ServerSettings,
+    Settings,
+    StorageSettings,
+    TopicSettings,
+    check,
+    check_exposure,
+    describe,
+    is_loopback,
+)
+
+
+def listening_on(host: str, keys: str = "", insecure: bool = False) -> Settings:
+    return Settings(server=ServerSettings(host=host, api_keys=Keys.parse(keys), allow_insecure_no_auth=insecure))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost", "LOCALHOST"])
+def test_on_loopback_no_keys_are_needed(host: str) -> None:
+    assert is_loopback(host)
+    check_exposure(listening_on(host))
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.7", "example.org", "127.1", "localhost.example.org"])
+def test_beyond_loopback_keys_are_needed(host: str) -> None:
+    with pytest.raises(BadSettings, match=r"without API keys.*TOPICS_API_KEYS.*INSECURE") as caught:
+        check_exposure(listening_on(host))
+    assert host in str(caught.value)
+    check_exposure(listening_on(host, keys="secret"))
+    check_exposure(listening_on(host, insecure=True))
+
+
+def test_the_names_of_settings_are_unique_over_all_tables() -> None:
+    names = [field.name for table in TABLES.values() for field in msgspec.structs.fields(table)]
+    assert len(names) == len(set(names))
+
+
+def test_settings_cannot_be_changed() -> None:
+    with pytest.raises(AttributeError):
+        Settings().server.port = 1  # type: ignore[misc]
+
+
+def test_the_engine_gets_its_options() -> None:
+    storage = StorageSettings(
+        data_dir="elsewhere", cold_url="s3://bucket/cold", journal_bytes=1 << 20, flush_interval_ms=7,
+        keep_journal_ms=8, segment_bytes=9, hot_segments=1, hot_bytes=2, cache_bytes=3, cold_cache_bytes=4,
+    )  # fmt: skip
+    assert Settings(storage=storage).engine_options() == Options(
+        cold_url="s3://bucket/cold", journal_bytes=1 << 20, flush_interval_ms=7,
+        keep_journal_ms=8, segment_bytes=9, hot_segments=1, hot_bytes=2, cache_bytes=3, cold_cache_bytes=4,
+    )  # fmt: skip
+
+
+def test_by_default_the_engine_has_its_own_defaults() -> None:
+    assert Settings().engine_options() == Options()
+
+
+def test_the_engine_takes_the_largest_record_that_the_protocol_allows_and_what_is_added_to_it() -> None:
+    options = Settings(topics=TopicSettings(max_record_bytes=20 << 20)).engine_options()
+    assert options.max_record_bytes > 20 << 20
+
+
+def test_a_slow_consumer_cannot_be_dropped_before_its_grace_ends() -> None:
+    check(Settings(delivery=DeliverySettings(slow_consumer_grace_ms=10, slow_consumer_timeout_ms=10)))
+    with pytest.raises(BadSettings, match=r"slow_consumer_timeout_ms \(9\).*slow_consumer_grace_ms \(10\)"):
+        check(Settings(delivery=DeliverySettings(slow_consumer_grace_ms=10, slow_consumer_timeout_ms=9)))
+
+
+def test_a_description_is_toml_with_every_setting() -> None:
+    document = tomllib.loads(describe(Settings()))
+    for name, struct in TABLES.items():
+        expected = {field.name for field in msgspec.structs.fields(struct)} - {"api_keys"}
+        assert document[name].keys() == expected
+    assert document["server"]["host"] == "127.0.0.1"
+    assert document["storage"]["journal_bytes"] == 64 << 20
+
+
+def test_a_description_tells_what_keys_allow_but_not_the_keys() -> None:
+    text = describe(listening_on("::", keys="hush-1:read:tenant:|shared.,hush-2"))
+    assert "hush" not in text
+    first, second = [line for line in text.splitlines() if line.startswith("#   ")]
+    assert first.endswith(" read tenant:|shared.")
+    assert second.endswith(" read+write+delete+admin any name")
+    assert "api_keys" not in tomllib.loads(text)["server"]
+
+
+def test_a_description_says_when_there_are_no_keys() -> None:
+    assert "# api_keys: none, everybody may do everything\n" in describe(Settings())

@@ -1,0 +1,277 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strandline.faces.access import Keys
+from strandline.server.settings import BadSettings, Settings, describe
+from strandline.server.settings_sources import FIELDS, VARIABLES, WITHOUT_MEANING, load
+
+
+def value_of(settings: Settings, field: str) -> Any:
+    return getattr(getattr(settings, FIELDS[field][1]), field)
+
+
+def file(directory: Path, text: str) -> Path:
+    path = directory / "strandline.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_without_any_source_there_are_defaults() -> None:
+    assert load() == Settings()
+    assert not load().server.api_keys
+
+
+def test_a_file_is_below_the_variables_and_those_are_below_the_options(tmp_path: Path) -> None:
+    path = file(tmp_path, '[server]\nhost = "file"\nport = 1\nport_file = "f"\n[storage]\ndata_dir = "f"\n')
+    environment = {"TOPICS_HOST": "variable", "TOPICS_PORT": "2", "TOPICS_DATA_DIR": "v"}
+    settings = load(path, environment, {"--host": "option", "--data": "o"})
+    server = settings.server
+    assert (server.host, server.port, server.port_file, settings.storage.data_dir) == ("option", 2, "f", "o")
+    assert settings.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("variable", "field", "text", "value"),
+    [
+        ("TOPICS_HOST", "host", "0.0.0.0", "0.0.0.0"),
+        ("TOPICS_PORT", "port", "0", 0),
+        ("TOPICS_PORT_FILE", "port_file", "run/port", "run/port"),
+        ("TOPICS_API_KEYS", "api_keys", "a:read,b::x|y", Keys.parse("a:read,b::x|y")),
+        ("TOPICS_ALLOW_INSECURE_NO_AUTH", "allow_insecure_no_auth", "1", True),
+        ("TOPICS_PROBE_AUTH", "probe_auth", "true", True),
+        ("TOPICS_MAX_BODY_BYTES", "max_body_bytes", "1000", 1000),
+        ("TOPICS_MAX_BATCH_RECORDS", "max_batch_records", "10", 10),
+        ("TOPICS_MAX_RECORD_BYTES", "max_record_bytes", "2097152", 2 << 20),
+        ("TOPICS_MAX_META_BYTES", "max_meta_bytes", "100", 100),
+        ("TOPICS_MAX_TAG_BYTES", "max_tag_bytes", "1024", 1024),
+        ("TOPICS_MAX_NODE_BYTES", "max_node_bytes", "64", 64),
+        ("TOPICS_MAX_LIMIT", "max_limit", "5", 5),
+        ("TOPICS_MAX_CLAIM", "max_claim", "6", 6),
+        ("TOPICS_MAX_WATCH_TOPICS", "max_watch_topics", "7", 7),
+        ("TOPICS_DATA_DIR", "data_dir", "/srv/data", "/srv/data"),
+        ("TOPICS_COLD_DIR", "cold_url", "/srv/cold", "/srv/cold"),
+        ("TOPICS_SEGMENT_MAX_BYTES", "journal_bytes", "4096", 4096),
+        ("TOPICS_HOT_RETAIN_SEGMENTS", "hot_segments", "0", 0),
+        ("TOPICS_HOT_RETAIN_BYTES", "hot_bytes", "9", 9),
+        ("TOPICS_MAX_TOPICS", "max_topics", "0", 0),
+        ("TOPICS_MAX_ROUTERS", "max_routers", "1", 1),
+        ("TOPICS_MAX_WATCH_SESSIONS", "max_watch_sessions", "2", 2),
+        ("TOPICS_MAX_SSE_CONNECTIONS", "max_sse_connections", "3", 3),
+        ("TOPICS_MAX_SSE_CONNECTIONS_PER_KEY", "max_sse_connections_per_key", "4", 4),
+        ("TOPICS_MAX_INFLIGHT_PER_KEY", "max_inflight_per_key", "5", 5),
+        ("TOPICS_MAX_TOTAL_BYTES", "max_total_bytes", "123456789012", 123456789012),
+        ("TOPICS_TEST_MIN_HEARTBEAT_MS", "min_heartbeat_ms", "50", 50),
+        ("TOPICS_LOG_LEVEL", "log_level", "debug", "debug"),
+        ("TOPICS_DRAIN_SECONDS", "drain_seconds", "2.5", 2.5),
+        ("TOPICS_FAST_LANE", "fast_lane", "false", False),
+        ("TOPICS_SESSION_TTL_MS", "session_ttl_ms", "1", 1),
+        ("TOPICS_SLOW_CONSUMER_GRACE_MS", "slow_consumer_grace_ms", "0", 0),
+        ("TOPICS_SLOW_CONSUMER_TIMEOUT_MS", "slow_consumer_timeout_ms", "60000", 60000),
+        ("TOPICS_TARGET_LATENCY_MS", "target_latency_ms", "1", 1.0),
+        ("TOPICS_FLUSH_INTERVAL_MS", "flush_interval_ms", "10", 10),
+        ("TOPICS_KEEP_JOURNAL_MS", "keep_journal_ms", "3600000", 3600000),
+        ("TOPICS_SEGMENT_BYTES", "segment_bytes", "1", 1),
+        ("TOPICS_CACHE_BYTES", "cache_bytes", "0", 0),
+        ("TOPICS_COLD_CACHE_BYTES", "cold_cache_bytes", "0", 0),
+    ],
+)
+def test_every_variable_sets_its_setting(variable: str, field: str, text: str, value: object) -> None:
+    settings = load(environment={variable: f" {text} "})
+    assert value_of(settings, field) == value
+    assert settings.warnings == ()
+
+
+def test_the_list_of_variables_above_is_complete() -> None:
+    (mark,) = test_every_variable_sets_its_setting.pytestmark  # type: ignore[attr-defined]
+    assert {(case[0], case[1]) for case in mark.args[1]} == set(VARIABLES.items())
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "expected"),
+    [
+        ("TOPICS_PORT", "http", "a port number from 0 to 65535"),
+        ("TOPICS_PORT", "65536", "a port number from 0 to 65535"),
+        ("TOPICS_PORT", "", "a port number from 0 to 65535"),
+        ("TOPICS_PORT", "-1", "a port number from 0 to 65535"),
+        ("TOPICS_HOST", "", "an address or a host name"),
+        ("TOPICS_HOST", ":4000", "an address or a host name"),
+        ("TOPICS_HOST", "a:b:c", "an address or a host name"),
+        ("TOPICS_HOST", "[::1", "an address or a host name"),
+        ("TOPICS_HOST", "[::1]4000", "an address or a host name"),
+        ("TOPICS_HOST", "localhost:", "a port number"),
+        ("TOPICS_HOST", "localhost:99999", "a port number"),
+        ("TOPICS_PROBE_AUTH", "yes", "true or false"),
+        ("TOPICS_MAX_TOPICS", "-1", "a whole number, 0 or more; 0 is unlimited"),
+        ("TOPICS_MAX_TOPICS", "many", "a whole number, 0 or more; 0 is unlimited"),
+        ("TOPICS_MAX_TOPICS", "1.5", "a whole number, 0 or more; 0 is unlimited"),
+        ("TOPICS_MAX_LIMIT", "0", "a whole number, 1 or more"),
+        ("TOPICS_MAX_TAG_BYTES", "1025", "a whole number from 1 to 1024"),
+        ("TOPICS_MAX_BODY_BYTES", "0", "a whole number from 1 to 268435456"),
+        ("TOPICS_TEST_MIN_HEARTBEAT_MS", "1001", "a whole number of milliseconds from 1 to 1000"),
+        ("TOPICS_DATA_DIR", " ", "the path of a directory"),
+        ("TOPICS_LOG_LEVEL", "loud", "debug, info, warning, error or critical"),
+        ("TOPICS_TARGET_LATENCY_MS", "0", "a number of milliseconds"),
+        ("TOPICS_TARGET_LATENCY_MS", "nan", "a number of milliseconds"),
+        ("TOPICS_DRAIN_SECONDS", "inf", "a number of seconds"),
+        ("TOPICS_WAL_SHARDS", "0", "a whole number, 1 or more"),
+        ("TOPICS_SEGMENT_MAX_AGE_MS", "soon", "a whole number, 0 or more"),
+    ],
+)
+def test_a_bad_value_is_an_error_that_says_where_and_what_is_expected(variable: str, text: str, expected: str) -> None:
+    with pytest.raises(BadSettings) as caught:
+        load(environment={variable: text})
+    assert str(caught.value).startswith(f"{variable} is '")
+    assert f"; expected {expected}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port"),
+    [
+        ("0.0.0.0:5000", "0.0.0.0", 5000),
+        ("example.org:0", "example.org", 0),
+        ("::1", "::1", 4000),
+        ("::", "::", 4000),
+        ("[::1]", "::1", 4000),
+        ("[::1]:5000", "::1", 5000),
+    ],
+)
+def test_a_host_may_bring_its_port_along(text: str, host: str, port: int) -> None:
+    for server in (load(environment={"TOPICS_HOST": text}).server, load(options={"--host": text}).server):
+        assert (server.host, server.port) == (host, port)
+
+
+def test_the_port_of_a_host_overrules_the_port_beside_it_and_says_so() -> None:
+    settings = load(environment={"TOPICS_HOST": "::1", "TOPICS_PORT": "5000"})
+    assert (settings.server.port, settings.warnings) == (5000, ())
+    settings = load(environment={"TOPICS_HOST": "[::1]:6000", "TOPICS_PORT": "5000"})
+    assert settings.server.port == 6000
+    assert settings.warnings == ("TOPICS_PORT has no effect because TOPICS_HOST says port 6000",)
+    assert load(environment={"TOPICS_HOST": "a:6000", "TOPICS_PORT": "6000"}).warnings == ()
+
+
+def test_a_port_of_a_higher_source_overrules_the_port_of_a_host() -> None:
+    settings = load(environment={"TOPICS_HOST": "a:6000"}, options={"--port": 7000})
+    assert (settings.server.host, settings.server.port, settings.warnings) == ("a", 7000, ())
+
+
+@pytest.mark.parametrize("variable", WITHOUT_MEANING)
+def test_a_variable_that_can_mean_nothing_is_warned_about(variable: str) -> None:
+    settings = load(environment={variable: "3"})
+    (warning,) = settings.warnings
+    assert warning.startswith(f"{variable} has no meaning here because ")
+    assert load() == Settings()
+
+
+def test_a_variable_that_nobody_knows_is_warned_about() -> None:
+    warnings = load(environment={"TOPICS_MAX_TOPIC": "3", "TOPICS_XYZZY_PLUGH": "1", "PATH": "/bin"}).warnings
+    assert warnings == (
+        "TOPICS_MAX_TOPIC is not a setting and has no effect; did you mean TOPICS_MAX_TOPICS?",
+        "TOPICS_XYZZY_PLUGH is not a setting and has no effect",
+    )
+
+
+def test_bad_keys_are_an_error_that_does_not_quote_them() -> None:
+    with pytest.raises(BadSettings, match="TOPICS_API_KEYS: API key 2: ") as caught:
+        load(environment={"TOPICS_API_KEYS": "a,hush:hush"})
+    assert "hush" not in str(caught.value)
+
+
+def test_keys_in_a_file_are_text_or_a_list(tmp_path: Path) -> None:
+    expected = Keys.parse("a:read,b")
+    for text in ('"a:read,b"', '["a:read", "b"]'):
+        assert load(file(tmp_path, f"[server]\napi_keys = {text}\n")).server.api_keys == expected
+    for text in ("5", '["hush", 5]'):
+        with pytest.raises(BadSettings, match=r"server.api_keys in .*strandline.toml: expected text") as caught:
+            load(file(tmp_path, f"[server]\napi_keys = {text}\n"))
+        assert "hush" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[server]\nprot = 1\n", "unknown key server.prot; did you mean server.port?"),
+        ("[server]\nmax_topics = 1\n", "unknown key server.max_topics; did you mean limits.max_topics?"),
+        ("[server]\nxyzzy = 1\n", "unknown key server.xyzzy"),
+        ("[limit]\nmax_topics = 1\n", "unknown table [limit]; did you mean [limits]?"),
+        ("[xyzzy]\n", "unknown table [xyzzy]"),
+        ("port = 1\n", "unknown key port outside of the tables; did you mean server.port?"),
+        ("server = 1\n", "server must be a table: [server]"),
+        ("[server]\nwarnings = 1\n", "unknown key server.warnings"),
+    ],
+)
+def test_what_a_file_cannot_have_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    path = file(tmp_path, text)
+    with pytest.raises(BadSettings) as caught:
+        load(path)
+    assert str(path) in str(caught.value)
+    assert str(caught.value).endswith(message)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('[server]\nport = "4000"\n', "server.port in {} is '4000'; expected a port number"),
+        ("[server]\nport = true\n", "server.port in {} is True; expected a port number"),
+        ("[server]\nprobe_auth = 1\n", "server.probe_auth in {} is 1; expected true or false"),
+        ("[server]\nhost = 1\n", "server.host in {} is 1; expected an address"),
+        ("[storage]\ndata_dir = ''\n", "storage.data_dir in {} is ''; expected the path"),
+        ("[limits]\nmax_topics = 1979-05-27\n", "limits.max_topics in {} is datetime.date"),
+    ],
+)
+def test_a_value_of_the_wrong_kind_in_a_file_is_an_error(tmp_path: Path, text: str, message: str) -> None:
+    path = file(tmp_path, text)
+    with pytest.raises(BadSettings) as caught:
+        load(path)
+    assert str(caught.value).startswith(message.format(path))
+
+
+def test_a_whole_number_will_do_where_a_fraction_may_be(tmp_path: Path) -> None:
+    assert load(file(tmp_path, "[delivery]\ntarget_latency_ms = 2\n")).delivery.target_latency_ms == 2.0
+
+
+def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(BadSettings, match=r"cannot read .*absent.toml: No such file or directory"):
+        load(tmp_path / "absent.toml")
+    with pytest.raises(BadSettings, match=r"strandline.toml is not a TOML file: .*line 2"):
+        load(file(tmp_path, "[server]\nport 5\n"))
+    (tmp_path / "latin.toml").write_bytes(b"# \xe9\n")
+    with pytest.raises(BadSettings, match=r"latin.toml is not a TOML file"):
+        load(tmp_path / "latin.toml")
+
+
+def test_settings_that_contradict_each_other_are_refused() -> None:
+    with pytest.raises(BadSettings, match="slow_consumer_timeout_ms"):
+        load(environment={"TOPICS_SLOW_CONSUMER_TIMEOUT_MS": "10"})
+
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1).filter(lambda text: text.strip() == text)
+CHOICES = {
+    "host": st.sampled_from(["localhost", "::", "0.0.0.0"]),
+    "port": st.integers(0, 65535),
+    "port_file": texts,
+    "data_dir": texts,
+    "cold_url": texts,
+    "fast_lane": st.booleans(),
+    "log_level": st.sampled_from(["debug", "error"]),
+    "drain_seconds": st.floats(0, 86_400),
+    "target_latency_ms": st.floats(0, 60_000, exclude_min=True),
+    "max_total_bytes": st.integers(0, (1 << 62) - 1),
+    "max_tag_bytes": st.integers(1, 1024),
+}
+
+
+@given(st.fixed_dictionaries({}, optional=CHOICES))
+def test_a_description_read_again_gives_the_same_settings(
+    tmp_path_factory: pytest.TempPathFactory, chosen: dict[str, object]
+) -> None:
+    names = {field: variable for variable, field in VARIABLES.items()}
+    settings = load(environment={names[field]: str(value) for field, value in chosen.items()})
+    assert all(value_of(settings, field) == value for field, value in chosen.items())
+    path = file(tmp_path_factory.getbasetemp(), describe(settings))
+    assert load(path) == settings

@@ -4,6 +4,7 @@ Plain synchronous Python. It knows no HTTP, no asyncio and no Spark. The door is
 everything a caller needs is exported here.
 """
 
+from strandline.engine.appending import Append
 from strandline.engine.clock import Clock, ManualClock, SystemClock
 from strandline.engine.commit import Commit
 from strandline.engine.engine import Engine, Options
@@ -12,6 +13,7 @@ from strandline.engine.record import (
     Appended,
     Batch,
     Config,
+    Cursor,
     Deleted,
     LogState,
     Page,
@@ -19,15 +21,19 @@ from strandline.engine.record import (
     Record,
     Tombstone,
 )  # fmt: skip
+from strandline.engine.stats import Histogram, Stats
 
 __all__ = [
+    "Append",
     "Appended",
     "Batch",
     "Clock",
     "Commit",
     "Config",
+    "Cursor",
     "Deleted",
     "Engine",
+    "Histogram",
     "Log",
     "LogState",
     "ManualClock",
@@ -35,6 +41,7 @@ __all__ = [
     "Page",
     "Producer",
     "Record",
+    "Stats",
     "SystemClock",
     "Tombstone",
 ]

@@ -34,7 +34,7 @@ from strandline.engine.frame import (
 from strandline.engine.logbook import Gap, Logbook
 from strandline.engine.parts import Overlay, Run
 from strandline.engine.ranges import SeqRanges
-from strandline.engine.record import Appended, Config, ProducerState
+from strandline.engine.record import Appended, Config, Cursor, ProducerState
 
 MANIFEST = "MANIFEST"
 CHECKPOINTS = "checkpoints"
@@ -136,6 +136,7 @@ class BookState(msgspec.Struct, array_like=True):
     runs: list[RunState]
     idempotency: dict[str, Appended]
     producers: dict[str, ProducerState]
+    cursors: dict[str, Cursor] = {}
 
     @classmethod
     def of(cls, book: Logbook) -> BookState:
@@ -154,6 +155,7 @@ class BookState(msgspec.Struct, array_like=True):
             runs=[RunState.of(run) for run in book.runs],
             idempotency=dict(book.idempotency or {}),
             producers=dict(book.producers or {}),
+            cursors=dict(book.cursors or {}),
         )
 
     def make(self, epoch: int) -> Logbook:
@@ -176,6 +178,7 @@ class BookState(msgspec.Struct, array_like=True):
         book.gaps = tuple(self.gaps)
         book.idempotency = self.idempotency or None
         book.producers = self.producers or None
+        book.cursors = self.cursors or None
 
 
 class OverlayState(msgspec.Struct, array_like=True):

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from strandline.engine.errors import ProducerFenced, ProducerGap
+from strandline.engine.errors import BadRequest, ProducerFenced, ProducerGap
 from strandline.engine.frame import Extras
 from strandline.engine.record import Appended, Producer, ProducerState
 
 if TYPE_CHECKING:
     from strandline.engine.logbook import Logbook
+
+#: Idempotency keys and producer ids are remembered by the log, so they are bounded.
+MAX_IDENTITY = 1024
 
 
 def find_duplicate(book: Logbook, key: str | None, producer: Producer | None, now: int) -> Appended | None:
@@ -66,3 +69,19 @@ def remember(book: Logbook, extras: Extras, appended: Appended) -> None:
             book.producers = {}
         producer = extras.producer
         book.producers[producer.id] = ProducerState(producer.epoch, producer.seq, appended)
+
+
+def check_extras(idempotency_key: str | None, producer: Producer | None) -> Extras:
+    if idempotency_key is not None:
+        _check_identity("an idempotency key", idempotency_key)
+    if producer is not None:
+        _check_identity("a producer's id", producer.id)
+        for what, number in (("epoch", producer.epoch), ("seq", producer.seq)):
+            if type(number) is not int or not 0 <= number < 1 << 63:
+                raise BadRequest(f"a producer's {what} must be a whole number from 0 to 2^63 - 1, not {number!r}")
+    return Extras(idempotency_key, producer)
+
+
+def _check_identity(what: str, text: str) -> None:
+    if type(text) is not str or not text or len(text) > MAX_IDENTITY or any("\ud800" <= c <= "\udfff" for c in text):
+        raise BadRequest(f"{what} must be Unicode text of 1 to {MAX_IDENTITY} characters")

@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from time import perf_counter
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from strandline.engine.appending import Append, append_all
 from strandline.engine.clock import Clock, SystemClock
 from strandline.engine.commit import Commit
 from strandline.engine.disk import Disk, LocalDisk
-from strandline.engine.errors import EngineClosed, EngineError, JournalFailed, LogExists, UnknownLog
+from strandline.engine.errors import BadRequest, EngineClosed, EngineError, JournalFailed, LogExists, UnknownLog
 from strandline.engine.frame import Configure, FrameType, encode, pack
 from strandline.engine.housekeeping.maintenance import Maintenance
 from strandline.engine.housekeeping.snapshot import Snapshot
@@ -22,12 +24,13 @@ from strandline.engine.journal import Journal
 from strandline.engine.log import Log
 from strandline.engine.logbook import Logbook
 from strandline.engine.names import Names
-from strandline.engine.record import MAX_RECORD_BYTES, Config, check_name
+from strandline.engine.record import MAX_RECORD_BYTES, Appended, Config, check_name
 from strandline.engine.recovery import Recovered, recover
 from strandline.engine.reservations import Reservations
 from strandline.engine.segments.cold import ColdStore, ObjectStoreCold
 from strandline.engine.segments.store import CACHE_BYTES, COLD_CACHE_BYTES, SegmentStore
 from strandline.engine.segments.worker import Worker
+from strandline.engine.stats import NOWHERE, FlushTimes, Stats, Totals
 
 T = TypeVar("T")
 
@@ -61,19 +64,11 @@ class _Pending(NamedTuple):
     """A change that is journaled up to ``position`` and waits for the flush."""
 
     position: int
-    book: Logbook
+    #: The logs whose later changes must not overtake this one.
+    books: tuple[Logbook, ...]
     commit: Commit[Any]
     make: Callable[[], Any] | None
     value: Any
-
-
-class Stats(msgspec.Struct, frozen=True, kw_only=True):
-    logs: int
-    journal_bytes: int
-    flushes: int
-    segments: int
-    cached_bytes: int
-    read_only: bool
 
 
 class Engine:
@@ -101,6 +96,8 @@ class Engine:
         self._snapshot: Snapshot | None = None
         self._closed = False
         self._flushes = 0
+        self._flush_times = FlushTimes()
+        self._totals = Totals()
         self._threads: list[threading.Thread] = []
         self._wake_flusher = threading.Event()
         self._flush_now = threading.Event()
@@ -109,6 +106,8 @@ class Engine:
         self.by_epoch = self.recovered.books
         self._by_name = {book.name: book for book in self.by_epoch.values()}
         self._names = Names(self._by_name)
+        for book in self.by_epoch.values():
+            book.count_in(self._totals)
         self._dirty = set(self.recovered.changed)
         self._last_ts = self.recovered.last_ts
         self._next_epoch = self.recovered.next_epoch
@@ -173,8 +172,9 @@ class Engine:
             self._by_name[name] = book
             self.by_epoch[book.epoch] = book
             self._names.add(name)
+            book.count_in(self._totals)
             self.touch(book)
-            return self.later(book, Log(self, book), None)
+            return self.later((book,), Log(self, book), None)
 
     def log(self, name: str) -> Log:
         found = self.find(name)
@@ -196,6 +196,16 @@ class Engine:
     def __len__(self) -> int:
         return len(self._by_name)
 
+    # --- changes of several logs ---------------------------------------------------------------------------
+
+    def append_all(self, appends: Sequence[Append]) -> Commit[list[Appended]]:
+        """Append to several logs, a log more than once if need be: after any crash all of it is there, or nothing.
+
+        If any of them has to wait for the flush, all become visible together after it. A repeated idempotency key
+        gives the earlier result for its member; the others are appended. When it raises, nothing has changed.
+        """
+        return append_all(self, appends)
+
     # --- flushing and closing ------------------------------------------------------------------------------
 
     def flush(self, wanted: Commit[Any] | None = None) -> None:
@@ -213,12 +223,17 @@ class Engine:
                 if position == self.journal.flushed and not self._pending:
                     return
                 reserving = self.reservations.begin_flush()
-            try:
-                self.journal.sync()
-            except JournalFailed as error:
-                self._fail_pending(error)
-                raise
-            self._flushed(position, reserving)
+            self._sync(position, reserving)
+
+    def _sync(self, position: int, reserving: dict[Logbook, int]) -> None:
+        began = perf_counter()
+        try:
+            self.journal.sync()
+        except JournalFailed as error:
+            self._fail_pending(error)
+            raise
+        self._flush_times.add((perf_counter() - began) * 1e6)
+        self._flushed(position, reserving)
 
     def _flushed(self, position: int, reserving: dict[Logbook, int]) -> None:
         done: list[tuple[Commit[Any], Any, Exception | None]] = []
@@ -228,11 +243,13 @@ class Engine:
             self.reservations.flushed(reserving)
             while self._pending and self._pending[0].position <= position:
                 pending = self._pending.popleft()
-                pending.book.pending -= 1
+                for book in pending.books:
+                    book.pending -= 1
                 if pending.make is None:
                     done.append((pending.commit, pending.value, None))
                     continue
-                self.touch(pending.book)
+                for book in pending.books:
+                    self.touch(book)
                 try:
                     done.append((pending.commit, pending.make(), None))
                 except (EngineError, OSError) as error:
@@ -245,7 +262,8 @@ class Engine:
             failed = list(self._pending)
             self._pending.clear()
             for pending in failed:
-                pending.book.pending -= 1
+                for book in pending.books:
+                    book.pending -= 1
         for pending in failed:
             pending.commit.resolve(None, error)
 
@@ -269,12 +287,24 @@ class Engine:
         with self.lock:
             return Stats(
                 logs=len(self._by_name),
+                records=self._totals.records,
+                size=self._totals.size,
                 journal_bytes=self.maintenance.unsealed_bytes(),
+                frames=self.journal.frames,
+                bytes_written=self.journal.written,
+                rotations=self.journal.rotations,
                 flushes=self._flushes,
+                flush_us=self._flush_times.histogram(),
+                pending=len(self._pending),
                 segments=len(self.store.ids()),
                 cached_bytes=self.store.cached_bytes,
                 read_only=self.journal.failure is not None,
             )
+
+    @property
+    def total_size(self) -> int:
+        """The bytes of all live records."""
+        return self._totals.size
 
     def close(self) -> None:
         """Flush, write down that this was an orderly stop, and give the directory free."""
@@ -328,11 +358,15 @@ class Engine:
             self._snapshot.capture_first(book)
         self._dirty.add(book)
 
-    def later(self, book: Logbook, value: T | None, make: Callable[[], T] | None) -> Commit[T]:
-        """A commit that is done after the next flush; ``make`` is then called and gives the value."""
+    def later(self, books: tuple[Logbook, ...], value: T | None, make: Callable[[], T] | None) -> Commit[T]:
+        """A commit that is done after the next flush; ``make`` is then called and gives the value.
+
+        Whatever happens to the ``books`` in the meantime waits for it.
+        """
         commit: Commit[T] = Commit(self)
-        book.pending += 1
-        self._pending.append(_Pending(self.journal.written, book, commit, make, value))
+        for book in books:
+            book.pending += 1
+        self._pending.append(_Pending(self.journal.written, books, commit, make, value))
         self.flush_in_time()
         return commit
 
@@ -340,6 +374,10 @@ class Engine:
         """There is something to flush; it may wait for the usual interval."""
         if self._threads and not self._wake_flusher.is_set():
             self._wake_flusher.set()
+
+    def check_own(self, log: Log) -> None:
+        if log.engine is not self:
+            raise BadRequest(f"log {log.name!r} belongs to another engine")
 
     def write_config(self, book: Logbook, config: Config, now: int) -> None:
         reserved = self.reservations.after(book, config.durability)
@@ -352,6 +390,7 @@ class Engine:
         self._names.remove(book.name)
         del self._by_name[book.name]
         del self.by_epoch[book.epoch]
+        book.count_in(NOWHERE)
 
     def tell(self, book: Logbook) -> None:
         for listener in book.listeners:
@@ -366,12 +405,7 @@ class Engine:
         with self._flushing, self.lock:
             self.check_writable()
             position, reserving = self.journal.written, self.reservations.begin_flush()
-            try:
-                self.journal.sync()
-            except JournalFailed as error:
-                self._fail_pending(error)
-                raise
-            self._flushed(position, reserving)
+            self._sync(position, reserving)
             self.journal.rotate()
             snapshot = boundary_wanted()
             snapshot.add(self._dirty)

@@ -3,7 +3,7 @@
 All numbers are little-endian. A file starts with a 48-byte header, frames follow back to back::
 
     file header   magic 8s | version u32 | kind u32 | index u64 | seed u64 | boot 8s | checksum u64   (48 bytes)
-    frame header  mark u32 | length u32 | checksum u64 | type u8 | flags u8 | zero u16 | count u32
+    frame header  mark u32 | length u32 | checksum u64 | type u8 | flags u8 | place u16 | count u32
                   | epoch u64 | first u64 | ts u64 | reserved u64                        (56 bytes)
     append body   offsets u32 x (count + 1) | [keys] | [nodes] | [metas] | [extras] | payloads
     keys, nodes   lengths u16 x count (0xFFFF: none) | text
@@ -54,6 +54,9 @@ HAS_KEYS = 1
 HAS_NODES = 2
 HAS_METAS = 4
 HAS_EXTRAS = 8
+#: The next frame belongs to the same write: all of them count, or none. ``place`` numbers them from 0.
+MORE = 16
+MAX_GROUP = 1 << 16
 
 
 class FileKind(IntEnum):
@@ -84,6 +87,8 @@ class FrameType(IntEnum):
     OVERLAY = 13
     #: The manifest that the checkpoint file was written for, so that a lost one can be made again.
     MANIFEST = 14
+    #: A cursor was moved or dropped.
+    CURSOR = 15
 
 
 class Extras(msgspec.Struct, array_like=True, omit_defaults=True):
@@ -118,6 +123,13 @@ class Gap(msgspec.Struct, array_like=True):
     reason: Reason
 
 
+class CursorMove(msgspec.Struct, array_like=True):
+    """Where a cursor is now; None: it is dropped."""
+
+    name: str
+    seq: int | None
+
+
 class Frame(msgspec.Struct, frozen=True, gc=False):
     """A frame as read from a file; ``body`` is everything behind the header."""
 
@@ -131,6 +143,8 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
     body: bytes
     offset: int
     length: int
+    #: The number of the frame within its write; only groups have others than 0.
+    place: int = 0
 
 
 class Damage(NamedTuple):
@@ -188,6 +202,22 @@ def encode(
 ) -> Encoded:
     covered = _COVERED.pack(type, 0, 0, count, epoch, first, ts, reserved) + body
     return Encoded([covered], COVERED_FROM + len(covered))
+
+
+def group(frames: list[Encoded]) -> list[Encoded]:
+    """Mark frames as one write: after a crash all of them are there, or none."""
+    if len(frames) == 1:
+        return frames
+    last = len(frames) - 1
+    return [_in_group(frame, place, place < last) for place, frame in enumerate(frames)]
+
+
+def _in_group(frame: Encoded, place: int, more: bool) -> Encoded:
+    front = bytearray(frame.parts[0])
+    if more:
+        front[1] |= MORE
+    front[2:4] = place.to_bytes(2, "little")
+    return Encoded([bytes(front), *frame.parts[1:]], frame.length)
 
 
 def encode_append(epoch: int, block: Block, ts: int, reserved: int, extras: Extras | None) -> Encoded:
@@ -271,7 +301,7 @@ def scan(raw: bytes, seed: int, offset: int) -> Iterator[Frame | Damage]:
 def _frame_at(raw: bytes, view: memoryview, seed: int, offset: int) -> tuple[Frame | None, str]:
     if len(raw) - offset < HEADER.size:
         return None, "the frame's header is cut off"
-    mark, length, checksum, kind, flags, _, count, epoch, first, ts, reserved = HEADER.unpack_from(raw, offset)
+    mark, length, checksum, kind, flags, place, count, epoch, first, ts, reserved = HEADER.unpack_from(raw, offset)
     if mark != MARK:
         return None, "there is no frame here"
     if length < HEADER.size or offset + length > len(raw):
@@ -282,7 +312,7 @@ def _frame_at(raw: bytes, view: memoryview, seed: int, offset: int) -> tuple[Fra
     if kind not in _TYPES:
         return None, f"frames of type {kind} are unknown to this release"
     body = raw[offset + HEADER.size : offset + length]
-    return Frame(_TYPES[kind], flags, count, epoch, first, ts, reserved, body, offset, length), ""
+    return Frame(_TYPES[kind], flags, count, epoch, first, ts, reserved, body, offset, length, place), ""
 
 
 _TYPES = {int(member): member for member in FrameType}

@@ -23,6 +23,7 @@ from strandline.engine.frame import (
     FileKind,
     Frame,
     file_header,
+    group,
     read_boot,
     read_file_header,
     scan,
@@ -30,6 +31,8 @@ from strandline.engine.frame import (
 
 DIRECTORY = "journal"
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+#: Of the 1,024 that Linux takes in one call.
+MAX_PIECES = 512
 
 
 def journal_path(index: int) -> str:
@@ -53,14 +56,13 @@ class Journal:
         self._next: _File | None = None
         self._file = _File(disk, index)
         self._disk.sync_directory(DIRECTORY)
+        self.index = index
         #: Bytes handed to the system since the journal was opened, and how many of them are known to be durable.
         self.written = 0
         self.flushed = 0
         self.failure: EngineError | None = None
-
-    @property
-    def index(self) -> int:
-        return self._file.index
+        self.frames = 0
+        self.rotations = 0
 
     @property
     def size(self) -> int:
@@ -78,6 +80,26 @@ class Journal:
             raise DiskFull(file.path, frame.length) from error
         file.size += frame.length
         self.written += frame.length
+        self.frames += 1
+
+    def write_all(self, frames: list[Encoded]) -> None:
+        """Hand several frames to the system as one write: all of them count, or none. As ``write`` otherwise."""
+        if self.failure is not None:
+            raise self.failure
+        file = self._file
+        size, parts = file.size, []
+        for frame in group(frames):
+            parts += frame.seal(file.seed, size)
+            size += frame.length
+        try:
+            # The system takes a limited number of pieces at once.
+            file.handle.write(parts if len(parts) <= MAX_PIECES else [b"".join(parts)])
+        except OSError as error:
+            self._undo(error)
+            raise DiskFull(file.path, size - file.size) from error
+        self.written += size - file.size
+        file.size = size
+        self.frames += len(frames)
 
     def _undo(self, error: OSError) -> None:
         """Cut a half-written frame off again. A full disk may get better; anything else ends the journal."""
@@ -119,7 +141,9 @@ class Journal:
         assert self._next is not None
         self._file.handle.close()
         self._file, self._next = self._next, None
-        return self._file.index
+        self.rotations += 1
+        self.index = self._file.index
+        return self.index
 
     def close(self) -> None:
         self._file.handle.close()

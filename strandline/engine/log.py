@@ -6,21 +6,20 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
+from strandline.engine.appending import check_room, room_of
 from strandline.engine.block import Block
 from strandline.engine.commit import Commit
-from strandline.engine.duplicates import find_duplicate
+from strandline.engine.duplicates import check_extras, find_duplicate
 from strandline.engine.errors import (
     BadRequest,
-    BatchTooLarge,
     EngineError,
-    LogFull,
     MissingFile,
     RecordTooLarge,
     UnknownLog,
     UnknownSeq,
 )
 from strandline.engine.frame import (
-    Extras,
+    CursorMove,
     Floor,
     FrameType,
     Gap,
@@ -32,8 +31,19 @@ from strandline.engine.frame import (
 from strandline.engine.logbook import Logbook
 from strandline.engine.parts import Segments
 from strandline.engine.reading import NotResident, Query, Resident, read_page
-from strandline.engine.record import Appended, Batch, Config, Deleted, LogState, Page, Producer, Reason
-from strandline.engine.retention import evict_over_caps, expire, is_stale
+from strandline.engine.record import (
+    Appended,
+    Batch,
+    Config,
+    Cursor,
+    Deleted,
+    LogState,
+    Page,
+    Producer,
+    Reason,
+    check_cursor,
+)
+from strandline.engine.retention import evict_over_caps, expire, is_stale, needs_expiring
 from strandline.engine.segments.store import UnknownSegment
 from strandline.engine.volatile import begin_volatile, frames_of_volatile, has_durable
 
@@ -41,11 +51,6 @@ if TYPE_CHECKING:
     from strandline.engine.engine import Engine
 
 T = TypeVar("T")
-
-#: No cap: more than there can be.
-MAX_CAP = 1 << 63
-#: Idempotency keys and producer ids are remembered by the log, so they are bounded.
-MAX_IDENTITY = 1024
 
 
 class Log:
@@ -83,8 +88,34 @@ class Log:
         return self._book.head
 
     @property
+    def next_seq(self) -> int:
+        """The seq that the next append gets."""
+        return self._book.assigned + 1
+
+    @property
     def dropped(self) -> bool:
         return self._book.dropped
+
+    @property
+    def book(self) -> Logbook:
+        """What the log is made of; for the engine."""
+        return self._book
+
+    @property
+    def engine(self) -> Engine:
+        return self._engine
+
+    def room(self) -> tuple[int, int] | None:
+        """How many records and bytes a log that rejects what is over its caps still takes (a very large number where
+        it has no cap); None when nothing is refused."""
+        book = self._book
+        with self._engine.lock:
+            self._check()
+            if book.config.discard != "reject":
+                return None
+            self._expire()
+            records, size = room_of(book)
+            return max(records, 0), max(size, 0)
 
     def state(self) -> LogState:
         with self._engine.lock:
@@ -125,6 +156,44 @@ class Log:
                     if any(run.segment == missing.segment for run in self._book.runs):
                         raise
 
+    def read_resident(
+        self,
+        after: int = 0,
+        limit: int = 256,
+        *,
+        max_bytes: int | None = None,
+        without_nodes: Iterable[str] | None = None,
+        key: str | None = None,
+        key_prefix: str | None = None,
+        since: int | None = None,
+        epoch: int | None = None,
+    ) -> Page | None:
+        """As ``read``, but None instead of waiting for the disk when something is not in memory."""
+        nodes = None if without_nodes is None else frozenset(without_nodes)
+        query = Query(after, limit, max_bytes, nodes, key, key_prefix, since, epoch)
+        query.check()
+        engine, book = self._engine, self._book
+        segments = Resident(engine.store)
+        with suppress(NotResident), engine.lock:
+            self._check()
+            if book.config.ttl_ms and book.runs and needs_expiring(book, engine.now(), segments):
+                return None
+            self._expire()
+            return read_page(book, query, segments)
+        return None
+
+    def sync(self) -> Commit[int]:
+        """Done once everything that readers can see now is durable, whatever the log's class, with the head as of now.
+        What an ephemeral log has is never durable: there it is done at once."""
+        engine, book = self._engine, self._book
+        with engine.lock:
+            self._check()
+            if book.config.durability == "ephemeral" or engine.journal.flushed == engine.journal.written:
+                return Commit.of(book.head)
+            self._check_writable()
+            # Nothing of the log waits for this one: appends go on as if there were none.
+            return engine.later((), book.head, None)
+
     def listen(self, listener: Callable[[Log], None]) -> Callable[[], None]:
         """Call ``listener`` whenever readers may find something new: records, a gap, or that the log was dropped.
 
@@ -160,7 +229,7 @@ class Log:
         size = batch.check(engine.options.max_record_bytes)
         extras = None
         if idempotency_key is not None or producer is not None:
-            extras = _check_extras(idempotency_key, producer)
+            extras = check_extras(idempotency_key, producer)
         with engine.lock:
             self._check_writable()
             now = engine.now()
@@ -170,7 +239,7 @@ class Log:
                     return self._after_pending(duplicate)
             self._expire(now)
             if book.config.discard == "reject":
-                self._check_room(batch, size)
+                check_room(book, len(batch), size)
             block = Block.of_batch(book.assigned + 1, now, batch)
             must_wait, reserved = engine.reservations.wanted(book, block)
             if book.config.durability == "ephemeral":
@@ -184,36 +253,18 @@ class Log:
             if must_wait:
                 book.pending_count += len(block)
                 book.pending_size += size
-                return engine.later(book, appended, lambda: self._publish_pending(block, size, appended))
-            self._publish(block)
+                return engine.later((book,), appended, lambda: self._publish_pending(block, size, appended))
+            self.publish(block)
             engine.flush_in_time()
             if book.listeners:
                 engine.tell(book)
             return Commit.of(appended)
 
-    def _check_room(self, batch: Batch, size: int) -> None:
-        book, config = self._book, self._book.config
-        records_cap, bytes_cap = config.cap_records or MAX_CAP, config.cap_bytes or MAX_CAP
-        if len(batch) > records_cap or size > bytes_cap:
-            raise BatchTooLarge(book.name, len(batch), size, config.cap_records, config.cap_bytes)
-        records = len(batch) + book.count + book.pending_count
-        bytes_ = size + book.size + book.pending_size
-        if records > records_cap or bytes_ > bytes_cap:
-            raise LogFull(
-                book.name,
-                config.cap_records,
-                config.cap_bytes,
-                book.head,
-                book.earliest,
-                book.count,
-                book.size,
-            )
-
     def _publish_pending(self, block: Block, size: int, appended: Appended) -> Appended:
         book = self._book
         book.pending_count -= len(block)
         book.pending_size -= size
-        self._publish(block)
+        self.publish(block)
         if book.listeners:
             self._engine.tell(book)
         return appended
@@ -222,7 +273,7 @@ class Log:
         """A duplicate of an append that still waits for the disk must wait with it."""
         if not self._book.pending:
             return Commit.of(appended)
-        return self._engine.later(self._book, appended, None)
+        return self._engine.later((self._book,), appended, None)
 
     def skip(self, count: int, reason: Reason) -> Commit[None]:
         """Assign ``count`` seqs that hold nothing: readers who pass them get a tombstone with this reason."""
@@ -246,6 +297,37 @@ class Log:
             book.assigned = last
             book.reserved = max(book.reserved, last)
             return commit
+
+    # --- cursors -------------------------------------------------------------------------------------------
+
+    def cursors(self) -> dict[str, Cursor]:
+        """All cursors of the log by name."""
+        with self._engine.lock:
+            self._check()
+            return dict(self._book.cursors or {})
+
+    def cursor(self, name: str) -> Cursor | None:
+        self._check()
+        cursors = self._book.cursors
+        return None if cursors is None else cursors.get(name)
+
+    def move_cursor(self, name: str, seq: int) -> Commit[Cursor]:
+        """Put a named cursor at a seq, making it if need be; it may go backwards. It outlives restarts, on an
+        ephemeral log as well, and goes with the log."""
+        check_cursor(name, seq)
+        engine, book = self._engine, self._book
+        with engine.lock:
+            self._check_writable()
+            now = engine.now()
+            return self._change(
+                FrameType.CURSOR, lambda: pack(CursorMove(name, seq)), lambda: book.move_cursor(name, seq, now)
+            )
+
+    def drop_cursor(self, name: str) -> Commit[bool]:
+        """Forget a cursor; tells whether there was one."""
+        check_cursor(name)
+        book = self._book
+        return self._change(FrameType.CURSOR, lambda: pack(CursorMove(name, None)), lambda: book.drop_cursor(name))
 
     # --- what records can become ---------------------------------------------------------------------------
 
@@ -361,7 +443,7 @@ class Log:
         book.config = config
         self._evicting(lambda: evict_over_caps(book, engine.store))
         self._expire(now)
-        return engine.later(book, book.state(), None)
+        return engine.later((book,), book.state(), None)
 
     def drop(self) -> Commit[None]:
         """Remove the log and everything in it. A log created later under this name has another epoch."""
@@ -371,7 +453,7 @@ class Log:
             engine.journal.write(encode(FrameType.DROP, book.epoch, 0, engine.now()))
             engine.touch(book)
             engine.remove(book)
-            commit: Commit[None] = engine.later(book, None, None)
+            commit: Commit[None] = engine.later((book,), None, None)
             engine.tell(book)
             return commit
 
@@ -391,7 +473,11 @@ class Log:
             self._check_writable()
             now = engine.now()
             self._expire(now)
-            if book.config.durability != "ephemeral" or (has_durable(book) and type is not FrameType.GAP):
+            if (
+                book.config.durability != "ephemeral"
+                or type is FrameType.CURSOR
+                or (type is not FrameType.GAP and has_durable(book))
+            ):
                 engine.journal.write(
                     encode(
                         type,
@@ -406,11 +492,12 @@ class Log:
                 body()
             engine.touch(book)
             if book.config.durability == "fsync" or book.pending or must_wait:
-                return engine.later(book, None, lambda: self._evicting(make))
+                return engine.later((book,), None, lambda: self._evicting(make))
             engine.flush_in_time()
             return Commit.of(self._evicting(make))
 
-    def _publish(self, block: Block) -> None:
+    def publish(self, block: Block) -> None:
+        """Let readers see the block; for the engine."""
         book, segments = self._book, self._engine.store
         if book.config.durability == "ephemeral":
             self._evicting(lambda: book.publish(block, segments))
@@ -448,6 +535,11 @@ class Log:
             engine.journal.write(encode(FrameType.FLOOR, book.epoch, book.assigned, now, body, reserved=book.reserved))
             engine.flush_in_time()
 
+    def prepare_append(self) -> None:
+        """Raise if the log is gone, and let time take what is too old; for the engine."""
+        self._check()
+        self._expire()
+
     def _check(self) -> None:
         if self._book.dropped:
             raise UnknownLog(self._book.name)
@@ -455,19 +547,3 @@ class Log:
     def _check_writable(self) -> None:
         self._engine.check_writable()
         self._check()
-
-
-def _check_extras(idempotency_key: str | None, producer: Producer | None) -> Extras:
-    if idempotency_key is not None:
-        _check_identity("an idempotency key", idempotency_key)
-    if producer is not None:
-        _check_identity("a producer's id", producer.id)
-        for what, number in (("epoch", producer.epoch), ("seq", producer.seq)):
-            if type(number) is not int or not 0 <= number < 1 << 63:
-                raise BadRequest(f"a producer's {what} must be a whole number from 0 to 2^63 - 1, not {number!r}")
-    return Extras(idempotency_key, producer)
-
-
-def _check_identity(what: str, text: str) -> None:
-    if type(text) is not str or not text or len(text) > MAX_IDENTITY or any("\ud800" <= c <= "\udfff" for c in text):
-        raise BadRequest(f"{what} must be Unicode text of 1 to {MAX_IDENTITY} characters")

@@ -15,8 +15,9 @@ from strandline.engine.duplicates import remember
 from strandline.engine.errors import DamagedFile
 from strandline.engine.frame import Extras, Select
 from strandline.engine.parts import Part, Run, Segments, Tail
-from strandline.engine.record import Appended, Config, Deleted, LogState, ProducerState, Reason
+from strandline.engine.record import Appended, Config, Cursor, Deleted, LogState, ProducerState, Reason
 from strandline.engine.retention import evict_over_caps
+from strandline.engine.stats import NOWHERE, Totals
 
 #: What a waiting reader is told: the logbook it waits for has changed.
 Listener = Callable[["Logbook"], None]
@@ -48,9 +49,9 @@ class Logbook:
     """
 
     __slots__ = (
-        "assigned", "cap_floor", "config", "count", "dropped", "earliest", "epoch", "filed_in", "gaps", "head",
-        "idempotency", "last_ts", "listeners", "name", "pending", "pending_count", "pending_size", "producers",
-        "reserve_step", "reserved", "reserved_durable", "runs", "size", "tail", "ttl_floor", "volatile_from",
+        "assigned", "cap_floor", "config", "count", "cursors", "dropped", "earliest", "epoch", "filed_in", "gaps",
+        "head", "idempotency", "last_ts", "listeners", "name", "pending", "pending_count", "pending_size", "producers",
+        "reserve_step", "reserved", "reserved_durable", "runs", "size", "tail", "totals", "ttl_floor", "volatile_from",
     )  # fmt: skip
 
     def __init__(self, name: str, epoch: int, config: Config) -> None:
@@ -70,6 +71,8 @@ class Logbook:
         self.tail: Tail | None = None
         self.idempotency: dict[str, Appended] | None = None
         self.producers: dict[str, ProducerState] | None = None
+        self.cursors: dict[str, Cursor] | None = None
+        self.totals: Totals = NOWHERE
         self.listeners: tuple[Listener, ...] = ()
         #: The segments in which the newest checkpoint says this log has a run.
         self.filed_in: tuple[int, ...] = ()
@@ -102,6 +105,14 @@ class Logbook:
             last_ts=self.last_ts,
         )
 
+    def count_in(self, totals: Totals) -> None:
+        """From now on the records are counted there, and no longer where they were."""
+        self.totals.records -= self.count
+        self.totals.size -= self.size
+        self.totals = totals
+        totals.records += self.count
+        totals.size += self.size
+
     def parts(self) -> Iterator[Part]:
         yield from self.runs
         if self.tail is not None:
@@ -130,8 +141,13 @@ class Logbook:
             self.tail = Tail()
         self.tail.append(block)
         self.head = block.last
-        self.count += len(block)
-        self.size += block.size(0, len(block))
+        count = len(block.offsets) - 1
+        size = block.size(0, count)
+        self.count += count
+        self.size += size
+        totals = self.totals
+        totals.records += count
+        totals.size += size
 
     def skip(self, first: int, last: int, reason: Reason) -> None:
         """Leave these seqs, the next ones, empty."""
@@ -181,6 +197,21 @@ class Logbook:
             if block.timestamp(end - 1) >= ts:
                 return block.seq(block.row_since(ts, start, end))
         return run.last + 1
+
+    # --- cursors -------------------------------------------------------------------------------------------
+
+    def move_cursor(self, name: str, seq: int, ts: int) -> Cursor:
+        if self.cursors is None:
+            self.cursors = {}
+        cursor = self.cursors[name] = Cursor(seq, ts)
+        return cursor
+
+    def drop_cursor(self, name: str) -> bool:
+        if self.cursors is None or self.cursors.pop(name, None) is None:
+            return False
+        if not self.cursors:
+            self.cursors = None
+        return True
 
     # --- what a record can become --------------------------------------------------------------------------
 
@@ -251,6 +282,8 @@ class Logbook:
     def _account(self, part: Part, count: int, size: int) -> None:
         self.count += count
         self.size += size
+        self.totals.records += count
+        self.totals.size += size
         if isinstance(part, Run):
             part.live += count
             part.live_size += size

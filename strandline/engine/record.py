@@ -17,6 +17,7 @@ MAX_NODE_BYTES = 1024
 #: One batch is one frame, and a frame is written in one piece.
 MAX_BATCH_BYTES = 256 << 20
 MAX_NAME_BYTES = 512
+MAX_CURSOR_BYTES = 512
 
 Durability = Literal["ephemeral", "memory", "disk", "fsync"]
 Discard = Literal["old", "reject"]
@@ -62,6 +63,18 @@ def check_name(name: str) -> str:
     if not name.isprintable():
         raise BadName(name, "it has characters that cannot be printed")
     return name
+
+
+def check_cursor(name: str, seq: int = 0) -> None:
+    """A cursor's name is any Unicode text of 1 to 512 bytes; its seq may be one that was never written."""
+    try:
+        size = len(name.encode()) if type(name) is str else 0
+    except UnicodeEncodeError:
+        size = 0
+    if not 1 <= size <= MAX_CURSOR_BYTES:
+        raise BadRequest(f"a cursor's name must be Unicode text of 1 to {MAX_CURSOR_BYTES} bytes")
+    if type(seq) is not int or not 0 <= seq < 1 << 63:
+        raise BadRequest(f"a cursor's seq must be a whole number from 0 to 2^63 - 1, not {seq!r}")
 
 
 class Batch:
@@ -165,6 +178,13 @@ class Appended(msgspec.Struct, frozen=True, array_like=True, gc=False):
     def again(self) -> Appended:
         """The answer to a repetition of this append."""
         return Appended(self.first, self.last, self.ts, deduped=True)
+
+
+class Cursor(NamedTuple):
+    """A named position in a log, and when it was moved there."""
+
+    seq: int
+    ts: int
 
 
 class ProducerState(NamedTuple):

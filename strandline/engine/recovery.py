@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from collections.abc import Sequence
 
 import msgspec
 
@@ -28,6 +29,7 @@ from strandline.engine.frame import (
     HEADER,
     MARK,
     Configure,
+    CursorMove,
     Damage,
     Floor,
     Frame,
@@ -37,6 +39,7 @@ from strandline.engine.frame import (
     unpack,
 )  # fmt: skip
 from strandline.engine.frame import Gap as GapFrame
+from strandline.engine.groups import Broken, whole
 from strandline.engine.journal import (
     DIRECTORY,
     JournalFile,
@@ -183,18 +186,18 @@ def _open(disk: Disk, index: int, recovered: Recovered, is_last: bool) -> Journa
 def _replay_file(file: JournalFile, replay: Replay, is_last: bool) -> int:
     """Replay a file; returns where what is good in it ends."""
     end = FILE_HEADER.size
-    damage: Damage | None = None
-    for item in file.frames():
-        if isinstance(item, Damage):
-            damage = item
+    missing: list[Damage | Broken] = []
+    for item in whole(file.frames()):
+        if not isinstance(item, Frame):
+            missing.append(item)
             continue
-        if damage is not None:
-            replay.lost(file, damage)
-            damage = None
+        if missing:
+            replay.lost(file, missing)
+            missing = []
         replay.frame(item, file.path)
         end = item.offset + item.length
-    if damage is not None and not is_last:
-        replay.lost(file, damage)
+    if missing and not is_last:
+        replay.lost(file, missing)
     return end if is_last else len(file.raw)
 
 
@@ -263,17 +266,19 @@ class Replay:
         #: Whether the last frame was the one that an orderly stop writes.
         self.clean = True
 
-    def lost(self, file: JournalFile, damage: Damage) -> None:
+    def lost(self, file: JournalFile, missing: Sequence[Damage | Broken]) -> None:
         recovered = self._recovered
-        recovered.losses.append(Loss(file.path, damage.offset, damage.length, damage.why))
         if file.index not in recovered.damaged_journals:
             recovered.damaged_journals.append(file.index)
-        log.warning("%s: %d bytes at %d cannot be read: %s", file.path, damage.length, damage.offset, damage.why)
-        self._leave_room(file.raw, damage)
+        for item in missing:
+            offset, length, why = item if isinstance(item, Damage) else item.place_and_reason()
+            recovered.losses.append(Loss(file.path, offset, length, why))
+            log.warning("%s: %d bytes at %d cannot be read: %s", file.path, length, offset, why)
+            self._leave_room(file.raw, offset, length)
 
-    def _leave_room(self, raw: bytes, damage: Damage) -> None:
+    def _leave_room(self, raw: bytes, at: int, length: int) -> None:
         """Where the headers of lost appends can still be made out, their seqs are not handed out again."""
-        at, end = damage.offset, damage.offset + damage.length
+        end = at + length
         while at + HEADER.size <= end:
             mark, length, _, kind, _, _, count, epoch, first, _, _ = HEADER.unpack_from(raw, at)
             if mark != MARK or length < HEADER.size + 4 * count:
@@ -365,6 +370,12 @@ class Replay:
         elif frame.type is FrameType.GAP:
             gap = unpack(frame.body, GapFrame)
             book.skip(book.assigned + 1, gap.last, gap.reason)
+        elif frame.type is FrameType.CURSOR:
+            move = unpack(frame.body, CursorMove)
+            if move.seq is None:
+                book.drop_cursor(move.name)
+            else:
+                book.move_cursor(move.name, move.seq, frame.ts)
         elif frame.type is FrameType.STATE:
             state = unpack(frame.body, BookState)
             # Unless some of the records before it are missing: then what is not there stays lost.

@@ -71,6 +71,11 @@ def is_stale(book: Logbook, now: int) -> bool:
     return book.tail is not None and bool(book.tail.blocks) and book.tail.blocks[0].timestamp(0) < oldest
 
 
+def needs_expiring(book: Logbook, now: int, segments: Segments) -> bool:
+    """Whether time is about to take something."""
+    return is_stale(book, now) and book.seq_since(now - book.config.ttl_ms, segments) > book.earliest
+
+
 def expire(book: Logbook, now: int, segments: Segments) -> bool:
     """Evict what is older than the TTL; tells whether that moved the floor."""
     ttl = book.config.ttl_ms

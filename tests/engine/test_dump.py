@@ -173,7 +173,7 @@ def test_a_checkpoint_is_printed_with_states_and_overlays(tmp_path: Path) -> Non
         "last_ts=1970-01-01T00:00:00.000Z segments=1",
         "segment id=1 size=100 edges=00000000000000ff rows=3 tier=hot",
         f"{state_at} state epoch=3 name='orders' config=default assigned=12 earliest=1 cap_floor=1 ttl_floor=1 "
-        "records=0 size=0 gaps=['10..12 lost'] idempotency_keys=0 producers=0",
+        "records=0 size=0 gaps=['10..12 lost'] idempotency_keys=0 producers=0 cursors={}",
         f"{overlay_at} overlay epoch=3 segment=1 dead=['1..2'] hidden=['3'] amended={{4: \"'new'\"}}",
     ]
 

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 from engines import NOW, fill, make, opened, texts
 
-from strandline.engine import Batch, Config, ManualClock, Producer
+from strandline.engine import Batch, Config, Engine, ManualClock, Producer
 from strandline.engine.errors import (
     BadConfig,
     BadRecord,
@@ -16,6 +16,7 @@ from strandline.engine.errors import (
     UnknownLog,
     UnknownSeq,
 )
+from strandline.engine.fault_disk import FaultDisk
 
 
 def test_seqs_are_contiguous_and_a_batch_is_one_append(tmp_path: Path) -> None:
@@ -360,3 +361,95 @@ def test_attributes_are_kept_with_the_log(tmp_path: Path) -> None:
         make(engine, attributes={"type": "queue", "priority": 5})
     with opened(tmp_path) as engine:
         assert engine.log("a").config.attributes == {"type": "queue", "priority": 5}
+
+
+def test_the_next_seq_counts_what_still_waits_for_the_disk(tmp_path: Path) -> None:
+    with opened(tmp_path) as engine:
+        log = make(engine, durability="fsync")
+        assert log.next_seq == 1
+        log.append(Batch([b"1", b"2"]))
+        assert (log.head, log.next_seq) == (0, 3)
+        log.skip(2, "source_trim").wait()
+        assert log.next_seq == 5
+
+
+def test_a_resident_read_is_like_a_read_as_long_as_nothing_must_be_fetched(tmp_path: Path) -> None:
+    with opened(tmp_path) as engine:
+        log = make(engine)
+        fill(log, "1", "2", "3", key="k")
+        assert list(log.read_resident(after=1, limit=1, key="k")) == list(log.read(after=1, limit=1))
+        engine.seal()
+        fill(log, "4")
+        assert log.read_resident() is None
+        assert [record.data for record in log.read_resident(after=3)] == [b"4"]
+        log.read()
+        assert [record.data for record in log.read_resident()] == [b"1", b"2", b"3", b"4"]
+        with pytest.raises(BadRequest):
+            log.read_resident(after=-1)
+
+
+def test_a_resident_read_lets_time_take_what_is_too_old(tmp_path: Path) -> None:
+    clock = ManualClock(NOW)
+    with opened(tmp_path, clock) as engine:
+        log = make(engine, ttl_ms=1000)
+        fill(log, "1")
+        clock.advance(900)
+        fill(log, "2")
+        clock.advance(200)
+        page = log.read_resident()
+        assert page is not None
+        assert [record.seq for record in page] == [2]
+        engine.seal()
+        fill(log, "3")
+        clock.advance(900)
+        assert log.read_resident(after=2) is None
+        assert [record.seq for record in log.read(after=2)] == [3]
+        assert log.read_resident(after=2) is not None
+
+
+@pytest.mark.parametrize("durability", ["memory", "disk", "fsync"])
+def test_sync_makes_durable_what_readers_see(tmp_path: Path, durability: str) -> None:
+    disk = FaultDisk(tmp_path)
+    engine = Engine.open(disk, clock=ManualClock(NOW), background=False)
+    log = make(engine, durability=durability)
+    fill(log, "1")
+    engine.flush()
+    assert log.sync().done
+    log.append(Batch.of(b"2"))
+    head = log.head
+    commit = log.sync()
+    assert not commit.done
+    if durability != "fsync":
+        # It holds nobody up.
+        assert log.append(Batch.of(b"3")).done
+    assert commit.wait() == head
+    engine = Engine.open(disk.power_cut(), clock=ManualClock(NOW), background=False)
+    assert texts(engine.log("a"))[:head] == ["1", "2"][:head]
+
+
+def test_an_ephemeral_log_has_nothing_to_sync(tmp_path: Path) -> None:
+    with opened(tmp_path) as engine:
+        log = make(engine, durability="ephemeral")
+        fill(log, "1")
+        assert log.move_cursor("c", 1).done
+        assert log.sync().done
+        assert log.sync().wait() == 1
+
+
+def test_room_is_what_a_log_that_rejects_still_takes(tmp_path: Path) -> None:
+    clock = ManualClock(NOW)
+    with opened(tmp_path, clock) as engine:
+        assert make(engine, "old", cap_records=1).room() is None
+        records = make(engine, "records", cap_records=3, discard="reject", durability="fsync", ttl_ms=1000)
+        records.append(Batch([b"12", b"34"]))
+        assert records.room() == (1, (1 << 63) - 4)
+        engine.flush()
+        assert records.room() == (1, (1 << 63) - 4)
+        clock.advance(2000)
+        assert records.room() == (3, 1 << 63)
+        size = make(engine, "size", cap_bytes=5, discard="reject")
+        fill(size, "123")
+        assert size.room() == ((1 << 63) - 1, 2)
+        records.drop().wait()
+        with pytest.raises(UnknownLog):
+            records.room()

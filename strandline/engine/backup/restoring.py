@@ -26,7 +26,8 @@ from strandline.engine.backup.pool import (
 from strandline.engine.catalog import CHECKPOINTS, Manifest, SegmentEntry, checkpoint_path, write_manifest
 from strandline.engine.disk import Disk, LocalDisk
 from strandline.engine.errors import DamagedFile, EngineError
-from strandline.engine.frame import FILE_HEADER, Damage, FileKind, FrameType, encode, read_file_header, scan
+from strandline.engine.frame import FILE_HEADER, FileKind, Frame, FrameType, encode, read_file_header, scan
+from strandline.engine.groups import whole
 from strandline.engine.journal import DIRECTORY, journal_path
 from strandline.engine.segments.store import HOT_DIRECTORY, segment_path
 
@@ -238,8 +239,8 @@ def _cut(place: str, raw: bytes, at: int | None) -> _Cut:
     except DamagedFile:
         return _Cut(len(raw), 0, False, False, None)
     end, last_ts, closed = FILE_HEADER.size, 0, False
-    for item in scan(raw, seed, FILE_HEADER.size):
-        if isinstance(item, Damage):
+    for item in whole(scan(raw, seed, FILE_HEADER.size)):
+        if not isinstance(item, Frame):
             continue
         if at is not None and item.ts > at:
             return _Cut(end, last_ts, True, closed, seed)

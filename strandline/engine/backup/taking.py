@@ -36,7 +36,8 @@ from strandline.engine.catalog import MANIFEST, Manifest, SegmentEntry, checkpoi
 from strandline.engine.clock import Clock, SystemClock
 from strandline.engine.disk import Disk, LocalDisk
 from strandline.engine.errors import BadConfig, BadRequest, DamagedFile, MissingFile, NoDataDirectory
-from strandline.engine.frame import FILE_HEADER, Damage, FileKind, FrameType, read_file_header, scan
+from strandline.engine.frame import FILE_HEADER, Damage, FileKind, Frame, FrameType, read_file_header, scan
+from strandline.engine.groups import whole
 from strandline.engine.journal import journal_indexes, journal_path
 from strandline.engine.segments.cold import ColdStore, ObjectStoreCold, directory_of
 from strandline.engine.segments.footer import ENDING, decode_footer, edges_sum, tail_start
@@ -339,18 +340,19 @@ class _Taking:
             damage.append(str(error))
         else:
             end = FILE_HEADER.size
-            waiting: Damage | None = None
-            for item in scan(raw, seed, FILE_HEADER.size):
-                if isinstance(item, Damage):
-                    waiting = item
+            # What was torn off at the end, or is still being written, is no damage.
+            waiting: list[str] = []
+            for item in whole(scan(raw, seed, FILE_HEADER.size)):
+                if not isinstance(item, Frame):
+                    offset, length, why = item if isinstance(item, Damage) else item.place_and_reason()
+                    waiting.append(f"{path}: {length} bytes at {offset} cannot be read: {why}")
                     continue
-                if waiting is not None:
-                    damage.append(f"{path}: {waiting.length} bytes at {waiting.offset} cannot be read: {waiting.why}")
-                    waiting = None
+                damage += waiting
+                waiting = []
                 first_ts, last_ts = first_ts or item.ts, max(last_ts, item.ts)
                 end, closed = item.offset + item.length, item.type is FrameType.CLOSE
-            if complete and waiting is not None:
-                damage.append(f"{path}: {waiting.length} bytes at {waiting.offset} cannot be read: {waiting.why}")
+            if complete and waiting:
+                damage += waiting
                 end = len(raw)
         self._damage[index] = damage
         raw = raw[:end]

@@ -20,8 +20,10 @@ from strandline.engine.errors import DamagedFile, EngineError
 from strandline.engine.frame import (
     FILE_HEADER,
     MAGIC,
+    MORE,
     VERSION,
     Configure,
+    CursorMove,
     Damage,
     FileKind,
     Floor,
@@ -154,6 +156,8 @@ def _dump_frame(frame: Frame, rows: int) -> Iterator[Item]:
     if frame.ts:
         facts["time"] = iso(frame.ts)
     facts["bytes"] = frame.length
+    if frame.place or frame.flags & MORE:
+        facts["group"] = f"{frame.place}{'' if frame.flags & MORE else ', the last one'}"
     if frame.reserved:
         facts["reserved"] = frame.reserved
     yield Item(frame.type.name.lower(), facts, frame.offset)
@@ -182,6 +186,9 @@ def _facts_of(frame: Frame) -> Facts:
         case FrameType.GAP:
             gap = unpack(frame.body, Gap)
             return {"seqs": _range(frame.first + 1, gap.last), "reason": gap.reason}
+        case FrameType.CURSOR:
+            move = unpack(frame.body, CursorMove)
+            return {"cursor": repr(move.name), "at": "dropped" if move.seq is None else move.seq}
         case FrameType.STATE:
             return _state(unpack(frame.body, BookState))
         case FrameType.OVERLAY:
@@ -214,6 +221,7 @@ def _state(state: BookState) -> Facts:
         "gaps": [f"{_range(gap.first, gap.last)} {gap.reason}" for gap in state.gaps],
         "idempotency_keys": len(state.idempotency),
         "producers": len(state.producers),
+        "cursors": {name: cursor.seq for name, cursor in state.cursors.items()},
     }
 
 

@@ -29,6 +29,7 @@ from strandline.engine.frame import (
     read_file_header,
     scan,
 )
+from strandline.engine.groups import whole
 from strandline.engine.segments.pieces import Pieces, Rows
 from strandline.engine.segments.writer import Ints
 
@@ -40,7 +41,7 @@ _HEADERS = np.dtype(
         ("checksum", "<u8"),
         ("type", "u1"),
         ("flags", "u1"),
-        ("zero", "<u2"),
+        ("place", "<u2"),
         ("count", "<u4"),
         ("epoch", "<u8"),
         ("first", "<u8"),
@@ -66,7 +67,7 @@ def read_journals(disk: Disk, paths: Sequence[str], ranks: Mapping[int, int]) ->
         _, seed = read_file_header(path, raw, FileKind.JOURNAL)
         offsets = [
             frame.offset
-            for frame in scan(raw, seed, FILE_HEADER.size)
+            for frame in whole(scan(raw, seed, FILE_HEADER.size))
             if type(frame) is Frame and frame.type is FrameType.APPEND
         ]
         if not offsets:

@@ -1,0 +1,269 @@
+"""What ``/v0/metrics`` says: a snapshot of the server's numbers, rendered as Prometheus text or as JSON.
+
+The series are written out here rather than by prometheus-client: whole numbers have to stay whole ("500", not "500.0"),
+in values as in the bounds of the histogram. The figures of the process itself come from that library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import isinf
+from typing import NamedTuple
+
+import msgspec
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+
+#: The media type of the text.
+TEXT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
+
+#: So many topics, routers and consumers get series of their own: a scrape has to stay small with a million of them.
+#: Give one more than that, and the snapshot says that there are more.
+MAX_ROWS = 1000
+
+CLASSES = ("ephemeral", "memory", "disk", "fsync")
+
+
+class TopicRow(NamedTuple):
+    """The last two are None unless the topic is a queue."""
+
+    topic: str
+    head_seq: int
+    earliest_seq: int
+    evict_floor: int
+    records: int
+    size: int
+    ready: int | None = None
+    in_flight: int | None = None
+
+
+class RouterRow(NamedTuple):
+    router: str
+    lag: int
+    forwarded: int
+
+
+class ConsumerRow(NamedTuple):
+    topic: str
+    consumer: str
+    lag: int
+
+
+class Latency(msgspec.Struct, frozen=True):
+    """``counts[i]`` is how many took ``bounds[i]`` microseconds or less; the last bound is infinite."""
+
+    bounds: Sequence[float] = (float("inf"),)
+    counts: Sequence[int] = (0,)
+    sum: float = 0.0
+    count: int = 0
+
+
+class Wal(msgspec.Struct, frozen=True, kw_only=True):
+    """The journal. What waits for a flush is its queue, and what is flushed together is a batch.
+
+    Nothing is ever refused because that queue were full: it has no bound.
+    """
+
+    fsyncs: int = 0
+    frames: int = 0
+    bytes_written: int = 0
+    rotations: int = 0
+    queue_depth: int = 0
+    queue_depth_peak: int = 0
+    read_only: bool = False
+    fsync_us: Latency = Latency()
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """The numbers of one moment. Counters count from the start of the process."""
+
+    ready: bool
+    replay_progress: float
+    uptime_ms: int
+    #: Topics by their durability class.
+    topics: Mapping[str, int] = {}
+    routers: int = 0
+    records: int = 0
+    size: int = 0
+    queues: int = 0
+    leases_in_flight: int = 0
+    streams: int = 0
+    watch_sessions: int = 0
+    wal: Wal = Wal()
+    #: From 0 to 1.
+    pressure: float = 0.0
+    #: Requests that were told to come back later because the server was busy.
+    throttled: int = 0
+    #: Answers by route and status.
+    requests: Mapping[tuple[str, int], int] = {}
+    topic_rows: Sequence[TopicRow] = ()
+    router_rows: Sequence[RouterRow] = ()
+    consumer_rows: Sequence[ConsumerRow] = ()
+
+
+# --- Prometheus ------------------------------------------------------------------------------------------------
+
+
+def render_text(snapshot: Snapshot) -> bytes:
+    lines: list[str] = []
+    for part in (_totals(snapshot), _wal(snapshot.wal), _load(snapshot), _topics(snapshot), _others(snapshot)):
+        lines.extend(part)
+    lines.append("")
+    return "\n".join(lines).encode()
+
+
+def process_text() -> bytes:
+    """Memory, processor time and open files of this process, as further lines of the text."""
+    return generate_latest(_PROCESS)
+
+
+_PROCESS = CollectorRegistry()
+ProcessCollector(registry=_PROCESS)
+
+
+def _totals(snapshot: Snapshot) -> Iterator[str]:
+    by_class = [(f'class="{name}"', snapshot.topics.get(name, 0)) for name in CLASSES]
+    yield from _single("topics_topics", "gauge", "Topics.", sum(snapshot.topics.values()))
+    yield from _series("topics_topics_by_class", "gauge", "Topics by durability class.", by_class)
+    yield from _single("topics_routers", "gauge", "Routers.", snapshot.routers)
+    yield from _single("topics_records_live", "gauge", "Live records of all topics.", snapshot.records)
+    yield from _single("topics_bytes_live", "gauge", "Bytes of the live records of all topics.", snapshot.size)
+    yield from _single("topics_queue_topics", "gauge", "Topics that are queues.", snapshot.queues)
+    yield from _single("topics_queue_leases_in_flight", "gauge", "Jobs held by workers.", snapshot.leases_in_flight)
+    yield from _single("topics_sse_connections", "gauge", "Open event streams and WebSockets.", snapshot.streams)
+    yield from _single("topics_watch_sessions", "gauge", "Watch sessions.", snapshot.watch_sessions)
+    yield from _single("topics_ready", "gauge", "1 once the journal is replayed.", int(snapshot.ready))
+    yield from _single("topics_recovery_progress", "gauge", "How much is replayed, 0 to 1.", snapshot.replay_progress)
+    yield from _single("topics_uptime_ms", "gauge", "Milliseconds since the start.", snapshot.uptime_ms)
+
+
+def _wal(wal: Wal) -> Iterator[str]:
+    yield from _single("topics_wal_frames_total", "counter", "Frames written to the journal.", wal.frames)
+    yield from _single("topics_wal_batches_total", "counter", "Groups of frames flushed together.", wal.fsyncs)
+    yield from _single("topics_wal_fsyncs_total", "counter", "Flushes of the journal.", wal.fsyncs)
+    yield from _single("topics_wal_bytes_written_total", "counter", "Bytes written to the journal.", wal.bytes_written)
+    yield from _single("topics_wal_rotations_total", "counter", "Journal files begun.", wal.rotations)
+    yield from _single("topics_wal_queue_depth", "gauge", "Changes that wait for a flush.", wal.queue_depth)
+    yield from _single("topics_wal_queue_depth_peak", "gauge", "The most that ever waited.", wal.queue_depth_peak)
+    yield from _single("topics_wal_submit_full_total", "counter", "Always 0: the queue has no bound.", 0)
+    yield from _single("topics_wal_read_only", "gauge", "1 after the journal has failed.", int(wal.read_only))
+    name = "topics_wal_fsync_latency_us"
+    yield from _head(name, "histogram", "How long flushes took, in microseconds.")
+    for bound, count in zip(wal.fsync_us.bounds, wal.fsync_us.counts, strict=True):
+        yield f'{name}_bucket{{le="{"+Inf" if isinf(bound) else _number(bound)}"}} {count}'
+    yield f"{name}_sum {round(wal.fsync_us.sum)}"
+    yield f"{name}_count {wal.fsync_us.count}"
+
+
+def _load(snapshot: Snapshot) -> Iterator[str]:
+    answers = [(f'route="{_escape(route)}",status="{status}"', count) for route, status, count in _requests(snapshot)]
+    yield from _series("topics_requests_total", "counter", "Answers by route and status.", answers)
+    yield from _single("topics_throttled_total", "counter", "Requests told to come back later.", snapshot.throttled)
+    yield from _single("topics_pressure", "gauge", "How busy the server is, 0 to 1.", snapshot.pressure)
+
+
+def _topics(snapshot: Snapshot) -> Iterator[str]:
+    rows = snapshot.topic_rows[:MAX_ROWS]
+    labels = [f'topic="{_escape(row.topic)}"' for row in rows]
+    for series, help, values in (
+        ("head_seq", "Highest assigned seq per topic.", [row.head_seq for row in rows]),
+        ("earliest_seq", "First live seq per topic.", [row.earliest_seq for row in rows]),
+        ("evict_floor", "Seqs below were lost to a cap or to time, per topic.", [row.evict_floor for row in rows]),
+        ("records_live", "Live records per topic.", [row.records for row in rows]),
+        ("bytes_live", "Bytes of the live records per topic.", [row.size for row in rows]),
+        ("queue_ready", "Jobs that can be claimed, per queue.", [row.ready for row in rows]),
+        ("queue_in_flight", "Jobs held by workers, per queue.", [row.in_flight for row in rows]),
+    ):
+        known = ((label, value) for label, value in zip(labels, values, strict=True) if value is not None)
+        yield from _series(f"topics_topic_{series}", "gauge", help, known)
+    yield from _truncated("topic", snapshot.topic_rows)
+
+
+def _others(snapshot: Snapshot) -> Iterator[str]:
+    routers = [(f'router="{_escape(row.router)}"', row) for row in snapshot.router_rows[:MAX_ROWS]]
+    lags = ((label, row.lag) for label, row in routers)
+    yield from _series("topics_router_lag", "gauge", "Records of the source still to be forwarded.", lags)
+    forwarded = ((label, row.forwarded) for label, row in routers)
+    yield from _series("topics_router_forwarded_total", "counter", "Records forwarded per router.", forwarded)
+    yield from _truncated("router", snapshot.router_rows)
+    consumers = (
+        (f'topic="{_escape(row.topic)}",consumer="{_escape(row.consumer)}"', row.lag)
+        for row in snapshot.consumer_rows[:MAX_ROWS]
+    )
+    yield from _series("topics_consumer_lag", "gauge", "Records behind a consumer's position.", consumers)
+    yield from _truncated("consumer", snapshot.consumer_rows)
+
+
+def _truncated(what: str, rows: Sequence[object]) -> Iterator[str]:
+    help = f"1 if there are more than {MAX_ROWS} to tell of."
+    yield from _single(f"topics_{what}_metrics_truncated", "gauge", help, int(len(rows) > MAX_ROWS))
+
+
+def _head(name: str, type: str, help: str) -> tuple[str, str]:
+    return f"# HELP {name} {help}", f"# TYPE {name} {type}"
+
+
+def _single(name: str, type: str, help: str, value: float) -> tuple[str, str, str]:
+    return *_head(name, type, help), f"{name} {_number(value)}"
+
+
+def _series(name: str, type: str, help: str, values: Iterable[tuple[str, float]]) -> Iterator[str]:
+    yield from _head(name, type, help)
+    for labels, value in values:
+        yield f"{name}{{{labels}}} {_number(value)}"
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if value == int(value) else repr(value)
+
+
+def _escape(text: str) -> str:
+    if "\\" in text or '"' in text or "\n" in text:
+        return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+    return text
+
+
+# --- JSON ------------------------------------------------------------------------------------------------------
+
+
+def render_json(snapshot: Snapshot) -> bytes:
+    wal = snapshot.wal
+    document = {
+        "topics": sum(snapshot.topics.values()),
+        **{f"topics_{name}": snapshot.topics.get(name, 0) for name in CLASSES},
+        "routers": snapshot.routers,
+        "records_live": snapshot.records,
+        "bytes_live": snapshot.size,
+        "queue_topics": snapshot.queues,
+        "queue_leases_in_flight": snapshot.leases_in_flight,
+        "sse_connections": snapshot.streams,
+        "watch_sessions": snapshot.watch_sessions,
+        "ready": snapshot.ready,
+        "replay_progress": snapshot.replay_progress,
+        "uptime_ms": snapshot.uptime_ms,
+        "wal": {
+            "fsyncs": wal.fsyncs,
+            "frames": wal.frames,
+            "batches": wal.fsyncs,
+            "bytes_written": wal.bytes_written,
+            "rotations": wal.rotations,
+            "queue_depth": wal.queue_depth,
+            "queue_depth_peak": wal.queue_depth_peak,
+            "submit_full_total": 0,
+            "read_only": wal.read_only,
+            "fsync_count": wal.fsync_us.count,
+            "fsync_micros_total": round(wal.fsync_us.sum),
+        },
+        "pressure": snapshot.pressure,
+        "throttled_total": snapshot.throttled,
+        "requests": [
+            {"route": route, "status": status, "count": count} for route, status, count in _requests(snapshot)
+        ],
+        "router_lag": [row._asdict() for row in snapshot.router_rows[:MAX_ROWS]],
+        "consumer_lag": [row._asdict() for row in snapshot.consumer_rows[:MAX_ROWS]],
+    }
+    return msgspec.json.encode(document)
+
+
+def _requests(snapshot: Snapshot) -> Iterator[tuple[str, int, int]]:
+    for (route, status), count in sorted(snapshot.requests.items()):
+        yield route, status, count

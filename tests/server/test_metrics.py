@@ -1,0 +1,228 @@
+from __future__ import annotations
+
+import json
+from math import inf
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
+
+from strandline.server.metrics import (
+    MAX_ROWS,
+    ConsumerRow,
+    Latency,
+    RouterRow,
+    Snapshot,
+    TopicRow,
+    Wal,
+    process_text,
+    render_json,
+    render_text,
+)
+
+BOUNDS = (50.0, 100.0, 250.0, 500.0, 1000.0, 5000.0, 10000.0, 50000.0, 100000.0, inf)
+
+SNAPSHOT = Snapshot(
+    ready=True,
+    replay_progress=1.0,
+    uptime_ms=84012,
+    topics={"ephemeral": 1, "memory": 2, "disk": 3, "fsync": 4},
+    routers=5,
+    records=12_000_000,
+    size=2_310_912,
+    queues=6,
+    leases_in_flight=7,
+    streams=8,
+    watch_sessions=9,
+    wal=Wal(
+        fsyncs=88_241,
+        frames=100_000,
+        bytes_written=1 << 40,
+        rotations=3,
+        queue_depth=2,
+        queue_depth_peak=40,
+        read_only=False,
+        fsync_us=Latency(BOUNDS, (0, 1, 2, 84_120, 85_000, 88_000, 88_100, 88_200, 88_240, 88_241), 1234.6, 88_241),
+    ),
+    pressure=0.25,
+    throttled=11,
+    requests={("/v0/topics/{topic}", 200): 12, ("/v0/topics/{topic}", 429): 1, ("", 404): 2},
+    topic_rows=[
+        TopicRow("jobs", 480_231, 468_188, 1000, 12_043, 2048, 842, 288),
+        TopicRow("events", 99, 1, 0, 99, 8112),
+    ],
+    router_rows=[RouterRow("jobs->audit", 3, 400)],
+    consumer_rows=[ConsumerRow("jobs", "billing", 17)],
+)
+
+
+def lines(snapshot: Snapshot) -> list[str]:
+    return render_text(snapshot).decode().splitlines()
+
+
+def series(snapshot: Snapshot) -> dict[str, str]:
+    return dict(line.rsplit(" ", 1) for line in lines(snapshot) if not line.startswith("#"))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "topics_topics 10",
+        'topics_topics_by_class{class="ephemeral"} 1',
+        'topics_topics_by_class{class="memory"} 2',
+        'topics_topics_by_class{class="disk"} 3',
+        'topics_topics_by_class{class="fsync"} 4',
+        "topics_routers 5",
+        "topics_records_live 12000000",
+        "topics_bytes_live 2310912",
+        "topics_queue_topics 6",
+        "topics_queue_leases_in_flight 7",
+        "topics_sse_connections 8",
+        "topics_watch_sessions 9",
+        "topics_ready 1",
+        "topics_recovery_progress 1",
+        "topics_uptime_ms 84012",
+        "# HELP topics_topic_head_seq Highest assigned seq per topic.",
+        "# TYPE topics_topic_head_seq gauge",
+        'topics_topic_head_seq{topic="jobs"} 480231',
+        'topics_topic_earliest_seq{topic="jobs"} 468188',
+        'topics_topic_evict_floor{topic="jobs"} 1000',
+        'topics_topic_records_live{topic="jobs"} 12043',
+        'topics_topic_bytes_live{topic="jobs"} 2048',
+        'topics_topic_queue_ready{topic="jobs"} 842',
+        'topics_topic_queue_in_flight{topic="jobs"} 288',
+        "topics_topic_metrics_truncated 0",
+        "topics_wal_frames_total 100000",
+        "topics_wal_batches_total 88241",
+        "topics_wal_fsyncs_total 88241",
+        "topics_wal_bytes_written_total 1099511627776",
+        "topics_wal_rotations_total 3",
+        "topics_wal_queue_depth 2",
+        "topics_wal_queue_depth_peak 40",
+        "topics_wal_submit_full_total 0",
+        "topics_wal_read_only 0",
+        "# TYPE topics_wal_fsync_latency_us histogram",
+        'topics_wal_fsync_latency_us_bucket{le="50"} 0',
+        'topics_wal_fsync_latency_us_bucket{le="500"} 84120',
+        'topics_wal_fsync_latency_us_bucket{le="100000"} 88240',
+        'topics_wal_fsync_latency_us_bucket{le="+Inf"} 88241',
+        "topics_wal_fsync_latency_us_sum 1235",
+        "topics_wal_fsync_latency_us_count 88241",
+        'topics_requests_total{route="/v0/topics/{topic}",status="200"} 12',
+        'topics_requests_total{route="/v0/topics/{topic}",status="429"} 1',
+        'topics_requests_total{route="",status="404"} 2',
+        "topics_throttled_total 11",
+        "topics_pressure 0.25",
+        'topics_router_lag{router="jobs->audit"} 3',
+        'topics_router_forwarded_total{router="jobs->audit"} 400',
+        'topics_consumer_lag{topic="jobs",consumer="billing"} 17',
+    ],
+)
+def test_the_text_has_this_line(line: str) -> None:
+    assert lines(SNAPSHOT).count(line) == 1
+
+
+def test_only_queues_have_series_of_queues() -> None:
+    assert 'topics_topic_head_seq{topic="events"}' in series(SNAPSHOT)
+    assert 'topics_topic_queue_ready{topic="events"}' not in series(SNAPSHOT)
+
+
+def test_every_series_is_introduced_once_and_before_its_values() -> None:
+    introduced: list[str] = []
+    for line in lines(SNAPSHOT):
+        if line.startswith("# TYPE "):
+            introduced.append(line.split()[2])
+        elif not line.startswith("#"):
+            assert line.startswith(introduced[-1])
+    assert len(introduced) == len(set(introduced))
+
+
+def test_prometheus_reads_the_text_with_that_of_the_process() -> None:
+    text = (render_text(SNAPSHOT) + process_text()).decode()
+    families = {family.name: family for family in text_string_to_metric_families(text)}
+    assert families["topics_wal_frames"].type == "counter"
+    assert families["topics_wal_fsync_latency_us"].type == "histogram"
+    assert len(families["topics_wal_fsync_latency_us"].samples) == len(BOUNDS) + 2
+    assert "process_cpu_seconds" in families
+
+
+def test_before_the_engine_is_open_there_is_a_text_too() -> None:
+    found = series(Snapshot(ready=False, replay_progress=0.5, uptime_ms=10))
+    assert found["topics_ready"] == "0"
+    assert found["topics_recovery_progress"] == "0.5"
+    assert found["topics_topics"] == "0"
+    assert found['topics_wal_fsync_latency_us_bucket{le="+Inf"}'] == "0"
+
+
+def test_a_journal_that_failed_shows() -> None:
+    assert series(msgspec.structs.replace(SNAPSHOT, wal=Wal(read_only=True)))["topics_wal_read_only"] == "1"
+
+
+@pytest.mark.parametrize(("rows", "truncated"), [(MAX_ROWS, "0"), (MAX_ROWS + 1, "1")])
+def test_no_more_than_so_many_have_series_of_their_own(rows: int, truncated: str) -> None:
+    found = series(
+        Snapshot(
+            ready=True,
+            replay_progress=1.0,
+            uptime_ms=1,
+            topic_rows=[TopicRow(f"t{row}", 1, 1, 0, 1, 1) for row in range(rows)],
+            router_rows=[RouterRow(f"r{row}", 1, 1) for row in range(rows)],
+            consumer_rows=[ConsumerRow("t", f"c{row}", 1) for row in range(rows)],
+        )
+    )
+    for what, name in (("topic", "topic_head_seq"), ("router", "router_lag"), ("consumer", "consumer_lag")):
+        assert sum(label.startswith(f"topics_{name}{{") for label in found) == MAX_ROWS
+        assert found[f"topics_{what}_metrics_truncated"] == truncated
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_any_name_survives_as_a_label(name: str) -> None:
+    snapshot = Snapshot(ready=True, replay_progress=1.0, uptime_ms=1, consumer_rows=[ConsumerRow(name, name, 5)])
+    families = text_string_to_metric_families(render_text(snapshot).decode())
+    (sample,) = next(family for family in families if family.name == "topics_consumer_lag").samples
+    assert sample.labels == {"topic": name, "consumer": name}
+
+
+def test_the_json_has_these_keys() -> None:
+    document = json.loads(render_json(SNAPSHOT))
+    assert document.pop("wal") == {
+        "fsyncs": 88_241,
+        "frames": 100_000,
+        "batches": 88_241,
+        "bytes_written": 1 << 40,
+        "rotations": 3,
+        "queue_depth": 2,
+        "queue_depth_peak": 40,
+        "submit_full_total": 0,
+        "read_only": False,
+        "fsync_count": 88_241,
+        "fsync_micros_total": 1235,
+    }
+    assert document == {
+        "topics": 10,
+        "topics_ephemeral": 1,
+        "topics_memory": 2,
+        "topics_disk": 3,
+        "topics_fsync": 4,
+        "routers": 5,
+        "records_live": 12_000_000,
+        "bytes_live": 2_310_912,
+        "queue_topics": 6,
+        "queue_leases_in_flight": 7,
+        "sse_connections": 8,
+        "watch_sessions": 9,
+        "ready": True,
+        "replay_progress": 1.0,
+        "uptime_ms": 84012,
+        "pressure": 0.25,
+        "throttled_total": 11,
+        "requests": [
+            {"route": "", "status": 404, "count": 2},
+            {"route": "/v0/topics/{topic}", "status": 200, "count": 12},
+            {"route": "/v0/topics/{topic}", "status": 429, "count": 1},
+        ],
+        "router_lag": [{"router": "jobs->audit", "lag": 3, "forwarded": 400}],
+        "consumer_lag": [{"topic": "jobs", "consumer": "billing", "lag": 17}],
+    }

@@ -1,0 +1,1 @@
+"""Delivery: who waits for what, and who gets what."""

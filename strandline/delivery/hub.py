@@ -1,0 +1,152 @@
+"""Wake-ups: from the engine, on whatever thread, to those who wait on the event loop.
+
+A burst of changes is one wake-up. What is to be done about a change is done by the scheduler, in slices short enough
+for requests to get through in between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any, TypeVar
+
+from strandline.delivery.scheduler import Scheduler, Task
+from strandline.engine import Log
+from strandline.engine.commit import Commit
+
+#: Deliveries go on for this long before the loop gets a chance to do something else.
+SLICE_SECONDS = 0.002
+
+T = TypeVar("T")
+A = TypeVar("A")
+
+
+class Hub:
+    """One per server, made on the loop's thread. ``now`` gives milliseconds."""
+
+    def __init__(self, now: Callable[[], int], loop: asyncio.AbstractEventLoop | None = None) -> None:
+        self.now = now
+        self.loop = loop or asyncio.get_running_loop()
+        self.scheduler = Scheduler()
+        self._thread = threading.get_ident()
+        self._mail: deque[Callable[[], None]] = deque()
+        self._mail_posted = False
+        self._draining = False
+        self._channels: dict[int, Channel] = {}
+
+    # --- commits -------------------------------------------------------------------------------------------
+
+    def when_done(self, commit: Commit[T], make: Callable[[T], A]) -> asyncio.Future[A]:
+        """A future of what ``make`` gives for the commit's value, made on the loop once the commit is done."""
+        future: asyncio.Future[A] = self.loop.create_future()
+
+        def settle() -> None:
+            if not future.done():
+                try:
+                    future.set_result(make(commit.wait()))
+                except Exception as error:
+                    future.set_exception(error)
+
+        commit.add_done_callback(lambda _: self.post(settle))
+        return future
+
+    def post(self, action: Callable[[], None]) -> None:
+        """Have something done on the loop soon. Any thread may call this."""
+        self._mail.append(action)
+        if not self._mail_posted:
+            self._mail_posted = True
+            self.loop.call_soon_threadsafe(self._open_mail)
+
+    def _open_mail(self) -> None:
+        self._mail_posted = False
+        mail = self._mail
+        while mail:
+            mail.popleft()()
+
+    # --- changes of logs -----------------------------------------------------------------------------------
+
+    def watch(self, log: Log, waiter: Waiter) -> None:
+        """Wake the waiter whenever readers of the log may find something new, until ``unwatch``."""
+        channel = self._channels.get(log.epoch)
+        if channel is None:
+            channel = self._channels[log.epoch] = Channel(self, log)
+        channel.waiters[waiter] = None
+
+    def unwatch(self, log: Log, waiter: Waiter) -> None:
+        channel = self._channels.get(log.epoch)
+        if channel is not None and channel.waiters.pop(waiter, self) is None and not channel.waiters:
+            channel.stop()
+            del self._channels[log.epoch]
+
+    def changed(self, channel: Channel) -> None:
+        """Called by the engine, with its lock held."""
+        if threading.get_ident() == self._thread:
+            self.submit(channel)
+        else:
+            self.post(lambda: self.submit(channel))
+
+    # --- the scheduler's turn ------------------------------------------------------------------------------
+
+    def submit(self, task: Task) -> None:
+        """Have a task done in its turn. On the loop's thread only."""
+        self.scheduler.submit(task, self.now())
+        if not self._draining:
+            self._draining = True
+            self.loop.call_soon(self._drain)
+
+    def _drain(self) -> None:
+        scheduler, until = self.scheduler, perf_counter() + SLICE_SECONDS
+        try:
+            while (task := scheduler.take(self.now())) is not None:
+                task.run()
+                if perf_counter() > until:
+                    break
+        finally:
+            self._draining = len(scheduler) > 0
+            if self._draining:
+                self.loop.call_soon(self._drain)
+
+
+class Waiter:
+    """Somebody who waits for a log to change. ``wake`` is called on the loop and must not take long."""
+
+    __slots__ = ()
+
+    def wake(self, log: Log) -> None:
+        raise NotImplementedError
+
+    def priority(self, now: int) -> int:
+        """How urgent it is to wake this one; the most urgent waiter decides for the log."""
+        return 0
+
+
+class Channel:
+    """A log that somebody waits for, and those who do. A task of the scheduler while there is something new."""
+
+    __slots__ = ("_hub", "_todo", "log", "stop", "waiters")
+
+    def __init__(self, hub: Hub, log: Log) -> None:
+        self._hub = hub
+        self.log = log
+        self.waiters: dict[Waiter, Any] = {}
+        self._todo: list[Waiter] = []
+        self.stop: Callable[[], None] = log.listen(lambda _: hub.changed(self))
+
+    def priority(self, now: int) -> int:
+        return max((waiter.priority(now) for waiter in self.waiters), default=0)
+
+    def run(self) -> None:
+        """Wake everybody, or as many as a slice of time allows; the rest in the next turn."""
+        todo = self._todo or list(self.waiters)
+        self._todo = []
+        until = perf_counter() + SLICE_SECONDS
+        for at, waiter in enumerate(todo, 1):
+            if waiter in self.waiters:
+                waiter.wake(self.log)
+            if at < len(todo) and perf_counter() > until:
+                self._todo = todo[at:]
+                self._hub.submit(self)
+                return

@@ -1,0 +1,75 @@
+"""How busy the server is, from 0 to 1, and what it asks others to do about it.
+
+Every tenth of a second the pressure is measured: how long the loop takes to come around, and how much waits to be
+delivered. While it is low nobody notices anything. As it rises, writes wait a little (those to urgent logs less), which
+lets them share their flushes; when it is high the least urgent ones are sent away with a time to come back, and at the
+very top everybody but the most urgent. Whoever says that they rather wait than fail are let in, however late.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+#: How often the pressure is measured.
+SAMPLE_MS = 100
+#: From here on writes are made to wait, up to so many milliseconds at full pressure.
+PARK_FROM = 0.2
+PARK_MAX_MS = 20.0
+#: From here on logs of negative priority are not delivered and take no writes, until the pressure is below the second.
+SHED_FROM = 0.8
+SHED_UNTIL = 0.6
+#: From here on only the logs of the highest band take writes.
+REFUSE_FROM = 0.98
+URGENT = 750
+#: How much of a new measurement goes into the average.
+_WEIGHT = 0.3
+#: So many deliveries waiting are full pressure.
+FULL_DEPTH = 20_000
+RETRY_AFTER_MS = 1_000
+
+
+class Throttled(Exception):
+    """The server is too busy for this one now."""
+
+    def __init__(self, retry_after_ms: int) -> None:
+        super().__init__(f"the server is busy, try again in {retry_after_ms} ms")
+        self.retry_after_ms = retry_after_ms
+
+
+class Depth(Protocol):
+    def __len__(self) -> int: ...
+
+
+class Pressure:
+    """``target_ms`` is how late the loop may be without anybody calling it busy; ten times that is full pressure."""
+
+    def __init__(self, waiting: Depth, target_ms: float = 5.0) -> None:
+        self._waiting = waiting
+        self._target_ms = target_ms
+        self._late_ms = 0.0
+        #: 0.0 while nothing needs to be done about it.
+        self.level = 0.0
+        self.shedding = False
+        #: How many requests were sent away so far.
+        self.throttled = 0
+
+    def sample(self, late_ms: float) -> None:
+        """Take in how late the loop was this time."""
+        self._late_ms += (late_ms - self._late_ms) * _WEIGHT
+        by_time = (self._late_ms - self._target_ms) / (9 * self._target_ms)
+        by_depth = len(self._waiting) / FULL_DEPTH
+        level = min(1.0, max(by_time, by_depth))
+        self.level = level if level >= PARK_FROM else 0.0
+        self.shedding = level >= SHED_FROM or (self.shedding and level >= SHED_UNTIL)
+
+    def delay_ms(self, priority: int, patient: bool) -> float:
+        """How long a request for a log of this priority waits first; raises Throttled unless it is patient."""
+        level = self.level
+        if not level:
+            return 0.0
+        refused = (self.shedding and priority < 0) or (level >= REFUSE_FROM and priority < URGENT)
+        if refused and not patient:
+            self.throttled += 1
+            raise Throttled(int(RETRY_AFTER_MS * (1 + level)))
+        urgency = max(0.0, min(1.0, (priority + 1000) / 2000))
+        return PARK_MAX_MS * level * (1.0 - urgency) + (PARK_MAX_MS if refused else 0.0)

@@ -1,0 +1,1 @@
+"""The topics protocol, /v0."""

@@ -1,0 +1,102 @@
+"""What the handlers of this face share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from time import perf_counter
+from typing import TypeVar
+
+from strandline.delivery.hub import Hub
+from strandline.delivery.pressure import Pressure, Throttled
+from strandline.delivery.queues import Queue, Queues, QueueSettings
+from strandline.delivery.routers import Routers
+from strandline.engine import Engine, Log
+from strandline.engine.commit import Commit
+from strandline.faces.topics.config import TopicConfig, engine_config
+from strandline.faces.topics.settings import TopicsSettings
+from strandline.faces.topics.topics import Topic, Topics
+from strandline.faces.web import Call, Refusal, Reply
+
+T = TypeVar("T")
+
+
+class Context:
+    """Made on the loop's thread, once the engine is open."""
+
+    def __init__(self, engine: Engine, hub: Hub, pressure: Pressure, settings: TopicsSettings) -> None:
+        self.engine = engine
+        self.hub = hub
+        self.pressure = pressure
+        self.settings = settings
+        self.topics = Topics(engine, settings)
+        self.queues = Queues(engine, hub.now, self._dead_letter_log)
+        self.routers = Routers(engine, hub)
+
+    def queue(self, topic: Topic) -> Queue:
+        traits = topic.traits
+        return self.queues.open(
+            topic.log,
+            QueueSettings(
+                lease_ms=traits.lease_ms,
+                claim_jitter_ms=traits.claim_jitter_ms,
+                max_deliveries=traits.max_deliveries,
+                dead_letter=traits.dead_letter,
+                leases_durable=traits.leases_durable,
+            ),
+        )
+
+    def _dead_letter_log(self, name: str) -> Log | None:
+        """Where dead letters go; made if need be, unless there may be no more topics."""
+        topic = self.topics.find(name)
+        if topic is None:
+            try:
+                topic, _ = self.topics.create(name, engine_config(name, TopicConfig(), "log"))
+            except Refusal:
+                return None
+        return topic.log
+
+    def catch_up(self, topic: Topic) -> None:
+        """Let everything arrive that is on its way into the topic, so that a reader sees what was written before."""
+        self.routers.catch_up(topic.log)
+
+    def consumed(self, topic: Topic) -> None:
+        """Somebody looks at the topic: that makes it more urgent for a while."""
+        topic.consumed_at = self.hub.now()
+
+    def after(self, commit: Commit[T], make: Callable[[T], Reply]) -> Reply | Awaitable[Reply]:
+        """The reply that is made of the commit's value: now if it is done, else when it is."""
+        if commit.done:
+            return make(commit.wait())
+        return self.hub.when_done(commit, make)
+
+    def throttle(self, topic: Topic, *, patient: bool = False) -> float:
+        """How long the request has to wait, in milliseconds; refuses it when the server is too busy for it."""
+        try:
+            return self.pressure.delay_ms(topic.priority(self.hub.now()), patient)
+        except Throttled as error:
+            raise Refusal(
+                429,
+                "throttled",
+                str(error),
+                {"retry_after_ms": error.retry_after_ms},
+                retry_after=-(-error.retry_after_ms // 1000),
+            ) from None
+
+    async def park(self, topic: Topic, delay_ms: float, *, patient: bool) -> float:
+        """Wait so long; one that is patient goes on waiting while it would be refused. Returns for how long it was."""
+        started = perf_counter()
+        while delay_ms:
+            await asyncio.sleep(delay_ms / 1000)
+            delay_ms = self.throttle(topic, patient=True) if patient and self.pressure.shedding else 0.0
+            if (perf_counter() - started) > MAX_PARKED_SECONDS:
+                break
+        return (perf_counter() - started) * 1000
+
+
+#: Even a patient request is let in after this time.
+MAX_PARKED_SECONDS = 10.0
+
+
+def performance(call: Call) -> bytes:
+    return b'"performance":{"server_total_ms":%.3f}' % call.elapsed_ms()

@@ -1,0 +1,55 @@
+"""Removing records for good, by seq and by tag."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from strandline.engine import Deleted
+from strandline.faces.topics.context import Context, performance
+from strandline.faces.topics.errors import invalid
+from strandline.faces.topics.match import parse_match
+from strandline.faces.topics.topics import Topic
+from strandline.faces.web import Call, Reply
+
+
+class DeleteBody(msgspec.Struct):
+    before_seq: Annotated[int, Meta(ge=0, lt=1 << 63)] | None = None
+    match: Any = None
+
+
+_decoder = msgspec.json.Decoder(DeleteBody)
+
+
+class Deleting:
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def delete(self, call: Call) -> Reply | Awaitable[Reply]:
+        """POST /v0/topics/{topic}/delete"""
+        body = _decoder.decode(call.body)
+        match = parse_match(body.match)
+        if body.before_seq is None and match is None:
+            raise invalid("say which records: before_seq, match, or both")
+        topic = self._context.topics.get(call.param("topic"))
+        return self._delete(call, topic, body.before_seq, match and match.key, match and match.prefix)
+
+    async def _delete(self, call: Call, topic: Topic, before: int | None, key: str | None, prefix: str | None) -> Reply:
+        # Sealed records must be looked at to be deleted, and they may not be at hand.
+        commit = await asyncio.to_thread(topic.log.delete, before=before, key=key, prefix=prefix)
+        deleted = await self._context.hub.when_done(commit, lambda deleted: deleted)
+        if topic.traits.type == "queue":
+            self._context.queue(topic).forget_missing()
+        return _reply(call, topic, deleted)
+
+
+def _reply(call: Call, topic: Topic, deleted: Deleted) -> Reply:
+    state = topic.log.state()
+    return Reply(
+        b'{"topic":%b,"deleted":%d,"earliest_seq":%d,"head_seq":%d,"count":%d,"bytes":%d,%b}'
+        % (topic.json_name, deleted.count, state.earliest, state.head, state.count, state.size, performance(call))
+    )

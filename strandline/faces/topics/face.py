@@ -1,0 +1,62 @@
+"""The face as a whole: its routes, and what it does when the server stops."""
+
+from __future__ import annotations
+
+from strandline.faces.topics.administering import Administering
+from strandline.faces.topics.consumers import Consumers
+from strandline.faces.topics.context import Context
+from strandline.faces.topics.deleting import Deleting
+from strandline.faces.topics.errors import reply_to
+from strandline.faces.topics.reading import Reading
+from strandline.faces.topics.writing import Writing
+from strandline.faces.web import Handler, Route
+
+
+class TopicsFace:
+    """Everything of the topics protocol that answers HTTP requests."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.writing = Writing(context)
+        self.reading = Reading(context)
+        self.administering = Administering(context)
+        self.deleting = Deleting(context)
+        self.consumers = Consumers(context)
+
+    def routes(self) -> list[Route]:
+        topics, consumers = self.administering, self.consumers
+        one = "/v0/topics/{topic}"
+        consumer = one + "/consumers/{consumer}"
+        return [
+            _route("GET", "/v0/topics", topics.list, "read"),
+            _route("PUT", one, topics.put, "admin", body="optional"),
+            _route("GET", one, topics.get, "read", fast=True),
+            _route("DELETE", one, topics.delete, "delete"),
+            _route("POST", one, self.writing.write, "write", body="required", fast=True),
+            _route("POST", one + "/diff", self.reading.diff, "read", body="optional", fast=True),
+            _route("POST", one + "/delete", self.deleting.delete, "delete", body="required"),
+            _route("GET", one + "/consumers", consumers.list, "read"),
+            _route("GET", consumer, consumers.get, "read"),
+            _route("PUT", consumer, consumers.commit, "read", body="required", fast=True),
+            _route("DELETE", consumer, consumers.delete, "delete"),
+        ]
+
+    def drain(self) -> None:
+        """Answer everybody who waits, and end what does not end by itself."""
+        self.reading.end_polls()
+
+
+def _route(
+    method: str,
+    path: str,
+    handler: Handler,
+    *scopes: str,
+    body: str = "none",
+    fast: bool = False,
+    names: tuple[str, ...] | None = None,
+) -> Route:
+    if names is None:
+        names = ("topic",) if "{topic}" in path else ()
+    return Route(
+        method=method, path=path, handler=handler, scopes=scopes, names=names, body=body, fast=fast, errors=reply_to
+    )

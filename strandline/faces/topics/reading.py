@@ -1,0 +1,223 @@
+"""The difference from a cursor: pages of records, and waiting for some."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from strandline.delivery.hub import Waiter
+from strandline.engine import Log, Page
+from strandline.engine.errors import UnknownLog
+from strandline.faces.topics.consumers import stored_cursor
+from strandline.faces.topics.context import Context
+from strandline.faces.topics.errors import topic_not_found
+from strandline.faces.topics.match import Match, parse_match
+from strandline.faces.topics.records import render_records, tombstone_json
+from strandline.faces.topics.settings import (
+    DEFAULT_LIMIT,
+    DEFAULT_PAGE_BYTES,
+    MAX_PAGE_BYTES,
+    MAX_WAIT_MS,
+    TopicsSettings,
+)
+from strandline.faces.topics.topics import Topic
+from strandline.faces.web import Call, Reply
+
+Natural = Annotated[int, Meta(ge=0, lt=1 << 63)]
+
+
+class DiffBody(msgspec.Struct, gc=False):
+    #: None: from the consumer's cursor, or from the start.
+    from_seq: Natural | None = None
+    limit: Natural = 0
+    node: str | list[str] | None = None
+    include_tags: bool = False
+    include_meta: bool = True
+    wait_ms: Natural = 0
+    max_batch_bytes: Natural = 0
+    match: Any = None
+    since_ts: Natural | None = None
+    #: A named consumer: read on from where it has committed.
+    consumer: str | None = None
+
+
+_decoder = msgspec.json.Decoder(DiffBody)
+
+
+class Selection:
+    """Which records of a topic a reader gets, and how many at a time."""
+
+    __slots__ = ("limit", "match", "max_bytes", "nodes", "since")
+
+    def __init__(
+        self,
+        limit: int,
+        max_bytes: int,
+        nodes: frozenset[str] | None,
+        match: Match | None,
+        since: int | None,
+    ) -> None:
+        self.limit = limit
+        self.max_bytes = max_bytes
+        self.nodes = nodes
+        self.match = match
+        self.since = since
+
+    def arguments(self, topic: Topic) -> dict[str, Any]:
+        """As the engine takes them. A topic may show everybody their own records."""
+        return {
+            "limit": self.limit,
+            "max_bytes": self.max_bytes,
+            "without_nodes": self.nodes if topic.traits.dedupe_node else None,
+            "key": None if self.match is None else self.match.key,
+            "key_prefix": None if self.match is None else self.match.prefix,
+            "since": self.since,
+        }
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """Readers with the same key at the same place get the same page."""
+        return (self.limit, self.max_bytes, self.nodes, self.match, self.since)
+
+
+def clamp_limit(limit: int, settings: TopicsSettings, default: int = DEFAULT_LIMIT) -> int:
+    return min(limit or default, settings.max_limit)
+
+
+def clamp_bytes(max_bytes: int) -> int:
+    return min(max_bytes or DEFAULT_PAGE_BYTES, MAX_PAGE_BYTES)
+
+
+def node_set(node: str | list[str] | None) -> frozenset[str] | None:
+    if not node:
+        return None
+    return frozenset((node,) if isinstance(node, str) else node)
+
+
+class Reading:
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._polls: set[_LongPoll] = set()
+
+    def diff(self, call: Call) -> Reply | Awaitable[Reply]:
+        """POST /v0/topics/{topic}/diff"""
+        body = _decoder.decode(call.body) if call.body else DiffBody()
+        context = self._context
+        topic = context.topics.get(call.head.params["topic"])
+        if context.pressure.level:
+            delay_ms = context.throttle(topic)
+            if delay_ms:
+                return self._diff_later(call, topic, body, delay_ms)
+        return self._diff(call, topic, body, 0.0)
+
+    async def _diff_later(self, call: Call, topic: Topic, body: DiffBody, delay_ms: float) -> Reply:
+        waited_ms = await self._context.park(topic, delay_ms, patient=False)
+        answer = self._diff(call, topic, body, waited_ms)
+        return answer if isinstance(answer, Reply) else await answer
+
+    def _diff(self, call: Call, topic: Topic, body: DiffBody, waited_ms: float) -> Reply | Awaitable[Reply]:
+        context = self._context
+        selection = Selection(
+            clamp_limit(body.limit, context.settings),
+            clamp_bytes(body.max_batch_bytes),
+            node_set(body.node),
+            parse_match(body.match),
+            body.since_ts,
+        )
+        after = body.from_seq
+        if after is None:
+            after = 0 if body.consumer is None else stored_cursor(topic, body.consumer)
+        context.consumed(topic)
+        context.catch_up(topic)
+        page = topic.log.read_resident(after, **selection.arguments(topic))
+        if page is None or (body.wait_ms and _is_empty(page)):
+            wait_ms = min(body.wait_ms, MAX_WAIT_MS)
+            return self._wait(call, topic, body, after, selection, page, wait_ms, waited_ms)
+        return render_diff(call, topic, body, after, page, waited_ms)
+
+    async def _wait(
+        self,
+        call: Call,
+        topic: Topic,
+        body: DiffBody,
+        after: int,
+        selection: Selection,
+        page: Page | None,
+        wait_ms: int,
+        waited_ms: float,
+    ) -> Reply:
+        """Read what is not at hand on another thread, and wait until there is something or the time is up."""
+        loop = self._context.hub.loop
+        until = loop.time() + wait_ms / 1000
+        cursor = after
+        while True:
+            if page is None:
+                page = await asyncio.to_thread(topic.log.read, cursor, **selection.arguments(topic))
+            if not _is_empty(page) or loop.time() >= until:
+                break
+            cursor = page.next_after
+            poll = _LongPoll(loop)
+            self._polls.add(poll)
+            self._context.hub.watch(topic.log, poll)
+            timer = loop.call_at(until, poll.wake, topic.log)
+            try:
+                # What was appended before the watch began wakes nobody.
+                page = topic.log.read_resident(cursor, **selection.arguments(topic))
+                if page is not None and _is_empty(page):
+                    await poll.woken
+                    page = topic.log.read_resident(cursor, **selection.arguments(topic))
+            except UnknownLog:
+                raise topic_not_found(topic.name) from None
+            finally:
+                timer.cancel()
+                self._polls.discard(poll)
+                self._context.hub.unwatch(topic.log, poll)
+            if page is not None and poll.ended:
+                break
+        return render_diff(call, topic, body, after, page, waited_ms)
+
+    def end_polls(self) -> None:
+        """Answer everybody who waits, with what there is."""
+        for poll in list(self._polls):
+            poll.ended = True
+            poll.wake(None)
+
+
+class _LongPoll(Waiter):
+    __slots__ = ("ended", "woken")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.woken: asyncio.Future[None] = loop.create_future()
+        self.ended = False
+
+    def wake(self, log: Log | None) -> None:
+        if not self.woken.done():
+            self.woken.set_result(None)
+
+
+def _is_empty(page: Page) -> bool:
+    return not page.seqs and page.caught_up and page.tombstone is None
+
+
+def render_diff(call: Call, topic: Topic, body: DiffBody, after: int, page: Page, waited_ms: float) -> Reply:
+    return Reply(
+        b'{"topic":%b,"records":[%b],"next_from_seq":%d,"head_seq":%d,"earliest_seq":%d,"caught_up":%b,"tombstone":%b,'
+        b'"lag":%d,"performance":{"server_total_ms":%.3f,"records_scanned":%d,"throttle_wait_ms":%.3f}}'
+        % (
+            topic.json_name,
+            render_records(page, tags=body.include_tags, meta=body.include_meta),
+            page.next_after,
+            page.head,
+            page.earliest,
+            b"true" if page.next_after == page.head else b"false",
+            b"null" if page.tombstone is None else tombstone_json(page.tombstone),
+            max(0, page.head - page.next_after),
+            call.elapsed_ms(),
+            max(0, page.next_after - max(after, page.earliest - 1)),
+            waited_ms,
+        )
+    )

@@ -1,0 +1,112 @@
+"""The topics there are: logs, as this protocol sees them, with what it keeps of them in memory."""
+
+from __future__ import annotations
+
+from strandline.delivery.priority import base_priority
+from strandline.engine import Config, Engine, Log
+from strandline.engine.commit import Commit
+from strandline.faces.topics.config import Traits, check_name, traits_of
+from strandline.faces.topics.errors import capped, topic_not_found
+from strandline.faces.topics.records import quote
+from strandline.faces.topics.settings import TopicsSettings
+
+#: Topics whose traits are kept decoded. More than this are looked up again when they are used.
+MAX_KNOWN = 200_000
+
+
+class Topic:
+    """A log as a topic. One object per log and server; ask for ``traits`` afresh, a configuration can change."""
+
+    __slots__ = ("_config", "_traits", "consumed_at", "json_name", "log", "name")
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self.name = log.name
+        self.json_name = quote(log.name)
+        self._config: Config | None = None
+        self._traits = DEFAULT_TRAITS
+        #: When somebody last read it, in milliseconds; None: not since the start.
+        self.consumed_at: int | None = None
+
+    @property
+    def traits(self) -> Traits:
+        config = self.log.config
+        if config is not self._config:
+            self._traits = traits_of(config)
+            self._config = config
+        return self._traits
+
+    def priority(self, now: int) -> int:
+        """How urgent the topic is by itself; what has to wait gets more urgent on top of it."""
+        traits = self.traits
+        return base_priority(traits.priority, traits.auto_priority, self.consumed_at, now)
+
+
+DEFAULT_TRAITS = Traits()
+
+
+class Topics:
+    """Looks topics up and creates them. Logs whose name starts with an underscore are the server's own."""
+
+    def __init__(self, engine: Engine, settings: TopicsSettings) -> None:
+        self.engine = engine
+        self._settings = settings
+        self._known: dict[str, Topic] = {}
+        self.count = sum(1 for name in engine.names() if is_topic(name))
+
+    def find(self, name: str) -> Topic | None:
+        topic = self._known.get(name)
+        if topic is not None and not topic.log.dropped:
+            return topic
+        log = self.engine.find(name) if is_topic(name) else None
+        if log is None:
+            if topic is not None:
+                del self._known[name]
+            return None
+        if len(self._known) >= MAX_KNOWN:
+            self._known.clear()
+        topic = self._known[name] = Topic(log)
+        return topic
+
+    def get(self, name: str) -> Topic:
+        topic = self.find(name)
+        if topic is None:
+            raise topic_not_found(name)
+        return topic
+
+    def create(self, name: str, config: Config) -> tuple[Topic, Commit[Log]]:
+        """Make a topic that is not there. It can be used at once and is durable when the commit is done."""
+        check_name(name)
+        maximum = self._settings.max_topics
+        if maximum and self.count >= maximum:
+            raise capped("max_topics", maximum)
+        commit = self.engine.create(name, config)
+        self.count += 1
+        topic = self.find(name)
+        assert topic is not None
+        return topic, commit
+
+    def drop(self, topic: Topic) -> Commit[None]:
+        commit = topic.log.drop()
+        self._known.pop(topic.name, None)
+        self.count -= 1
+        return commit
+
+    def page(self, prefix: str, after: str, limit: int, prefixes: tuple[str, ...]) -> tuple[list[Topic], bool]:
+        """Topics in the order of their names, from behind ``after`` on, and whether there are more."""
+        found: list[Topic] = []
+        while True:
+            names = self.engine.names(prefix, after, limit + 1)
+            for name in names:
+                topic = self.find(name) if not prefixes or name.startswith(prefixes) else None
+                if topic is not None:
+                    if len(found) == limit:
+                        return found, True
+                    found.append(topic)
+            if len(names) <= limit:
+                return found, False
+            after = names[-1]
+
+
+def is_topic(name: str) -> bool:
+    return not name.startswith("_")

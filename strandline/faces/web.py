@@ -1,0 +1,186 @@
+"""The words that the faces share with both lanes of the server: a call, a reply, a stream, a route.
+
+A handler is a plain function from a :class:`Call` to a :class:`Reply`, a :class:`Stream`, or an awaitable of either.
+It knows nothing of how the request came in.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Mapping
+from time import perf_counter
+from typing import Protocol
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from strandline.faces.access import Access
+
+JSON = b"application/json"
+EVENT_STREAM = b"text/event-stream; charset=utf-8"
+
+
+class Reply:
+    """One answer. ``headers`` are further ones, by lower-case name."""
+
+    __slots__ = ("body", "content_type", "headers", "status")
+
+    def __init__(
+        self,
+        body: bytes,
+        status: int = 200,
+        content_type: bytes = JSON,
+        headers: tuple[tuple[bytes, bytes], ...] = (),
+    ) -> None:
+        self.body = body
+        self.status = status
+        self.content_type = content_type
+        self.headers = headers
+
+
+class Sink(Protocol):
+    """Where a stream writes to. Only used on the event loop's thread."""
+
+    def write(self, data: bytes) -> bool:
+        """Send some more. False: the reader does not keep up; wait until ``Stream.resumed`` is called."""
+
+    def close(self) -> None:
+        """The stream has ended. What was written is still sent."""
+
+
+class Stream(ABC):
+    """An answer without an end. All its methods are called on the event loop's thread."""
+
+    __slots__ = ()
+    content_type = EVENT_STREAM
+    headers: tuple[tuple[bytes, bytes], ...] = ((b"cache-control", b"no-store"), (b"x-accel-buffering", b"no"))
+
+    @abstractmethod
+    def opened(self, sink: Sink) -> None:
+        """The reader is there and the headers are sent."""
+
+    @abstractmethod
+    def resumed(self) -> None:
+        """The reader has caught up with what was written."""
+
+    @abstractmethod
+    def closed(self) -> None:
+        """The connection is gone, whoever ended it. Called exactly once for every ``opened``."""
+
+
+Answer = Reply | Stream
+Handler = Callable[["Call"], "Answer | Awaitable[Answer]"]
+
+
+class Route(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a handler is found and what its caller must be allowed to do.
+
+    ``path`` has parameters in braces. ``scopes`` are all needed. ``names`` are the parameters that are names of logs
+    or routers, which a key may be limited to. ``fast`` routes are answered from the parser's callback.
+    """
+
+    method: str
+    path: str
+    handler: Handler
+    scopes: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    #: Whether the request has a JSON body; ``optional``: it may be empty, and then needs no media type.
+    body: str = "none"
+    #: An event stream: the client must accept one, and its key may come in the query string.
+    stream: bool = False
+    fast: bool = False
+    #: Answered without a key, unless the server is told to ask for one there too.
+    probe: bool = False
+    #: Answered also while the server starts or stops.
+    always: bool = False
+    #: Says by itself who may call it: the gate only looks who asks.
+    own_access: bool = False
+    #: Makes a reply of an exception of the rooms behind, in the words of the protocol.
+    errors: Callable[[Exception], Reply | None] = lambda error: None
+
+
+class Head:
+    """Everything of a request but its body."""
+
+    __slots__ = ("_query", "access", "headers", "method", "params", "path", "query_string", "route")
+
+    def __init__(self, method: str, path: str, query_string: str, headers: Mapping[bytes, bytes]) -> None:
+        self.method = method
+        self.path = path
+        self.query_string = query_string
+        #: By lower-case name; of a repeated header the last.
+        self.headers = headers
+        self.route: Route | None = None
+        self.params: Mapping[str, str] = {}
+        self.access: Access | None = None
+        self._query: dict[str, str] | None = None
+
+    @property
+    def query(self) -> dict[str, str]:
+        """The query string's parameters; of a repeated one the first."""
+        if self._query is None:
+            self._query = {}
+            if self.query_string:
+                for name, value in parse_qsl(self.query_string, keep_blank_values=True):
+                    self._query.setdefault(name, value)
+        return self._query
+
+
+class Call:
+    """One request, whichever lane it came in by."""
+
+    __slots__ = ("body", "head", "started")
+
+    def __init__(self, head: Head, body: bytes, started: float) -> None:
+        self.head = head
+        self.body = body
+        self.started = started
+
+    def param(self, name: str) -> str:
+        return self.head.params[name]
+
+    @property
+    def query(self) -> dict[str, str]:
+        return self.head.query
+
+    @property
+    def access(self) -> Access:
+        access = self.head.access
+        assert access is not None, "the gate sets it"
+        return access
+
+    def flag(self, name: str, default: bool) -> bool:
+        """A boolean of the query string: true/1/false/0; anything else is the default."""
+        return _FLAGS.get(self.head.query.get(name, ""), default) if self.head.query_string else default
+
+    def elapsed_ms(self) -> float:
+        return (perf_counter() - self.started) * 1000
+
+
+_FLAGS = {"true": True, "1": True, "false": False, "0": False}
+
+
+class Refusal(Exception):
+    """A request is answered with an error. Faces and the gate raise it; the gate makes a reply of it."""
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        message: str,
+        detail: Mapping[str, object] | None = None,
+        retry_after: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.message = message
+        self.detail = detail
+        self.retry_after = retry_after
+
+    def reply(self) -> Reply:
+        error: dict[str, object] = {"code": self.code, "message": self.message}
+        if self.detail is not None:
+            error["detail"] = self.detail
+        headers = () if self.retry_after is None else ((b"retry-after", str(self.retry_after).encode()),)
+        return Reply(msgspec.json.encode({"error": error}), self.status, headers=headers)

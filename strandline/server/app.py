@@ -1,0 +1,150 @@
+"""The ASGI lane: every route, under any ASGI server.
+
+Starlette has the WebSockets and the lifespan; all HTTP goes through the gate, as it does in the fast lane.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from time import perf_counter
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.routing import BaseRoute, Match, WebSocketRoute
+from starlette.types import Receive, Scope, Send
+
+from strandline.faces.web import Call, Head, Reply, Sink, Stream
+from strandline.server.gate import Gate, too_large
+
+#: A stream that has this much unsent is told to wait.
+HIGH_WATER_BYTES = 64 << 10
+
+Lifespan = Callable[[Starlette], AbstractAsyncContextManager[None]]
+
+
+def make_app(gate: Gate, websockets: list[WebSocketRoute], lifespan: Lifespan) -> Starlette:
+    return Starlette(routes=[*websockets, _AllHttp(gate)], lifespan=lifespan)
+
+
+class _AllHttp(BaseRoute):
+    """Matches every HTTP request: the gate finds the route."""
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        return (Match.FULL if scope["type"] == "http" else Match.NONE), {}
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        gate, started = self._gate, perf_counter()
+        headers = dict(scope["headers"])
+        path = scope.get("raw_path") or scope["path"].encode()
+        head = Head(scope["method"], path.decode("latin-1"), scope["query_string"].decode("latin-1"), headers)
+        refused = gate.admit(head) or gate.check_now(head)
+        if refused is None:
+            body = await _read_body(receive, gate.max_body_bytes)
+            if body is None:
+                return
+            if isinstance(body, Reply):
+                refused = body
+            else:
+                await self._answer(Call(head, body, started), receive, send)
+                return
+        await _send_reply(send, gate.finish(head, refused))
+
+    async def _answer(self, call: Call, receive: Receive, send: Send) -> None:
+        gate = self._gate
+        answer = gate.answer(call)
+        if isinstance(answer, asyncio.Future):
+            await asyncio.wait([answer])
+            answer = gate.outcome(call, answer)
+        if isinstance(answer, Reply):
+            await _send_reply(send, gate.finish(call.head, answer))
+        else:
+            await _run_stream(answer, receive, send)
+
+
+async def _read_body(receive: Receive, limit: int) -> bytes | Reply | None:
+    """The whole body; a reply when it is too large; None when the client has gone."""
+    chunks: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        chunk: bytes = message.get("body", b"")
+        size += len(chunk)
+        if size > limit:
+            return too_large(limit).reply()
+        chunks.append(chunk)
+        if not message.get("more_body", False):
+            return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+async def _send_reply(send: Send, reply: Reply) -> None:
+    headers: list[tuple[bytes, bytes]] = [
+        (b"content-type", reply.content_type),
+        (b"content-length", str(len(reply.body)).encode()),
+        *reply.headers,
+    ]
+    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+    await send({"type": "http.response.body", "body": reply.body})
+
+
+class _AsgiSink(Sink):
+    """Collects what a stream writes until it can be sent."""
+
+    def __init__(self) -> None:
+        self.chunks: deque[bytes] = deque()
+        self.size = 0
+        self.ended = False
+        self.paused = False
+        self.something = asyncio.Event()
+
+    def write(self, data: bytes) -> bool:
+        self.chunks.append(data)
+        self.size += len(data)
+        self.something.set()
+        self.paused = self.size >= HIGH_WATER_BYTES
+        return not self.paused
+
+    def close(self) -> None:
+        self.ended = True
+        self.something.set()
+
+
+async def _run_stream(stream: Stream, receive: Receive, send: Send) -> None:
+    headers = [(b"content-type", stream.content_type), *stream.headers]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    sink = _AsgiSink()
+    stream.opened(sink)
+    gone = asyncio.ensure_future(_wait_for_disconnect(receive, sink))
+    try:
+        while not gone.done():
+            await sink.something.wait()
+            sink.something.clear()
+            while sink.chunks and not gone.done():
+                data = b"".join(sink.chunks)
+                sink.chunks.clear()
+                await send({"type": "http.response.body", "body": data, "more_body": True})
+                sink.size -= len(data)
+            if sink.ended:
+                break
+            if sink.paused:
+                sink.paused = False
+                stream.resumed()
+        if not gone.done():
+            await send({"type": "http.response.body", "body": b""})
+    finally:
+        gone.cancel()
+        stream.closed()
+
+
+async def _wait_for_disconnect(receive: Receive, sink: _AsgiSink) -> None:
+    message: Any = {}
+    while message.get("type") != "http.disconnect":
+        message = await receive()
+    sink.something.set()

@@ -1,0 +1,137 @@
+"""The server put together: the engine behind the gate, the faces in front of it, from start to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from time import perf_counter
+
+from starlette.applications import Starlette
+
+from strandline.delivery.hub import Hub
+from strandline.delivery.pressure import SAMPLE_MS, Pressure
+from strandline.engine import Engine
+from strandline.engine.clock import SystemClock
+from strandline.faces.topics.context import Context
+from strandline.faces.topics.face import TopicsFace
+from strandline.faces.topics.settings import TopicsSettings
+from strandline.faces.web import Reply
+from strandline.server.app import make_app
+from strandline.server.gate import Gate, Status
+from strandline.server.limits import Limits
+from strandline.server.measuring import measure
+from strandline.server.probes import Probes
+from strandline.server.settings import Settings
+
+log = logging.getLogger(__name__)
+
+
+class Application:
+    """One server. ``app`` is the ASGI app; it opens the data directory when its lifespan begins."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.status = Status()
+        limits = settings.limits
+        self.limits = Limits(
+            max_inflight_per_key=limits.max_inflight_per_key,
+            max_sse_connections=limits.max_sse_connections,
+            max_sse_connections_per_key=limits.max_sse_connections_per_key,
+        )
+        self.probes = Probes(
+            self.status, lambda: 0 if self.face is None else self.face.context.topics.count, self._metrics
+        )
+        self.gate = Gate(
+            self.probes.routes(),
+            keys=settings.server.api_keys or None,
+            limits=self.limits,
+            status=self.status,
+            max_body_bytes=limits.max_body_bytes,
+            probe_auth=settings.server.probe_auth,
+        )
+        self.face: TopicsFace | None = None
+        self.engine: Engine | None = None
+        #: Set when the directory could not be opened: the server stops with it.
+        self.failure: BaseException | None = None
+        self.app = make_app(self.gate, [], self._lifespan)
+
+    @asynccontextmanager
+    async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
+        opening = asyncio.ensure_future(self._open())
+        try:
+            yield
+        finally:
+            await opening
+            await self._close()
+
+    async def _open(self) -> None:
+        """Replay the journal on another thread; meanwhile the server says how far it has got."""
+        settings = self.settings
+        try:
+            engine = await asyncio.to_thread(
+                Engine.open, settings.storage.data_dir, settings.engine_options(), progress=self._progress
+            )
+        except BaseException as error:
+            self.failure = error
+            log.critical("the data directory %s cannot be opened: %s", settings.storage.data_dir, error)
+            return
+        self.engine = engine
+        hub = Hub(SystemClock().now)
+        self.pressure = Pressure(hub.scheduler, settings.delivery.target_latency_ms)
+        context = Context(engine, hub, self.pressure, self._topics_settings())
+        self.face = TopicsFace(context)
+        self.gate.add(self.face.routes())
+        self.status.progress = 1.0
+        self.status.ready = True
+        self._sample(hub.loop, perf_counter())
+        log.info("ready: %d topics in %s", context.topics.count, settings.storage.data_dir)
+
+    def _progress(self, progress: float) -> None:
+        self.status.progress = progress
+
+    def _topics_settings(self) -> TopicsSettings:
+        limits, topics, delivery = self.settings.limits, self.settings.topics, self.settings.delivery
+        return TopicsSettings(
+            max_batch_records=topics.max_batch_records,
+            max_record_bytes=topics.max_record_bytes,
+            max_meta_bytes=topics.max_meta_bytes,
+            max_tag_bytes=topics.max_tag_bytes,
+            max_node_bytes=topics.max_node_bytes,
+            max_limit=topics.max_limit,
+            max_claim=topics.max_claim,
+            max_watch_topics=topics.max_watch_topics,
+            max_topics=limits.max_topics,
+            max_routers=limits.max_routers,
+            max_watch_sessions=limits.max_watch_sessions,
+            max_total_bytes=limits.max_total_bytes,
+            session_ttl_ms=delivery.session_ttl_ms,
+            slow_consumer_grace_ms=delivery.slow_consumer_grace_ms,
+            slow_consumer_timeout_ms=delivery.slow_consumer_timeout_ms,
+            min_heartbeat_ms=delivery.min_heartbeat_ms,
+        )
+
+    def _sample(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
+        """Measure how late the loop is, again and again."""
+        now = perf_counter()
+        self.pressure.sample(max(0.0, (now - due) * 1000))
+        if not self.status.draining:
+            loop.call_later(SAMPLE_MS / 1000, self._sample, loop, now + SAMPLE_MS / 1000)
+
+    def _count_topics(self) -> int:
+        return 0 if self.face is None else self.face.context.topics.count
+
+    def _metrics(self, as_json: bool) -> Reply:
+        return measure(self, as_json)
+
+    def drain(self) -> None:
+        """Take no more requests, and let those under way come to their end."""
+        self.status.draining = True
+        if self.face is not None:
+            self.face.drain()
+
+    async def _close(self) -> None:
+        self.status.draining = True
+        if self.engine is not None:
+            await asyncio.to_thread(self.engine.close)

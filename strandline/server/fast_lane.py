@@ -1,0 +1,356 @@
+"""The fast lane: hot requests are answered from the transport's callback, without a task, a scope or a message.
+
+A connection is uvicorn's own httptools protocol. What comes in at the boundary between two requests is looked at here
+first: if it is the head of a hot route, this class reads the body, calls the gate and writes the answer; anything else
+goes to uvicorn and on into the ASGI app. Clients send the same head again and again, so a head that has been parsed and
+admitted once is remembered, and not looked at again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+from time import perf_counter
+from typing import Any
+
+import httptools
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from strandline.faces.web import Answer, Call, Head, Reply, Sink, Stream
+from strandline.server.gate import Gate
+
+#: Heads that are remembered. Every topic a client writes to is another one.
+MAX_HEADS = 4096
+#: Larger heads are not worth remembering.
+MAX_HEAD_BYTES = 4096
+#: What a client may send ahead, while its last request is still being answered.
+MAX_HELD_BYTES = 1 << 20
+
+
+class HotHead:
+    """A head of a hot route, as remembered: admitted, or refused for good."""
+
+    __slots__ = ("head", "keep_alive", "length", "refused")
+
+    def __init__(self, head: Head, length: int, keep_alive: bool, refused: Reply | None) -> None:
+        self.head = head
+        self.length = length
+        self.keep_alive = keep_alive
+        self.refused = refused
+
+
+class Heads:
+    """What is remembered of heads: a hot one as such, any other as None.
+
+    With keys configured, heads hold secrets: then only a keyed digest of each is kept.
+    """
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+        self._known: dict[bytes, HotHead | None] = {}
+        self._generation = gate.generation
+        self._digest = hashlib.blake2b(digest_size=16, key=os.urandom(32)) if gate.keys is not None else None
+
+    def get(self, raw: bytes) -> HotHead | None:
+        if self._generation != self._gate.generation:
+            self._generation = self._gate.generation
+            self._known.clear()
+        key = raw
+        if self._digest is not None:
+            digest = self._digest.copy()
+            digest.update(raw)
+            key = digest.digest()
+        known = self._known
+        try:
+            return known[key]
+        except KeyError:
+            pass
+        found = self._parse(raw)
+        if len(raw) <= MAX_HEAD_BYTES:
+            if len(known) >= MAX_HEADS:
+                del known[next(iter(known))]
+            known[key] = found
+        return found
+
+    def _parse(self, raw: bytes) -> HotHead | None:
+        parsed = _HeadParser(raw)
+        if not parsed.plain:
+            return None
+        head = Head(parsed.method, parsed.path, parsed.query, parsed.headers)
+        self._gate.find(head)
+        if head.route is None or not head.route.fast:
+            return None
+        refused = self._gate.admit(head)
+        length = int(parsed.headers.get(b"content-length", b"0"))
+        if refused is not None and refused.status == 413:
+            return None  # the other lane knows how to leave a body unread
+        return HotHead(head, length, parsed.keep_alive, refused)
+
+
+class _HeadParser:
+    """One head, taken apart by the same parser that uvicorn uses."""
+
+    def __init__(self, raw: bytes) -> None:
+        self.headers: dict[bytes, bytes] = {}
+        self.method = self.path = self.query = ""
+        self.keep_alive = False
+        #: A request that can be answered here: HTTP/1.1, a body of known length, nothing to negotiate.
+        self.plain = False
+        self._url = b""
+        self._repeated = False
+        self._parser = httptools.HttpRequestParser(self)
+        try:
+            self._parser.feed_data(raw)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+            self.plain = False
+
+    def on_url(self, url: bytes) -> None:
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        name = name.lower()
+        self._repeated = self._repeated or name in self.headers
+        self.headers[name] = value
+
+    def on_headers_complete(self) -> None:
+        parser, headers = self._parser, self.headers
+        url = httptools.parse_url(self._url)
+        self.method = parser.get_method().decode("ascii")
+        self.path = url.path.decode("latin-1")
+        self.query = (url.query or b"").decode("latin-1")
+        self.keep_alive = parser.should_keep_alive()
+        self.plain = (
+            parser.get_http_version() == "1.1"
+            and not parser.should_upgrade()
+            and not self._repeated
+            and b"transfer-encoding" not in headers
+            and b"expect" not in headers
+            and headers.get(b"content-length", b"0").isdigit()
+        )
+
+
+class FastLane(HttpToolsProtocol):
+    """Make a subclass per server with :func:`fast_lane`, which gives it the gate."""
+
+    gate: Gate
+    heads: Heads
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        #: A hot request whose body is still coming in, what of it is here, and how much is missing.
+        self._hot: HotHead | None = None
+        self._chunks: list[bytes] = []
+        self._missing = 0
+        #: A hot request is being answered; what comes in meanwhile is held.
+        self._busy = False
+        self._held = bytearray()
+        #: uvicorn's parser is inside a request.
+        self._elsewhere = False
+        self._closing = False
+        self._stream: _FastSink | None = None
+        self._default_headers: list[tuple[bytes, bytes]] = []
+        self._defaults = b""
+        #: When something last came in or went out, for the sweep of idle connections.
+        self.active_at = self.loop.time()
+
+    # --- what comes in -------------------------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        self.active_at = self.loop.time()
+        if self._hot is not None:
+            self._more_body(data)
+        elif self._busy:
+            self._hold(data)
+        elif self._elsewhere or (self.cycle is not None and not self.cycle.response_complete):
+            super().data_received(data)
+        else:
+            self._take(data)
+
+    def _take(self, data: bytes) -> None:
+        """Answer the requests in the data, up to one that takes longer or belongs to the other lane."""
+        while data:
+            end = data.find(b"\r\n\r\n") + 4
+            hot = self.heads.get(data[:end]) if end > 4 else None
+            if hot is None:
+                self._elsewhere = True
+                super().data_received(data)
+                return
+            stop = end + hot.length
+            if len(data) < stop:
+                self._hot = hot
+                self._chunks = [data[end:]]
+                self._missing = stop - len(data)
+                return
+            body = data[end:stop]
+            data = data[stop:]
+            self._answer(hot, body)
+            if self._busy:
+                if data:
+                    self._hold(data)
+                return
+
+    def _more_body(self, data: bytes) -> None:
+        hot, missing = self._hot, self._missing
+        assert hot is not None
+        if len(data) < missing:
+            self._chunks.append(data)
+            self._missing -= len(data)
+            return
+        self._chunks.append(data[:missing] if len(data) > missing else data)
+        body = b"".join(self._chunks)
+        self._hot = None
+        self._chunks = []
+        self._answer(hot, body)
+        rest = data[missing:]
+        if rest:
+            if self._busy:
+                self._hold(rest)
+            else:
+                self._take(rest)
+
+    def _hold(self, data: bytes) -> None:
+        self._held += data
+        if len(self._held) > MAX_HELD_BYTES:
+            self.flow.pause_reading()
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        self._elsewhere = False
+
+    # --- what goes out -------------------------------------------------------------------------------------
+
+    def _answer(self, hot: HotHead, body: bytes) -> None:
+        gate, head = self.gate, hot.head
+        refused = hot.refused or gate.check_now(head)
+        if refused is not None:
+            self._reply(hot, refused)
+            return
+        call = Call(head, body, perf_counter())
+        answer = gate.answer(call)
+        if type(answer) is Reply:
+            self._reply(hot, answer)
+        elif isinstance(answer, asyncio.Future):
+            self._busy = True
+            answer.add_done_callback(lambda future: self._done(hot, call, future))
+        else:
+            self._send(hot, answer)
+
+    def _done(self, hot: HotHead, call: Call, future: asyncio.Future[Answer]) -> None:
+        answer = self.gate.outcome(call, future)
+        if self.transport.is_closing():
+            return
+        self._busy = False
+        self._send(hot, answer)
+        if self._held and not self._busy:
+            data = bytes(self._held)
+            self._held.clear()
+            self.flow.resume_reading()
+            self._take(data)
+
+    def _send(self, hot: HotHead, answer: Answer) -> None:
+        if isinstance(answer, Stream):
+            self._begin_stream(answer)
+        else:
+            self._reply(hot, answer)
+
+    def _reply(self, hot: HotHead, reply: Reply) -> None:
+        reply = self.gate.finish(hot.head, reply)
+        body = reply.body
+        further = b""
+        if reply.headers:
+            further = b"".join([b"%b: %b\r\n" % header for header in reply.headers])
+        keep_alive = hot.keep_alive and not self._closing
+        if not keep_alive:
+            further += b"connection: close\r\n"
+        self.transport.write(
+            b"%b%bcontent-type: %b\r\ncontent-length: %d\r\n%b\r\n%b"
+            % (STATUS_LINE[reply.status], self._date(), reply.content_type, len(body), further, body)
+        )
+        if not keep_alive:
+            self.transport.close()
+
+    def _date(self) -> bytes:
+        """The headers that uvicorn adds to everything; it makes a new list of them every second."""
+        defaults = self.server_state.default_headers
+        if defaults is not self._default_headers:
+            self._default_headers = defaults
+            self._defaults = b"".join([b"%b: %b\r\n" % header for header in defaults])
+        return self._defaults
+
+    def _begin_stream(self, stream: Stream) -> None:
+        self._busy = True
+        headers = b"".join([b"%b: %b\r\n" % header for header in stream.headers])
+        self.transport.write(
+            b"%b%bcontent-type: %b\r\n%btransfer-encoding: chunked\r\n\r\n"
+            % (STATUS_LINE[200], self._date(), stream.content_type, headers)
+        )
+        self._stream = _FastSink(self, stream)
+        stream.opened(self._stream)
+
+    # --- the connection ------------------------------------------------------------------------------------
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        # Idle connections are swept; a timer per request would cost more than the request.
+        self._unset_keepalive_if_required()
+        self.active_at = self.loop.time()
+
+    def idle_since(self) -> float | None:
+        """When the connection was last used; None while it waits for an answer."""
+        if self._busy or (self.cycle is not None and not self.cycle.response_complete and not self._elsewhere):
+            return None
+        return self.active_at
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self._stream is not None:
+            self._stream.paused = True
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        sink = self._stream
+        if sink is not None and sink.paused:
+            sink.paused = False
+            sink.stream.resumed()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._hot = None
+        sink, self._stream = self._stream, None
+        if sink is not None:
+            sink.gone = True
+            sink.stream.closed()
+        super().connection_lost(exc)
+
+    def shutdown(self) -> None:
+        if self._busy:
+            self._closing = True
+        else:
+            super().shutdown()
+
+
+class _FastSink(Sink):
+    """Writes a stream's pieces straight to the transport, as chunks."""
+
+    __slots__ = ("_lane", "gone", "paused", "stream")
+
+    def __init__(self, lane: FastLane, stream: Stream) -> None:
+        self._lane = lane
+        self.stream = stream
+        self.paused = False
+        self.gone = False
+
+    def write(self, data: bytes) -> bool:
+        if not self.gone:
+            self._lane.transport.write(b"%x\r\n%b\r\n" % (len(data), data))
+        return not self.paused
+
+    def close(self) -> None:
+        if not self.gone:
+            self._lane.transport.write(b"0\r\n\r\n")
+            self._lane.transport.close()
+
+
+def fast_lane(gate: Gate) -> type[FastLane]:
+    """The protocol class to give to uvicorn."""
+    return type("FastLane", (FastLane,), {"gate": gate, "heads": Heads(gate)})

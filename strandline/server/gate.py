@@ -1,0 +1,266 @@
+"""The gate: what every request passes before it gets to its handler, in either lane, in one fixed order.
+
+Key, requests in flight, scope, names, size, media type; then the handler. What depends on the head of a request alone
+is decided by :meth:`Gate.admit`, which the fast lane remembers per head.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import zlib
+from collections import Counter
+from collections.abc import Sequence
+from urllib.parse import unquote
+
+import msgspec
+
+from strandline.faces.access import FULL_ACCESS, Access, Keys
+from strandline.faces.web import Answer, Call, Head, Refusal, Reply, Route, Stream
+from strandline.server.limits import Limits
+
+log = logging.getLogger(__name__)
+
+#: Smaller replies are not worth compressing.
+GZIP_FROM_BYTES = 1024
+#: The fastest level: who asks for compression has a slow line, but everybody shares the loop.
+GZIP_LEVEL = 1
+
+
+class Status(msgspec.Struct):
+    """Whether the server answers: it starts by replaying the journal, and ends by letting requests finish."""
+
+    ready: bool = False
+    draining: bool = False
+    progress: float = 0.0
+
+    def check(self) -> None:
+        if self.draining:
+            raise Refusal(503, "shutting_down", "the server is shutting down", retry_after=1)
+        if not self.ready:
+            raise Refusal(
+                503,
+                "not_ready",
+                "the server is replaying its journal",
+                {"replay_progress": round(self.progress, 3)},
+                retry_after=1,
+            )
+
+
+class Gate:
+    """``keys`` is None when no keys are configured: then everybody may do everything."""
+
+    def __init__(
+        self,
+        routes: Sequence[Route],
+        *,
+        keys: Keys | None,
+        limits: Limits,
+        status: Status,
+        max_body_bytes: int,
+        probe_auth: bool = False,
+    ) -> None:
+        self.status = status
+        self.keys = keys
+        self.limits = limits
+        self.max_body_bytes = max_body_bytes
+        #: Requests answered so far, by path of the route and status.
+        self.answered: Counter[tuple[str, int]] = Counter()
+        self._probe_auth = probe_auth
+        self._routes: dict[int, list[tuple[tuple[str, ...], Route]]] = {}
+        #: Counts how often routes were added: what was remembered before may be out of date.
+        self.generation = 0
+        self.add(routes)
+
+    def add(self, routes: Sequence[Route]) -> None:
+        for route in routes:
+            pattern = tuple(route.path.split("/"))
+            self._routes.setdefault(len(pattern), []).append((pattern, route))
+        self.generation += 1
+
+    # --- what depends on the head alone --------------------------------------------------------------------
+
+    def find(self, head: Head) -> None:
+        """Set the head's route and parameters; leaves the route None when there is none."""
+        parts = head.path.split("/")
+        for pattern, route in self._routes.get(len(parts), ()):
+            if route.method == head.method and (params := _match(pattern, parts)) is not None:
+                head.route, head.params = route, params
+                return
+
+    def admit(self, head: Head) -> Reply | None:
+        """Find the route and check the head; a reply if the request is refused. Not what changes from moment to
+        moment: see ``check_now``."""
+        self.find(head)
+        try:
+            self._check_head(head)
+        except Refusal as refusal:
+            return refusal.reply()
+        return None
+
+    def _check_head(self, head: Head) -> None:
+        route = head.route
+        head.access = self._identify(head)
+        if route is None:
+            raise self._no_route(head)
+        if head.access is None:
+            raise Refusal(401, "unauthorized", "a valid API key is required")
+        for scope in route.scopes:
+            if not head.access.may(scope):
+                raise Refusal(403, "forbidden", f"the API key lacks the {scope} scope")
+        for name in route.names:
+            if not head.access.may_touch(head.params[name]):
+                raise Refusal(403, "forbidden", f"the API key may not touch {head.params[name]!r}")
+        if route.stream:
+            _check_accept(head)
+        elif route.body != "none":
+            self._check_body(head, route)
+
+    def _identify(self, head: Head) -> Access | None:
+        if self.keys is None:
+            return FULL_ACCESS
+        route = head.route
+        authorization = head.headers.get(b"authorization", b"")
+        token = authorization[7:].strip() if authorization.startswith(b"Bearer ") else b""
+        if not token and route is not None and route.stream:
+            token = head.query.get("token", "").encode()
+        access = self.keys.find(token) if token else None
+        if route is not None and access is None and route.probe and not self._probe_auth:
+            return FULL_ACCESS
+        if route is not None and access is None and route.own_access:
+            return NOBODY
+        return access
+
+    def _no_route(self, head: Head) -> Refusal:
+        if head.access is None:
+            return Refusal(401, "unauthorized", "a valid API key is required")
+        # Before the server is ready it does not have all of its routes yet.
+        self.status.check()
+        parts = head.path.split("/")
+        for pattern, _ in self._routes.get(len(parts), ()):
+            if _match(pattern, parts) is not None:
+                return Refusal(405, "method_not_allowed", f"{head.method} is not allowed for {head.path}")
+        return Refusal(404, "not_found", f"there is nothing at {head.path}")
+
+    def _check_body(self, head: Head, route: Route) -> None:
+        length = int(head.headers.get(b"content-length", b"0") or b"0")
+        if length > self.max_body_bytes:
+            raise too_large(self.max_body_bytes)
+        if head.headers.get(b"content-type", b"").startswith(b"application/json"):
+            return
+        has_body = length > 0 or b"transfer-encoding" in head.headers
+        if has_body or route.body == "required":
+            raise Refusal(415, "unsupported_media_type", "the content type must be application/json")
+
+    # --- every single request ------------------------------------------------------------------------------
+
+    def check_now(self, head: Head) -> Reply | None:
+        """What may differ from one moment to the next: whether the server is up, and what its key has under way."""
+        route = head.route
+        try:
+            if not (self.status.ready and not self.status.draining) and (route is None or not route.always):
+                self.status.check()
+            if self.keys is not None and head.access is not None and not self.limits.requests.room(head.access):
+                raise Refusal(429, "throttled", "too many requests are in flight for this API key", retry_after=1)
+        except Refusal as refusal:
+            return refusal.reply()
+        return None
+
+    def answer(self, call: Call) -> Answer | asyncio.Future[Answer]:
+        """What the handler says; a future if it takes longer, to be given to ``outcome`` when it is done."""
+        route = call.head.route
+        assert route is not None
+        try:
+            if b"content-encoding" in call.head.headers:
+                self._decode(call)
+            answer = route.handler(call)
+        except Exception as error:
+            return self.failed(call, error)
+        if isinstance(answer, Reply | Stream):
+            return answer
+        future = asyncio.ensure_future(answer) if not isinstance(answer, asyncio.Future) else answer
+        access = call.head.access
+        if self.keys is not None and access is not None:
+            self.limits.requests.acquire(access)
+            future.add_done_callback(lambda _: self.limits.requests.release(access))
+        return future
+
+    def outcome(self, call: Call, future: asyncio.Future[Answer]) -> Answer:
+        if future.cancelled():
+            return self.failed(call, Refusal(503, "shutting_down", "the server is shutting down", retry_after=1))
+        error = future.exception()
+        if error is None:
+            return future.result()
+        return self.failed(call, error)
+
+    def failed(self, call: Call, error: BaseException) -> Reply:
+        if isinstance(error, Refusal):
+            return error.reply()
+        route = call.head.route
+        reply = route.errors(error) if route is not None and isinstance(error, Exception) else None
+        if reply is None:
+            log.error("%s %s failed", call.head.method, call.head.path, exc_info=error)
+            reply = Refusal(500, "internal", "an internal error; the server's log has the details").reply()
+        return reply
+
+    def finish(self, head: Head, reply: Reply) -> Reply:
+        """Count the reply, and compress it if the client asked for that and it is worth it."""
+        route = head.route
+        self.answered["" if route is None else route.path, reply.status] += 1
+        if len(reply.body) >= GZIP_FROM_BYTES and b"accept-encoding" in head.headers and _accepts_gzip(head):
+            compressor = zlib.compressobj(GZIP_LEVEL, wbits=31)
+            body = compressor.compress(reply.body) + compressor.flush()
+            headers = (*reply.headers, (b"content-encoding", b"gzip"), (b"vary", b"accept-encoding"))
+            return Reply(body, reply.status, reply.content_type, headers)
+        return reply
+
+    def _decode(self, call: Call) -> None:
+        encoding = call.head.headers[b"content-encoding"].strip().lower()
+        if encoding in (b"", b"identity"):
+            return
+        if encoding != b"gzip":
+            raise Refusal(415, "unsupported_media_type", "the content encoding must be gzip or identity")
+        decompressor = zlib.decompressobj(wbits=31)
+        try:
+            body = decompressor.decompress(call.body, self.max_body_bytes)
+        except zlib.error as error:
+            raise Refusal(400, "invalid_request", f"the body is not valid gzip: {error}") from None
+        if decompressor.unconsumed_tail:
+            raise too_large(self.max_body_bytes)
+        if not decompressor.eof:
+            raise Refusal(400, "invalid_request", "the gzip body is cut off")
+        call.body = body
+
+
+#: Somebody without a valid key, at a route that says by itself who may call it.
+NOBODY = Access("", frozenset(), ())
+
+
+def too_large(limit: int) -> Refusal:
+    return Refusal(413, "payload_too_large", f"the body is larger than {limit} bytes", {"max": limit})
+
+
+def _match(pattern: Sequence[str], parts: Sequence[str]) -> dict[str, str] | None:
+    params: dict[str, str] = {}
+    for wanted, part in zip(pattern, parts, strict=True):
+        if wanted.startswith("{"):
+            if not part:
+                return None
+            params[wanted[1:-1]] = unquote(part) if "%" in part else part
+        elif wanted != part:
+            return None
+    return params
+
+
+def _check_accept(head: Head) -> None:
+    accept = head.headers.get(b"accept", b"*/*")
+    if b"text/event-stream" not in accept and b"*/*" not in accept:
+        raise Refusal(406, "not_acceptable", "this is an event stream: accept text/event-stream")
+
+
+def _accepts_gzip(head: Head) -> bool:
+    for offer in head.headers[b"accept-encoding"].split(b","):
+        name, _, parameters = offer.partition(b";")
+        if name.strip() in (b"gzip", b"*"):
+            return parameters.strip().replace(b" ", b"") not in (b"q=0", b"q=0.0")
+    return False

@@ -1,0 +1,142 @@
+"""Running the server: the listening socket, the signals, and an end that takes a bounded time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+from pathlib import Path
+from types import FrameType
+
+import uvicorn
+
+from strandline.server.application import Application
+from strandline.server.fast_lane import FastLane, fast_lane
+from strandline.server.settings import Settings, check_exposure
+
+log = logging.getLogger("strandline")
+
+#: A connection that nobody uses is closed after this time; so is one whose request never gets complete.
+IDLE_SECONDS = 75.0
+SWEEP_SECONDS = 5.0
+#: Connections that wait to be accepted.
+BACKLOG = 4096
+
+
+def run(settings: Settings) -> int:
+    """Serve until told to stop; returns the exit code."""
+    check_exposure(settings)
+    logging.basicConfig(
+        level=settings.server.log_level.upper(), format="%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+    )
+    application = Application(settings)
+    server = Server(application)
+    try:
+        listener = listen(settings.server.host, settings.server.port)
+    except OSError as error:
+        log.critical("cannot listen on %s:%d: %s", settings.server.host, settings.server.port, error)
+        return 1
+    address = _address(listener)
+    if settings.server.port_file:
+        write_port_file(settings.server.port_file, address)
+    log.info("listening on http://%s, data in %s", address, settings.storage.data_dir)
+    if not settings.server.api_keys:
+        log.warning("no API keys are configured: everybody who can connect may do everything")
+    server.run(sockets=[listener])
+    return 1 if application.failure is not None else 0
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that is bound; port 0 takes a free one."""
+    family, kind, protocol, _, address = socket.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.set_inheritable(False)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def _address(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def write_port_file(path: str, address: str) -> None:
+    """Whoever waits for the file finds all of it or nothing."""
+    temporary = Path(f"{path}.{os.getpid()}.tmp")
+    temporary.write_text(address + "\n")
+    temporary.replace(path)
+
+
+class Server(uvicorn.Server):
+    """uvicorn, with an end in two steps: first requests are refused and those under way finish, then it closes."""
+
+    def __init__(self, application: Application) -> None:
+        self._application = application
+        settings = application.settings.server
+        super().__init__(
+            uvicorn.Config(
+                application.app,
+                http=fast_lane(application.gate) if settings.fast_lane else "httptools",
+                loop="uvloop",
+                ws="websockets-sansio",
+                lifespan="on",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                timeout_keep_alive=int(IDLE_SECONDS),
+                timeout_graceful_shutdown=1,
+                backlog=BACKLOG,
+            )
+        )
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._loop = asyncio.get_running_loop()
+        self._loop.call_later(SWEEP_SECONDS, self._sweep)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self._application.status.draining or not self.started:
+            super().handle_exit(sig, frame)
+            return
+        log.info("%s: finishing what is under way", signal.Signals(sig).name)
+        self._captured_signals.append(sig)
+        self._application.status.draining = True
+        self._loop.call_soon_threadsafe(self._drain)
+
+    def _drain(self) -> None:
+        self._application.drain()
+        self._drain_until = self._loop.time() + self._application.settings.server.drain_seconds
+        self._check_drained()
+
+    def _check_drained(self) -> None:
+        busy = any(_is_busy(connection) for connection in self.server_state.connections) or self.server_state.tasks
+        if not busy or self._loop.time() >= self._drain_until:
+            self.should_exit = True
+        else:
+            self._loop.call_later(0.02, self._check_drained)
+
+    async def on_tick(self, counter: int) -> bool:
+        return self._application.failure is not None or await super().on_tick(counter)
+
+    def _sweep(self) -> None:
+        """Close connections that nobody uses."""
+        before = self._loop.time() - IDLE_SECONDS
+        for connection in list(self.server_state.connections):
+            if isinstance(connection, FastLane):
+                since = connection.idle_since()
+                if since is not None and since < before:
+                    connection.transport.close()
+        self._loop.call_later(SWEEP_SECONDS, self._sweep)
+
+
+def _is_busy(connection: object) -> bool:
+    return isinstance(connection, FastLane) and connection.idle_since() is None

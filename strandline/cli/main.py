@@ -11,11 +11,13 @@ from strandline import __version__
 from strandline.cli.backup import backup_command, restore_command
 from strandline.cli.demo import demo_command
 from strandline.cli.dump import dump_command
+from strandline.cli.serve import serve_command
 from strandline.cli.shell import shell_command
 from strandline.cli.verify import verify_command
 from strandline.engine.errors import EngineError
 
 app = typer.Typer(name="strandline", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app.command("serve")(serve_command)
 app.command("shell")(shell_command)
 app.command("demo")(demo_command)
 app.command("verify")(verify_command)

@@ -1,0 +1,69 @@
+"""``strandline serve``.
+
+Exit codes: 0 it was told to stop, 1 it could not run, 2 the settings make no sense.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from strandline.server.settings import BadSettings, check_exposure, describe
+from strandline.server.settings_sources import load
+
+
+def serve_command(
+    host: Annotated[
+        str | None, typer.Option("--host", metavar="HOST", help="Where to listen; may bring its port: host:port.")
+    ] = None,
+    port: Annotated[int | None, typer.Option("--port", metavar="PORT", help="0 takes a free one.")] = None,
+    port_file: Annotated[
+        str | None, typer.Option("--port-file", metavar="FILE", help="Write host:port here once the server listens.")
+    ] = None,
+    data: Annotated[
+        str | None, typer.Option("--data", metavar="DIR", help="The data directory; made when it does not exist.")
+    ] = None,
+    config: Annotated[Path | None, typer.Option("--config", metavar="FILE", help="Settings, as TOML.")] = None,
+    no_fast_lane: Annotated[bool, typer.Option("--no-fast-lane", help="Answer everything through ASGI.")] = False,
+    print_config: Annotated[
+        bool, typer.Option("--print-config", help="Print the settings that would be used, and do not serve.")
+    ] = False,
+    log_level: Annotated[
+        str | None, typer.Option("--log-level", metavar="LEVEL", help="debug, info, warning, error or critical.")
+    ] = None,
+) -> None:
+    """Serve the logs of a data directory over HTTP.
+
+    Settings come from the file, over it from TOPICS_* environment variables, over them from options. API keys are
+    given in TOPICS_API_KEYS or in the file.
+    """
+    options: dict[str, object] = {
+        "--host": host,
+        "--port": port,
+        "--port-file": port_file,
+        "--data": data,
+        "--log-level": log_level,
+        "--no-fast-lane": False if no_fast_lane else None,
+    }
+    try:
+        settings = load(config, os.environ, {name: value for name, value in options.items() if value is not None})
+        if not print_config:
+            check_exposure(settings)
+    except BadSettings as error:
+        print(f"strandline: {error}", file=sys.stderr)
+        raise typer.Exit(2) from None
+    for warning in settings.warnings:
+        print(f"strandline: warning: {warning}", file=sys.stderr)
+    if print_config:
+        print(describe(settings), end="")
+        return
+    # Only digests are needed from here on; the plain keys must not be passed on to child processes.
+    os.environ.pop("TOPICS_API_KEYS", None)
+    # The whole HTTP stack, which no other command needs.
+    from strandline.server.run import run
+
+    raise typer.Exit(run(settings))

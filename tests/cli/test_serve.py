@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import os
+import sys
+import tomllib
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from strandline.cli.main import app
+from strandline.faces.access import Keys
+from strandline.server.settings import Settings
+
+
+class Server:
+    """Stands in for the real one: takes down what it is told to serve, and what it could read in its environment."""
+
+    def __init__(self) -> None:
+        self.served: list[Settings] = []
+        self.environment: dict[str, str] = {}
+        self.exit_code = 0
+
+    def run(self, settings: Settings) -> int:
+        self.served.append(settings)
+        self.environment = dict(os.environ)
+        return self.exit_code
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Server:
+    for name in list(os.environ):
+        if name.startswith("TOPICS_"):
+            monkeypatch.delenv(name)
+    server = Server()
+    monkeypatch.setitem(sys.modules, "strandline.server.run", SimpleNamespace(run=server.run))  # type: ignore[misc]
+    return server
+
+
+def call(*arguments: object, **environment: str) -> Result:
+    return CliRunner().invoke(app, ["serve", *map(str, arguments)], env=environment)
+
+
+def test_without_options_it_serves_with_the_defaults(server: Server) -> None:
+    assert call().exit_code == 0
+    assert server.served == [Settings()]
+
+
+def test_options_reach_the_server(server: Server, tmp_path: Path) -> None:
+    result = call(
+        "--host", "localhost", "--port", 0, "--port-file", tmp_path / "port", "--data", tmp_path / "data",
+        "--no-fast-lane", "--log-level", "debug",
+    )  # fmt: skip
+    assert (result.exit_code, result.output) == (0, "")
+    (settings,) = server.served
+    assert (settings.server.host, settings.server.port) == ("localhost", 0)
+    assert settings.server.port_file == str(tmp_path / "port")
+    assert settings.storage.data_dir == str(tmp_path / "data")
+    assert (settings.server.fast_lane, settings.server.log_level) == (False, "debug")
+
+
+def test_options_are_above_variables_and_variables_above_the_file(server: Server, tmp_path: Path) -> None:
+    config = tmp_path / "strandline.toml"
+    config.write_text("[server]\nport = 1\nfast_lane = false\n[limits]\nmax_topics = 1\nmax_routers = 1\n")
+    call("--config", config, "--port", 3, TOPICS_PORT="2", TOPICS_MAX_TOPICS="2")
+    (settings,) = server.served
+    assert (settings.server.port, settings.limits.max_topics, settings.limits.max_routers) == (3, 2, 1)
+    assert not settings.server.fast_lane
+
+
+def test_the_exit_code_is_the_servers(server: Server) -> None:
+    server.exit_code = 1
+    assert call().exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--port", "70000"], "--port is 70000; expected a port number from 0 to 65535; 0 takes a free one"),
+        (["--log-level", "loud"], "--log-level is 'loud'; expected debug, info, warning, error or critical"),
+        (["--data", ""], "--data is ''; expected the path of a directory"),
+        (["--config", "absent.toml"], "cannot read absent.toml: No such file or directory"),
+    ],
+)
+def test_bad_settings_are_one_line_and_exit_code_2(server: Server, arguments: list[str], message: str) -> None:
+    result = call(*arguments)
+    assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"strandline: {message}\n")
+    assert server.served == []
+
+
+def test_it_does_not_serve_strangers_without_keys(server: Server) -> None:
+    result = call("--host", "0.0.0.0")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("strandline: refusing to listen on 0.0.0.0 without API keys")
+    assert server.served == []
+    assert call("--host", "0.0.0.0", TOPICS_ALLOW_INSECURE_NO_AUTH="1").exit_code == 0
+    assert call("--host", "0.0.0.0", TOPICS_API_KEYS="secret").exit_code == 0
+
+
+def test_plain_keys_do_not_stay_in_the_environment(server: Server) -> None:
+    call(TOPICS_API_KEYS="hush:read", TOPICS_PORT="0")
+    assert server.served[0].server.api_keys == Keys.parse("hush:read")
+    assert "TOPICS_API_KEYS" not in server.environment
+    assert server.environment["TOPICS_PORT"] == "0"
+
+
+def test_what_has_no_effect_is_told(server: Server) -> None:
+    result = call(TOPICS_WAL_SHARDS="4", TOPICS_MAX_TOPIC="5")
+    assert result.exit_code == 0
+    assert [line.split()[:3] for line in result.stderr.splitlines()] == [
+        ["strandline:", "warning:", "TOPICS_MAX_TOPIC"],
+        ["strandline:", "warning:", "TOPICS_WAL_SHARDS"],
+    ]
+
+
+def test_the_settings_can_be_printed_instead_of_served(server: Server, tmp_path: Path) -> None:
+    result = call("--print-config", "--host", "::", "--port", 0, TOPICS_API_KEYS="hush", TOPICS_WAL_SHARDS="4")
+    assert result.exit_code == 0
+    assert server.served == []
+    assert "hush" not in result.output
+    assert "TOPICS_WAL_SHARDS has no meaning here" in result.stderr
+    document = tomllib.loads(result.stdout)
+    assert (document["server"]["host"], document["server"]["port"]) == ("::", 0)
+    config = tmp_path / "strandline.toml"
+    config.write_text(result.stdout)
+    assert tomllib.loads(call("--print-config", "--config", config).stdout) == document

@@ -7,11 +7,13 @@ in values as in the bounds of the histogram. The figures of the process itself c
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from math import isinf
+from math import inf
 from typing import NamedTuple
 
 import msgspec
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+
+from strandline.engine.stats import FLUSH_BOUNDS, Histogram, Stats
 
 #: The media type of the text.
 TEXT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
@@ -48,15 +50,6 @@ class ConsumerRow(NamedTuple):
     lag: int
 
 
-class Latency(msgspec.Struct, frozen=True):
-    """``counts[i]`` is how many took ``bounds[i]`` microseconds or less; the last bound is infinite."""
-
-    bounds: Sequence[float] = (float("inf"),)
-    counts: Sequence[int] = (0,)
-    sum: float = 0.0
-    count: int = 0
-
-
 class Wal(msgspec.Struct, frozen=True, kw_only=True):
     """The journal. What waits for a flush is its queue, and what is flushed together is a batch.
 
@@ -70,7 +63,21 @@ class Wal(msgspec.Struct, frozen=True, kw_only=True):
     queue_depth: int = 0
     queue_depth_peak: int = 0
     read_only: bool = False
-    fsync_us: Latency = Latency()
+    fsync_us: Histogram = Histogram(FLUSH_BOUNDS, (0,) * len(FLUSH_BOUNDS), 0.0, 0)
+
+    @classmethod
+    def of(cls, stats: Stats, queue_depth_peak: int) -> Wal:
+        """The engine does not remember the most that ever waited; whoever measures does."""
+        return cls(
+            fsyncs=stats.flushes,
+            frames=stats.frames,
+            bytes_written=stats.bytes_written,
+            rotations=stats.rotations,
+            queue_depth=stats.pending,
+            queue_depth_peak=queue_depth_peak,
+            read_only=stats.read_only,
+            fsync_us=stats.flush_us,
+        )
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -149,7 +156,7 @@ def _wal(wal: Wal) -> Iterator[str]:
     name = "topics_wal_fsync_latency_us"
     yield from _head(name, "histogram", "How long flushes took, in microseconds.")
     for bound, count in zip(wal.fsync_us.bounds, wal.fsync_us.counts, strict=True):
-        yield f'{name}_bucket{{le="{"+Inf" if isinf(bound) else _number(bound)}"}} {count}'
+        yield f'{name}_bucket{{le="{"+Inf" if bound == inf else _number(bound)}"}} {count}'
     yield f"{name}_sum {round(wal.fsync_us.sum)}"
     yield f"{name}_count {wal.fsync_us.count}"
 

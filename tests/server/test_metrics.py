@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from math import inf
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
+from strandline.engine import Batch, Config, Engine
+from strandline.engine.stats import FLUSH_BOUNDS, Histogram
 from strandline.server.metrics import (
     MAX_ROWS,
     ConsumerRow,
-    Latency,
     RouterRow,
     Snapshot,
     TopicRow,
@@ -21,8 +22,6 @@ from strandline.server.metrics import (
     render_json,
     render_text,
 )
-
-BOUNDS = (50.0, 100.0, 250.0, 500.0, 1000.0, 5000.0, 10000.0, 50000.0, 100000.0, inf)
 
 SNAPSHOT = Snapshot(
     ready=True,
@@ -44,7 +43,9 @@ SNAPSHOT = Snapshot(
         queue_depth=2,
         queue_depth_peak=40,
         read_only=False,
-        fsync_us=Latency(BOUNDS, (0, 1, 2, 84_120, 85_000, 88_000, 88_100, 88_200, 88_240, 88_241), 1234.6, 88_241),
+        fsync_us=Histogram(
+            FLUSH_BOUNDS, (0, 1, 2, 84_120, 85_000, 88_000, 88_100, 88_200, 88_240, 88_241), 1234.6, 88_241
+        ),
     ),
     pressure=0.25,
     throttled=11,
@@ -144,7 +145,7 @@ def test_prometheus_reads_the_text_with_that_of_the_process() -> None:
     families = {family.name: family for family in text_string_to_metric_families(text)}
     assert families["topics_wal_frames"].type == "counter"
     assert families["topics_wal_fsync_latency_us"].type == "histogram"
-    assert len(families["topics_wal_fsync_latency_us"].samples) == len(BOUNDS) + 2
+    assert len(families["topics_wal_fsync_latency_us"].samples) == len(FLUSH_BOUNDS) + 2
     assert "process_cpu_seconds" in families
 
 
@@ -153,7 +154,22 @@ def test_before_the_engine_is_open_there_is_a_text_too() -> None:
     assert found["topics_ready"] == "0"
     assert found["topics_recovery_progress"] == "0.5"
     assert found["topics_topics"] == "0"
+    assert found['topics_wal_fsync_latency_us_bucket{le="50"}'] == "0"
     assert found['topics_wal_fsync_latency_us_bucket{le="+Inf"}'] == "0"
+
+
+def test_the_journals_numbers_are_the_engines(tmp_path: Path) -> None:
+    with Engine.open(tmp_path, background=False) as engine:
+        log = engine.create("orders", Config(durability="fsync")).wait()
+        log.append(Batch.of(b"one")).wait()
+        stats = engine.stats()
+    found = series(msgspec.structs.replace(SNAPSHOT, wal=Wal.of(stats, queue_depth_peak=5)))
+    assert found["topics_wal_frames_total"] == str(stats.frames)
+    assert found["topics_wal_fsyncs_total"] == found["topics_wal_fsync_latency_us_count"] == str(stats.flushes)
+    assert found["topics_wal_bytes_written_total"] == str(stats.bytes_written)
+    assert (found["topics_wal_queue_depth"], found["topics_wal_queue_depth_peak"]) == ("0", "5")
+    assert stats.frames > 0
+    assert stats.flushes > 0
 
 
 def test_a_journal_that_failed_shows() -> None:

@@ -1,0 +1,130 @@
+"""The companion log of a queue: where its events are kept, and how they are kept few."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
+from typing import Any
+
+from strandline.delivery.queues.events import Event, KnownJob, SnapshotEvent, decode, encode
+from strandline.delivery.queues.state import State
+from strandline.engine import Append, Batch, Commit, Config, Engine, Log
+from strandline.engine.errors import EngineError
+
+NAME_PREFIX = "__leases__:"
+
+#: The companion's configuration names the queue it belongs to by this attribute: the epoch of the jobs log.
+EPOCH_ATTRIBUTE = "queue_epoch"
+
+#: A snapshot takes the place of the events when there are more of them than this, and than this many per known job:
+#: so what a snapshot costs is small beside what led to it.
+COMPACT_EVENTS = 4096
+COMPACT_RATIO = 4
+#: A record may not be too large: this many jobs per event of a snapshot, some megabytes at the most.
+SNAPSHOT_JOBS = 10_000
+
+READ_EVENTS = 1024
+
+
+def companion_name(queue: str) -> str:
+    return NAME_PREFIX + queue
+
+
+class Companion:
+    """Not for several threads at once: the queue's own lock is held around everything."""
+
+    def __init__(self, engine: Engine, jobs: Log, durable: bool) -> None:
+        self._engine = engine
+        self._log = _open(engine, jobs, durable)
+        self._events = self._log.state().count
+        self.durable = durable
+
+    def configure(self, durable: bool) -> None:
+        """May wait for a flush, so the engine's lock must not be held."""
+        if durable != self.durable:
+            self._log.configure(_config(self._log.config.attributes[EPOCH_ATTRIBUTE], durable))
+            self.durable = durable
+
+    def events(self) -> Iterator[Event]:
+        after = 0
+        while True:
+            page = self._log.read(after, READ_EVENTS)
+            for data in page.data:
+                event = decode(data)
+                if event is not None:
+                    yield event
+            if page.caught_up:
+                return
+            after = page.next_after
+
+    def write(self, event: Event) -> Commit[Any]:
+        commit = self._log.append(Batch([encode(event)]))
+        self._events += 1
+        return self._promised(commit)
+
+    def write_with(self, event: Event, others: Sequence[Append]) -> Commit[Any]:
+        """Write the event in one step with what it speaks of: after any crash all of it is there, or nothing."""
+        commit = self._engine.append_all([*others, Append(self._log, Batch([encode(event)]))])
+        self._events += 1
+        return commit
+
+    def _promised(self, commit: Commit[Any]) -> Commit[Any]:
+        # Nobody waits for events that may be lost, even when the log itself has to wait for a moment.
+        return commit if self.durable else Commit.of(None)
+
+    @property
+    def is_long(self) -> bool:
+        return self._events > COMPACT_EVENTS
+
+    def compact(self, state: State, coming: Iterable[KnownJob]) -> None:
+        """Put a snapshot in the place of the events if they are many more than what they amount to."""
+        if self._events <= COMPACT_RATIO * len(state.jobs):
+            return
+        batch = Batch([encode(event) for event in _snapshot(state, coming)])
+        # What called for this has been done: a full disk is for the next call to report, this can be done later.
+        with suppress(EngineError):
+            with self._engine.lock:
+                first = self._log.next_seq
+                self._log.append(batch)
+                self._events += len(batch)
+                self._log.delete(before=first)
+            self._events = len(batch)
+
+
+def drop_companion(engine: Engine, jobs: Log) -> Commit[None]:
+    """Remove the companion of this queue, or of an earlier one of its name; not that of a later one."""
+    found = engine.find(companion_name(jobs.name))
+    if found is None or found.config.attributes.get(EPOCH_ATTRIBUTE, 0) > jobs.epoch:
+        return Commit.of(None)
+    return found.drop()
+
+
+def _open(engine: Engine, jobs: Log, durable: bool) -> Log:
+    name = companion_name(jobs.name)
+    config = _config(jobs.epoch, durable)
+    found = engine.find(name)
+    if found is not None and found.config.attributes.get(EPOCH_ATTRIBUTE) != jobs.epoch:
+        found.drop()
+        found = None
+    if found is None:
+        # What depends on it is journaled after it, so nobody needs to wait for the flush here.
+        engine.create(name, config)
+    elif found.config != config:
+        found.configure(config)
+    return engine.log(name)
+
+
+def _config(epoch: int, durable: bool) -> Config:
+    return Config(durability="fsync" if durable else "memory", attributes={EPOCH_ATTRIBUTE: epoch})
+
+
+def _snapshot(state: State, coming: Iterable[KnownJob]) -> Iterator[SnapshotEvent]:
+    jobs = iter([*state.known(), *coming])
+    first = True
+    while True:
+        chunk = list(islice(jobs, SNAPSHOT_JOBS))
+        if not chunk and not first:
+            return
+        yield SnapshotEvent(first, state.next_lease, state.dead_lettered, chunk)
+        first = False

@@ -1,0 +1,74 @@
+"""Choosing who is next: known jobs in their order, merged with the fresh ones of the jobs log."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+from strandline.delivery.queues.state import Job, State
+from strandline.engine import Log, Record
+
+
+class Picker:
+    """A cursor over the jobs log: everything up to it is known, handed out, or gone.
+
+    Jobs without a lease or a schedule cost no memory, they are found by reading on. Hidden records are passed by.
+    """
+
+    def __init__(self, log: Log, state: State, coming: Container[int], leaving: Container[int]) -> None:
+        self._log = log
+        self._state = state
+        #: Not fresh either, although the state does not know them: their beginning or their end waits for the disk.
+        self._coming = coming
+        self._leaving = leaving
+        self.cursor = 0
+
+    def pick(self, count: int) -> list[Record | Job]:
+        """Up to ``count`` jobs in the order of handing out: records of fresh jobs, and known ones.
+
+        The cursor moves past the fresh ones; known ones are taken out of the order. If they are not handed out after
+        all, set the cursor back and put them back.
+        """
+        state = self._state
+        picked: list[Record | Job] = []
+        fresh: list[Record] = []
+        used, more = 0, True
+        while len(picked) < count:
+            known = state.first_ready()
+            if known is not None and known[:2] < (0, 1):
+                picked.append(state.take_ready())
+                continue
+            if used == len(fresh) and more:
+                fresh, used = self._read(count - len(picked)), 0
+                more = bool(fresh)
+            if known is None:
+                if not fresh:
+                    break
+                taken = fresh[used : used + count - len(picked)]
+                picked.extend(taken)
+                used += len(taken)
+                self.cursor = taken[-1].seq
+            elif fresh and known > (0, 1, fresh[used].seq):
+                picked.append(fresh[used])
+                self.cursor = fresh[used].seq
+                used += 1
+            else:
+                picked.append(state.take_ready())
+        return picked
+
+    def _read(self, count: int) -> list[Record]:
+        """The next fresh jobs, at least one if there is one, without moving the cursor past them."""
+        jobs, coming, leaving = self._state.jobs, self._coming, self._leaving
+        while True:
+            while self.cursor + 1 in jobs:
+                self.cursor += 1
+            page = self._log.read(self.cursor, count)
+            fresh = [
+                record
+                for record in page
+                if record.seq not in jobs and record.seq not in coming and record.seq not in leaving
+            ]
+            if fresh:
+                return fresh[:count]
+            self.cursor = page.next_after
+            if page.caught_up:
+                return fresh

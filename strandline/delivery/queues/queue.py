@@ -1,0 +1,428 @@
+"""A queue: who holds which job until when."""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from itertools import takewhile
+from typing import Any
+
+from strandline.delivery.queues.commits import after, then
+from strandline.delivery.queues.companion import Companion
+from strandline.delivery.queues.dead_letters import dead_letter
+from strandline.delivery.queues.errors import BadSchedule, LeaseIdsMismatch
+from strandline.delivery.queues.events import (
+    ClaimedEvent,
+    DeadLetteredEvent,
+    ExtendedEvent,
+    Grant,
+    KnownJob,
+    ReleasedEvent,
+    Scheduled,
+    ScheduledEvent,
+    UnscheduledEvent,
+)
+from strandline.delivery.queues.jobs import (
+    Acked,
+    Claimed,
+    ClaimRequest,
+    Extended,
+    Nacked,
+    QueueCounters,
+    QueueSettings,
+    Schedule,
+    check_amount,
+    check_schedule,
+    lease_id,
+    lease_number,
+)
+from strandline.delivery.queues.leaving import Leaving
+from strandline.delivery.queues.lookup import records_at
+from strandline.delivery.queues.picking import Picker
+from strandline.delivery.queues.sharing import shares, turns
+from strandline.delivery.queues.state import Job, State, job_of
+from strandline.engine import Append, Appended, Batch, Commit, Engine, Log, Record
+from strandline.engine.errors import BadRequest, LogFull, UnknownLog
+
+
+class Queue:
+    """The jobs of a log, handed out to workers. Safe to use from any thread.
+
+    Leases end lazily: a lease is over once ``now`` is past its deadline, and every call looks for those first. What a
+    call has decided holds at once for all others; its commit is done when it is as durable as was asked for.
+
+    A claim of jobs that are not in memory reads them from the disk and makes this queue's other callers wait, but
+    nobody else. The order of locks is: this queue's, then the engine's.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        log: Log,
+        settings: QueueSettings,
+        now: Callable[[], int],
+        create_log: Callable[[str], Log | None],
+    ) -> None:
+        self.log = log
+        self.settings = settings
+        self._engine = engine
+        self._now = now
+        self._create_log = create_log
+        self._lock = threading.RLock()
+        self._companion = Companion(engine, log, settings.leases_durable)
+        self._state = State()
+        #: Scheduled jobs that are written and not visible yet, by seq, ascending.
+        self._coming: dict[int, Job] = {}
+        self._leaving = Leaving(log)
+        self._picker = Picker(log, self._state, self._coming, self._leaving.seqs)
+        self._replay()
+
+    def __repr__(self) -> str:
+        return f"<Queue {self.log.name!r} epoch {self.log.epoch}>"
+
+    def configure(self, settings: QueueSettings) -> None:
+        """Go on under other settings. Leases that are held keep their deadlines."""
+        with self._lock:
+            self._companion.configure(settings.leases_durable)
+            self.settings = settings
+
+    def _replay(self) -> None:
+        state = self._state
+        for event in self._companion.events():
+            state.apply(event)
+        # A scheduled event may have been left without its jobs; the seqs are for others then.
+        next_seq = self.log.next_seq
+        without_job = [seq for seq in state.jobs if seq >= next_seq]
+        if without_job:
+            self._companion.write(UnscheduledEvent(without_job))
+            for seq in without_job:
+                state.forget(seq)
+        self._forget_absent()
+        state.index()
+        unfinished = [record.seq for record in records_at(self.log, sorted(state.unfinished))]
+        state.unfinished.clear()
+        if unfinished:
+            self._leaving.bury(unfinished)
+
+    # --- producing -----------------------------------------------------------------------------------------
+
+    def append(
+        self,
+        batch: Batch,
+        schedules: Sequence[Schedule | None] | None = None,
+        idempotency_key: str | None = None,
+    ) -> Commit[Appended]:
+        """Append jobs; with ``schedules``, one per job, each with its own time and priority.
+
+        A schedule and its job are there together or not at all. A repeated append changes no schedule.
+        """
+        if schedules is None:
+            return self.log.append(batch, idempotency_key=idempotency_key)
+        if len(schedules) != len(batch):
+            raise BadSchedule(None, f"the batch has {len(batch)} jobs and {len(schedules)} schedules")
+        for index, schedule in enumerate(schedules):
+            if schedule is not None:
+                check_schedule(index, schedule)
+        with self._lock:
+            now = self._now()
+            self._catch_up(now)
+            # Nobody can be given the seqs that the event names while the lock is held.
+            with self._engine.lock:
+                first = self.log.next_seq
+                scheduled = list(_scheduled(schedules, first, now))
+                if not scheduled:
+                    return self.log.append(batch, idempotency_key=idempotency_key)
+                commit = self._companion.write_with(
+                    ScheduledEvent(scheduled), [Append(self.log, batch, idempotency_key)]
+                )
+                if self.log.next_seq == first:
+                    self._companion.write(UnscheduledEvent([job.seq for job in scheduled]))
+                    scheduled = []
+            for job in scheduled:
+                self._coming[job.seq] = job_of(job)
+            self._catch_up(now)
+            self._compact()
+            return then(commit, lambda appended: appended[0])
+
+    # --- claiming ------------------------------------------------------------------------------------------
+
+    def claim(self, node: str, max: int, lease_ms: int | None = None) -> Commit[list[Claimed]]:
+        """Give the node up to ``max`` jobs, in the order of handing out: the highest priority first, then reclaimed
+        before fresh ones, then by seq."""
+        return then(self.claim_cohort([ClaimRequest(node, max, lease_ms)]), lambda claimed: claimed[0])
+
+    def claim_cohort(self, requests: Sequence[ClaimRequest]) -> Commit[list[list[Claimed]]]:
+        """Divide what there is among several claims, in one step; see :mod:`~strandline.delivery.queues.sharing`."""
+        for request in requests:
+            check_amount("max", request.max, 0)
+            if request.lease_ms is not None:
+                check_amount("lease_ms", request.lease_ms, 0)
+        with self._lock:
+            now = self._now()
+            self._catch_up(now)
+            commits: list[Commit[Any]] = []
+            taken: list[Job] = []
+            cursor = self._picker.cursor
+            try:
+                records = self._take(sum(request.max for request in requests), taken, commits)
+                granted = self._divide(requests, records)
+                event = ClaimedEvent(self._grants(requests, granted, now))
+                if event.grants:
+                    commits.append(self._companion.write(event))
+            except BaseException:
+                self._picker.cursor = cursor
+                self._state.put_back(taken)
+                raise
+            for grant in event.grants:
+                self._state.grant(grant)
+            claimed = [self._claimed(records_of_one) for records_of_one in granted]
+            self._compact()
+            return after(commits, claimed)
+
+    def _take(self, count: int, taken: list[Job], commits: list[Commit[Any]]) -> list[Record]:
+        """The records of the next jobs to hand out. Known jobs among them are noted in ``taken``."""
+        records: list[Record] = []
+        while len(records) < count:
+            picked = self._picker.pick(count - len(records))
+            if not picked:
+                break
+            known = [job for job in picked if isinstance(job, Job)]
+            if not known:
+                records.extend(picked)  # type: ignore[arg-type]
+                continue
+            taken.extend(known)
+            found = self._look_up(known)
+            kept_alive = self._bury(known, found, commits)
+            for job in picked:
+                if isinstance(job, Record):
+                    records.append(job)
+                elif job.seq in kept_alive:
+                    records.append(found[job.seq])
+        return records
+
+    def _look_up(self, known: list[Job]) -> dict[int, Record]:
+        found = {record.seq: record for record in records_at(self.log, sorted(job.seq for job in known))}
+        for job in known:
+            if job.seq not in found:
+                self._state.forget(job.seq)
+        return found
+
+    def _divide(self, requests: Sequence[ClaimRequest], records: list[Record]) -> list[list[Record]]:
+        if len(requests) == 1:
+            return [records]
+        granted: list[list[Record]] = [[] for _ in requests]
+        counts = shares(len(records), [request.max for request in requests])
+        for record, index in zip(records, turns(counts), strict=True):
+            granted[index].append(record)
+        return granted
+
+    def _grants(self, requests: Sequence[ClaimRequest], granted: list[list[Record]], now: int) -> list[Grant]:
+        grants = []
+        lease = self._state.next_lease
+        for request, records in zip(requests, granted, strict=True):
+            if records:
+                lease_ms = self.settings.lease_ms if request.lease_ms is None else request.lease_ms
+                grants.append(Grant(request.node, lease, now + lease_ms, [record.seq for record in records]))
+                lease += len(records)
+        return grants
+
+    def _claimed(self, records: list[Record]) -> list[Claimed]:
+        jobs = self._state.jobs
+        claimed = []
+        for record in records:
+            job = jobs[record.seq]
+            claimed.append(Claimed(*record, lease_id(job.lease), job.until, job.deliveries, job.priority))
+        return claimed
+
+    # --- dead letters --------------------------------------------------------------------------------------
+
+    def _bury(self, known: list[Job], found: dict[int, Record], commits: list[Commit[Any]]) -> set[int]:
+        """Make dead letters of the jobs that were delivered too often; returns the seqs of those that live on."""
+        limit, name = self.settings.max_deliveries, self.settings.dead_letter
+        living = set(found)
+        if not limit or name is None:
+            return living
+        doomed = [job for job in known if job.deliveries >= limit and job.seq in living]
+        dead = self._create_log(name) if doomed else None
+        if dead is None or dead.epoch == self.log.epoch:
+            return living
+        letters = {job.seq: dead_letter(self.log, dead, found[job.seq], job.deliveries) for job in doomed}
+        self._post(letters, list(letters), commits)
+        return living.intersection(self._state.jobs)
+
+    def _post(self, letters: dict[int, Append], seqs: list[int], commits: list[Commit[Any]]) -> None:
+        """Append the dead letters, together with the event that says so, and delete the jobs."""
+        try:
+            commits.append(self._companion.write_with(DeadLetteredEvent(seqs), [letters[seq] for seq in seqs]))
+        except (LogFull, BadRequest, UnknownLog):
+            # Better delivered once more than lost. One that finds no room must not keep the others from going.
+            if len(seqs) > 1:
+                half = len(seqs) // 2
+                self._post(letters, seqs[:half], commits)
+                self._post(letters, seqs[half:], commits)
+            return
+        self._state.bury(seqs)
+        commits.append(self._leaving.bury(seqs))
+
+    # --- what a holder can do ------------------------------------------------------------------------------
+
+    def ack(self, node: str, seqs: Sequence[int], lease_ids: Sequence[str] | None = None) -> Commit[Acked]:
+        """The jobs are done: delete those that the node holds. Skipped are those that it does not hold (any more), or
+        that it holds under another lease than the one given with the seq."""
+        fences = _fences(seqs, lease_ids)
+        with self._lock:
+            self._catch_up(self._now())
+            held, skipped = self._held(node, seqs, fences)
+            if not held:
+                return Commit.of(Acked([], skipped))
+            commit = self._leaving.delete(list(held.values()))
+            for seq in held:
+                self._state.forget(seq)
+            return after([commit], Acked(list(held), skipped))
+
+    def nack(
+        self, node: str, seqs: Sequence[int], delay_ms: int = 0, lease_ids: Sequence[str] | None = None
+    ) -> Commit[Nacked]:
+        """Give held jobs back; they can be claimed again after ``delay_ms``."""
+        check_amount("delay_ms", delay_ms, 0)
+        fences = _fences(seqs, lease_ids)
+        with self._lock:
+            now = self._now()
+            self._catch_up(now)
+            held, skipped = self._held(node, seqs, fences)
+            commit = self._release(list(held), now + delay_ms if delay_ms else 0)
+            return after([commit], Nacked(list(held), skipped))
+
+    def release(self, seqs: Sequence[int], lease_ids: Sequence[str]) -> Commit[list[int]]:
+        """Give back what a connection that is gone still held: the jobs that are under these very leases."""
+        fences = _fences(seqs, lease_ids)
+        assert fences is not None
+        with self._lock:
+            self._catch_up(self._now())
+            jobs = self._state.jobs
+            held = {seq: jobs[seq] for seq, fence in zip(seqs, fences, strict=True) if seq in jobs and fence}
+            released = [
+                seq for seq, fence in zip(seqs, fences, strict=True) if seq in held and held[seq].lease == fence
+            ]
+            return after([self._release(released, 0)], released)
+
+    def _release(self, seqs: list[int], not_before: int) -> Commit[Any]:
+        if not seqs:
+            return Commit.of(None)
+        commit = self._companion.write(ReleasedEvent(seqs, not_before))
+        self._state.release(seqs, not_before)
+        self._compact()
+        return commit
+
+    def extend(
+        self, node: str, seqs: Sequence[int], lease_ms: int, lease_ids: Sequence[str] | None = None
+    ) -> Commit[Extended]:
+        """Let the leases of held jobs end ``lease_ms`` from now, whenever they would have ended."""
+        check_amount("lease_ms", lease_ms, 0)
+        fences = _fences(seqs, lease_ids)
+        with self._lock:
+            now = self._now()
+            self._catch_up(now)
+            held, skipped = self._held(node, seqs, fences)
+            if not held:
+                return Commit.of(Extended({}, skipped))
+            extended, deadline = list(held), now + lease_ms
+            commit = self._companion.write(ExtendedEvent(extended, deadline))
+            self._state.extend(extended, deadline)
+            self._compact()
+            return after([commit], Extended(dict.fromkeys(extended, deadline), skipped))
+
+    def _held(self, node: str, seqs: Sequence[int], fences: list[int] | None) -> tuple[dict[int, Job], list[int]]:
+        """Those of the jobs that the node holds, and the seqs of the others. A seq counts once."""
+        jobs = self._state.jobs
+        held: dict[int, Job] = {}
+        skipped = []
+        for index, seq in enumerate(seqs):
+            job = jobs.get(seq)
+            if (
+                job is None
+                or not job.lease
+                or job.node != node
+                or (fences is not None and fences[index] and fences[index] != job.lease)
+                or seq in held
+            ):
+                skipped.append(seq)
+            else:
+                held[seq] = job
+        return held, skipped
+
+    # --- looking on ----------------------------------------------------------------------------------------
+
+    def counters(self) -> QueueCounters:
+        with self._lock:
+            self._catch_up(self._now())
+            log, state = self.log.state(), self._state
+            state.forget_below(log.evict_floor)
+            ready = log.count - state.in_flight - state.delayed - len(self._leaving.seqs)
+            return QueueCounters(max(ready, 0), state.in_flight, state.dead_lettered, state.delayed)
+
+    def next_change(self) -> int | None:
+        """The earliest time at which the clock alone lets a job be claimed: a lease is over, a delay has passed. In
+        the past if that has happened since the last call of anything else."""
+        with self._lock:
+            self._admit()
+            return self._state.next_change()
+
+    def forget_missing(self) -> None:
+        """Records were deleted from the jobs log by somebody else, and that is done: their leases go too."""
+        with self._lock:
+            self._catch_up(self._now())
+            self._forget_absent()
+
+    def _forget_absent(self) -> None:
+        state, earliest = self._state, self.log.state().earliest
+        known = sorted(state.jobs)
+        there = {record.seq for record in records_at(self.log, known[bisect_left(known, earliest) :])}
+        for seq in known:
+            if seq not in there:
+                state.forget(seq)
+
+    # --- shared --------------------------------------------------------------------------------------------
+
+    def _catch_up(self, now: int) -> None:
+        """Take note of what the disk, the caps and the clock have done since."""
+        state, log = self._state, self.log
+        for job in self._leaving.settle():
+            job.lease = job.until = 0
+            job.node = None
+            state.add(job)
+        self._admit()
+        config = log.config
+        if config.ttl_ms or config.cap_records or config.cap_bytes:
+            state.forget_below(log.state().evict_floor)
+        state.sweep(now)
+
+    def _admit(self) -> None:
+        """Scheduled jobs have become visible."""
+        if self._coming:
+            head = self.log.head
+            for seq in list(takewhile(lambda seq: seq <= head, self._coming)):
+                self._state.add(self._coming.pop(seq))
+
+    def _compact(self) -> None:
+        if self._companion.is_long:
+            coming = (KnownJob(job.seq, job.priority, 0, 0, None, job.until) for job in self._coming.values())
+            self._companion.compact(self._state, coming)
+
+
+def _scheduled(schedules: Sequence[Schedule | None], first: int, now: int) -> Iterator[Scheduled]:
+    """What is to be known about the jobs that differ from any other."""
+    for seq, schedule in enumerate(schedules, first):
+        if schedule is not None:
+            not_before = schedule.not_before if schedule.not_before > now else 0
+            if not_before or schedule.priority:
+                yield Scheduled(seq, not_before, schedule.priority)
+
+
+def _fences(seqs: Sequence[int], lease_ids: Sequence[str] | None) -> list[int] | None:
+    if lease_ids is None:
+        return None
+    if len(lease_ids) != len(seqs):
+        raise LeaseIdsMismatch(len(seqs), len(lease_ids))
+    return [lease_number(token) for token in lease_ids]

@@ -1,0 +1,280 @@
+"""What a queue knows of its jobs: the projection of its events.
+
+Only jobs about which there is something to know are here: held, delayed, reclaimed, or scheduled ones. All others
+are fresh, and the jobs log knows them. Nothing here reads a log or writes an event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from heapq import heapify, heappop, heappush
+
+from strandline.delivery.queues.events import (
+    ClaimedEvent,
+    DeadLetteredEvent,
+    Event,
+    ExtendedEvent,
+    Grant,
+    KnownJob,
+    ReleasedEvent,
+    Scheduled,
+    ScheduledEvent,
+    SnapshotEvent,
+    UnscheduledEvent,
+)
+
+#: Heaps keep entries of jobs that have moved on; they are made anew when these are most of them, and at least so many.
+STALE_ENTRIES = 64
+
+#: The order of handing out: the highest priority first, then reclaimed before fresh jobs, then the lowest seq.
+Order = tuple[int, int, int]
+
+
+class Job:
+    """A job with a ``lease`` (a number, 0: none) is held by ``node`` until ``until``, that moment included.
+
+    One without a lease waits until ``until``; it can be claimed when that is 0.
+    """
+
+    __slots__ = ("deliveries", "lease", "node", "priority", "seq", "until")
+
+    def __init__(
+        self,
+        seq: int,
+        priority: int = 0,
+        deliveries: int = 0,
+        lease: int = 0,
+        node: str | None = None,
+        until: int = 0,
+    ) -> None:
+        self.seq = seq
+        self.priority = priority
+        self.deliveries = deliveries
+        self.lease = lease
+        self.node = node
+        self.until = until
+
+    @property
+    def claimable_at(self) -> int:
+        """The first moment at which the clock alone lets it be claimed."""
+        return self.until + 1 if self.lease else self.until
+
+    @property
+    def order(self) -> Order:
+        return (-self.priority, 0 if self.deliveries else 1, self.seq)
+
+
+class State:
+    def __init__(self) -> None:
+        self.jobs: dict[int, Job] = {}
+        self.next_lease = 1
+        self.in_flight = 0
+        self.delayed = 0
+        self.dead_lettered = 0
+        #: Dead letters whose job may still be in the jobs log. Only a replay leaves any.
+        self.unfinished: set[int] = set()
+        self._ready: list[Order] = []
+        #: When, a number that makes entries comparable, and which jobs can be claimed then.
+        self._timers: list[tuple[int, int, list[int]]] = []
+        self._timers_made = 0
+        #: The seqs of all jobs as a heap, once somebody asked for the lowest.
+        self._lowest: list[int] | None = None
+
+    # --- what events do ------------------------------------------------------------------------------------
+
+    def apply(self, event: Event) -> None:
+        match event:
+            case ClaimedEvent():
+                for grant in event.grants:
+                    self.grant(grant)
+            case ReleasedEvent():
+                self.release(event.seqs, event.not_before)
+            case ExtendedEvent():
+                self.extend(event.seqs, event.deadline)
+            case ScheduledEvent():
+                for scheduled in event.jobs:
+                    self.add(job_of(scheduled))
+            case UnscheduledEvent():
+                for seq in event.seqs:
+                    self.forget(seq)
+            case DeadLetteredEvent():
+                self.bury(event.seqs)
+                self.unfinished.update(event.seqs)
+            case SnapshotEvent():
+                self._restore(event)
+
+    def _restore(self, snapshot: SnapshotEvent) -> None:
+        if snapshot.first:
+            self.jobs.clear()
+            self.unfinished.clear()
+        self.next_lease = snapshot.next_lease
+        self.dead_lettered = snapshot.dead_lettered
+        for known in snapshot.jobs:
+            self.jobs[known.seq] = Job(*known)
+
+    def grant(self, grant: Grant) -> None:
+        jobs, node, lease, deadline = self.jobs, grant.node, grant.lease, grant.deadline
+        for seq in grant.seqs:
+            job = jobs.get(seq)
+            if job is None:
+                jobs[seq] = Job(seq, 0, 1, lease, node, deadline)
+                if self._lowest is not None:
+                    heappush(self._lowest, seq)
+            else:
+                job.deliveries += 1
+                job.lease = lease
+                job.node = node
+                job.until = deadline
+            lease += 1
+        self.next_lease = max(self.next_lease, lease)
+        self.in_flight += len(grant.seqs)
+        self._remind(deadline + 1, grant.seqs)
+
+    def release(self, seqs: Iterable[int], not_before: int = 0) -> None:
+        delayed = []
+        for seq in seqs:
+            job = self.jobs.get(seq)
+            if job is None or not job.lease:
+                continue
+            self.in_flight -= 1
+            job.lease = 0
+            job.node = None
+            job.until = not_before
+            if not_before:
+                delayed.append(seq)
+            else:
+                heappush(self._ready, job.order)
+        if delayed:
+            self.delayed += len(delayed)
+            self._remind(not_before, delayed)
+
+    def extend(self, seqs: list[int], deadline: int) -> None:
+        for seq in seqs:
+            job = self.jobs.get(seq)
+            if job is not None and job.lease:
+                job.until = deadline
+        self._remind(deadline + 1, seqs)
+
+    def add(self, job: Job) -> None:
+        """A job with a schedule, or one that comes back."""
+        self.jobs[job.seq] = job
+        if self._lowest is not None:
+            heappush(self._lowest, job.seq)
+        if job.until:
+            self.delayed += 1
+            self._remind(job.until, [job.seq])
+        else:
+            heappush(self._ready, job.order)
+
+    def forget(self, seq: int) -> Job | None:
+        """The job is done with, or gone."""
+        job = self.jobs.pop(seq, None)
+        if job is not None:
+            if job.lease:
+                self.in_flight -= 1
+            elif job.until:
+                self.delayed -= 1
+        return job
+
+    def bury(self, seqs: Iterable[int]) -> None:
+        """The jobs have become dead letters."""
+        for seq in seqs:
+            self.forget(seq)
+            self.dead_lettered += 1
+
+    def index(self) -> None:
+        """After a replay: count, and put in order. In a replay a job changes hands without having been taken out."""
+        jobs = self.jobs.values()
+        self.in_flight = sum(1 for job in jobs if job.lease)
+        self.delayed = sum(1 for job in jobs if job.until and not job.lease)
+        self._lowest = None
+        self._order_ready()
+        self._order_timers()
+
+    # --- time ----------------------------------------------------------------------------------------------
+
+    def sweep(self, now: int) -> None:
+        """What time has set free can be claimed: leases that are over, delays that have passed."""
+        timers = self._timers
+        while timers and timers[0][0] <= now:
+            for seq in heappop(timers)[2]:
+                job = self.jobs.get(seq)
+                if job is None or not job.until or job.claimable_at > now:
+                    continue
+                if job.lease:
+                    self.in_flight -= 1
+                else:
+                    self.delayed -= 1
+                job.lease = job.until = 0
+                job.node = None
+                heappush(self._ready, job.order)
+
+    def next_change(self) -> int | None:
+        """When time sets a job free next; in the past when it has done so since the last sweep."""
+        while self._timers:
+            when, _, seqs = self._timers[0]
+            for seq in seqs:
+                job = self.jobs.get(seq)
+                if job is not None and job.until and job.claimable_at == when:
+                    return when
+            heappop(self._timers)
+        return None
+
+    def _remind(self, when: int, seqs: list[int]) -> None:
+        self._timers_made += 1
+        heappush(self._timers, (when, self._timers_made, seqs))
+        if len(self._timers) > STALE_ENTRIES + 2 * len(self.jobs):
+            self._order_timers()
+
+    def _order_timers(self) -> None:
+        due: dict[int, list[int]] = {}
+        for job in self.jobs.values():
+            if job.until:
+                due.setdefault(job.claimable_at, []).append(job.seq)
+        self._timers = [(when, number, seqs) for number, (when, seqs) in enumerate(due.items())]
+        self._timers_made = len(self._timers)
+        heapify(self._timers)
+
+    # --- who is next ---------------------------------------------------------------------------------------
+
+    def first_ready(self) -> Order | None:
+        """The place in the order of the known job that is to be handed out next."""
+        ready = self._ready
+        while ready:
+            job = self.jobs.get(ready[0][2])
+            if job is not None and not job.until and job.order == ready[0]:
+                return ready[0]
+            heappop(ready)
+        return None
+
+    def take_ready(self) -> Job:
+        """Take out the job that ``first_ready`` told of. It is granted, forgotten or put back before anything else."""
+        return self.jobs[heappop(self._ready)[2]]
+
+    def put_back(self, jobs: Iterable[Job]) -> None:
+        for job in jobs:
+            if self.jobs.get(job.seq) is job:
+                heappush(self._ready, job.order)
+
+    def _order_ready(self) -> None:
+        self._ready = [job.order for job in self.jobs.values() if not job.until]
+        heapify(self._ready)
+
+    # --- what is gone --------------------------------------------------------------------------------------
+
+    def forget_below(self, floor: int) -> None:
+        lowest = self._lowest
+        if lowest is None or len(lowest) > STALE_ENTRIES + 2 * len(self.jobs):
+            lowest = self._lowest = sorted(self.jobs)
+        while lowest and lowest[0] < floor:
+            self.forget(heappop(lowest))
+        if len(self._ready) > STALE_ENTRIES + 2 * len(self.jobs):
+            self._order_ready()
+
+    def known(self) -> Iterator[KnownJob]:
+        for job in self.jobs.values():
+            yield KnownJob(job.seq, job.priority, job.deliveries, job.lease, job.node, job.until)
+
+
+def job_of(scheduled: Scheduled) -> Job:
+    return Job(scheduled.seq, scheduled.priority, until=scheduled.not_before)

@@ -1,0 +1,565 @@
+"""A queue from its door: claims, acks, nacks, extensions, releases, schedules, counters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from queue_stand import NOW, Stand
+
+from strandline.delivery.queues import (
+    Acked,
+    BadClaim,
+    BadLeaseId,
+    BadSchedule,
+    ClaimRequest,
+    Extended,
+    LeaseIdsMismatch,
+    Nacked,
+    QueueCounters,
+    QueueSettings,
+    Schedule,
+)
+from strandline.engine import Batch
+from strandline.engine.errors import DiskFull, LogFull, UnknownLog
+from strandline.engine.fault_disk import FaultDisk
+
+MakeStand = Callable[..., Stand]
+
+# --- claiming --------------------------------------------------------------------------------------------------
+
+
+def test_a_claim_gives_the_oldest_jobs_with_the_terms_of_their_leases(stand: Stand) -> None:
+    stand.queue.append(Batch([b"1", b"2"], ["k", None], ["n", None], [b"{}", None])).wait()
+    first, second = stand.claim("a", 5)
+    assert first[:6] == (1, NOW, "k", "n", b"{}", b"1")
+    assert second[:6] == (2, NOW, None, None, None, b"2")
+    assert (first.lease_id, second.lease_id) == ("lease_1", "lease_2")
+    assert first.deadline == second.deadline == NOW + 30_000
+    assert (first.deliveries, first.priority) == (1, 0)
+
+
+def test_an_empty_queue_gives_nothing_and_writes_nothing(stand: Stand) -> None:
+    assert stand.claim("a", 5) == []
+    assert stand.events_written() == 0
+
+
+def test_a_held_job_is_not_given_to_anybody_else(stand: Stand) -> None:
+    stand.fill(3)
+    assert stand.seqs("a", 2) == [1, 2]
+    assert stand.seqs("b", 5) == [3]
+    assert stand.seqs("a", 5) == []
+
+
+def test_a_claim_can_have_its_own_lease_time(stand: Stand) -> None:
+    stand.fill(1)
+    assert stand.claim("a", 1, lease_ms=500)[0].deadline == NOW + 500
+
+
+def test_a_claim_of_no_jobs_gives_none(stand: Stand) -> None:
+    stand.fill(1)
+    assert stand.claim("a", 0) == []
+
+
+def test_lease_numbers_are_counted_in_lowercase_hexadecimal_digits(stand: Stand) -> None:
+    stand.fill(20)
+    assert [job.lease_id for job in stand.claim("a", 16)][9:] == [f"lease_{digit}" for digit in [*"abcdef", "10"]]
+
+
+@pytest.mark.parametrize("wrong", [-1, 1.5, True, "1", None])
+def test_a_claim_of_a_senseless_number_of_jobs_is_refused(stand: Stand, wrong: int) -> None:
+    with pytest.raises(BadClaim):
+        stand.queue.claim("a", wrong)
+
+
+def test_one_claim_is_one_event_whatever_the_number_of_jobs(stand: Stand) -> None:
+    stand.fill(10)
+    stand.claim("a", 8)
+    assert stand.events_written() == 1
+
+
+def test_jobs_that_are_sealed_in_segments_are_handed_out_too(stand: Stand) -> None:
+    stand.fill(5)
+    stand.engine.seal()
+    stand.fill(2)
+    assert [job.data for job in stand.claim("a", 7)] == [str(seq).encode() for seq in range(1, 8)]
+
+
+def test_reading_the_log_touches_no_lease(stand: Stand) -> None:
+    stand.fill(3)
+    stand.claim("a", 1)
+    before = stand.queue.counters()
+    assert stand.log.read().seqs == [1, 2, 3]
+    assert stand.queue.counters() == before
+    assert stand.events_written() == 1
+
+
+# --- the end of a lease ----------------------------------------------------------------------------------------
+
+
+def test_a_lease_holds_up_to_its_deadline_and_is_over_right_after(stand: Stand) -> None:
+    stand.fill(1)
+    stand.claim("a", 1, lease_ms=1000)
+    stand.pass_time(1000)
+    assert stand.seqs("b") == []
+    stand.pass_time(1)
+    assert stand.seqs("b") == [1]
+
+
+def test_a_reclaimed_job_comes_before_fresh_ones_and_is_counted(stand: Stand) -> None:
+    stand.fill(5)
+    stand.claim("a", 2, lease_ms=1000)
+    stand.pass_time(1001)
+    again = stand.claim("b", 3)
+    assert [(job.seq, job.deliveries, job.lease_id) for job in again] == [
+        (1, 2, "lease_3"),
+        (2, 2, "lease_4"),
+        (3, 1, "lease_5"),
+    ]
+
+
+def test_an_ack_after_the_deadline_is_skipped_even_if_nobody_else_has_claimed_the_job(stand: Stand) -> None:
+    stand.fill(1)
+    stand.claim("a", 1, lease_ms=1000)
+    stand.pass_time(1001)
+    assert stand.queue.ack("a", [1]).wait() == Acked([], [1])
+    assert stand.left() == [1]
+
+
+# --- ack -------------------------------------------------------------------------------------------------------
+
+
+def test_an_ack_deletes_the_jobs_that_the_node_holds_and_names_the_others(stand: Stand) -> None:
+    stand.fill(4)
+    stand.claim("a", 2)
+    stand.claim("b", 1)
+    assert stand.queue.ack("a", [2, 3, 4, 99, 1]).wait() == Acked([2, 1], [3, 4, 99])
+    assert stand.left() == [3, 4]
+
+
+def test_a_repeated_ack_is_harmless(stand: Stand) -> None:
+    stand.fill(1)
+    stand.claim("a")
+    stand.queue.ack("a", [1]).wait()
+    assert stand.queue.ack("a", [1]).wait() == Acked([], [1])
+
+
+def test_a_seq_that_is_named_twice_counts_once(stand: Stand) -> None:
+    stand.fill(1)
+    stand.claim("a")
+    assert stand.queue.ack("a", [1, 1]).wait() == Acked([1], [1])
+
+
+def test_an_ack_of_nothing_does_nothing(stand: Stand) -> None:
+    assert stand.queue.ack("a", []).wait() == Acked([], [])
+
+
+def test_an_ack_needs_no_event(stand: Stand) -> None:
+    stand.fill(1)
+    stand.claim("a")
+    stand.queue.ack("a", [1]).wait()
+    assert stand.events_written() == 1
+
+
+# --- fences ----------------------------------------------------------------------------------------------------
+
+
+def test_a_stale_lease_id_is_fenced_off_even_for_the_same_node(stand: Stand) -> None:
+    stand.fill(1)
+    stand.claim("a", 1, lease_ms=1000)
+    stand.pass_time(1001)
+    stand.claim("a", 1)
+    assert stand.queue.ack("a", [1], ["lease_1"]).wait() == Acked([], [1])
+    assert stand.queue.nack("a", [1], 0, ["lease_1"]).wait() == Nacked([], [1])
+    assert stand.queue.extend("a", [1], 1000, ["lease_1"]).wait() == Extended({}, [1])
+    assert stand.queue.ack("a", [1], ["lease_2"]).wait() == Acked([1], [])
+
+
+def test_an_empty_lease_id_fences_nothing(stand: Stand) -> None:
+    stand.fill(2)
+    stand.claim("a", 2)
+    assert stand.queue.ack("a", [1, 2], ["", "lease_1"]).wait() == Acked([1], [2])
+
+
+def test_the_right_lease_id_does_not_make_up_for_the_wrong_node(stand: Stand) -> None:
+    stand.fill(1)
+    stand.claim("a")
+    assert stand.queue.ack("b", [1], ["lease_1"]).wait() == Acked([], [1])
+
+
+@pytest.mark.parametrize("token", ["lease_", "lease_G", "lease_A", "1", "lease 1", "Lease_1", "lease_-1", "lease_1 "])
+def test_a_malformed_lease_id_is_an_error_and_nothing_is_done(stand: Stand, token: str) -> None:
+    stand.fill(2)
+    stand.claim("a", 2)
+    for call in (
+        lambda: stand.queue.ack("a", [1, 2], ["lease_1", token]),
+        lambda: stand.queue.nack("a", [1, 2], 0, ["lease_1", token]),
+        lambda: stand.queue.extend("a", [1, 2], 1, ["lease_1", token]),
+        lambda: stand.queue.release([1, 2], ["lease_1", token]),
+    ):
+        with pytest.raises(BadLeaseId) as caught:
+            call()
+        assert caught.value.token == token
+    assert stand.queue.counters().in_flight == 2
+
+
+def test_lease_zero_was_never_given_out_and_fences_everything_off(stand: Stand) -> None:
+    stand.fill(1)
+    stand.claim("a")
+    assert stand.queue.ack("a", [1], ["lease_0"]).wait() == Acked([], [1])
+
+
+def test_lease_ids_must_be_as_many_as_seqs(stand: Stand) -> None:
+    with pytest.raises(LeaseIdsMismatch):
+        stand.queue.ack("a", [1, 2], ["lease_1"])
+
+
+# --- nack ------------------------------------------------------------------------------------------------------
+
+
+def test_a_nacked_job_can_be_claimed_at_once(stand: Stand) -> None:
+    stand.fill(2)
+    stand.claim("a")
+    assert stand.queue.nack("a", [1, 2]).wait() == Nacked([1], [2])
+    assert [(job.seq, job.deliveries) for job in stand.claim("b", 2)] == [(1, 2), (2, 1)]
+
+
+def test_a_delayed_nack_keeps_the_job_back_until_its_time_has_come(stand: Stand) -> None:
+    stand.fill(1)
+    stand.claim("a")
+    stand.queue.nack("a", [1], delay_ms=1000).wait()
+    assert stand.queue.counters() == QueueCounters(0, 0, 0, 1)
+    stand.pass_time(999)
+    assert stand.seqs("b") == []
+    stand.pass_time(1)
+    assert stand.queue.counters() == QueueCounters(1, 0, 0, 0)
+    assert stand.seqs("b") == [1]
+
+
+def test_a_nack_ends_the_lease(stand: Stand) -> None:
+    stand.fill(1)
+    stand.claim("a")
+    stand.queue.nack("a", [1]).wait()
+    assert stand.queue.ack("a", [1]).wait() == Acked([], [1])
+
+
+# --- extend ----------------------------------------------------------------------------------------------------
+
+
+def test_an_extension_sets_the_deadline_from_now_and_keeps_the_lease(stand: Stand) -> None:
+    stand.fill(1)
+    stand.claim("a", 1, lease_ms=1000)
+    stand.pass_time(900)
+    assert stand.queue.extend("a", [1, 2], 1000).wait() == Extended({1: NOW + 1900}, [2])
+    stand.pass_time(1000)
+    assert stand.seqs("b") == []
+    assert stand.queue.ack("a", [1], ["lease_1"]).wait() == Acked([1], [])
+
+
+def test_an_extension_can_shorten_a_lease(stand: Stand) -> None:
+    stand.fill(1)
+    stand.claim("a", 1, lease_ms=10_000)
+    stand.queue.extend("a", [1], 10).wait()
+    stand.pass_time(11)
+    assert [(job.seq, job.deliveries) for job in stand.claim("b")] == [(1, 2)]
+
+
+def test_a_lease_that_is_over_cannot_be_extended(stand: Stand) -> None:
+    stand.fill(1)
+    stand.claim("a", 1, lease_ms=1000)
+    stand.pass_time(1001)
+    assert stand.queue.extend("a", [1], 1000).wait() == Extended({}, [1])
+
+
+# --- release ---------------------------------------------------------------------------------------------------
+
+
+def test_a_connection_that_is_gone_gives_back_what_it_still_held(stand: Stand) -> None:
+    stand.fill(4)
+    stand.claim("a", 3)
+    stand.queue.ack("a", [1]).wait()
+    stand.queue.nack("a", [2]).wait()
+    stand.claim("a", 1)  # job 2 again, by another connection of the same node
+    released = stand.queue.release([1, 2, 3], ["lease_1", "lease_2", "lease_3"]).wait()
+    assert released == [3]
+    assert stand.seqs("b", 5) == [3, 4]
+
+
+# --- schedules -------------------------------------------------------------------------------------------------
+
+
+def test_a_scheduled_job_is_handed_out_when_its_time_has_come(stand: Stand) -> None:
+    stand.add(not_before=1000)
+    stand.fill(1)
+    assert stand.queue.counters() == QueueCounters(1, 0, 0, 1)
+    assert stand.seqs("a", 5) == [2]
+    stand.pass_time(1000)
+    assert stand.queue.counters() == QueueCounters(1, 1, 0, 0)
+    assert stand.claim("a", 5)[0][:1] == (1,)
+
+
+def test_the_order_is_priority_then_reclaimed_then_seq(stand: Stand) -> None:
+    stand.fill(2)  # 1, 2
+    stand.add(priority=5)  # 3
+    stand.add(priority=-1)  # 4
+    stand.add(not_before=10)  # 5
+    stand.fill(2)  # 6, 7
+    stand.add(priority=5)  # 8
+    assert stand.seqs("a", 3) == [3, 8, 1]
+    stand.pass_time(10)
+    stand.queue.nack("a", [1, 8]).wait()
+    claimed = stand.claim("b", 10)
+    assert [job.seq for job in claimed] == [8, 1, 2, 5, 6, 7, 4]
+    assert [job.priority for job in claimed] == [5, 0, 0, 0, 0, 0, -1]
+
+
+def test_a_schedule_in_the_past_and_without_priority_is_none(stand: Stand) -> None:
+    stand.queue.append(Batch([b"", b""]), [Schedule(NOW), None]).wait()
+    assert stand.events_written() == 0
+    assert stand.seqs("a", 5) == [1, 2]
+
+
+def test_a_repeated_append_changes_no_schedule(stand: Stand) -> None:
+    for _ in range(2):
+        appended = stand.queue.append(Batch([b""]), [Schedule(NOW + 1000, 3)], "key").wait()
+    assert (appended.first, appended.deduped) == (1, True)
+    stand.fill(1)
+    assert stand.seqs("a", 5) == [2]
+    stand.reopen()
+    stand.pass_time(1000)
+    assert [(job.seq, job.priority) for job in stand.claim("a", 5)] == [(1, 3)]
+
+
+def test_a_repetition_with_a_schedule_of_an_append_without_one_is_recognised_as_well(stand: Stand) -> None:
+    stand.queue.append(Batch([b""]), None, "key").wait()
+    stand.queue.append(Batch([b""]), [Schedule(priority=9)], "key").wait()
+    stand.fill(1)
+    assert [(job.seq, job.priority) for job in stand.claim("a", 5)] == [(1, 0), (2, 0)]
+
+
+@pytest.mark.parametrize(
+    "schedules",
+    [[], [None, None], [Schedule(-1)], [Schedule(1.5)], [Schedule(0, True)], [Schedule(0, 1 << 63)]],  # type: ignore[arg-type]
+)
+def test_a_senseless_schedule_is_refused_and_nothing_is_appended(stand: Stand, schedules: list[Schedule]) -> None:
+    with pytest.raises(BadSchedule):
+        stand.queue.append(Batch([b""]), schedules)
+    assert stand.log.head == 0
+
+
+def test_a_full_log_refuses_scheduled_jobs_and_their_schedules(make_stand: MakeStand) -> None:
+    stand = make_stand(cap_records=1, discard="reject")
+    stand.fill(1)
+    with pytest.raises(LogFull):
+        stand.queue.append(Batch([b""]), [Schedule(priority=7)])
+    stand.claim("a")
+    stand.queue.ack("a", [1]).wait()
+    stand.fill(1)
+    assert stand.claim("a")[0].priority == 0
+
+
+# --- cohorts ---------------------------------------------------------------------------------------------------
+
+
+def test_a_cohort_shares_what_there_is_in_one_event(stand: Stand) -> None:
+    stand.fill(50)
+    requests = [ClaimRequest(f"w{index}", 10) for index in range(10)]
+    granted = stand.queue.claim_cohort(requests).wait()
+    assert [len(jobs) for jobs in granted] == [5] * 10
+    assert [job.seq for job in granted[0]] == [1, 11, 21, 31, 41]
+    assert stand.events_written() == 1
+    leases = [job.lease_id for jobs in granted for job in jobs]
+    assert len(set(leases)) == 50
+    for request, jobs in zip(requests, granted, strict=True):
+        seqs = [job.seq for job in jobs]
+        assert stand.queue.ack(request.node, seqs, [job.lease_id for job in jobs]).wait() == Acked(seqs, [])
+
+
+def test_every_claim_of_a_cohort_has_its_own_lease_time(stand: Stand) -> None:
+    stand.fill(2)
+    granted = stand.queue.claim_cohort([ClaimRequest("a", 1, 100), ClaimRequest("b", 1)]).wait()
+    assert [jobs[0].deadline for jobs in granted] == [NOW + 100, NOW + 30_000]
+
+
+def test_a_cohort_of_nobody_gets_nothing(stand: Stand) -> None:
+    stand.fill(2)
+    assert stand.queue.claim_cohort([]).wait() == []
+
+
+# --- looking on ------------------------------------------------------------------------------------------------
+
+
+def test_the_counters_follow_the_jobs(stand: Stand) -> None:
+    stand.fill(5)
+    stand.add(not_before=100)
+    stand.add(priority=1)
+    assert stand.queue.counters() == QueueCounters(6, 0, 0, 1)
+    stand.claim("a", 3, lease_ms=50)
+    assert stand.queue.counters() == QueueCounters(3, 3, 0, 1)
+    stand.queue.ack("a", [7]).wait()
+    assert stand.queue.counters() == QueueCounters(3, 2, 0, 1)
+    stand.pass_time(51)
+    assert stand.queue.counters() == QueueCounters(5, 0, 0, 1)
+    stand.pass_time(49)
+    assert stand.queue.counters() == QueueCounters(6, 0, 0, 0)
+
+
+def test_the_next_change_is_the_earliest_of_deadlines_delays_and_schedules(stand: Stand) -> None:
+    queue = stand.queue
+    assert queue.next_change() is None
+    stand.add(not_before=5000)
+    assert queue.next_change() == NOW + 5000
+    stand.fill(2)
+    stand.claim("a", 2, lease_ms=1000)
+    assert queue.next_change() == NOW + 1001
+    queue.extend("a", [2], 3000).wait()
+    queue.nack("a", [3], delay_ms=2000).wait()
+    assert queue.next_change() == NOW + 2000
+    queue.extend("a", [2], 1500).wait()
+    assert queue.next_change() == NOW + 1501
+    queue.ack("a", [2]).wait()
+    assert queue.next_change() == NOW + 2000
+
+
+def test_a_change_that_nobody_has_seen_yet_is_told_of_although_it_is_past(stand: Stand) -> None:
+    stand.fill(1)
+    stand.claim("a", 1, lease_ms=1000)
+    stand.pass_time(5000)
+    assert stand.queue.next_change() == NOW + 1001
+
+
+# --- records that go by other ways -----------------------------------------------------------------------------
+
+
+def test_leases_of_records_that_somebody_deleted_are_forgotten(stand: Stand) -> None:
+    stand.fill(4)
+    stand.add(not_before=1000)
+    stand.claim("a", 3)
+    stand.log.delete(seqs=[2, 4, 5]).wait()
+    stand.queue.forget_missing()
+    assert stand.queue.counters() == QueueCounters(0, 2, 0, 0)
+    assert stand.queue.ack("a", [1, 2, 3]).wait() == Acked([1, 3], [2])
+
+
+def test_a_ready_job_that_somebody_deleted_is_not_handed_out(stand: Stand) -> None:
+    stand.fill(3)
+    stand.claim("a", 2)
+    stand.queue.nack("a", [1, 2]).wait()
+    stand.log.delete(seqs=[1]).wait()
+    assert stand.seqs("b", 5) == [2, 3]
+
+
+def test_leases_of_evicted_records_are_forgotten(make_stand: MakeStand) -> None:
+    stand = make_stand(cap_records=3)
+    stand.fill(3)
+    stand.claim("a", 2)
+    stand.fill(2)
+    assert stand.queue.counters() == QueueCounters(3, 0, 0, 0)
+    assert stand.queue.ack("a", [1, 2]).wait() == Acked([], [1, 2])
+    assert stand.seqs("b", 5) == [3, 4, 5]
+
+
+def test_leases_of_expired_records_are_forgotten(make_stand: MakeStand) -> None:
+    stand = make_stand(ttl_ms=1000)
+    stand.fill(2)
+    stand.add(not_before=5000)
+    stand.claim("a", 1)
+    stand.pass_time(500)
+    stand.fill(1)
+    stand.pass_time(501)
+    assert stand.queue.counters() == QueueCounters(1, 0, 0, 0)
+    assert stand.queue.extend("a", [1], 1000).wait() == Extended({}, [1])
+    assert stand.seqs("b", 5) == [4]
+
+
+# --- logs that wait for the disk -------------------------------------------------------------------------------
+
+
+def test_an_acked_job_whose_deletion_waits_for_the_disk_is_not_handed_out(make_stand: MakeStand) -> None:
+    stand = make_stand(durability="fsync")
+    stand.add(priority=1)
+    stand.fill(2)
+    stand.claim("a", 1)
+    acked = stand.queue.ack("a", [1])
+    assert not acked.done
+    assert stand.left() == [1, 2, 3]
+    assert stand.queue.counters() == QueueCounters(2, 0, 0, 0)
+    assert stand.seqs("b", 5) == [2, 3]
+    assert acked.wait() == Acked([1], [])
+    assert stand.left() == [2, 3]
+    assert stand.queue.counters() == QueueCounters(0, 2, 0, 0)
+
+
+def test_an_acked_job_that_waits_for_the_disk_is_passed_by_the_cursor(make_stand: MakeStand) -> None:
+    stand = make_stand(durability="fsync")
+    stand.fill(1)
+    stand.add(priority=1)
+    assert stand.seqs("a") == [2]
+    stand.queue.ack("a", [2])
+    assert stand.seqs("b", 5) == [1]
+
+
+def test_a_scheduled_job_is_recognised_when_it_becomes_visible(make_stand: MakeStand) -> None:
+    stand = make_stand(durability="fsync")
+    commit = stand.queue.append(Batch([b"1", b"2"]), [Schedule(NOW + 1000), Schedule(priority=1)])
+    assert not commit.done
+    assert stand.seqs("a", 5) == []
+    assert stand.queue.counters() == QueueCounters(0, 0, 0, 0)
+    assert (commit.wait().first, commit.wait().last) == (1, 2)
+    assert stand.queue.counters() == QueueCounters(1, 0, 0, 1)
+    assert stand.seqs("a", 5) == [2]
+
+
+def test_callbacks_of_a_call_that_waits_for_the_disk_are_called_when_it_is_durable(make_stand: MakeStand) -> None:
+    stand = make_stand(durability="fsync")
+    stand.fill(1)
+    stand.claim("a")
+    seen = []
+    stand.queue.ack("a", [1]).add_done_callback(lambda commit: seen.append(commit.wait()))
+    assert seen == [Acked([1], [])]
+
+
+def test_a_claim_under_durable_leases_waits_for_the_disk(make_stand: MakeStand) -> None:
+    stand = make_stand(QueueSettings(leases_durable=True))
+    stand.fill(3)
+    commit = stand.queue.claim("a", 2)
+    assert not commit.done
+    assert stand.seqs("b", 5) == [3]
+    assert [job.seq for job in commit.wait()] == [1, 2]
+    assert not stand.queue.nack("a", [1]).done
+    assert not stand.queue.extend("a", [2], 1000).done
+
+
+def test_a_full_disk_leaves_everything_as_it_was(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    disk = FaultDisk(tmp_path / "data")
+    stand = Stand(disk)
+    stand.fill(3)
+    stand.add(priority=1)
+    stand.claim("a", 2)
+    stand.queue.nack("a", [1]).wait()
+    before = stand.queue.counters()
+    disk.fail_from(0, 28, kind="write")
+    for call in (
+        lambda: stand.queue.claim("b", 5),
+        lambda: stand.queue.ack("a", [4]),
+        lambda: stand.queue.nack("a", [4]),
+        lambda: stand.queue.extend("a", [4], 1),
+        lambda: stand.queue.append(Batch([b""]), [Schedule(priority=1)]),
+    ):
+        with pytest.raises(DiskFull):
+            call()
+        assert stand.queue.counters() == before
+    disk.heal()
+    assert stand.seqs("b", 5) == [1, 2, 3]
+    assert stand.queue.ack("a", [4]).wait() == Acked([4], [])
+    stand.close()
+
+
+def test_a_queue_whose_log_is_gone_says_so(stand: Stand) -> None:
+    stand.fill(1)
+    queue = stand.queue
+    stand.log.drop().wait()
+    with pytest.raises(UnknownLog):
+        queue.claim("a", 1)

@@ -68,6 +68,20 @@ class Stream(ABC):
         """The connection is gone, whoever ended it. Called exactly once for every ``opened``."""
 
 
+class Slots(Protocol):
+    """How many streams may be open at a time, of everybody and of a key."""
+
+    used: int
+
+    def room(self, access: Access) -> bool:
+        """Whether ``acquire`` would succeed now."""
+
+    def acquire(self, access: Access) -> bool:
+        """Take a slot; False when there is none. Whoever got one calls ``release`` exactly once."""
+
+    def release(self, access: Access) -> None: ...
+
+
 Answer = Reply | Stream
 Handler = Callable[["Call"], "Answer | Awaitable[Answer]"]
 

@@ -80,7 +80,7 @@ class Application:
         self.engine = engine
         hub = Hub(SystemClock().now)
         self.pressure = Pressure(hub.scheduler, settings.delivery.target_latency_ms)
-        context = Context(engine, hub, self.pressure, self._topics_settings())
+        context = Context(engine, hub, self.pressure, self._topics_settings(), self.limits.streams)
         self.face = TopicsFace(context)
         self.gate.add(self.face.routes())
         self.status.progress = 1.0

@@ -16,7 +16,7 @@ from strandline.engine.commit import Commit
 from strandline.faces.topics.config import TopicConfig, engine_config
 from strandline.faces.topics.settings import TopicsSettings
 from strandline.faces.topics.topics import Topic, Topics
-from strandline.faces.web import Call, Refusal, Reply
+from strandline.faces.web import Call, Refusal, Reply, Slots
 
 T = TypeVar("T")
 
@@ -24,8 +24,10 @@ T = TypeVar("T")
 class Context:
     """Made on the loop's thread, once the engine is open."""
 
-    def __init__(self, engine: Engine, hub: Hub, pressure: Pressure, settings: TopicsSettings) -> None:
+    def __init__(self, engine: Engine, hub: Hub, pressure: Pressure, settings: TopicsSettings, streams: Slots) -> None:
         self.engine = engine
+        #: What every open event stream and WebSocket takes one of.
+        self.streams = streams
         self.hub = hub
         self.pressure = pressure
         self.settings = settings

@@ -18,6 +18,7 @@ from strandline.delivery.queues.jobs import (
 )
 from strandline.delivery.queues.queue import Queue
 from strandline.delivery.queues.queues import Queues
+from strandline.delivery.queues.together import Write, append_together
 
 __all__ = [
     "Acked",
@@ -36,5 +37,7 @@ __all__ = [
     "Queues",
     "Redriven",
     "Schedule",
+    "Write",
+    "append_together",
     "redrive",
 ]

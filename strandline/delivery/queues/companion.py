@@ -65,9 +65,17 @@ class Companion:
 
     def write_with(self, event: Event, others: Sequence[Append]) -> Commit[Any]:
         """Write the event in one step with what it speaks of: after any crash all of it is there, or nothing."""
-        commit = self._engine.append_all([*others, Append(self._log, Batch([encode(event)]))])
-        self._events += 1
+        commit = self._engine.append_all([*others, self.prepare(event)])
+        self.count_prepared()
         return commit
+
+    def prepare(self, event: Event) -> Append:
+        """The append that writes the event, for whoever makes it in one step with others."""
+        return Append(self._log, Batch([encode(event)]))
+
+    def count_prepared(self) -> None:
+        """A prepared event was written."""
+        self._events += 1
 
     def _promised(self, commit: Commit[Any]) -> Commit[Any]:
         # Nobody waits for events that may be lost, even when the log itself has to wait for a moment.

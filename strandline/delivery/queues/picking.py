@@ -55,6 +55,18 @@ class Picker:
                 picked.append(state.take_ready())
         return picked
 
+    def places(self, count: int) -> list[tuple[int, int]]:
+        """Where the next ``count`` jobs will be read: after which seq, and how many records."""
+        known = sorted(self._state.next_ready(count))
+        return [(seq - 1, 1) for seq in known] + [(self.cursor, count)]
+
+    def at_hand(self, count: int) -> bool:
+        """Whether all of these places are in memory."""
+        log = self._log
+        if not log.book.runs:
+            return True
+        return all(log.read_resident(after, limit) is not None for after, limit in self.places(count))
+
     def _read(self, count: int) -> list[Record]:
         """The next fresh jobs, at least one if there is one, without moving the cursor past them."""
         jobs, coming, leaving = self._state.jobs, self._coming, self._leaving

@@ -11,7 +11,7 @@ from typing import Any
 from strandline.delivery.queues.commits import after, then
 from strandline.delivery.queues.companion import Companion
 from strandline.delivery.queues.dead_letters import dead_letter
-from strandline.delivery.queues.errors import BadSchedule, LeaseIdsMismatch
+from strandline.delivery.queues.errors import LeaseIdsMismatch
 from strandline.delivery.queues.events import (
     ClaimedEvent,
     DeadLetteredEvent,
@@ -33,7 +33,6 @@ from strandline.delivery.queues.jobs import (
     QueueSettings,
     Schedule,
     check_amount,
-    check_schedule,
     lease_id,
     lease_number,
 )
@@ -42,6 +41,7 @@ from strandline.delivery.queues.lookup import records_at
 from strandline.delivery.queues.picking import Picker
 from strandline.delivery.queues.sharing import shares, turns
 from strandline.delivery.queues.state import Job, State, job_of
+from strandline.delivery.queues.together import Plan, Write, append_together
 from strandline.engine import Append, Appended, Batch, Commit, Engine, Log, Record
 from strandline.engine.errors import BadRequest, LogFull, UnknownLog
 
@@ -69,7 +69,8 @@ class Queue:
         self._engine = engine
         self._now = now
         self._create_log = create_log
-        self._lock = threading.RLock()
+        #: Taken before the engine's, and that of the queue with the lower epoch before that of another.
+        self.lock = threading.RLock()
         self._companion = Companion(engine, log, settings.leases_durable)
         self._state = State()
         #: Scheduled jobs that are written and not visible yet, by seq, ascending.
@@ -83,7 +84,7 @@ class Queue:
 
     def configure(self, settings: QueueSettings) -> None:
         """Go on under other settings. Leases that are held keep their deadlines."""
-        with self._lock:
+        with self.lock:
             self._companion.configure(settings.leases_durable)
             self.settings = settings
 
@@ -119,31 +120,29 @@ class Queue:
         """
         if schedules is None:
             return self.log.append(batch, idempotency_key=idempotency_key)
-        if len(schedules) != len(batch):
-            raise BadSchedule(None, f"the batch has {len(batch)} jobs and {len(schedules)} schedules")
-        for index, schedule in enumerate(schedules):
-            if schedule is not None:
-                check_schedule(index, schedule)
-        with self._lock:
-            now = self._now()
-            self._catch_up(now)
-            # Nobody can be given the seqs that the event names while the lock is held.
-            with self._engine.lock:
-                first = self.log.next_seq
-                scheduled = list(_scheduled(schedules, first, now))
-                if not scheduled:
-                    return self.log.append(batch, idempotency_key=idempotency_key)
-                commit = self._companion.write_with(
-                    ScheduledEvent(scheduled), [Append(self.log, batch, idempotency_key)]
-                )
-                if self.log.next_seq == first:
-                    self._companion.write(UnscheduledEvent([job.seq for job in scheduled]))
-                    scheduled = []
-            for job in scheduled:
-                self._coming[job.seq] = job_of(job)
-            self._catch_up(now)
-            self._compact()
-            return then(commit, lambda appended: appended[0])
+        write = Write(self.log, batch, self, schedules)
+        return then(append_together(self._engine, [write], idempotency_key), lambda appended: appended[0])
+
+    def plan(self, schedules: Sequence[Schedule | None]) -> Plan | None:
+        """What is to be appended along with the next jobs, so that they have these schedules; None if that is nothing.
+        The locks are held, this queue's and the engine's: nobody else can be given the seqs that the event names."""
+        scheduled = list(_scheduled(schedules, self.log.next_seq, self._now()))
+        return Plan(self, scheduled, self._companion.prepare(ScheduledEvent(scheduled))) if scheduled else None
+
+    def carry_out(self, plan: Plan) -> None:
+        """The planned append was made, and both locks are still held."""
+        self._companion.count_prepared()
+        if self.log.next_seq == plan.jobs[0].seq:
+            # It was a repetition, and there are no such jobs.
+            self._companion.write(UnscheduledEvent([job.seq for job in plan.jobs]))
+            return
+        for job in plan.jobs:
+            self._coming[job.seq] = job_of(job)
+
+    def catch_up(self) -> None:
+        """Take note of what has happened since. This queue's lock is held, and not yet the engine's."""
+        self._catch_up(self._now())
+        self._compact()
 
     # --- claiming ------------------------------------------------------------------------------------------
 
@@ -158,7 +157,7 @@ class Queue:
             check_amount("max", request.max, 0)
             if request.lease_ms is not None:
                 check_amount("lease_ms", request.lease_ms, 0)
-        with self._lock:
+        with self.lock:
             now = self._now()
             self._catch_up(now)
             commits: list[Commit[Any]] = []
@@ -271,7 +270,7 @@ class Queue:
         """The jobs are done: delete those that the node holds. Skipped are those that it does not hold (any more), or
         that it holds under another lease than the one given with the seq."""
         fences = _fences(seqs, lease_ids)
-        with self._lock:
+        with self.lock:
             self._catch_up(self._now())
             held, skipped = self._held(node, seqs, fences)
             if not held:
@@ -287,7 +286,7 @@ class Queue:
         """Give held jobs back; they can be claimed again after ``delay_ms``."""
         check_amount("delay_ms", delay_ms, 0)
         fences = _fences(seqs, lease_ids)
-        with self._lock:
+        with self.lock:
             now = self._now()
             self._catch_up(now)
             held, skipped = self._held(node, seqs, fences)
@@ -298,7 +297,7 @@ class Queue:
         """Give back what a connection that is gone still held: the jobs that are under these very leases."""
         fences = _fences(seqs, lease_ids)
         assert fences is not None
-        with self._lock:
+        with self.lock:
             self._catch_up(self._now())
             jobs = self._state.jobs
             held = {seq: jobs[seq] for seq, fence in zip(seqs, fences, strict=True) if seq in jobs and fence}
@@ -321,7 +320,7 @@ class Queue:
         """Let the leases of held jobs end ``lease_ms`` from now, whenever they would have ended."""
         check_amount("lease_ms", lease_ms, 0)
         fences = _fences(seqs, lease_ids)
-        with self._lock:
+        with self.lock:
             now = self._now()
             self._catch_up(now)
             held, skipped = self._held(node, seqs, fences)
@@ -355,23 +354,46 @@ class Queue:
     # --- looking on ----------------------------------------------------------------------------------------
 
     def counters(self) -> QueueCounters:
-        with self._lock:
+        with self.lock:
             self._catch_up(self._now())
             log, state = self.log.state(), self._state
             state.forget_below(log.evict_floor)
             ready = log.count - state.in_flight - state.delayed - len(self._leaving.seqs)
             return QueueCounters(max(ready, 0), state.in_flight, state.dead_lettered, state.delayed)
 
+    def holds(self, seqs: Sequence[int], lease_ids: Sequence[str]) -> list[int]:
+        """Those of the jobs that are still held under these very leases."""
+        with self.lock:
+            self._catch_up(self._now())
+            jobs = self._state.jobs
+            return [
+                seq
+                for seq, token in zip(seqs, lease_ids, strict=True)
+                if seq in jobs and jobs[seq].lease == lease_number(token)
+            ]
+
+    def at_hand(self, count: int) -> bool:
+        """Whether a claim of so many jobs would find them in memory."""
+        with self.lock:
+            return self._picker.at_hand(count)
+
+    def bring(self, count: int) -> None:
+        """Read what a claim of so many jobs needs from the disk, so that it finds it in memory. Holds up nobody."""
+        with self.lock:
+            places = self._picker.places(count)
+        for place, limit in places:
+            self.log.read(place, limit)
+
     def next_change(self) -> int | None:
         """The earliest time at which the clock alone lets a job be claimed: a lease is over, a delay has passed. In
         the past if that has happened since the last call of anything else."""
-        with self._lock:
+        with self.lock:
             self._admit()
             return self._state.next_change()
 
     def forget_missing(self) -> None:
         """Records were deleted from the jobs log by somebody else, and that is done: their leases go too."""
-        with self._lock:
+        with self.lock:
             self._catch_up(self._now())
             self._forget_absent()
 

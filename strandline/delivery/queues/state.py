@@ -7,7 +7,7 @@ are fresh, and the jobs log knows them. Nothing here reads a log or writes an ev
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, nsmallest
 
 from strandline.delivery.queues.events import (
     ClaimedEvent,
@@ -246,6 +246,10 @@ class State:
                 return ready[0]
             heappop(ready)
         return None
+
+    def next_ready(self, count: int) -> list[int]:
+        """The seqs of about the next ``count`` known jobs to be handed out."""
+        return [order[2] for order in nsmallest(count, self._ready)]
 
     def take_ready(self) -> Job:
         """Take out the job that ``first_ready`` told of. It is granted, forgotten or put back before anything else."""

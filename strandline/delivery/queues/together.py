@@ -1,0 +1,76 @@
+"""Appending to several logs in one step, the schedules of jobs included."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, NamedTuple
+
+from strandline.delivery.queues.commits import then
+from strandline.delivery.queues.errors import BadSchedule
+from strandline.delivery.queues.events import Scheduled
+from strandline.delivery.queues.jobs import Schedule, check_schedule
+from strandline.engine import Append, Appended, Batch, Commit, Engine, Log
+
+if TYPE_CHECKING:
+    from strandline.delivery.queues.queue import Queue
+
+
+class Write(NamedTuple):
+    """What goes into one log; with ``schedules``, one per job, the ``queue`` over the log is needed too."""
+
+    log: Log
+    batch: Batch
+    queue: Queue | None = None
+    schedules: Sequence[Schedule | None] | None = None
+
+
+class Plan(NamedTuple):
+    """The event that a queue wants to be appended along with its jobs."""
+
+    queue: Queue
+    jobs: list[Scheduled]
+    append: Append
+
+
+def append_together(
+    engine: Engine, writes: Sequence[Write], idempotency_key: str | None = None
+) -> Commit[list[Appended]]:
+    """After any crash all of it is there, or nothing. No log may be written to twice.
+
+    The key counts for each log by itself: what a log has seen under it is not appended again. A repeated append
+    changes no schedule.
+    """
+    scheduling = sorted((write for write in writes if write.schedules is not None), key=lambda write: write.log.epoch)
+    for write in scheduling:
+        _check(write)
+    with ExitStack() as locks:
+        queues = [write.queue for write in scheduling if write.queue is not None]
+        for queue in queues:
+            locks.enter_context(queue.lock)
+            queue.catch_up()
+        with engine.lock:
+            plans = [
+                plan
+                for write in scheduling
+                if write.queue is not None and write.schedules is not None
+                if (plan := write.queue.plan(write.schedules)) is not None
+            ]
+            appends = [Append(write.log, write.batch, idempotency_key) for write in writes]
+            commit = engine.append_all([*appends, *(plan.append for plan in plans)])
+            for plan in plans:
+                plan.queue.carry_out(plan)
+        for queue in queues:
+            queue.catch_up()
+    return then(commit, lambda appended: appended[: len(writes)])
+
+
+def _check(write: Write) -> None:
+    schedules = write.schedules
+    if schedules is None or write.queue is None:
+        raise BadSchedule(None, f"{write.log.name!r} is no queue, its records cannot have schedules")
+    if len(schedules) != len(write.batch):
+        raise BadSchedule(None, f"the batch has {len(write.batch)} jobs and {len(schedules)} schedules")
+    for index, schedule in enumerate(schedules):
+        if schedule is not None:
+            check_schedule(index, schedule)

@@ -99,7 +99,8 @@ class Client:
             self.write(topic, jobs)
 
     def claim(self, topic: str, node: str = "worker", **fields: Any) -> list[Any]:
-        jobs: list[Any] = self.call("POST", f"/v0/topics/{topic}/claim", {"node": node, **fields})["jobs"]
+        """The jobs that were handed out."""
+        jobs: list[Any] = self.call("POST", f"/v0/topics/{topic}/claim", {"node": node, **fields})["claimed"]
         return jobs
 
     def ack(self, topic: str, seqs: list[int], node: str = "worker", **fields: Any) -> Any:

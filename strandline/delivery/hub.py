@@ -50,8 +50,12 @@ class Hub:
                 except Exception as error:
                     future.set_exception(error)
 
-        commit.add_done_callback(lambda _: self.post(settle))
+        self.on_done(commit, settle)
         return future
+
+    def on_done(self, commit: Commit[Any], action: Callable[[], None]) -> None:
+        """Have something done on the loop once the commit is done."""
+        commit.add_done_callback(lambda _: self.post(action))
 
     def post(self, action: Callable[[], None]) -> None:
         """Have something done on the loop soon. Any thread may call this."""

@@ -21,8 +21,10 @@ SHED_UNTIL = 0.6
 #: From here on only the logs of the highest band take writes.
 REFUSE_FROM = 0.98
 URGENT = 750
-#: How much of a new measurement goes into the average.
-_WEIGHT = 0.3
+#: How much of a new measurement goes into the average, and what it counts at the most, in targets: a single pause,
+#: however long, is no pressure.
+_WEIGHT = 0.2
+_MOST = 20.0
 #: So many deliveries waiting are full pressure.
 FULL_DEPTH = 20_000
 RETRY_AFTER_MS = 1_000
@@ -55,7 +57,7 @@ class Pressure:
 
     def sample(self, late_ms: float) -> None:
         """Take in how late the loop was this time."""
-        self._late_ms += (late_ms - self._late_ms) * _WEIGHT
+        self._late_ms += (min(late_ms, _MOST * self._target_ms) - self._late_ms) * _WEIGHT
         by_time = (self._late_ms - self._target_ms) / (9 * self._target_ms)
         by_depth = len(self._waiting) / FULL_DEPTH
         level = min(1.0, max(by_time, by_depth))

@@ -16,7 +16,7 @@ from starlette.applications import Starlette
 from starlette.routing import BaseRoute, Match, WebSocketRoute
 from starlette.types import Receive, Scope, Send
 
-from strandline.faces.web import Call, Head, Reply, Sink, Stream
+from strandline.faces.web import Call, Head, Later, Reply, Sink, Stream
 from strandline.server.gate import Gate, too_large
 
 #: A stream that has this much unsent is told to wait.
@@ -58,9 +58,11 @@ class _AllHttp(BaseRoute):
     async def _answer(self, call: Call, receive: Receive, send: Send) -> None:
         gate = self._gate
         answer = gate.answer(call)
-        if isinstance(answer, asyncio.Future):
-            await asyncio.wait([answer])
-            answer = gate.outcome(call, answer)
+        if isinstance(answer, Later):
+            try:
+                answer = await answer
+            except Exception as error:
+                answer = gate.failed(call, error)
         if isinstance(answer, Reply):
             await _send_reply(send, gate.finish(call.head, answer))
         else:

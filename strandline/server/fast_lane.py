@@ -8,16 +8,16 @@ admitted once is remembered, and not looked at again.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import os
+from functools import partial
 from time import perf_counter
 from typing import Any
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from strandline.faces.web import Answer, Call, Head, Reply, Sink, Stream
+from strandline.faces.web import Call, Head, Later, Reply, Sink, Stream
 from strandline.server.gate import Gate
 
 #: Heads that are remembered. Every topic a client writes to is another one.
@@ -228,31 +228,31 @@ class FastLane(HttpToolsProtocol):
             return
         call = Call(head, body, perf_counter())
         answer = gate.answer(call)
-        if type(answer) is Reply:
+        if isinstance(answer, Reply):
             self._reply(hot, answer)
-        elif isinstance(answer, asyncio.Future):
+        elif isinstance(answer, Later):
             self._busy = True
-            answer.add_done_callback(lambda future: self._done(hot, call, future))
+            answer.then(partial(self._done, hot, call))
         else:
-            self._send(hot, answer)
+            self._begin_stream(answer)
 
-    def _done(self, hot: HotHead, call: Call, future: asyncio.Future[Answer]) -> None:
-        answer = self.gate.outcome(call, future)
+    def _done(self, hot: HotHead, call: Call, later: Later) -> None:
         if self.transport.is_closing():
             return
+        try:
+            answer = later.result()
+        except Exception as error:
+            answer = self.gate.failed(call, error)
         self._busy = False
-        self._send(hot, answer)
+        if isinstance(answer, Reply):
+            self._reply(hot, answer)
+        else:
+            self._begin_stream(answer)
         if self._held and not self._busy:
             data = bytes(self._held)
             self._held.clear()
             self.flow.resume_reading()
             self._take(data)
-
-    def _send(self, hot: HotHead, answer: Answer) -> None:
-        if isinstance(answer, Stream):
-            self._begin_stream(answer)
-        else:
-            self._reply(hot, answer)
 
     def _reply(self, hot: HotHead, reply: Reply) -> None:
         reply = self.gate.finish(hot.head, reply)

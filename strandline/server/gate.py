@@ -9,14 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import zlib
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from urllib.parse import unquote
 
 import msgspec
 
 from strandline.faces.access import FULL_ACCESS, Access, Keys
-from strandline.faces.web import Answer, Call, Head, Refusal, Reply, Route, Stream
+from strandline.faces.web import Answer, Call, Head, Later, Refusal, Reply, Route, Stream
 from strandline.server.limits import Limits
 
 log = logging.getLogger(__name__)
@@ -33,6 +32,10 @@ class Status(msgspec.Struct):
     ready: bool = False
     draining: bool = False
     progress: float = 0.0
+
+    @property
+    def serving(self) -> bool:
+        return self.ready and not self.draining
 
     def check(self) -> None:
         if self.draining:
@@ -65,7 +68,7 @@ class Gate:
         self.limits = limits
         self.max_body_bytes = max_body_bytes
         #: Requests answered so far, by path of the route and status.
-        self.answered: Counter[tuple[str, int]] = Counter()
+        self.answered: dict[tuple[str, int], int] = {}
         self._probe_auth = probe_auth
         self._routes: dict[int, list[tuple[tuple[str, ...], Route]]] = {}
         #: Counts how often routes were added: what was remembered before may be out of date.
@@ -158,7 +161,7 @@ class Gate:
         """What may differ from one moment to the next: whether the server is up, and what its key has under way."""
         route = head.route
         try:
-            if not (self.status.ready and not self.status.draining) and (route is None or not route.always):
+            if not self.status.serving and (route is None or not route.always):
                 self.status.check()
             if self.keys is not None and head.access is not None and not self.limits.requests.room(head.access):
                 raise Refusal(429, "throttled", "too many requests are in flight for this API key", retry_after=1)
@@ -166,32 +169,47 @@ class Gate:
             return refusal.reply()
         return None
 
-    def answer(self, call: Call) -> Answer | asyncio.Future[Answer]:
-        """What the handler says; a future if it takes longer, to be given to ``outcome`` when it is done."""
-        route = call.head.route
+    def answer(self, call: Call) -> Answer | Later:
+        """What the handler says; later if it takes longer, and then to be given to ``outcome`` when it is settled."""
+        head = call.head
+        route = head.route
         assert route is not None
         try:
-            if b"content-encoding" in call.head.headers:
+            if b"content-encoding" in head.headers:
                 self._decode(call)
             answer = route.handler(call)
         except Exception as error:
             return self.failed(call, error)
+        kind = type(answer)
+        if kind is Reply or (kind is Later and self.keys is None):
+            return answer  # type: ignore[return-value]
         if isinstance(answer, Reply | Stream):
             return answer
-        future = asyncio.ensure_future(answer) if not isinstance(answer, asyncio.Future) else answer
-        access = call.head.access
-        if self.keys is not None and access is not None:
-            self.limits.requests.acquire(access)
-            future.add_done_callback(lambda _: self.limits.requests.release(access))
-        return future
+        later = answer if isinstance(answer, Later) else _run(answer)
+        if self.keys is not None and head.access is not None:
+            self.limits.requests.acquire(head.access)
+            return self._counted(later, head.access)
+        return later
 
-    def outcome(self, call: Call, future: asyncio.Future[Answer]) -> Answer:
-        if future.cancelled():
-            return self.failed(call, Refusal(503, "shutting_down", "the server is shutting down", retry_after=1))
-        error = future.exception()
-        if error is None:
-            return future.result()
-        return self.failed(call, error)
+    def _counted(self, later: Later, access: Access) -> Later:
+        """The same, with the slot given back before anybody learns of the answer."""
+        counted = Later()
+
+        def settled(later: Later) -> None:
+            self.limits.requests.release(access)
+            try:
+                counted.settle(later.result())
+            except Exception as error:
+                counted.fail(error)
+
+        later.then(settled)
+        return counted
+
+    def outcome(self, call: Call, later: Later) -> Answer:
+        try:
+            return later.result()
+        except Exception as error:
+            return self.failed(call, error)
 
     def failed(self, call: Call, error: BaseException) -> Reply:
         if isinstance(error, Refusal):
@@ -206,7 +224,8 @@ class Gate:
     def finish(self, head: Head, reply: Reply) -> Reply:
         """Count the reply, and compress it if the client asked for that and it is worth it."""
         route = head.route
-        self.answered["" if route is None else route.path, reply.status] += 1
+        counted = ("" if route is None else route.path, reply.status)
+        self.answered[counted] = self.answered.get(counted, 0) + 1
         if len(reply.body) >= GZIP_FROM_BYTES and b"accept-encoding" in head.headers and _accepts_gzip(head):
             compressor = zlib.compressobj(GZIP_LEVEL, wbits=31)
             body = compressor.compress(reply.body) + compressor.flush()
@@ -230,6 +249,24 @@ class Gate:
         if not decompressor.eof:
             raise Refusal(400, "invalid_request", "the gzip body is cut off")
         call.body = body
+
+
+def _run(awaitable: Awaitable[Answer]) -> Later:
+    """Let a coroutine run by itself."""
+    later = Later()
+
+    def done(future: asyncio.Future[Answer]) -> None:
+        if future.cancelled():
+            later.fail(Refusal(503, "shutting_down", "the server is shutting down", retry_after=1))
+            return
+        error = future.exception()
+        if error is None:
+            later.settle(future.result())
+        else:
+            later.fail(error if isinstance(error, Exception) else RuntimeError(repr(error)))
+
+    asyncio.ensure_future(awaitable).add_done_callback(done)
+    return later
 
 
 #: Somebody without a valid key, at a route that says by itself who may call it.

@@ -15,7 +15,7 @@ from strandline.faces.topics.context import Context, performance
 from strandline.faces.topics.listing import cursor_behind, page_size, start_after
 from strandline.faces.topics.records import quote
 from strandline.faces.topics.topics import Topic
-from strandline.faces.web import Call, Refusal, Reply
+from strandline.faces.web import Call, Later, Refusal, Reply
 
 _decoder = msgspec.json.Decoder(TopicConfig)
 
@@ -24,7 +24,7 @@ class Administering:
     def __init__(self, context: Context) -> None:
         self._context = context
 
-    def put(self, call: Call) -> Reply | Awaitable[Reply]:
+    def put(self, call: Call) -> Reply | Later | Awaitable[Reply]:
         """PUT /v0/topics/{topic}"""
         wanted = _decoder.decode(call.body) if call.body else TopicConfig()
         name = check_name(call.param("topic"))
@@ -35,7 +35,7 @@ class Administering:
             return self._context.after(created, lambda _: self._put_reply(call, topic, created=True))
         return self._configure(call, topic, wanted)
 
-    def _configure(self, call: Call, topic: Topic, wanted: TopicConfig) -> Reply | Awaitable[Reply]:
+    def _configure(self, call: Call, topic: Topic, wanted: TopicConfig) -> Reply | Later | Awaitable[Reply]:
         existing = topic.traits.type
         kind = wanted.type if isinstance(wanted.type, str) else existing
         if kind != existing:
@@ -135,7 +135,7 @@ class Administering:
         answer["performance"] = {"server_total_ms": round(call.elapsed_ms(), 3)}
         return Reply(msgspec.json.encode(answer))
 
-    def delete(self, call: Call) -> Reply | Awaitable[Reply]:
+    def delete(self, call: Call) -> Reply | Later | Awaitable[Reply]:
         """DELETE /v0/topics/{topic}"""
         context = self._context
         name = call.param("topic")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable
 from typing import Annotated, Any
 
 import msgspec
@@ -14,7 +13,7 @@ from strandline.faces.topics.context import Context, performance
 from strandline.faces.topics.errors import invalid
 from strandline.faces.topics.records import quote
 from strandline.faces.topics.topics import Topic
-from strandline.faces.web import Call, Refusal, Reply
+from strandline.faces.web import Call, Later, Refusal, Reply
 
 #: The engine keeps cursors by name; routers have some too.
 PREFIX = "consumer:"
@@ -23,7 +22,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}", re.ASCII)
 
 class CommitBody(msgspec.Struct):
     #: Everything up to and with this seq has been dealt with.
-    seq: Annotated[int, Meta(ge=0, lt=1 << 63)]
+    seq: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 
 
 _decoder = msgspec.json.Decoder(CommitBody)
@@ -49,7 +48,7 @@ class Consumers:
     def __init__(self, context: Context) -> None:
         self._context = context
 
-    def commit(self, call: Call) -> Reply | Awaitable[Reply]:
+    def commit(self, call: Call) -> Reply | Later:
         """PUT /v0/topics/{topic}/consumers/{consumer}"""
         body = _decoder.decode(call.body)
         topic = self._context.topics.get(call.param("topic"))
@@ -79,7 +78,7 @@ class Consumers:
             b'{"topic":%b,"head_seq":%d,"consumers":%b,%b}' % (topic.json_name, topic.log.head, rows, performance(call))
         )
 
-    def delete(self, call: Call) -> Reply | Awaitable[Reply]:
+    def delete(self, call: Call) -> Reply | Later:
         """DELETE /v0/topics/{topic}/consumers/{consumer}"""
         topic = self._context.topics.get(call.param("topic"))
         name = call.param("consumer")

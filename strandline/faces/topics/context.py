@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from time import perf_counter
 from typing import TypeVar
 
@@ -16,7 +16,7 @@ from strandline.engine.commit import Commit
 from strandline.faces.topics.config import TopicConfig, engine_config
 from strandline.faces.topics.settings import TopicsSettings
 from strandline.faces.topics.topics import Topic, Topics
-from strandline.faces.web import Call, Refusal, Reply, Slots
+from strandline.faces.web import Call, Later, Refusal, Reply, Slots
 
 T = TypeVar("T")
 
@@ -66,11 +66,22 @@ class Context:
         """Somebody looks at the topic: that makes it more urgent for a while."""
         topic.consumed_at = self.hub.now()
 
-    def after(self, commit: Commit[T], make: Callable[[T], Reply]) -> Reply | Awaitable[Reply]:
+    def after(self, commit: Commit[T], make: Callable[[T], Reply]) -> Reply | Later:
         """The reply that is made of the commit's value: now if it is done, else when it is."""
         if commit.done:
             return make(commit.wait())
-        return self.hub.when_done(commit, make)
+        later = Later()
+
+        def settle() -> None:
+            try:
+                reply = make(commit.wait())
+            except Exception as error:
+                later.fail(error)
+            else:
+                later.settle(reply)
+
+        self.hub.on_done(commit, settle)
+        return later
 
     def throttle(self, topic: Topic, *, patient: bool = False) -> float:
         """How long the request has to wait, in milliseconds; refuses it when the server is too busy for it."""

@@ -18,7 +18,7 @@ from strandline.faces.web import Call, Reply
 
 
 class DeleteBody(msgspec.Struct):
-    before_seq: Annotated[int, Meta(ge=0, lt=1 << 63)] | None = None
+    before_seq: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)] | None = None
     match: Any = None
 
 

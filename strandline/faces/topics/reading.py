@@ -27,7 +27,7 @@ from strandline.faces.topics.settings import (
 from strandline.faces.topics.topics import Topic
 from strandline.faces.web import Call, Reply
 
-Natural = Annotated[int, Meta(ge=0, lt=1 << 63)]
+Natural = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 
 
 class DiffBody(msgspec.Struct, gc=False):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
+from functools import partial
 from time import perf_counter
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import msgspec
 from msgspec import Meta, Raw
@@ -18,8 +19,9 @@ from strandline.faces.topics.errors import capped, invalid, topic_not_found
 from strandline.faces.topics.records import number_list
 from strandline.faces.topics.settings import MAX_IDEMPOTENCY_KEY_BYTES, TopicsSettings
 from strandline.faces.topics.topics import Topic
-from strandline.faces.web import Call, Refusal, Reply
+from strandline.faces.web import Call, Later, Refusal, Reply
 
+T = TypeVar("T")
 _NO_RAW = Raw()
 _NULL = b"null"
 
@@ -42,6 +44,14 @@ class WriteBody(msgspec.Struct, gc=False):
     config: TopicConfig | None = None
     disable_backpressure: bool = False
 
+    @property
+    def scheduled(self) -> bool:
+        """Whether any of the records says when or how urgently it is to be done."""
+        for record in self.records:  # noqa: SIM110 - a generator would take twice as long
+            if record.not_before_ts or record.priority:
+                return True
+        return False
+
 
 _decoder = msgspec.json.Decoder(WriteBody)
 
@@ -56,13 +66,18 @@ def check_utf8(body: bytes) -> None:
 
 
 class Writing:
-    """Turns bodies into batches and appends them."""
+    """Turns bodies into batches and appends them.
+
+    Plain writes to the same topic that arrive in the same turn of the loop are appended together: one frame, one
+    system call, one block in memory for all of them. Each still gets its own seqs and its own answer.
+    """
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._settings = context.settings
+        self._gathered: dict[Topic, _Gathered] = {}
 
-    def write(self, call: Call) -> Reply | Awaitable[Reply]:
+    def write(self, call: Call) -> Reply | Later | Awaitable[Reply]:
         """POST /v0/topics/{topic}"""
         check_utf8(call.body)
         body = _decoder.decode(call.body)
@@ -72,85 +87,80 @@ class Writing:
             key = head.headers[b"idempotency-key"].decode("utf-8", "surrogateescape")
         return self.append(call, head.params["topic"], body, key)
 
-    def append(self, call: Call, name: str, body: WriteBody, key: str | None) -> Reply | Awaitable[Reply]:
+    def append(self, call: Call, name: str, body: WriteBody, key: str | None) -> Reply | Later | Awaitable[Reply]:
         context = self._context
         batch = make_batch(body.records, body.node, self._settings)
-        check_idempotency_key(key)
+        if key is not None:
+            check_idempotency_key(key)
         topic = context.topics.find(name)
-        created: Commit[Log] | None = None
+        write = _Write(call, batch)
         if topic is None:
-            topic, created = self._create(call, name, body)
+            topic, write.created = self._create(call, name, body)
         if context.pressure.level:
             delay_ms = context.throttle(topic, patient=body.disable_backpressure)
             if delay_ms:
-                return self._append_later(call, topic, body, batch, key, created, delay_ms)
-        return self._append(call, topic, body, batch, key, created, 0.0)
+                return self._append_later(topic, body, write, key, delay_ms)
+        return self._append(topic, body, write, key)
 
     async def _append_later(
-        self,
-        call: Call,
-        topic: Topic,
-        body: WriteBody,
-        batch: Batch,
-        key: str | None,
-        created: Commit[Log] | None,
-        delay_ms: float,
+        self, topic: Topic, body: WriteBody, write: _Write, key: str | None, delay_ms: float
     ) -> Reply:
-        waited_ms = await self._context.park(topic, delay_ms, patient=body.disable_backpressure)
-        answer = self._append(call, topic, body, batch, key, created, waited_ms)
-        return answer if isinstance(answer, Reply) else await answer
+        write.waited_ms = await self._context.park(topic, delay_ms, patient=body.disable_backpressure)
+        answer = self._append(topic, body, write, key)
+        reply = answer if isinstance(answer, Reply) else await answer
+        assert isinstance(reply, Reply)
+        return reply
 
-    def _append(
-        self,
-        call: Call,
-        topic: Topic,
-        body: WriteBody,
-        batch: Batch,
-        key: str | None,
-        created: Commit[Log] | None,
-        throttled_ms: float,
-    ) -> Reply | Awaitable[Reply]:
-        context = self._context
-        self._check_quota(batch)
+    def _append(self, topic: Topic, body: WriteBody, write: _Write, key: str | None) -> Reply | Later:
+        context, batch = self._context, write.batch
+        if self._settings.max_total_bytes:
+            self._check_quota(batch)
+        is_queue = topic.traits.type == "queue"
+        schedules = make_schedules(body.records, topic) if body.scheduled else None
+        if not is_queue and key is None and write.created is None and topic.log.config.discard == "old":
+            return self._gather(topic, write)
         before = perf_counter()
-        schedules = make_schedules(body.records, topic)
-        if topic.traits.type == "queue":
+        commit: Commit[Appended]
+        if is_queue:
             commit = context.queue(topic).append(batch, schedules, key)
         else:
             commit = topic.log.append(batch, idempotency_key=key)
-        after = perf_counter()
-        return_seqs = call.flag("return_seqs", True)
+        timing = _Timing(before)
 
         def reply(appended: Appended) -> Reply:
-            fsync_ms = 0.0
-            if topic.log.config.durability == "fsync":
-                fsync_ms = (perf_counter() - after) * 1000
-            seqs = b',"seqs":[%b]' % number_list(range(appended.first, appended.last + 1)) if return_seqs else b""
-            return Reply(
-                b'{"topic":%b,"first_seq":%d,"last_seq":%d%b,"head_seq":%d,"count":%d,"created":%b,"deduped":%b,'
-                b'"performance":{"server_total_ms":%.3f,"wal_append_ms":%.3f,"fsync_ms":%.3f,"throttle_wait_ms":%.3f}}'
-                % (
-                    topic.json_name,
-                    appended.first,
-                    appended.last,
-                    seqs,
-                    appended.last,
-                    len(batch) if not appended.deduped else appended.count,
-                    b"false" if created is None else b"true",
-                    b"true" if appended.deduped else b"false",
-                    call.elapsed_ms(),
-                    (after - before) * 1000,
-                    fsync_ms,
-                    throttled_ms,
-                ),
-                200 if created is None else 201,
-            )
+            return write.reply(topic, appended.first, appended.last, appended.deduped, timing.json(topic))
 
-        if created is not None and not created.done:
-            return context.hub.when_done(created, lambda _: reply(commit.wait()))
-        if commit.done:
-            return reply(commit.wait())
-        return context.hub.when_done(commit, reply)
+        if write.created is not None and not write.created.done:
+            return context.after(write.created, lambda _: reply(commit.wait()))
+        return context.after(commit, reply)
+
+    def _gather(self, topic: Topic, write: _Write) -> Later:
+        gathered = self._gathered.get(topic)
+        if gathered is None:
+            if not self._gathered:
+                self._context.hub.loop.call_soon(self._append_gathered)
+            gathered = self._gathered[topic] = _Gathered()
+        later = Later()
+        gathered.add(write, later)
+        return later
+
+    def _append_gathered(self) -> None:
+        gathered, self._gathered = self._gathered, {}
+        for topic, group in gathered.items():
+            if topic.log.dropped:
+                group.fail(topic_not_found(topic.name))
+                continue
+            try:
+                before = perf_counter()
+                commit = topic.log.append(group.batch())
+                group.timing = _Timing(before)
+            except Exception as error:
+                group.fail(error)
+                continue
+            if commit.done:
+                group.settle(topic, commit)
+            else:
+                self._context.hub.on_done(commit, partial(group.settle, topic, commit))
 
     def _create(self, call: Call, name: str, body: WriteBody) -> tuple[Topic, Commit[Log]]:
         config = body.config or TopicConfig()
@@ -163,10 +173,111 @@ class Writing:
 
     def _check_quota(self, batch: Batch) -> None:
         maximum = self._settings.max_total_bytes
-        if maximum:
-            size = sum(map(len, batch.data)) + sum(len(meta) for meta in batch.metas or () if meta is not None)
-            if self._context.engine.total_size + size > maximum:
-                raise capped("max_total_bytes", maximum)
+        size = sum(map(len, batch.data)) + sum(len(meta) for meta in batch.metas or () if meta is not None)
+        if self._context.engine.total_size + size > maximum:
+            raise capped("max_total_bytes", maximum)
+
+
+class _Write:
+    """One write on its way, with what its answer will say of it."""
+
+    __slots__ = ("batch", "call", "created", "waited_ms")
+
+    def __init__(self, call: Call, batch: Batch) -> None:
+        self.call = call
+        self.batch = batch
+        self.created: Commit[Log] | None = None
+        self.waited_ms = 0.0
+
+    def reply(self, topic: Topic, first: int, last: int, deduped: bool, timing: bytes) -> Reply:
+        call = self.call
+        seqs = b""
+        if not call.head.query_string or call.flag("return_seqs", True):
+            seqs = b',"seqs":[%b]' % (number_list(range(first, last + 1)) if first != last else b"%d" % first)
+        return Reply(
+            b'{"topic":%b,"first_seq":%d,"last_seq":%d%b,"head_seq":%d,"count":%d,"created":%b,"deduped":%b,'
+            b'"performance":{"server_total_ms":%.3f,%b,"throttle_wait_ms":%.3f}}'
+            % (
+                topic.json_name,
+                first,
+                last,
+                seqs,
+                last,
+                last - first + 1,
+                b"false" if self.created is None else b"true",
+                b"true" if deduped else b"false",
+                (perf_counter() - call.started) * 1000,
+                timing,
+                self.waited_ms,
+            ),
+            200 if self.created is None else 201,
+        )
+
+
+class _Timing:
+    """How long the append took, and how long it has waited for the flush since."""
+
+    __slots__ = ("_append_ms", "_at")
+
+    def __init__(self, before: float) -> None:
+        self._at = perf_counter()
+        self._append_ms = (self._at - before) * 1000
+
+    def json(self, topic: Topic) -> bytes:
+        fsync_ms = (perf_counter() - self._at) * 1000 if topic.log.config.durability == "fsync" else 0.0
+        return b'"wal_append_ms":%.3f,"fsync_ms":%.3f' % (self._append_ms, fsync_ms)
+
+
+class _Gathered:
+    """Writes to one topic that are appended in one step."""
+
+    __slots__ = ("_laters", "_writes", "timing")
+
+    def __init__(self) -> None:
+        self.timing = _Timing(0.0)
+        self._writes: list[_Write] = []
+        self._laters: list[Later] = []
+
+    def add(self, write: _Write, later: Later) -> None:
+        self._writes.append(write)
+        self._laters.append(later)
+
+    def batch(self) -> Batch:
+        if len(self._writes) == 1:
+            return self._writes[0].batch
+        batches = [write.batch for write in self._writes]
+        return Batch(
+            [payload for batch in batches for payload in batch.data],
+            _joined(batches, [batch.keys for batch in batches]),
+            _joined(batches, [batch.nodes for batch in batches]),
+            _joined(batches, [batch.metas for batch in batches]),
+        )
+
+    def settle(self, topic: Topic, commit: Commit[Appended]) -> None:
+        try:
+            appended = commit.wait()
+        except Exception as error:
+            self.fail(error)
+            return
+        first, timing = appended.first, self.timing.json(topic)
+        for write, later in zip(self._writes, self._laters, strict=True):
+            behind = first + len(write.batch.data)
+            later.settle(write.reply(topic, first, behind - 1, False, timing))
+            first = behind
+
+    def fail(self, error: Exception) -> None:
+        for later in self._laters:
+            later.fail(error)
+
+
+def _joined(batches: Sequence[Batch], columns: Sequence[Sequence[T | None] | None]) -> list[T | None] | None:
+    """The columns behind one another; None when no batch has one."""
+    if columns.count(None) == len(columns):
+        return None
+    joined: list[T | None] = []
+    for batch, column in zip(batches, columns, strict=True):
+        joined.extend([None] * len(batch.data) if column is None else column)
+    return joined
 
 
 def make_batch(records: list[WriteRecord], node: str | None, settings: TopicsSettings) -> Batch:
@@ -180,6 +291,13 @@ def make_batch(records: list[WriteRecord], node: str | None, settings: TopicsSet
             f"{len(records)} records in one write, the limit is {settings.max_batch_records}",
             {"records": len(records), "max": settings.max_batch_records},
         )
+    if len(records) == 1:
+        record = records[0]
+        if record.tag is None and record.node is None and node is None and not record.meta:
+            data = [bytes(record.data)]
+            if len(data[0]) > settings.max_record_bytes:
+                _check_sizes(data, [None], settings.max_record_bytes)
+            return Batch(data)
     data = [bytes(record.data) for record in records]
     keys = [record.tag for record in records]
     nodes = [record.node if record.node is not None else node for record in records]
@@ -230,10 +348,8 @@ def _check_sizes(data: list[bytes], metas: list[bytes | None], limit: int) -> No
             )
 
 
-def make_schedules(records: list[WriteRecord], topic: Topic) -> list[Schedule | None] | None:
-    """When and how urgently the jobs are to be done, if any of them says so."""
-    if not any(record.not_before_ts or record.priority for record in records):
-        return None
+def make_schedules(records: list[WriteRecord], topic: Topic) -> list[Schedule | None]:
+    """When and how urgently the jobs are to be done."""
     if topic.traits.type != "queue":
         raise invalid("not_before_ts and priority are for jobs, and this topic is not a queue", {"topic": topic.name})
     return [

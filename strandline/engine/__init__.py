@@ -8,6 +8,7 @@ from strandline.engine.appending import Append
 from strandline.engine.clock import Clock, ManualClock, SystemClock
 from strandline.engine.commit import Commit
 from strandline.engine.engine import Engine, Options
+from strandline.engine.forwarding import Copy
 from strandline.engine.log import Log
 from strandline.engine.record import (
     Appended,
@@ -30,6 +31,7 @@ __all__ = [
     "Clock",
     "Commit",
     "Config",
+    "Copy",
     "Cursor",
     "Deleted",
     "Engine",

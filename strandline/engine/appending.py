@@ -129,7 +129,7 @@ class _Step:
         if book.config.discard == "reject":
             self._usage.check_room(book, len(batch), size)
         block = Block.of_batch(self._usage.next_seq(book), self._now, batch)
-        waits, reserved = self._engine.reservations.wanted(book, block)
+        waits, reserved = self._engine.reservations.wanted(book, block.last, len(batch))
         self._waits = self._waits or waits
         self._members.append(Member(log, book, block, size, extras, reserved))
         self._usage.add(book, block.last, len(batch), size)
@@ -147,6 +147,7 @@ class _Step:
                 begin_volatile(book)
             else:
                 engine.reservations.written(book, reserved)
+                engine.note_place(book, block.first)
             book.assign(block, now, extras)
         if self._waits:
             for _, book, block, size, _, _ in members:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate, chain, pairwise
 from operator import attrgetter
 from typing import TypeAlias, TypeVar
@@ -88,6 +88,40 @@ class Block:
             _join_optional([block.keys for block in blocks], blocks),
             _join_optional([block.nodes for block in blocks], blocks),
             _join_optional([block.metas for block in blocks], blocks),
+        )
+
+    @classmethod
+    def gather(cls, pieces: Sequence[tuple[Block, int, int]], amended: Mapping[int, bytes] | None = None) -> Block:
+        """Rows of blocks, as (block, start, end), under the seqs from 1 on; shares what it can with them.
+
+        ``amended`` has other data for some seqs.
+        """
+        if len(pieces) == 1 and not amended:
+            block, start, end = pieces[0]
+            if end - start == len(block) and type(block.offsets) is array and block.offsets.typecode == "I":
+                return cls(1, end, 0, block.offsets, block.data, block.keys, block.nodes, block.metas)
+        data: list[bytes] = []
+        offsets, base = array("I", (0,)), 0
+        for block, start, end in pieces:
+            low = block.offsets[start]
+            if amended and any(block.seq(row) in amended for row in range(start, end)):
+                payloads = [amended.get(block.seq(row), block.payload(row)) for row in range(start, end)]
+                data += payloads
+                offsets.extend(list(accumulate(map(len, payloads), initial=base))[1:])
+            else:
+                data.append(block.data[low : block.offsets[end]])
+                offsets.extend([base + offset - low for offset in block.offsets[start + 1 : end + 1].tolist()])
+            base = offsets[-1]
+        count = len(offsets) - 1
+        return cls(
+            1,
+            count,
+            0,
+            offsets,
+            data[0] if len(data) == 1 else b"".join(data),
+            _gather_optional([(block.keys, start, end) for block, start, end in pieces]),
+            _gather_optional([(block.nodes, start, end) for block, start, end in pieces]),
+            _gather_optional([(block.metas, start, end) for block, start, end in pieces]),
         )
 
     def cut(self, start: int, end: int) -> Block:
@@ -186,6 +220,15 @@ def _join_optional(columns: Sequence[Sequence[T | None] | None], blocks: Sequenc
     for column, block in zip(columns, blocks, strict=True):
         joined.extend([None] * len(block) if column is None else column)
     return joined
+
+
+def _gather_optional(pieces: Sequence[tuple[Sequence[T | None] | None, int, int]]) -> list[T | None] | None:
+    if all(column is None for column, _, _ in pieces):
+        return None
+    gathered: list[T | None] = []
+    for column, start, end in pieces:
+        gathered.extend([None] * (end - start) if column is None else column[start:end])
+    return gathered
 
 
 by_last = attrgetter("last")

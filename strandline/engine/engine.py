@@ -17,6 +17,7 @@ from strandline.engine.clock import Clock, SystemClock
 from strandline.engine.commit import Commit
 from strandline.engine.disk import Disk, LocalDisk
 from strandline.engine.errors import BadRequest, EngineClosed, EngineError, JournalFailed, LogExists, UnknownLog
+from strandline.engine.forwarding import Copy, forward
 from strandline.engine.frame import Configure, FrameType, encode, pack
 from strandline.engine.housekeeping.maintenance import Maintenance
 from strandline.engine.housekeeping.snapshot import Snapshot
@@ -25,7 +26,8 @@ from strandline.engine.log import Log
 from strandline.engine.logbook import Logbook
 from strandline.engine.names import Names
 from strandline.engine.record import MAX_RECORD_BYTES, Appended, Config, check_name
-from strandline.engine.recovery import Recovered, recover
+from strandline.engine.recovery import recover
+from strandline.engine.replay import Recovered
 from strandline.engine.reservations import Reservations
 from strandline.engine.segments.cold import ColdStore, ObjectStoreCold
 from strandline.engine.segments.store import CACHE_BYTES, COLD_CACHE_BYTES, SegmentStore
@@ -206,6 +208,15 @@ class Engine:
         """
         return append_all(self, appends)
 
+    def forward(self, source: Log, copies: Sequence[Copy]) -> Commit[list[Appended | None]]:
+        """Let records of ``source`` go on into other logs, and move its cursors; see :class:`Copy`.
+
+        In a crash all of it happens or nothing. The payloads are neither journaled nor held in memory once more, as
+        long as they are in the journal file that is written now. Gives for every copy what was appended, and None
+        where nothing was. Where the destination is dropped, or full and rejecting, the cursor has not moved either.
+        """
+        return forward(self, source, copies)
+
     # --- flushing and closing ------------------------------------------------------------------------------
 
     def flush(self, wanted: Commit[Any] | None = None) -> None:
@@ -378,6 +389,12 @@ class Engine:
     def check_own(self, log: Log) -> None:
         if log.engine is not self:
             raise BadRequest(f"log {log.name!r} belongs to another engine")
+
+    def note_place(self, book: Logbook, first: int) -> None:
+        """An append from ``first`` on has been written to the journal."""
+        if book.journal_index != self.journal.index:
+            book.journal_index = self.journal.index
+            book.journal_first = first
 
     def write_config(self, book: Logbook, config: Config, now: int) -> None:
         reserved = self.reservations.after(book, config.durability)

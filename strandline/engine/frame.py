@@ -89,6 +89,8 @@ class FrameType(IntEnum):
     MANIFEST = 14
     #: A cursor was moved or dropped.
     CURSOR = 15
+    #: Records of one log went on into others, and cursors moved. Refers to appends in the same file.
+    FORWARD = 16
 
 
 class Extras(msgspec.Struct, array_like=True, omit_defaults=True):
@@ -128,6 +130,45 @@ class CursorMove(msgspec.Struct, array_like=True):
 
     name: str
     seq: int | None
+
+
+#: What a target takes over besides the data.
+KEEP_KEYS = 1
+KEEP_NODES = 2
+
+
+class Target(msgspec.Struct, array_like=True):
+    """One log that records went on into, and how far that brought a cursor of the source.
+
+    An epoch of 0: nothing but the cursor counts. The log is not journaled, or its records stand in appends of the
+    same write.
+    """
+
+    epoch: int
+    #: The seq of the first copy. The ``lost`` seqs before it are a gap.
+    first: int
+    lost: int
+    #: Which of the frame's selections, -1: none.
+    selection: int
+    flags: int
+    reserved: int
+    cursor: str
+    through: int
+    #: In place of the source's, one per record.
+    metas: list[bytes | None] | None = None
+
+
+class Forward(msgspec.Struct, array_like=True):
+    """``selections`` are inclusive ranges of the source's seqs; every seq in them has a record."""
+
+    selections: list[list[tuple[int, int]]]
+    targets: list[Target]
+
+    def count(self, target: Target) -> int:
+        """How many records went to a target."""
+        if target.selection < 0:
+            return 0
+        return sum(last - first + 1 for first, last in self.selections[target.selection])
 
 
 class Frame(msgspec.Struct, frozen=True, gc=False):
@@ -275,6 +316,14 @@ def unpack(raw: bytes, type: type[T]) -> T:
         decoder = _decoders[type] = msgspec.msgpack.Decoder(type)
     result: T = decoder.decode(raw)
     return result
+
+
+def read_append(raw: bytes, offset: int) -> Block:
+    """The records of the append frame at an offset, which has been verified before."""
+    _, length, _, kind, flags, place, count, epoch, first, ts, reserved = HEADER.unpack_from(raw, offset)
+    body = raw[offset + HEADER.size : offset + length]
+    frame = Frame(_TYPES[kind], flags, count, epoch, first, ts, reserved, body, offset, length, place)
+    return decode_append(frame)[0]
 
 
 def scan(raw: bytes, seed: int, offset: int) -> Iterator[Frame | Damage]:

@@ -62,6 +62,8 @@ class Journal:
         self.flushed = 0
         self.failure: EngineError | None = None
         self.frames = 0
+        #: Bytes of records that this file refers to instead of having them once more.
+        self.copied = 0
         self.rotations = 0
 
     @property
@@ -142,6 +144,7 @@ class Journal:
         self._file.handle.close()
         self._file, self._next = self._next, None
         self.rotations += 1
+        self.copied = 0
         self.index = self._file.index
         return self.index
 

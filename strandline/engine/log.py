@@ -149,12 +149,16 @@ class Log:
                     self._expire()
                     return read_page(self._book, query, segments)
             except NotResident as missing:
-                try:
-                    missing.fetch()
-                except (UnknownSegment, MissingFile):
-                    # Merged or dropped in the meantime: then the log has its records elsewhere, or not any more.
-                    if any(run.segment == missing.segment for run in self._book.runs):
-                        raise
+                self.fetch(missing)
+
+    def fetch(self, missing: NotResident) -> None:
+        """Get what a reader must have first; the engine's lock must not be held."""
+        try:
+            missing.fetch()
+        except (UnknownSegment, MissingFile):
+            # Merged or dropped in the meantime: then the log has its records elsewhere, or not any more.
+            if any(run.segment == missing.segment for run in self._book.runs):
+                raise
 
     def read_resident(
         self,
@@ -241,13 +245,14 @@ class Log:
             if book.config.discard == "reject":
                 check_room(book, len(batch), size)
             block = Block.of_batch(book.assigned + 1, now, batch)
-            must_wait, reserved = engine.reservations.wanted(book, block)
+            must_wait, reserved = engine.reservations.wanted(book, block.last, len(block))
             if book.config.durability == "ephemeral":
                 engine.reservations.write(book, reserved, now)
                 begin_volatile(book)
             else:
                 engine.journal.write(encode_append(book.epoch, block, now, reserved, extras))
                 engine.reservations.written(book, reserved)
+                engine.note_place(book, block.first)
             engine.touch(book)
             appended = book.assign(block, now, extras)
             if must_wait:
@@ -438,6 +443,8 @@ class Log:
         engine.write_config(book, config, now)
         if config.durability != "ephemeral":
             book.volatile_from = 0
+        # What was volatile is written anew: nothing from before is to be referred to.
+        book.journal_index = 0
         if book.tail is not None:
             book.tail.join_no_further()
         book.config = config

@@ -50,8 +50,9 @@ class Logbook:
 
     __slots__ = (
         "assigned", "cap_floor", "config", "count", "cursors", "dropped", "earliest", "epoch", "filed_in", "gaps",
-        "head", "idempotency", "last_ts", "listeners", "name", "pending", "pending_count", "pending_size", "producers",
-        "reserve_step", "reserved", "reserved_durable", "runs", "size", "tail", "totals", "ttl_floor", "volatile_from",
+        "head", "idempotency", "journal_first", "journal_index", "last_ts", "listeners", "name", "pending",
+        "pending_count", "pending_size", "producers", "reserve_step",
+        "reserved", "reserved_durable", "runs", "size", "tail", "totals", "ttl_floor", "volatile_from",
     )  # fmt: skip
 
     def __init__(self, name: str, epoch: int, config: Config) -> None:
@@ -76,6 +77,9 @@ class Logbook:
         self.listeners: tuple[Listener, ...] = ()
         #: The segments in which the newest checkpoint says this log has a run.
         self.filed_in: tuple[int, ...] = ()
+        #: The journal file of the last append, and the first seq appended in it: what a FORWARD frame may refer to.
+        self.journal_index = 0
+        self.journal_first = 0
         self.dropped = False
         #: Changes that are journaled and wait for the flush before they are made here.
         self.pending = 0

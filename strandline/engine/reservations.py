@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import islice, takewhile
 
-from strandline.engine.block import Block
 from strandline.engine.frame import FrameType, encode
 from strandline.engine.journal import Journal
 from strandline.engine.logbook import Logbook
@@ -35,20 +34,23 @@ class Reservations:
         #: Logs with a durable reservation, those that have been quiet for longest in front.
         self._unsettled: dict[Logbook, None] = {}
 
-    def wanted(self, book: Logbook, block: Block) -> tuple[bool, int]:
-        """Whether an append of the block must wait for the flush, and what its frame is to reserve."""
+    def wanted(self, book: Logbook, last: int, count: int) -> tuple[bool, int]:
+        """Whether an append of ``count`` records up to ``last`` must wait for the flush, and what it is to reserve."""
         durability = book.config.durability
         if durability == "fsync":
-            return True, block.last
-        waits = block.last > book.reserved_durable or book.pending > 0
-        step = max(book.reserve_step, _minimum(durability), 4 * len(block))
+            return True, last
+        waits = last > book.reserved_durable or book.pending > 0
+        if not waits and last + (book.reserve_step >> 1) <= book.reserved and book.reserve_step >= 4 * count:
+            # As below, for nearly every append.
+            return False, book.reserved
+        step = max(book.reserve_step, _minimum(durability), 4 * count)
         if waits and not book.pending:
             # They ran out before a flush came by; the first one that has to wait for it sees to that.
-            step = min(2 * step, max(MAX_RESERVE, 4 * len(block)))
-        if block.last + step // 2 <= book.reserved:
+            step = min(2 * step, max(MAX_RESERVE, 4 * count))
+        if last + step // 2 <= book.reserved:
             return waits, book.reserved
         book.reserve_step = step
-        return waits, block.last + step
+        return waits, last + step
 
     def after(self, book: Logbook, durability: Durability) -> int:
         """What a configuration with this class is to reserve."""

@@ -19,6 +19,8 @@ from strandline.engine.catalog import MANIFEST, BookState, Manifest, OverlayStat
 from strandline.engine.errors import DamagedFile, EngineError
 from strandline.engine.frame import (
     FILE_HEADER,
+    KEEP_KEYS,
+    KEEP_NODES,
     MAGIC,
     MORE,
     VERSION,
@@ -27,10 +29,12 @@ from strandline.engine.frame import (
     Damage,
     FileKind,
     Floor,
+    Forward,
     Frame,
     FrameType,
     Gap,
     Select,
+    Target,
     decode_append,
     read_file_header,
     scan,
@@ -189,6 +193,10 @@ def _facts_of(frame: Frame) -> Facts:
         case FrameType.CURSOR:
             move = unpack(frame.body, CursorMove)
             return {"cursor": repr(move.name), "at": "dropped" if move.seq is None else move.seq}
+        case FrameType.FORWARD:
+            forward = unpack(frame.body, Forward)
+            chosen = [",".join(_range(*piece) for piece in ranges) for ranges in forward.selections]
+            return {"selections": chosen, "targets": len(forward.targets)}
         case FrameType.STATE:
             return _state(unpack(frame.body, BookState))
         case FrameType.OVERLAY:
@@ -202,10 +210,31 @@ def _details_of(frame: Frame, rows: int) -> Iterator[Item]:
         yield from (Item("record", _record(block, row)) for row in range(min(rows, len(block))))
         if len(block) > rows:
             yield Item("record", {"more": len(block) - rows})
+    elif frame.type is FrameType.FORWARD:
+        forward = unpack(frame.body, Forward)
+        yield from (Item("target", _target(forward, target)) for target in forward.targets[:rows])
+        if len(forward.targets) > rows:
+            yield Item("target", {"more": len(forward.targets) - rows})
     elif frame.type is FrameType.STATE:
         yield from (Item("run", _run(run)) for run in unpack(frame.body, BookState).runs)
     elif frame.type is FrameType.MANIFEST:
         yield from _manifest_items(unpack(frame.body, Manifest))
+
+
+def _target(forward: Forward, target: Target) -> Facts:
+    facts: Facts = {}
+    if target.epoch:
+        facts["epoch"] = target.epoch
+        if target.lost:
+            facts["gap"] = _range(target.first - target.lost, target.first - 1)
+        if target.selection >= 0:
+            facts["seqs"] = _range(target.first, target.first + forward.count(target) - 1)
+            facts["selection"] = target.selection
+            dropped = [what for what, flag in (("keys", KEEP_KEYS), ("nodes", KEEP_NODES)) if not target.flags & flag]
+            facts |= {"without": ",".join(dropped)} if dropped else {}
+            facts |= {"metas": len(target.metas)} if target.metas is not None else {}
+        facts["reserved"] = target.reserved
+    return facts | {"cursor": repr(target.cursor), "through": target.through}
 
 
 def _state(state: BookState) -> Facts:

@@ -19,7 +19,7 @@ from strandline.engine.catalog import (
 )
 from strandline.engine.disk import Disk
 from strandline.engine.errors import DamagedFile
-from strandline.engine.frame import Configure, Frame, FrameType, unpack
+from strandline.engine.frame import Configure, Forward, Frame, FrameType, unpack
 from strandline.engine.journal import journal_indexes, read_journal
 from strandline.engine.logbook import Gap, Logbook
 from strandline.engine.parts import Run
@@ -138,10 +138,21 @@ def _find_boundary(disk: Disk, books: Mapping[int, Logbook]) -> int:
     indexes = journal_indexes(disk)
     for index in indexes:
         for frame in _journal_frames(disk, [index]):
-            book = books.get(frame.epoch)
-            if frame.type is FrameType.APPEND and (book is None or frame.first > book.assigned):
-                return index
+            for epoch, first in _records_in(frame):
+                book = books.get(epoch)
+                if book is None or first > book.assigned:
+                    return index
     return indexes[-1] if indexes else 1
+
+
+def _records_in(frame: Frame) -> Iterator[tuple[int, int]]:
+    """The logs that a frame brings records to, and their first seqs."""
+    if frame.type is FrameType.APPEND:
+        yield frame.epoch, frame.first
+    elif frame.type is FrameType.FORWARD:
+        for target in unpack(frame.body, Forward).targets:
+            if target.epoch:
+                yield target.epoch, target.first
 
 
 def _journal_frames(disk: Disk, indexes: Iterable[int]) -> Iterator[Frame]:
@@ -217,9 +228,12 @@ def adopt_frames(disk: Disk, manifest: Manifest, books: dict[int, Logbook], drop
             configured.add(frame.epoch)
             if frame.epoch in books and books[frame.epoch].name.startswith(NAMELESS):
                 books[frame.epoch].name = unpack(frame.body, Configure).name
-        elif frame.type is FrameType.APPEND and frame.epoch not in configured | dropped and frame.epoch not in books:
-            books[frame.epoch] = Logbook(f"{NAMELESS}{frame.epoch}", frame.epoch, Config())
-            yield f"Log {NAMELESS}{frame.epoch}: records of a log whose name and state are lost."
+            continue
+        for epoch, _ in _records_in(frame):
+            manifest.next_epoch = max(manifest.next_epoch, epoch + 1)
+            if epoch not in configured | dropped and epoch not in books:
+                books[epoch] = Logbook(f"{NAMELESS}{epoch}", epoch, Config())
+                yield f"Log {NAMELESS}{epoch}: records of a log whose name and state are lost."
 
 
 #: The name of a log whose own is lost starts like this.

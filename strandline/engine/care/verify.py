@@ -34,7 +34,8 @@ from strandline.engine.frame import FILE_HEADER, Damage, FileKind, Frame, FrameT
 from strandline.engine.journal import DIRECTORY as JOURNAL
 from strandline.engine.journal import journal_indexes, journal_path, read_journal
 from strandline.engine.logbook import Logbook
-from strandline.engine.recovery import Loss, Recovered, replay
+from strandline.engine.recovery import replay
+from strandline.engine.replay import Loss, Recovered
 from strandline.engine.segments.check import damaged_blocks, stretches
 from strandline.engine.segments.cold import ColdStore
 from strandline.engine.segments.segment import Segment

@@ -39,10 +39,12 @@ from strandline.engine.segments.store import segment_path
 
 if TYPE_CHECKING:
     from strandline.engine.engine import Engine
-    from strandline.engine.recovery import Recovered
+    from strandline.engine.replay import Recovered
 
 #: Every restart begins a journal file; so many small ones are sealed even if they hold little.
 MAX_JOURNAL_FILES = 16
+#: Forwarded records are in the journal once and in the tails of many logs: sealed at so many times a journal's size.
+MAX_COPIED = 4
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +63,7 @@ class Maintenance:
         self._manifest: Manifest = recovered.manifest
         self._runner: Runner = worker or _InThisThread(engine)
         self._replayed_bytes = recovered.replayed_bytes
+        self._replayed_copies = recovered.copied_bytes
         self._checkpoint_sizes = {
             name: engine.disk.size(checkpoint_path(name)) for name in recovered.manifest.checkpoints
         }
@@ -81,7 +84,12 @@ class Maintenance:
 
     @property
     def due(self) -> bool:
-        return self.unsealed_bytes() >= self._engine.options.journal_bytes or self._files >= MAX_JOURNAL_FILES
+        limit = self._engine.options.journal_bytes
+        return (
+            self.unsealed_bytes() >= limit
+            or self._replayed_copies + self._engine.journal.copied >= MAX_COPIED * limit
+            or self._files >= MAX_JOURNAL_FILES
+        )
 
     @property
     def manifest(self) -> Manifest:
@@ -242,7 +250,7 @@ class Maintenance:
             if name not in manifest.checkpoints:
                 engine.disk.remove(checkpoint_path(name))
         self._remove_journals(manifest.boundary)
-        self._replayed_bytes = 0
+        self._replayed_bytes = self._replayed_copies = 0
 
     def _remove_journals(self, boundary: int) -> None:
         engine = self._engine

@@ -30,7 +30,8 @@ from strandline.engine.frame import (
     scan,
 )
 from strandline.engine.groups import whole
-from strandline.engine.segments.pieces import Pieces, Rows
+from strandline.engine.segments.copies import Copies
+from strandline.engine.segments.pieces import Pieces, Rows, concatenate
 from strandline.engine.segments.writer import Ints
 
 #: HEADER, for many frames at once.
@@ -65,28 +66,26 @@ def read_journals(disk: Disk, paths: Sequence[str], ranks: Mapping[int, int]) ->
         except FileNotFoundError:
             raise MissingFile(path) from None
         _, seed = read_file_header(path, raw, FileKind.JOURNAL)
-        offsets = [
-            frame.offset
-            for frame in whole(scan(raw, seed, FILE_HEADER.size))
-            if type(frame) is Frame and frame.type is FrameType.APPEND
-        ]
+        offsets: list[int] = []
+        forwards: list[Frame] = []
+        for frame in whole(scan(raw, seed, FILE_HEADER.size)):
+            if type(frame) is Frame:
+                if frame.type is FrameType.APPEND:
+                    offsets.append(frame.offset)
+                elif frame.type is FrameType.FORWARD:
+                    forwards.append(frame)
         if not offsets:
             continue
         source = len(files)
         files.append(raw)
-        frames = _Frames(raw, offsets, ranks)
+        copies = Copies(forwards, ranks)
+        frames = _Frames(raw, offsets, copies.ranks)
         if len(frames):
-            parts.append(frames.rows(source, files.__getitem__))
+            rows = frames.rows(source, files.__getitem__)
+            parts.append(copies.add_to(rows, files))
     if not parts:
         return None
-    return parts[0] if len(parts) == 1 else _concatenate(parts)
-
-
-def _concatenate(parts: Sequence[Rows]) -> Rows:
-    columns = zip(*parts, strict=True)
-    ranks, seqs, ts = (np.concatenate(next(columns)) for _ in range(3))
-    keys, nodes, metas, data = (Pieces.concatenate(column) for column in columns)
-    return Rows(ranks, seqs, ts, keys, nodes, metas, data)
+    return parts[0] if len(parts) == 1 else concatenate(parts)
 
 
 class _Frames:

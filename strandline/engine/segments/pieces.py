@@ -112,3 +112,11 @@ class Rows(NamedTuple):
     nodes: Pieces | Strings
     metas: Pieces
     data: Pieces
+
+
+def concatenate(parts: Sequence[Rows]) -> Rows:
+    """Rows of journal files behind each other."""
+    columns = zip(*parts, strict=True)
+    ranks, seqs, ts = (np.concatenate(next(columns)) for _ in range(3))
+    keys, nodes, metas, data = (Pieces.concatenate(column) for column in columns)
+    return Rows(ranks, seqs, ts, keys, nodes, metas, data)

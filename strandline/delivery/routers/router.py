@@ -1,0 +1,63 @@
+"""One router at work: what it is told to do, and how far it has come."""
+
+from __future__ import annotations
+
+import asyncio
+
+from strandline.delivery.routers.definition import Definition
+from strandline.delivery.routers.stamps import Stamper
+from strandline.engine import Log
+
+#: The cursors of a router in its source: where it has got to, and how many of the seqs up to there it has not forwarded
+#: (those from before its time, and those that were filtered out, deleted, or went around often enough). The difference
+#: is how many it has forwarded. The second one seldom moves, so that it costs nothing to most routers.
+POSITION = "router:"
+SKIPPED = "skipped:"
+
+#: How long a router waits for a full destination: so many milliseconds, twice as long every time, up to a second.
+FIRST_DELAY_MS = 50
+MAX_DELAY_MS = 1_000
+
+
+class Router:
+    """Lives on the event loop's thread."""
+
+    __slots__ = (
+        "blocked", "definition", "delay_ms", "dest", "filter", "keep_keys", "keep_nodes", "position",
+        "position_cursor", "skipped", "skipped_cursor", "source", "stamper", "timer", "written", "written_skipped",
+    )  # fmt: skip
+
+    def __init__(self, definition: Definition, source: Log, dest: Log, position: int, skipped: int) -> None:
+        self.source = source
+        self.dest = dest
+        self.position = self.written = position
+        self.skipped = self.written_skipped = skipped
+        self.position_cursor = POSITION + definition.name
+        self.skipped_cursor = SKIPPED + definition.name
+        #: Waits for the destination to have room; then the timer runs, or somebody has looked in the meantime.
+        self.blocked = False
+        self.delay_ms = FIRST_DELAY_MS
+        self.timer: asyncio.TimerHandle | None = None
+        self.define(definition)
+
+    def define(self, definition: Definition) -> None:
+        """Do it like this from now on."""
+        self.definition = definition
+        self.filter = definition.filter
+        self.keep_keys = definition.keep_keys
+        self.keep_nodes = definition.keep_nodes
+        self.stamper = Stamper(definition.name, self.source) if definition.stamped else None
+
+    @property
+    def name(self) -> str:
+        return self.definition.name
+
+    @property
+    def forwarded_total(self) -> int:
+        """How many records it has forwarded since it was made, and how many losses it has passed on."""
+        return self.position - self.skipped
+
+    @property
+    def lag(self) -> int:
+        """How many seqs of the source it has not come to yet."""
+        return max(0, self.source.head - self.position)

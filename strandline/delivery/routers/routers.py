@@ -1,0 +1,239 @@
+"""All routers there are: made, looked up, listed, removed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+
+from strandline.delivery.hub import Hub
+from strandline.delivery.routers.definition import Definition
+from strandline.delivery.routers.errors import RouterCycle, RouterFanIn, RouterRepointed
+from strandline.delivery.routers.graph import closes_cycle, on_cycles
+from strandline.delivery.routers.hops import Hops
+from strandline.delivery.routers.register import Entry, Register
+from strandline.delivery.routers.router import POSITION, SKIPPED, Router
+from strandline.delivery.routers.source import Shared, Source
+from strandline.engine import Commit, Engine, Log
+from strandline.engine.errors import BadRequest, EngineError
+from strandline.engine.names import Names
+
+
+class Routers:
+    """Made and used on the event loop's thread. What was written down before is at work at once."""
+
+    def __init__(self, engine: Engine, hub: Hub) -> None:
+        self._engine = engine
+        self._shared = Shared(engine, hub, self.remove_touching)
+        self._register = Register(engine)
+        self._routers: dict[str, Router] = {}
+        self._names = Names()
+        #: By epoch of the log: what is forwarded from it, and where what is forwarded into it comes from.
+        self._from: dict[int, Source] = {}
+        self._into: dict[int, Source] = {}
+        #: The epoch of the source of every log that is a destination, by its epoch: the graph of all routers.
+        self._above: dict[int, int] = {}
+        #: How many routers lead into a log, by its epoch.
+        self._leading_into: dict[int, int] = {}
+        self._load()
+
+    def __len__(self) -> int:
+        return len(self._routers)
+
+    @property
+    def forwarded_total(self) -> int:
+        """Copies made, and losses passed on, since the start."""
+        return self._shared.forwarded_total
+
+    def demote_while(self, busy: Callable[[], bool]) -> None:
+        """Forward after everything else, for as long as this is so."""
+        self._shared.demoted = busy
+
+    # --- making --------------------------------------------------------------------------------------------
+
+    def check(self, definition: Definition) -> bool:
+        """Whether the router would be a new one; raises if it cannot be. Its logs need not be there yet."""
+        name, source, dest = definition.name, definition.source, definition.dest
+        if source == dest:
+            raise BadRequest(f"router {name!r} would lead from {source!r} to itself")
+        known = self.get(name)
+        if known is not None and (known.source.name, known.dest.name) != (source, dest):
+            raise RouterRepointed(name, known.source.name, known.dest.name)
+        from_log, to_log = self._engine.find(source), self._engine.find(dest)
+        if to_log is not None and to_log.epoch in self._into:
+            above = self._into[to_log.epoch].log
+            if above.name != source:
+                raise RouterFanIn(dest, above.name)
+        may_close = definition.allow_cycle or (known is not None and not known.definition.allow_cycle)
+        if from_log is not None and to_log is not None and not may_close:
+            cycle = closes_cycle(self._above, from_log.epoch, to_log.epoch)
+            if cycle is not None:
+                # All but the first and the last, which are the same, are forwarded already.
+                raise RouterCycle([source, *(self._from[epoch].log.name for epoch in cycle[1:-1]), source])
+        return known is None
+
+    def put(self, definition: Definition) -> Commit[bool]:
+        """Make a router, or change one; whether it is new. A new one starts with what comes from now on.
+
+        It is at work when this returns, and durable when the commit is done.
+        """
+        new = self.check(definition)
+        source, dest = self._engine.log(definition.source), self._engine.log(definition.dest)
+        known = self._routers.get(definition.name)
+        if known is not None and known.definition == definition:
+            return self._register.durable(False)
+        with self._engine.lock:
+            position = source.head
+            if known is None:
+                # In the journal the cursors come before the definition: a router without them cannot be.
+                source.move_cursor(POSITION + definition.name, position)
+                source.move_cursor(SKIPPED + definition.name, position)
+            self._register.put(Entry(definition, source.epoch, dest.epoch))
+        if known is None:
+            closed = closes_cycle(self._above, source.epoch, dest.epoch)
+            self._add(Router(definition, source, dest, position, position))
+            if closed is not None:
+                self._find_cycles()
+        else:
+            known.define(definition)
+        return self._register.durable(new)
+
+    def _add(self, router: Router) -> None:
+        source, into = router.source, router.dest.epoch
+        forwarded = self._from.get(source.epoch)
+        if forwarded is None:
+            forwarded = self._from[source.epoch] = Source(self._shared, source)
+        forwarded.add(router)
+        self._into[into] = forwarded
+        self._above[into] = source.epoch
+        self._leading_into[into] = self._leading_into.get(into, 0) + 1
+        self._routers[router.name] = router
+        self._names.add(router.name)
+
+    # --- looking up ----------------------------------------------------------------------------------------
+
+    def get(self, name: str) -> Router | None:
+        router = self._routers.get(name)
+        if router is not None and (router.source.dropped or router.dest.dropped):
+            self.remove_touching(router.source if router.source.dropped else router.dest)
+            return None
+        return router
+
+    def lag(self, name: str) -> int | None:
+        """How many seqs of its source a router has not come to yet; None when there is no such router."""
+        router = self.get(name)
+        return None if router is None else router.lag
+
+    def page(
+        self,
+        prefix: str = "",
+        source: str | None = None,
+        dest: str | None = None,
+        after: str = "",
+        limit: int = 100,
+        prefixes: tuple[str, ...] = (),
+    ) -> tuple[list[Router], bool]:
+        """Routers in the order of their names, from behind ``after`` on, and whether there are more."""
+        found: list[Router] = []
+        for name in self._names.page(prefix, after, None):
+            if prefixes and not name.startswith(prefixes):
+                continue
+            router = self.get(name)
+            if router is None or (source is not None and router.source.name != source):
+                continue
+            if dest is not None and router.dest.name != dest:
+                continue
+            if len(found) == limit:
+                return found, True
+            found.append(router)
+        return found, False
+
+    # --- removing ------------------------------------------------------------------------------------------
+
+    def remove(self, name: str) -> Commit[bool]:
+        """Stop forwarding at once; whether there was such a router. What was forwarded stays where it is."""
+        router = self.get(name)
+        if router is None:
+            return Commit.of(False)
+        self._forget([router])
+        return self._register.durable(True)
+
+    def remove_touching(self, log: Log) -> list[str]:
+        """Remove the routers that lead from or to a log that goes; their names in order.
+
+        This is durable when anything is that is done to a ``fsync`` log afterwards, or the log's removal.
+        """
+        going: dict[str, Router] = {}
+        if log.epoch in self._from:
+            going.update(self._from[log.epoch].routers)
+        if log.epoch in self._into:
+            leading = self._into[log.epoch].routers
+            going.update({name: router for name, router in leading.items() if router.dest.epoch == log.epoch})
+        if going:
+            self._forget(list(going.values()), log.epoch)
+        return sorted(going)
+
+    def _forget(self, routers: list[Router], gone: int = 0) -> None:
+        """``gone`` is the epoch of a log that goes: its cursors go with it."""
+        self._register.remove([router.name for router in routers])
+        for router in routers:
+            source, into = router.source.epoch, router.dest.epoch
+            forwarded = self._from[source]
+            forwarded.remove(router.name)
+            if not forwarded.routers:
+                del self._from[source]
+            self._leading_into[into] -= 1
+            if not self._leading_into[into]:
+                del self._leading_into[into], self._into[into], self._above[into]
+            del self._routers[router.name]
+            self._names.remove(router.name)
+            if source != gone and not router.source.dropped:
+                # A cursor that is left over does no harm: a new router of this name puts it elsewhere.
+                with suppress(EngineError):
+                    router.source.drop_cursor(router.position_cursor)
+                    router.source.drop_cursor(router.skipped_cursor)
+        if self._shared.hops:
+            self._find_cycles()
+
+    # --- forwarding ----------------------------------------------------------------------------------------
+
+    def catch_up(self, log: Log) -> None:
+        """Let everything arrive in the log that is on its way into it, over however many others."""
+        source = self._into.get(log.epoch)
+        if source is None:
+            return
+        way = {source: log}
+        while (further := self._into.get(source.log.epoch)) is not None and further not in way:
+            way[further] = source.log
+            source = further
+        for source, dest in reversed(way.items()):
+            source.catch_up(dest)
+
+    def _find_cycles(self) -> None:
+        hops, cyclic = self._shared.hops, on_cycles(self._above)
+        for epoch in hops.keys() - cyclic:
+            del hops[epoch]
+        for epoch in cyclic - hops.keys():
+            hops[epoch] = Hops()
+
+    # --- starting ------------------------------------------------------------------------------------------
+
+    def _load(self) -> None:
+        """Go on where the routers were. Those whose logs are gone, or are others by now, are removed."""
+        stale: list[str] = []
+        for entry in self._register.load():
+            definition = entry.definition
+            source, dest = self._engine.find(definition.source), self._engine.find(definition.dest)
+            if source is None or dest is None or (source.epoch, dest.epoch) != (entry.source_epoch, entry.dest_epoch):
+                stale.append(definition.name)
+                if source is not None and source.epoch == entry.source_epoch:
+                    source.drop_cursor(POSITION + definition.name)
+                    source.drop_cursor(SKIPPED + definition.name)
+                continue
+            position, skipped = source.cursor(POSITION + definition.name), source.cursor(SKIPPED + definition.name)
+            start = source.head if position is None else position.seq
+            self._add(Router(definition, source, dest, start, start if skipped is None else skipped.seq))
+        if stale:
+            self._register.remove(stale)
+        self._find_cycles()
+        for source_of_some in self._from.values():
+            source_of_some.submit()

@@ -26,7 +26,7 @@ from strandline.engine.log import Log
 from strandline.engine.logbook import Logbook
 from strandline.engine.names import Names
 from strandline.engine.record import MAX_RECORD_BYTES, Appended, Config, check_name
-from strandline.engine.recovery import recover
+from strandline.engine.recovery import Progress, recover
 from strandline.engine.replay import Recovered
 from strandline.engine.reservations import Reservations
 from strandline.engine.segments.cold import ColdStore, ObjectStoreCold
@@ -81,7 +81,13 @@ class Engine:
     """
 
     def __init__(
-        self, disk: Disk, options: Options, clock: Clock, cold: ColdStore | None, worker: Worker | None
+        self,
+        disk: Disk,
+        options: Options,
+        clock: Clock,
+        cold: ColdStore | None,
+        worker: Worker | None,
+        progress: Progress | None = None,
     ) -> None:
         self.disk = disk
         self.options = options
@@ -104,7 +110,7 @@ class Engine:
         self._wake_flusher = threading.Event()
         self._flush_now = threading.Event()
         self._wake_keeper = threading.Event()
-        self.recovered: Recovered = recover(disk, self.store)
+        self.recovered: Recovered = recover(disk, self.store, progress)
         self.by_epoch = self.recovered.books
         self._by_name = {book.name: book for book in self.by_epoch.values()}
         self._names = Names(self._by_name)
@@ -126,11 +132,13 @@ class Engine:
         clock: Clock | None = None,
         cold: ColdStore | None = None,
         background: bool = True,
+        progress: Progress | None = None,
     ) -> Engine:
         """Open a data directory, making it if need be, and recover what is in it.
 
         With ``background=False`` no thread and no process is started: commits flush when they are waited for, and
         ``maintain`` seals when it is called. ``path`` may be a :class:`Disk` for the same reason: tests.
+        ``progress`` is called with numbers from 0.0 to 1.0 while the journal is replayed.
         """
         options = options or Options()
         disk: Disk
@@ -145,7 +153,7 @@ class Engine:
         try:
             if cold is None and options.cold_url:
                 cold = ObjectStoreCold(options.cold_url, **options.cold_options)
-            engine = cls(disk, options, clock or SystemClock(), cold, worker)
+            engine = cls(disk, options, clock or SystemClock(), cold, worker, progress)
         except BaseException:
             disk.unlock()
             raise

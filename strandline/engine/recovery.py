@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from collections.abc import Callable
 
 from strandline.engine.catalog import (
     CHECKPOINTS,
@@ -42,7 +43,13 @@ from strandline.engine.segments.store import HOT_DIRECTORY, SegmentStore
 log = logging.getLogger(__name__)
 
 
-def recover(disk: Disk, store: SegmentStore) -> Recovered:
+#: Told, from 0.0 to 1.0, how much of the journal has been replayed.
+Progress = Callable[[float], None]
+#: So many bytes of the journal lie between one report and the next.
+REPORT_BYTES = 1 << 20
+
+
+def recover(disk: Disk, store: SegmentStore, progress: Progress | None = None) -> Recovered:
     """Bring a data directory back to where it can be used; a new one is set up."""
     manifest = read_manifest(disk)
     if manifest is None:
@@ -50,7 +57,7 @@ def recover(disk: Disk, store: SegmentStore) -> Recovered:
     for entry in manifest.segments:
         store.add(entry, entry.tier)
     books = load_books(frame for name in manifest.checkpoints for frame in read_checkpoint(disk, name))
-    recovered = replay(disk, store, manifest, books)
+    recovered = replay(disk, store, manifest, books, progress)
     _make_durable(disk, recovered)
     _remove_leftovers(disk, store, manifest)
     return recovered
@@ -71,7 +78,13 @@ def _begin(disk: Disk) -> Manifest:
     return manifest
 
 
-def replay(disk: Disk, segments: Segments, manifest: Manifest, books: dict[int, Logbook]) -> Recovered:
+def replay(
+    disk: Disk,
+    segments: Segments,
+    manifest: Manifest,
+    books: dict[int, Logbook],
+    progress: Progress | None = None,
+) -> Recovered:
     """Make of the books at the boundary what the journal from there on tells. Writes nothing."""
     recovered = Recovered(
         manifest=manifest,
@@ -86,7 +99,9 @@ def replay(disk: Disk, segments: Segments, manifest: Manifest, books: dict[int, 
     recovered.kept_journals = [index for index in found if index < manifest.boundary]
     indexes = [index for index in found if index >= manifest.boundary]
     # Behind the file that was written to there may be the next one, made beforehand.
-    written = [index for index in indexes if disk.size(journal_path(index)) > FILE_HEADER.size]
+    sizes = {index: disk.size(journal_path(index)) for index in indexes}
+    written = [index for index, size in sizes.items() if size > FILE_HEADER.size]
+    report = _Report(progress, sum(sizes.values()))
     replay = Replay(books, segments, recovered)
     replay.clean = not indexes
     boot = boot_mark(disk)
@@ -99,13 +114,34 @@ def replay(disk: Disk, segments: Segments, manifest: Manifest, books: dict[int, 
             # The machine stopped between this file and the one before it. The start that followed has told so.
             _settle_all(recovered, crashed=not replay.clean, tell=False)
         boot = file.boot
-        end = _replay_file(file, replay, index == written[-1] if written else False)
+        end = _replay_file(file, replay, index == written[-1] if written else False, report)
+        report.passed += len(file.raw)
         recovered.replayed_bytes += len(file.raw) - FILE_HEADER.size
         if end < len(file.raw):
             recovered.torn = Loss(file.path, end, len(file.raw) - end, "the end is torn", allowed=True)
+    report.tell(0, done=True)
     recovered.clean = replay.clean
     _settle_all(recovered, crashed=not recovered.clean and boot != boot_mark(disk))
     return recovered
+
+
+class _Report:
+    """Tells how far a replay has come."""
+
+    def __init__(self, progress: Progress | None, total: int) -> None:
+        self._progress = progress
+        self._total = total
+        #: Bytes of the files before the one that is being replayed.
+        self.passed = 0
+        #: Where in the file the next report is due.
+        self.due = 0
+        if progress is not None:
+            progress(0.0)
+
+    def tell(self, end: int, done: bool = False) -> None:
+        self.due = end + REPORT_BYTES
+        if self._progress is not None:
+            self._progress(1.0 if done else (self.passed + end) / self._total)
 
 
 def _open(disk: Disk, index: int, recovered: Recovered, is_last: bool) -> JournalFile | None:
@@ -130,9 +166,10 @@ def _open(disk: Disk, index: int, recovered: Recovered, is_last: bool) -> Journa
     return None
 
 
-def _replay_file(file: JournalFile, replay: Replay, is_last: bool) -> int:
+def _replay_file(file: JournalFile, replay: Replay, is_last: bool, report: _Report) -> int:
     """Replay a file; returns where what is good in it ends."""
     end = FILE_HEADER.size
+    report.tell(0)
     replay.begin(file)
     missing: list[Damage | Broken] = []
     for item in whole(file.frames()):
@@ -144,6 +181,8 @@ def _replay_file(file: JournalFile, replay: Replay, is_last: bool) -> int:
             missing = []
         replay.frame(item, file.path)
         end = item.offset + item.length
+        if end >= report.due:
+            report.tell(end)
     if missing and not is_last:
         replay.lost(file, missing)
     return end if is_last else len(file.raw)

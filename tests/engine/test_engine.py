@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from engines import NOW, fill, make, opened, texts
 
-from strandline.engine import Batch, Config, Engine, ManualClock, Options
+from strandline.engine import Batch, Config, Engine, ManualClock, Options, recovery
 from strandline.engine.errors import (
     BadName,
     DirectoryInUse,
@@ -235,3 +235,21 @@ def test_the_threads_seal_by_themselves(tmp_path: Path) -> None:
         assert log.state().count == written
     with opened(tmp_path) as engine:
         assert engine.log("a").state().count == written
+
+
+def test_a_start_tells_how_far_it_has_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recovery, "REPORT_BYTES", 200)
+    seen: list[float] = []
+    Engine.open(tmp_path, background=False, progress=seen.append).close()
+    assert seen[0] == 0.0
+    assert seen[-1] == 1.0
+    for _ in range(2):
+        with opened(tmp_path) as engine:
+            log = engine.find("a") or make(engine)
+            fill(log, *map(str, range(20)))
+    seen.clear()
+    with Engine.open(tmp_path, background=False, progress=seen.append) as engine:
+        assert engine.log("a").state().count == 40
+    assert seen == sorted(seen)
+    assert (seen[0], seen[-1]) == (0.0, 1.0)
+    assert len(seen) > 10

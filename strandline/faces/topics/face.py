@@ -8,6 +8,8 @@ from strandline.faces.topics.context import Context
 from strandline.faces.topics.deleting import Deleting
 from strandline.faces.topics.errors import reply_to
 from strandline.faces.topics.reading import Reading
+from strandline.faces.topics.routing import Routing
+from strandline.faces.topics.routing import routes as router_routes
 from strandline.faces.topics.writing import Writing
 from strandline.faces.web import Handler, Route
 
@@ -22,6 +24,7 @@ class TopicsFace:
         self.administering = Administering(context)
         self.deleting = Deleting(context)
         self.consumers = Consumers(context)
+        self.routing = Routing(context)
 
     def routes(self) -> list[Route]:
         topics, consumers = self.administering, self.consumers
@@ -39,6 +42,7 @@ class TopicsFace:
             _route("GET", consumer, consumers.get, "read"),
             _route("PUT", consumer, consumers.commit, "read", body="required", fast=True),
             _route("DELETE", consumer, consumers.delete, "delete"),
+            *router_routes(self.routing),
         ]
 
     def drain(self) -> None:

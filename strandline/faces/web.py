@@ -47,6 +47,9 @@ class Sink(Protocol):
     def close(self) -> None:
         """The stream has ended. What was written is still sent."""
 
+    def abort(self) -> None:
+        """The reader will never take what was written: drop it, and the connection."""
+
 
 class Stream:
     """An answer without an end. All its methods are called on the event loop's thread."""

@@ -104,18 +104,26 @@ class _AsgiSink(Sink):
         self.size = 0
         self.ended = False
         self.paused = False
+        self.aborted = False
         self.something = asyncio.Event()
+        self._task = asyncio.current_task()
 
     def write(self, data: bytes) -> bool:
         self.chunks.append(data)
         self.size += len(data)
         self.something.set()
-        self.paused = self.size >= HIGH_WATER_BYTES
+        # Once told to wait, the stream waits until it is told to go on, however little it says meanwhile.
+        self.paused = self.paused or self.size >= HIGH_WATER_BYTES
         return not self.paused
 
     def close(self) -> None:
         self.ended = True
         self.something.set()
+
+    def abort(self) -> None:
+        self.aborted = True
+        if self._task is not None:
+            self._task.cancel()
 
 
 async def _run_stream(stream: Stream, receive: Receive, send: Send) -> None:
@@ -140,6 +148,9 @@ async def _run_stream(stream: Stream, receive: Receive, send: Send) -> None:
                 stream.resumed()
         if not gone.done():
             await send({"type": "http.response.body", "body": b""})
+    except asyncio.CancelledError:
+        if not sink.aborted:
+            raise
     finally:
         gone.cancel()
         stream.closed()

@@ -350,6 +350,10 @@ class _FastSink(Sink):
             self._lane.transport.write(b"0\r\n\r\n")
             self._lane.transport.close()
 
+    def abort(self) -> None:
+        if not self.gone:
+            self._lane.transport.abort()
+
 
 def fast_lane(gate: Gate) -> type[FastLane]:
     """The protocol class to give to uvicorn."""

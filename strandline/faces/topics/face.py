@@ -10,6 +10,7 @@ from strandline.faces.topics.errors import reply_to
 from strandline.faces.topics.reading import Reading
 from strandline.faces.topics.routing import Routing
 from strandline.faces.topics.routing import routes as router_routes
+from strandline.faces.topics.watching import Watching
 from strandline.faces.topics.writing import Writing
 from strandline.faces.web import Handler, Route
 
@@ -25,6 +26,7 @@ class TopicsFace:
         self.deleting = Deleting(context)
         self.consumers = Consumers(context)
         self.routing = Routing(context)
+        self.watching = Watching(context)
 
     def routes(self) -> list[Route]:
         topics, consumers = self.administering, self.consumers
@@ -43,11 +45,15 @@ class TopicsFace:
             _route("PUT", consumer, consumers.commit, "read", body="required", fast=True),
             _route("DELETE", consumer, consumers.delete, "delete"),
             *router_routes(self.routing),
+            _route("POST", "/v0/watch", self.watching.create, "read", body="required"),
+            _route("GET", "/v0/watch/{wid}", self.watching.open, fast=True, stream=True, own_access=True),
         ]
 
     def drain(self) -> None:
         """Answer everybody who waits, and end what does not end by itself."""
         self.reading.end_polls()
+        self.context.desks.stop()
+        self.watching.drain()
 
 
 def _route(
@@ -57,10 +63,21 @@ def _route(
     *scopes: str,
     body: str = "none",
     fast: bool = False,
+    stream: bool = False,
+    own_access: bool = False,
     names: tuple[str, ...] | None = None,
 ) -> Route:
     if names is None:
         names = ("topic",) if "{topic}" in path else ()
     return Route(
-        method=method, path=path, handler=handler, scopes=scopes, names=names, body=body, fast=fast, errors=reply_to
+        method=method,
+        path=path,
+        handler=handler,
+        scopes=scopes,
+        names=names,
+        body=body,
+        fast=fast,
+        stream=stream,
+        own_access=own_access,
+        errors=reply_to,
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from strandline.delivery.priority import base_priority
 from strandline.engine import Config, Engine, Log
 from strandline.engine.commit import Commit
@@ -53,6 +55,8 @@ class Topics:
         self._settings = settings
         self._known: dict[str, Topic] = {}
         self.count = sum(1 for name in engine.names() if is_topic(name))
+        #: Told of every topic that is made; on the loop, and must be quick.
+        self.listeners: dict[Callable[[Topic], None], None] = {}
 
     def find(self, name: str) -> Topic | None:
         topic = self._known.get(name)
@@ -84,6 +88,8 @@ class Topics:
         self.count += 1
         topic = self.find(name)
         assert topic is not None
+        for listener in list(self.listeners):
+            listener(topic)
         return topic, commit
 
     def drop(self, topic: Topic) -> Commit[None]:

@@ -1,0 +1,70 @@
+"""One timer for everybody: ten thousand idle streams want to be looked at now and then, and cost a heap entry each."""
+
+from __future__ import annotations
+
+import asyncio
+from heapq import heappop, heappush
+from itertools import count
+from typing import Protocol
+
+#: Those who are due within so many seconds are called together.
+TOGETHER_SECONDS = 0.002
+
+
+class Alarm(Protocol):
+    """Somebody who wants to be called at a time. ``rings_at`` is when; only :class:`Alarms` sets it."""
+
+    rings_at: float | None
+
+    def ring(self, now: float) -> float | None:
+        """It is time. Returns when to be called next; None: not any more."""
+
+
+class Alarms:
+    """Times are those of the loop's clock. Everybody has at most one time; setting another replaces it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._heap: list[tuple[float, int, Alarm]] = []
+        self._order = count()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def set(self, alarm: Alarm, when: float) -> None:
+        alarm.rings_at = when
+        heappush(self._heap, (when, next(self._order), alarm))
+        if self._heap[0][2] is alarm:
+            self._wind()
+
+    def cancel(self, alarm: Alarm) -> None:
+        alarm.rings_at = None
+
+    def ring(self, now: float) -> None:
+        """Call everybody who is due. An entry whose time was replaced or cancelled is passed over."""
+        heap = self._heap
+        while heap and heap[0][0] <= now + TOGETHER_SECONDS:
+            when, _, alarm = heappop(heap)
+            if alarm.rings_at != when:
+                continue
+            alarm.rings_at = None
+            after = alarm.ring(now)
+            if after is not None and alarm.rings_at is None:
+                alarm.rings_at = after
+                heappush(heap, (after, next(self._order), alarm))
+
+    def stop(self) -> None:
+        self._heap.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _wind(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._heap:
+            self._timer = self._loop.call_at(self._heap[0][0], self._due)
+
+    def _due(self) -> None:
+        try:
+            self.ring(self._loop.time())
+        finally:
+            self._wind()

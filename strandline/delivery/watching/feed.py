@@ -1,0 +1,334 @@
+"""A log that is watched: those who read along, and what they get, made once for everybody at the same place.
+
+A reader pulls: it is told that there may be something (``deliver``), and asks for the piece at its place if it can take
+one. So a reader that does not keep up costs nothing but its cursor, and gets the more at a time the later it comes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+from time import perf_counter
+from typing import Any, Protocol
+
+from strandline.delivery.hub import SLICE_SECONDS, Hub, Waiter
+from strandline.engine import Log, Page
+from strandline.engine.commit import Commit
+from strandline.engine.errors import EngineError, UnknownLog
+
+log = logging.getLogger(__name__)
+
+
+class Subject(Protocol):
+    """A log as its face sees it."""
+
+    log: Log
+    consumed_at: int | None
+
+    def priority(self, now: int) -> int: ...
+
+
+class View(ABC):
+    """Which records of a log a reader gets, and what is made of them.
+
+    One object for everybody who wants the same: those who share it share what is rendered.
+    """
+
+    __slots__ = ("__weakref__", "strong")
+
+    def __init__(self, strong: bool) -> None:
+        #: Only what is durable is delivered.
+        self.strong = strong
+
+    @abstractmethod
+    def arguments(self, subject: Any) -> dict[str, Any]:
+        """The filters and bounds of a page, as ``Log.read`` takes them."""
+
+    @abstractmethod
+    def render(self, subject: Any, after: int, page: Page) -> Any:
+        """What is delivered of a page that has records or a tombstone."""
+
+
+class Piece:
+    """What there is at a place. ``content`` is None when there is nothing to show; the cursor may move all the same."""
+
+    __slots__ = ("caught_up", "content", "head", "next_after")
+
+    def __init__(self, page: Page, content: Any) -> None:
+        self.next_after = page.next_after
+        self.caught_up = page.caught_up
+        self.head = page.head
+        self.content = content
+
+
+class Reader(ABC):
+    """Somebody who reads along in one or more logs. All calls are made on the loop."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def deliver(self, place: Place) -> None:
+        """There may be something at the place: take the piece, if there is room for it, and move the place."""
+
+    @abstractmethod
+    def gone(self, place: Place) -> None:
+        """The log was dropped; the place is detached already."""
+
+    @abstractmethod
+    def paced(self, place: Place) -> None:
+        """The server is too busy for this log; deliveries go on by themselves when it is not."""
+
+    @abstractmethod
+    def failed(self, place: Place, error: Exception) -> None:
+        """The log cannot be read."""
+
+
+class Place:
+    """How far a reader has come in a log. ``epoch`` is that of the log the cursor was taken in."""
+
+    __slots__ = ("cursor", "epoch", "feed", "queued", "reader", "subject", "view")
+
+    def __init__(self, reader: Reader, subject: Subject, cursor: int, view: View) -> None:
+        self.reader = reader
+        self.subject = subject
+        self.cursor = cursor
+        self.epoch = subject.log.epoch
+        self.view = view
+        #: None while nobody listens at this place.
+        self.feed: Feed | None = None
+        self.queued = False
+
+    @property
+    def behind(self) -> bool:
+        """Whether there may be something that was not delivered yet."""
+        return self.cursor != self.subject.log.head or self.epoch != self.subject.log.epoch
+
+    def move(self, piece: Piece) -> None:
+        self.cursor = piece.next_after
+        self.epoch = self.subject.log.epoch
+
+
+_Key = tuple[int, int, View]
+
+
+class Keeper(Protocol):
+    """Whoever has the feeds."""
+
+    def held(self, feed: Feed) -> bool:
+        """Whether the log has to wait because the server is too busy for it."""
+
+    def forget(self, feed: Feed) -> None:
+        """Nobody reads along any more."""
+
+
+class Feed(Waiter):
+    """Made and kept by a :class:`Keeper`; a task of the scheduler while somebody has to be told."""
+
+    __slots__ = (
+        "_durable", "_hub", "_keeper", "_loading", "_pieces", "_stamp", "_syncing", "_tasks", "_todo", "paused",
+        "places", "subject",
+    )  # fmt: skip
+
+    def __init__(self, hub: Hub, subject: Subject, keeper: Keeper) -> None:
+        self._hub = hub
+        self._keeper = keeper
+        self.subject = subject
+        self.places: dict[Place, None] = {}
+        #: Waits for the server to be less busy.
+        self.paused = False
+        self._todo: list[Place] = []
+        #: Rendered pieces, for as long as deliveries are going on and the log stays as it is.
+        self._pieces: dict[_Key, Piece] = {}
+        self._stamp: tuple[int, ...] = ()
+        self._loading: dict[_Key, dict[Place, None]] | None = None
+        self._tasks: set[asyncio.Task[None]] | None = None
+        #: Everything up to here is durable, as far as is known.
+        self._durable = 0
+        self._syncing = False
+
+    # --- whose turn it is ------------------------------------------------------------------------------------------
+
+    def priority(self, now: int) -> int:
+        return self.subject.priority(now)
+
+    def wake(self, log: Log) -> None:
+        if log.dropped:
+            self._end()
+            return
+        todo = self._todo
+        for place in self.places:
+            if not place.queued:
+                place.queued = True
+                todo.append(place)
+        self.run()
+
+    def queue(self, place: Place) -> None:
+        """Have the place's reader told soon."""
+        if not place.queued:
+            place.queued = True
+            self._todo.append(place)
+            self._hub.submit(self)
+
+    def queue_all(self) -> None:
+        for place in list(self.places):
+            self.queue(place)
+
+    def run(self) -> None:
+        """Tell everybody whose turn it is, or as many as a slice of time allows; the rest in the next turn."""
+        todo, self._todo = self._todo, []
+        until = perf_counter() + SLICE_SECONDS
+        for at, place in enumerate(todo, 1):
+            place.queued = False
+            if place.feed is self:
+                place.reader.deliver(place)
+            if at < len(todo) and perf_counter() > until:
+                self._todo = todo[at:] + self._todo
+                break
+        if self._todo:
+            self._hub.submit(self)
+        else:
+            self._pieces.clear()
+
+    def _end(self) -> None:
+        places, self.places = list(self.places), {}
+        self._keeper.forget(self)
+        for place in places:
+            place.feed = None
+            place.queued = False
+            place.reader.gone(place)
+
+    # --- what there is at a place ----------------------------------------------------------------------------------
+
+    def piece(self, place: Place) -> Piece | None:
+        """What comes next at the place; None: not now, and its reader will be told when."""
+        if self._keeper.held(self):
+            return None
+        self._check_stamp()
+        piece = self._pieces.get((place.cursor, place.epoch, place.view))
+        return self._read(place) if piece is None else piece
+
+    def _check_stamp(self) -> None:
+        """A delete or an eviction takes effect for everybody at once, also for those who have not got theirs yet."""
+        book = self.subject.log.book
+        stamp = (book.head, book.count, book.size, book.cap_floor, book.ttl_floor, self._durable)
+        if stamp != self._stamp:
+            self._stamp = stamp
+            self._pieces.clear()
+
+    def _read(self, place: Place) -> Piece | None:
+        if place.view.strong:
+            self._sync()
+        key = (place.cursor, place.epoch, place.view)
+        if self._loading is not None and key in self._loading:
+            self._loading[key][place] = None
+            return None
+        try:
+            page = self.subject.log.read_resident(place.cursor, **self._arguments(place))
+        except UnknownLog:
+            return None  # whoever dropped it has told us, and the wake-up is on its way
+        except EngineError as error:
+            self._hub.loop.call_soon(place.reader.failed, place, error)
+            return None
+        if page is None:
+            self._load(key, place)
+            return None
+        return self._make(key, page)
+
+    def _arguments(self, place: Place) -> dict[str, Any]:
+        arguments = place.view.arguments(self.subject)
+        if place.epoch != self.subject.log.epoch:
+            arguments["epoch"] = place.epoch
+        return arguments
+
+    def _make(self, key: _Key, page: Page) -> Piece | None:
+        after, _, view = key
+        if view.strong and not self._cut(page, after):
+            return None
+        content = None
+        if page.seqs or page.tombstone is not None:
+            content = view.render(self.subject, after, page)
+            self.subject.consumed_at = self._hub.now()
+        piece = self._pieces[key] = Piece(page, content)
+        return piece
+
+    # --- what is not in memory -------------------------------------------------------------------------------------
+
+    def _load(self, key: _Key, place: Place) -> None:
+        """Have the page read on another thread, once for everybody who is there."""
+        if self._loading is None:
+            self._loading = {}
+            self._tasks = set()
+        assert self._tasks is not None
+        self._loading[key] = {place: None}
+        task = self._hub.loop.create_task(self._fetch(key, self._arguments(place)))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _fetch(self, key: _Key, arguments: dict[str, Any]) -> None:
+        page, failure = None, None
+        try:
+            page = await asyncio.to_thread(self.subject.log.read, key[0], **arguments)
+        except UnknownLog:
+            pass
+        except Exception as error:
+            failure = error
+        assert self._loading is not None
+        waiting = [place for place in self._loading.pop(key) if place.feed is self]
+        if failure is not None:
+            log.error("%r cannot be read behind %d", self.subject.log, key[0], exc_info=failure)
+            for place in waiting:
+                place.reader.failed(place, failure)
+        if page is None:
+            return
+        self._check_stamp()
+        self._make(key, page)
+        for place in waiting:
+            place.reader.deliver(place)
+        if not self._todo:
+            self._pieces.clear()
+
+    # --- what is durable -------------------------------------------------------------------------------------------
+
+    def _sync(self) -> None:
+        """Find out what is durable, and have the rest made so; those who wait for it are told then."""
+        log = self.subject.log
+        if self._syncing or self._durable >= log.head:
+            return
+        if log.config.durability == "fsync":
+            self._durable = log.head
+            return
+        try:
+            commit = log.sync()
+        except EngineError:
+            return  # it is closing, dropped, or cannot write: nothing more becomes durable
+        if commit.done:
+            self._durable = commit.wait()
+        else:
+            self._syncing = True
+            commit.add_done_callback(lambda done: self._hub.post(lambda: self._synced(done)))
+
+    def _synced(self, commit: Commit[int]) -> None:
+        self._syncing = False
+        try:
+            self._durable = max(self._durable, commit.wait())
+        except EngineError:
+            return
+        for place in list(self.places):
+            if place.view.strong:
+                self.queue(place)
+
+    def _cut(self, page: Page, after: int) -> bool:
+        """Take out of a page what is not durable yet; False when nothing is left."""
+        durable = self._durable
+        if page.next_after <= durable:
+            return True
+        if page.tombstone is not None and page.tombstone.gap_to > durable:
+            return False
+        at = bisect_right(page.seqs, durable)
+        for column in (page.seqs, page.ts, page.data, page.keys, page.nodes, page.metas):
+            del column[at:]
+        page.next_after = durable
+        page.caught_up = False
+        return durable > after or page.tombstone is not None

@@ -106,7 +106,6 @@ class State:
     def _restore(self, snapshot: SnapshotEvent) -> None:
         if snapshot.first:
             self.jobs.clear()
-            self.unfinished.clear()
         self.next_lease = snapshot.next_lease
         self.dead_lettered = snapshot.dead_lettered
         for known in snapshot.jobs:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -563,3 +564,22 @@ def test_a_queue_whose_log_is_gone_says_so(stand: Stand) -> None:
     stand.log.drop().wait()
     with pytest.raises(UnknownLog):
         queue.claim("a", 1)
+
+
+def test_workers_on_many_threads_never_hold_the_same_job(make_stand: MakeStand) -> None:
+    stand = make_stand(durability="fsync")
+    stand.fill(300)
+    queue = stand.queue
+    done: list[int] = []
+
+    def work(node: str) -> None:
+        while jobs := queue.claim(node, 7).wait():
+            seqs = [job.seq for job in jobs]
+            assert queue.ack(node, seqs, [job.lease_id for job in jobs]).wait() == Acked(seqs, [])
+            done.extend(seqs)
+
+    with ThreadPoolExecutor(4) as pool:
+        for worker in [pool.submit(work, node) for node in "abcd"]:
+            worker.result()
+    assert sorted(done) == list(range(1, 301))
+    assert stand.left() == []

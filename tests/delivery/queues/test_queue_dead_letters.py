@@ -9,9 +9,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from queue_stand import Stand
+from queue_stand import NOW, Stand
 
-from strandline.delivery.queues import QueueCounters, QueueSettings, Redriven, redrive
+from strandline.delivery.queues import QueueCounters, QueueSettings, Redriven, Schedule, redrive
 from strandline.engine import Batch, Config, Log
 from strandline.engine.errors import EngineError
 from strandline.engine.fault_disk import Crashed, FaultDisk
@@ -139,10 +139,34 @@ def test_on_a_log_that_waits_for_the_disk_a_dead_letter_is_not_handed_out_meanwh
     assert stand.left() == [2]
 
 
+def test_jobs_that_become_visible_while_dead_letters_are_moved_keep_their_schedules(make_stand: MakeStand) -> None:
+    stand = make_stand(SETTINGS, durability="fsync")
+    stand.fill(1)
+    wear_out(stand)
+    stand.queue.append(Batch([b"", b""]), [Schedule(NOW + 1000), Schedule(priority=-1)])
+    # Making the log for the dead letters flushes, in the middle of the claim.
+    assert stand.claim("w", 5) == []
+    assert [(job.seq, job.priority) for job in stand.claim("w", 5)] == [(3, -1)]
+    assert stand.queue.counters() == QueueCounters(0, 1, 1, 1)
+
+
+def test_callbacks_of_a_claim_that_moves_dead_letters_are_called_when_all_of_it_is_durable(
+    make_stand: MakeStand,
+) -> None:
+    stand = make_stand(msgspec.structs.replace(SETTINGS, leases_durable=True), durability="fsync")
+    stand.engine.create("dead", Config(durability="fsync")).wait()
+    stand.fill(2)
+    wear_out(stand)
+    seen: list[int] = []
+    stand.queue.claim("w", 1).add_done_callback(lambda commit: seen.extend(job.seq for job in commit.wait()))
+    assert seen == [2]
+    assert stand.left() == [2]
+
+
 @pytest.mark.parametrize("durability", ["disk", "fsync"])
-@pytest.mark.parametrize("all_unsynced_lost", [False, True])
+@pytest.mark.parametrize("end", ["process", "power", "power, some of it survives"])
 def test_a_crash_anywhere_in_the_move_leaves_neither_a_loss_nor_a_duplicate(
-    tmp_path: Path, durability: str, all_unsynced_lost: bool
+    tmp_path: Path, durability: str, end: str
 ) -> None:
     for point in range(40):
         place = tmp_path / str(point)
@@ -161,7 +185,10 @@ def test_a_crash_anywhere_in_the_move_leaves_neither_a_loss_nor_a_duplicate(
             done = True
         # Long after any memory of idempotency keys.
         stand.pass_time(3_600_000)
-        stand.reopen(disk.power_cut(None if all_unsynced_lost else point) if not done else disk.process_kill())
+        if done or end == "process":
+            stand.reopen(disk.process_kill())
+        else:
+            stand.reopen(disk.power_cut(None if end == "power" else point))
         seen = {job.data for job in stand.claim("w", 5)}
         letters = dead(stand).read().data
         assert sorted([*seen, *letters]) == [b"1", b"2"], point

@@ -149,13 +149,10 @@ def test_a_snapshot_holds_schedules_of_jobs_that_are_not_visible_yet(make_stand:
     stand = make_stand(durability="fsync")
     for _ in range(20):
         stand.queue.append(Batch([b""]), [Schedule(NOW + 1000, 1)])
-    stand.queue.append(Batch([b""]), [Schedule(priority=4)]).wait()
-    stand.claim("a")
-    for _ in range(80):
-        stand.queue.extend("a", [21], 1000).wait()
+    stand.engine.flush()
     assert stand.companion.state().earliest > 1
     stand.reopen()
-    assert stand.queue.counters() == QueueCounters(0, 1, 0, 20)
+    assert stand.queue.counters() == QueueCounters(0, 0, 0, 20)
 
 
 def test_a_companion_with_many_live_jobs_is_not_compacted_all_the_time(
@@ -171,7 +168,11 @@ def test_a_companion_with_many_live_jobs_is_not_compacted_all_the_time(
         stand.queue.extend("a", [1], 1000).wait()
     stand.engine.flush()
     assert stand.companion.state().earliest == 42
-    assert stand.companion.state().count <= 2
+    for _ in range(5):
+        stand.queue.extend("a", [1], 1000).wait()
+    stand.engine.flush()
+    assert stand.companion.state().earliest == 42
+    assert stand.companion.state().count == 6
 
 
 def test_events_read_as_json(stand: Stand) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import TypeVar
 
+from strandline.delivery.desk import Desks
 from strandline.delivery.hub import Hub
 from strandline.delivery.pressure import Pressure, Throttled
 from strandline.delivery.queues import Queue, Queues, QueueSettings
@@ -33,6 +34,7 @@ class Context:
         self.settings = settings
         self.topics = Topics(engine, settings)
         self.queues = Queues(engine, hub.now, self._dead_letter_log)
+        self.desks = Desks(hub, self._hold_back)
         self.routers = Routers(engine, hub)
 
     def queue(self, topic: Topic) -> Queue:
@@ -57,6 +59,16 @@ class Context:
             except Refusal:
                 return None
         return topic.log
+
+    def _hold_back(self, priority: int) -> int:
+        """For how many milliseconds jobs of a queue of this priority are not pushed to workers."""
+        if not self.pressure.level:
+            return 0
+        try:
+            self.pressure.delay_ms(priority, False)
+        except Throttled as error:
+            return error.retry_after_ms
+        return 0
 
     def catch_up(self, topic: Topic) -> None:
         """Let everything arrive that is on its way into the topic, so that a reader sees what was written before."""

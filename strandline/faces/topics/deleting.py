@@ -43,7 +43,11 @@ class Deleting:
         commit = await asyncio.to_thread(topic.log.delete, before=before, key=key, prefix=prefix)
         deleted = await self._context.hub.when_done(commit, lambda deleted: deleted)
         if topic.traits.type == "queue":
-            self._context.queue(topic).forget_missing()
+            queue = self._context.queue(topic)
+            queue.forget_missing()
+            desk = self._context.desks.find(queue)
+            if desk is not None:
+                desk.check_held()
         return _reply(call, topic, deleted)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from strandline.delivery.queues import QueueError
 from strandline.engine.errors import (
     BadConfig,
     BadName,
@@ -14,7 +15,6 @@ from strandline.engine.errors import (
     BatchTooLarge,
     DiskFull,
     EngineClosed,
-    EngineError,
     JournalFailed,
     LogFull,
     RecordTooLarge,
@@ -52,7 +52,7 @@ def _full(error: LogFull) -> Refusal:
 
 
 #: The first match counts, so the special ones come first.
-_TABLE: tuple[tuple[type[EngineError], Callable[[Any], Refusal]], ...] = (
+_TABLE: tuple[tuple[type[Exception], Callable[[Any], Refusal]], ...] = (
     (UnknownLog, lambda error: topic_not_found(error.name)),
     (LogFull, _full),
     (BatchTooLarge, lambda error: Refusal(400, "record_too_large", str(error), {"topic": error.name})),
@@ -60,6 +60,7 @@ _TABLE: tuple[tuple[type[EngineError], Callable[[Any], Refusal]], ...] = (
     (BadRequest, lambda error: invalid(str(error))),
     (BadName, lambda error: invalid(str(error))),
     (BadConfig, lambda error: invalid(str(error))),
+    (QueueError, lambda error: invalid(str(error))),
     (EngineClosed, lambda error: Refusal(503, "shutting_down", "the server is shutting down", retry_after=1)),
     (DiskFull, lambda error: Refusal(507, "disk_full", str(error), retry_after=5)),
     (JournalFailed, lambda error: Refusal(500, "internal", f"the journal has failed and is read-only: {error}")),

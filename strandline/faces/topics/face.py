@@ -7,10 +7,13 @@ from strandline.faces.topics.consumers import Consumers
 from strandline.faces.topics.context import Context
 from strandline.faces.topics.deleting import Deleting
 from strandline.faces.topics.errors import reply_to
+from strandline.faces.topics.queueing import Queueing
 from strandline.faces.topics.reading import Reading
+from strandline.faces.topics.redriving import Redriving
 from strandline.faces.topics.routing import Routing
 from strandline.faces.topics.routing import routes as router_routes
 from strandline.faces.topics.watching import Watching
+from strandline.faces.topics.working import Working
 from strandline.faces.topics.writing import Writing
 from strandline.faces.web import Handler, Route
 
@@ -27,6 +30,9 @@ class TopicsFace:
         self.consumers = Consumers(context)
         self.routing = Routing(context)
         self.watching = Watching(context)
+        self.queueing = Queueing(context)
+        self.working = Working(context)
+        self.redriving = Redriving(context)
 
     def routes(self) -> list[Route]:
         topics, consumers = self.administering, self.consumers
@@ -47,6 +53,18 @@ class TopicsFace:
             *router_routes(self.routing),
             _route("POST", "/v0/watch", self.watching.create, "read", body="required"),
             _route("GET", "/v0/watch/{wid}", self.watching.open, fast=True, stream=True, own_access=True),
+            *self._queue_routes(one),
+        ]
+
+    def _queue_routes(self, one: str) -> list[Route]:
+        queueing = self.queueing
+        return [
+            _route("POST", one + "/claim", queueing.claim, "read", "write", body="optional", fast=True),
+            _route("POST", one + "/ack", queueing.ack, "write", body="required", fast=True),
+            _route("POST", one + "/nack", queueing.nack, "write", body="required", fast=True),
+            _route("POST", one + "/extend", queueing.extend, "write", body="required", fast=True),
+            _route("GET", one + "/work", self.working.work, "read", "write", stream=True, fast=True),
+            _route("POST", one + "/redrive", self.redriving.redrive, "read", "write", "delete", body="optional"),
         ]
 
     def drain(self) -> None:

@@ -37,3 +37,5 @@ MAX_WAIT_MS = 30_000
 DEFAULT_PAGE_BYTES = 1 << 20
 MAX_PAGE_BYTES = 8 << 20
 MAX_IDEMPOTENCY_KEY_BYTES = 256
+#: A nacked job can be kept away for at most this long.
+MAX_NACK_DELAY_MS = 86_400_000

@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from time import perf_counter
 from typing import Any
 
 from starlette.applications import Starlette
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Match, WebSocketRoute
 from starlette.types import Receive, Scope, Send
+from starlette.websockets import WebSocket
 
-from strandline.faces.web import Call, Head, Later, Reply, Sink, Stream
+from strandline.faces.access import Access
+from strandline.faces.web import Call, Head, Later, Refusal, Reply, Sink, Stream
 from strandline.server.gate import Gate, too_large
 
 #: A stream that has this much unsent is told to wait.
@@ -94,6 +97,36 @@ async def _send_reply(send: Send, reply: Reply) -> None:
     ]
     await send({"type": "http.response.start", "status": reply.status, "headers": headers})
     await send({"type": "http.response.body", "body": reply.body})
+
+
+class SocketDoor:
+    """The ASGI app behind a WebSocket's path: lets in whom the gate admits, and hands over the bare connection."""
+
+    def __init__(self, gate: Gate, serve: Callable[[Receive, Send, Access], Awaitable[None]]) -> None:
+        self._gate = gate
+        self._serve = serve
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        websocket = WebSocket(scope, receive, send)
+        try:
+            access = self._gate.admit_socket(dict(scope["headers"]))
+        except Refusal as refusal:
+            await _deny(websocket, refusal.reply())
+            return
+        try:
+            await websocket.accept()
+            await self._serve(receive, send, access)
+        finally:
+            self._gate.limits.streams.release(access)
+
+
+async def _deny(websocket: WebSocket, reply: Reply) -> None:
+    """Answer the handshake with an error."""
+    if "websocket.http.response" not in websocket.scope.get("extensions", {}):
+        await websocket.close()  # before it was accepted, which makes it a bare 403
+        return
+    headers = {name.decode(): value.decode() for name, value in reply.headers}
+    await websocket.send_denial_response(Response(reply.body, reply.status, headers, reply.content_type.decode()))
 
 
 class _AsgiSink(Sink):

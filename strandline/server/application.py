@@ -9,16 +9,19 @@ from contextlib import asynccontextmanager
 from time import perf_counter
 
 from starlette.applications import Starlette
+from starlette.routing import WebSocketRoute
+from starlette.types import Receive, Send
 
 from strandline.delivery.hub import Hub
 from strandline.delivery.pressure import SAMPLE_MS, Pressure
 from strandline.engine import Engine
 from strandline.engine.clock import SystemClock
+from strandline.faces.access import Access
 from strandline.faces.topics.context import Context
 from strandline.faces.topics.face import TopicsFace
 from strandline.faces.topics.settings import TopicsSettings
 from strandline.faces.web import Reply
-from strandline.server.app import make_app
+from strandline.server.app import SocketDoor, make_app
 from strandline.server.gate import Gate, Status
 from strandline.server.limits import Limits
 from strandline.server.measuring import measure
@@ -55,7 +58,8 @@ class Application:
         self.engine: Engine | None = None
         #: Set when the directory could not be opened: the server stops with it.
         self.failure: BaseException | None = None
-        self.app = make_app(self.gate, [], self._lifespan)
+        door = SocketDoor(self.gate, self._serve_socket)
+        self.app = make_app(self.gate, [WebSocketRoute("/v0/ws", door)], self._lifespan)
 
     @asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
@@ -87,6 +91,10 @@ class Application:
         self.status.ready = True
         self._sample(hub.loop, perf_counter())
         log.info("ready: %d topics in %s", context.topics.count, settings.storage.data_dir)
+
+    async def _serve_socket(self, receive: Receive, send: Send, access: Access) -> None:
+        assert self.face is not None, "the gate admits nobody before"
+        await self.face.websockets.serve(receive, send, access)
 
     def _progress(self, progress: float) -> None:
         self.status.progress = progress

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import zlib
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from urllib.parse import unquote
 
 import msgspec
@@ -132,6 +132,16 @@ class Gate:
             return FULL_ACCESS
         if route is not None and access is None and route.own_access:
             return NOBODY
+        return access
+
+    def admit_socket(self, headers: Mapping[bytes, bytes]) -> Access:
+        """Who opens a WebSocket: the key must be in a header. Takes one of the streams, or raises Refusal."""
+        access = self._identify(Head("GET", "", "", headers))
+        if access is None:
+            raise Refusal(401, "unauthorized", "a valid API key is required")
+        self.status.check()
+        if not self.limits.streams.acquire(access):
+            raise Refusal(429, "throttled", "too many streams are open", retry_after=1)
         return access
 
     def _no_route(self, head: Head) -> Refusal:

@@ -94,6 +94,9 @@ class Server(uvicorn.Server):
                 http=fast_lane(application.gate) if settings.fast_lane else "httptools",
                 loop="uvloop",
                 ws="websockets-sansio",
+                # Compressing would cost time per message and memory per socket, on every one of them.
+                ws_per_message_deflate=False,
+                ws_max_size=application.settings.limits.max_body_bytes,
                 lifespan="on",
                 log_config=None,
                 access_log=False,

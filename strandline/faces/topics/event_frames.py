@@ -12,7 +12,7 @@ from strandline.delivery.watching import Piece, Place
 from strandline.engine import Page
 from strandline.engine.record import Tombstone
 from strandline.faces.topics.records import render_records
-from strandline.faces.topics.subscribing import TopicView
+from strandline.faces.topics.subscribing import TopicView, topic_of
 from strandline.faces.topics.topics import Topic
 
 #: Clients come back after two seconds.
@@ -127,7 +127,6 @@ def behind_tombstone(tombstone: Tombstone, piece: Piece) -> int:
 
 
 def deleted_frame(place: Place) -> bytes:
-    topic = place.subject
-    assert isinstance(topic, Topic)
+    topic = topic_of(place)
     body = b'{"topic":%b,"head_seq":%d,"reason":"deleted"}' % (topic.json_name, topic.log.head)
     return frame(b"topic-deleted", body)

@@ -13,6 +13,7 @@ from strandline.faces.topics.redriving import Redriving
 from strandline.faces.topics.routing import Routing
 from strandline.faces.topics.routing import routes as router_routes
 from strandline.faces.topics.watching import Watching
+from strandline.faces.topics.websocket import WebSockets
 from strandline.faces.topics.working import Working
 from strandline.faces.topics.writing import Writing
 from strandline.faces.web import Handler, Route
@@ -30,6 +31,7 @@ class TopicsFace:
         self.consumers = Consumers(context)
         self.routing = Routing(context)
         self.watching = Watching(context)
+        self.websockets = WebSockets(context, self.watching, self.writing)
         self.queueing = Queueing(context)
         self.working = Working(context)
         self.redriving = Redriving(context)
@@ -72,6 +74,7 @@ class TopicsFace:
         self.reading.end_polls()
         self.context.desks.stop()
         self.watching.drain()
+        self.websockets.drain()
 
 
 def _route(

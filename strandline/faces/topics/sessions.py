@@ -22,7 +22,7 @@ from strandline.faces.topics.event_frames import (
     tombstone_frame,
     with_id,
 )
-from strandline.faces.topics.subscribing import Pattern, Start, Watcher, matching
+from strandline.faces.topics.subscribing import Pattern, Start, Watcher, matching, topic_of
 from strandline.faces.topics.topics import Topic
 from strandline.faces.web import Sink, Stream
 
@@ -69,7 +69,7 @@ class Session(Watcher):
         """The id line for where everything is now."""
         if self._ids is None:
             ordered = sorted(self.places.items())
-            self._ids = [(_topic(place).json_name, place) for _, place in ordered]
+            self._ids = [(topic_of(place).json_name, place) for _, place in ordered]
         return encode_cursor([(name, place.cursor) for name, place in self._ids])
 
     # --- streams come and go ---------------------------------------------------------------------------------------
@@ -86,8 +86,8 @@ class Session(Watcher):
             self._begin()
         else:
             for place in self.places.values():
-                self.context.consumed(_topic(place))
-                self.context.catch_up(_topic(place))
+                self.context.consumed(topic_of(place))
+                self.context.catch_up(topic_of(place))
 
     def exit(self, stream: EventStream) -> None:
         if stream in self.streams:
@@ -145,7 +145,7 @@ class Session(Watcher):
 
     def gone(self, place: Place) -> None:
         data = with_id(self.id(), deleted_frame(place))
-        del self.places[_topic(place).name]
+        del self.places[topic_of(place).name]
         self._ids = None
         for stream in list(self.streams):
             stream.forget(place)
@@ -159,12 +159,12 @@ class Session(Watcher):
                 code=429,
                 error="the watch is throttled: the server is busy and the topic has a low priority",
                 retry_after_ms=RETRY_AFTER_MS,
-                topics=[_topic(place).name],
+                topics=[topic_of(place).name],
             )
         )
 
     def failed(self, place: Place, error: Exception) -> None:
-        name = _topic(place).name
+        name = topic_of(place).name
         for stream in list(self.streams):
             stream.end(error_frame(code=500, error=f"the topic cannot be read: {error}", topics=[name]))
 
@@ -345,7 +345,7 @@ class EventStream(Stream):
             if fresh and piece.caught_up:
                 self._fresh = _without(self._fresh, place)
                 self._stale = _without(self._stale, place)
-                self.write(with_id(session.id(), caught_up_frame(_topic(place), piece.head)))
+                self.write(with_id(session.id(), caught_up_frame(topic_of(place), piece.head)))
             return
         if fresh and piece.caught_up:
             self._fresh = _without(self._fresh, place)
@@ -360,7 +360,7 @@ class EventStream(Stream):
             return
         too_old = place in self._stale
         self._stale = _without(self._stale, place)
-        lost = tombstone_frame(_topic(place), content.tombstone, too_old=too_old)
+        lost = tombstone_frame(topic_of(place), content.tombstone, too_old=too_old)
         place.cursor = behind_tombstone(content.tombstone, piece)
         head = with_id(session.id(), lost)
         place.move(piece)
@@ -386,9 +386,3 @@ def _without(places: set[Place] | frozenset[Place], place: Place) -> set[Place] 
         return _NOTHING
     places.discard(place)
     return places or _NOTHING
-
-
-def _topic(place: Place) -> Topic:
-    topic = place.subject
-    assert isinstance(topic, Topic)
-    return topic

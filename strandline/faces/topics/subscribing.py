@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -14,7 +14,9 @@ from strandline.engine.errors import UnknownLog
 from strandline.faces.access import Access
 from strandline.faces.topics.context import Context
 from strandline.faces.topics.errors import invalid, topic_not_found
-from strandline.faces.topics.reading import Selection
+from strandline.faces.topics.match import parse_match
+from strandline.faces.topics.reading import Selection, clamp_bytes, clamp_limit, node_set
+from strandline.faces.topics.settings import DEFAULT_LIMIT, TopicsSettings
 from strandline.faces.topics.topics import Topic
 from strandline.faces.web import Refusal
 
@@ -29,6 +31,23 @@ class TopicOptions(msgspec.Struct, gc=False):
     tail: bool = False
     match: Any = None
     since_ts: Natural | None = None
+
+
+class WatchOptions(msgspec.Struct, kw_only=True):
+    """What may be said of everything that is watched."""
+
+    node: str | list[str] | None = None
+    limit: Natural = 0
+    max_batch_bytes: Natural = 0
+    include_meta: bool = True
+    include_tags: bool = False
+    include_data: bool = True
+    consistency: Literal["eventual", "strong"] = "eventual"
+    #: For all topics that have none of their own.
+    match: Any = None
+    since_ts: Natural | None = None
+    #: Leave out topics that do not exist, instead of refusing the request.
+    lenient: bool = False
 
 
 class TopicView(View):
@@ -61,6 +80,33 @@ def view_of(kind: type[V], selection: Selection, *, tags: bool, meta: bool, data
     return view
 
 
+ViewMaker = Callable[[TopicOptions], TopicView]
+
+
+def view_maker(
+    kind: type[TopicView], options: WatchOptions, settings: TopicsSettings, default_limit: int = DEFAULT_LIMIT
+) -> ViewMaker:
+    """A function that gives each topic its view: what is said of the topic comes before what is said of all."""
+    match = parse_match(options.match)
+    limit = clamp_limit(options.limit, settings, default_limit)
+    max_bytes = clamp_bytes(options.max_batch_bytes)
+    nodes = node_set(options.node)
+
+    def make(own: TopicOptions) -> TopicView:
+        own_match = parse_match(own.match)
+        since = options.since_ts if own.since_ts is None else own.since_ts
+        return view_of(
+            kind,
+            Selection(limit, max_bytes, nodes, match if own_match is None else own_match, since),
+            tags=options.include_tags,
+            meta=options.include_meta,
+            data=options.include_data,
+            strong=options.consistency == "strong",
+        )
+
+    return make
+
+
 class Pattern(NamedTuple):
     """All topics whose name has the prefix, those that are made later included."""
 
@@ -85,7 +131,7 @@ class Request(NamedTuple):
     """``make_view`` turns what is said of a topic into a view; ``cursors`` come before what the options say."""
 
     topics: Mapping[str, TopicOptions]
-    make_view: Callable[[TopicOptions], TopicView]
+    make_view: ViewMaker
     lenient: bool = False
     cursors: Mapping[str, int] = {}
 
@@ -161,6 +207,12 @@ def _too_many(count: int, maximum: int) -> Refusal:
     return invalid(f"{count} topics, the limit is {maximum}", {"topics": count, "max": maximum})
 
 
+def topic_of(place: Place) -> Topic:
+    topic = place.subject
+    assert isinstance(topic, Topic)
+    return topic
+
+
 class Watcher(Reader):
     """Somebody who watches topics. ``listening`` while it wants to be told of anything."""
 
@@ -192,8 +244,7 @@ class Watcher(Reader):
 
     def attach(self, place: Place) -> bool:
         """Be told of news at the place; False when its log has gone."""
-        topic = place.subject
-        assert isinstance(topic, Topic)
+        topic = topic_of(place)
         self.context.consumed(topic)
         self.context.catch_up(topic)
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from secrets import token_urlsafe
-from typing import Any, Literal
 
 import msgspec
 
@@ -11,10 +10,8 @@ from strandline.delivery.watching import Alarms, Feeds
 from strandline.faces.topics.context import Context, performance
 from strandline.faces.topics.errors import capped, invalid
 from strandline.faces.topics.event_frames import EventView, decode_cursor, error_frame
-from strandline.faces.topics.match import parse_match
-from strandline.faces.topics.reading import Selection, clamp_bytes, clamp_limit, node_set
 from strandline.faces.topics.sessions import EventStream, Session
-from strandline.faces.topics.subscribing import Natural, Request, TopicOptions, resolve, view_of
+from strandline.faces.topics.subscribing import Natural, Request, TopicOptions, WatchOptions, resolve, view_maker
 from strandline.faces.web import Call, Refusal, Reply
 
 DEFAULT_FRAME_BYTES = 262_144
@@ -23,22 +20,12 @@ MAX_HEARTBEAT_MS = 60_000
 _WID_BYTES = 16
 
 
-class WatchBody(msgspec.Struct, gc=False):
+class WatchBody(WatchOptions, kw_only=True):
     topics: dict[str, TopicOptions]
-    node: str | list[str] | None = None
-    limit: Natural = 0
     max_batch_bytes: Natural = DEFAULT_FRAME_BYTES
     heartbeat_ms: Natural = DEFAULT_HEARTBEAT_MS
-    include_meta: bool = True
-    include_tags: bool = False
-    include_data: bool = True
-    consistency: Literal["eventual", "strong"] = "eventual"
     #: A composite cursor, as events have it in their id: where to go on.
     cursor: str | None = None
-    #: For all topics that have none of their own.
-    match: Any = None
-    since_ts: Natural | None = None
-    lenient: bool = False
 
 
 _decoder = msgspec.json.Decoder(WatchBody)
@@ -69,7 +56,9 @@ class Watching:
         cursors = {} if body.cursor is None else _positions(body.cursor)
         lenient = body.lenient or call.flag("lenient", False)
         starts, patterns = resolve(
-            context, call.access, Request(body.topics, _view_maker(body, context), lenient, cursors)
+            context,
+            call.access,
+            Request(body.topics, view_maker(EventView, body, context.settings), lenient, cursors),
         )
         self._forget_idle()
         maximum = context.settings.max_watch_sessions
@@ -134,27 +123,6 @@ class Watching:
         for session in list(self._sessions.values()):
             for stream in list(session.streams):
                 stream.end(word)
-
-
-def _view_maker(body: WatchBody, context: Context) -> Any:
-    match = parse_match(body.match)
-    limit = clamp_limit(body.limit, context.settings)
-    max_bytes = clamp_bytes(body.max_batch_bytes)
-    nodes = node_set(body.node)
-
-    def make(options: TopicOptions) -> EventView:
-        own = parse_match(options.match)
-        since = body.since_ts if options.since_ts is None else options.since_ts
-        return view_of(
-            EventView,
-            Selection(limit, max_bytes, nodes, match if own is None else own, since),
-            tags=body.include_tags,
-            meta=body.include_meta,
-            data=body.include_data,
-            strong=body.consistency == "strong",
-        )
-
-    return make
 
 
 def _positions(cursor: str) -> dict[str, int]:

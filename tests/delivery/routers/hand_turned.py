@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from strandline.delivery.hub import Hub
 from strandline.delivery.routers import Definition, Router, Routers
-from strandline.engine import Batch, Config, Engine, Log, ManualClock, Options
+from strandline.engine import Batch, Config, Engine, Log, ManualClock, Options, Record
 from strandline.engine.disk import Disk
 
 NOW = 1_700_000_000_000
@@ -143,8 +143,17 @@ class House:
     def turn(self) -> None:
         self.loop.turn()
 
+    def records(self, name: str) -> list[Record]:
+        """All records of a log; a page ends where something is missing."""
+        log, found, after = self.log(name), list[Record](), 0
+        while after < log.head:
+            page = log.read(after, 100_000)
+            found += page
+            after = page.next_after
+        return found
+
     def texts(self, name: str) -> list[str]:
-        return [record.data.decode() for record in self.log(name).read(limit=100_000)]
+        return [record.data.decode() for record in self.records(name)]
 
     def frames(self) -> int:
         return self.engine.stats().frames

@@ -95,10 +95,12 @@ class Context:
         self.hub.on_done(commit, settle)
         return later
 
-    def throttle(self, topic: Topic, *, patient: bool = False) -> float:
-        """How long the request has to wait, in milliseconds; refuses it when the server is too busy for it."""
+    def throttle(self, topic: Topic | None, *, patient: bool = False) -> float:
+        """How long the request has to wait, in milliseconds; refuses it when the server is too busy for it. Without a
+        topic it is about one that is to be made."""
+        priority = 0 if topic is None else topic.priority(self.hub.now())
         try:
-            return self.pressure.delay_ms(topic.priority(self.hub.now()), patient)
+            return self.pressure.delay_ms(priority, patient)
         except Throttled as error:
             raise Refusal(
                 429,
@@ -108,7 +110,7 @@ class Context:
                 retry_after=-(-error.retry_after_ms // 1000),
             ) from None
 
-    async def park(self, topic: Topic, delay_ms: float, *, patient: bool) -> float:
+    async def park(self, topic: Topic | None, delay_ms: float, *, patient: bool) -> float:
         """Wait so long; one that is patient goes on waiting while it would be refused. Returns for how long it was."""
         started = perf_counter()
         while delay_ms:

@@ -7,6 +7,7 @@ from strandline.faces.topics.consumers import Consumers
 from strandline.faces.topics.context import Context
 from strandline.faces.topics.deleting import Deleting
 from strandline.faces.topics.errors import reply_to
+from strandline.faces.topics.multi_writing import MultiWriting
 from strandline.faces.topics.queueing import Queueing
 from strandline.faces.topics.reading import Reading
 from strandline.faces.topics.redriving import Redriving
@@ -25,6 +26,7 @@ class TopicsFace:
     def __init__(self, context: Context) -> None:
         self.context = context
         self.writing = Writing(context)
+        self.multi_writing = MultiWriting(context)
         self.reading = Reading(context)
         self.administering = Administering(context)
         self.deleting = Deleting(context)
@@ -46,6 +48,7 @@ class TopicsFace:
             _route("GET", one, topics.get, "read", fast=True),
             _route("DELETE", one, topics.delete, "delete"),
             _route("POST", one, self.writing.write, "write", body="required", fast=True),
+            _route("POST", "/v0/write", self.multi_writing.write, "write", body="required", fast=True),
             _route("POST", one + "/diff", self.reading.diff, "read", body="optional", fast=True),
             _route("POST", one + "/delete", self.deleting.delete, "delete", body="required"),
             _route("GET", one + "/consumers", consumers.list, "read"),

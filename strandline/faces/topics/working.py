@@ -66,6 +66,7 @@ class WorkStream(Stream, Worker):
         self._context = context
         self._alarms = alarms
         self._queue = queue
+        self._desk: Desk | None = None
         self._topic = topic
         self._access = access
         self._prefix = b'"topic":%b,' % topic.json_name
@@ -79,8 +80,6 @@ class WorkStream(Stream, Worker):
 
     def opened(self, sink: Sink) -> None:
         context = self._context
-        # Only now: a stream that is never opened is never closed either, and would leave an empty desk behind.
-        self._desk: Desk = context.desks.at(self._queue, self._topic.priority)
         self._sink = sink
         self._counted = context.streams.acquire(self._access)
         self._send(RETRY + heartbeat(context.hub.now()))
@@ -91,17 +90,21 @@ class WorkStream(Stream, Worker):
         self._alarms.set(self, self._sent_at + HEARTBEAT_SECONDS)
         context.consumed(self._topic)
         context.catch_up(self._topic)
+        # Only now: a stream that is never opened is never closed either, and would leave an empty desk behind.
+        self._desk = context.desks.at(self._queue, self._topic.priority)
         self._desk.join(self)
 
     def resumed(self) -> None:
         self.paused = False
-        self._desk.look_at(self)
-        self._desk.feed()
+        if self._desk is not None:
+            self._desk.look_at(self)
+            self._desk.feed()
 
     def closed(self) -> None:
         self._sink = None
         self._alarms.cancel(self)
-        self._desk.leave(self)
+        if self._desk is not None:
+            self._desk.leave(self)
         if self._counted:
             self._counted = False
             self._context.streams.release(self._access)
@@ -121,7 +124,8 @@ class WorkStream(Stream, Worker):
             self._sent_at = self._context.hub.loop.time()
             if not self._sink.write(data):
                 self.paused = True
-                self._desk.look_at(self)
+                if self._desk is not None:
+                    self._desk.look_at(self)
 
     # --- the worker ------------------------------------------------------------------------------------------------
 

@@ -132,7 +132,7 @@ class Queue:
     def carry_out(self, plan: Plan) -> None:
         """The planned append was made, and both locks are still held."""
         self._companion.count_prepared()
-        if self.log.next_seq == plan.jobs[0].seq:
+        if self.log.next_seq <= plan.jobs[0].seq:
             # It was a repetition, and there are no such jobs.
             self._companion.write(UnscheduledEvent([job.seq for job in plan.jobs]))
             return
@@ -300,10 +300,9 @@ class Queue:
         with self.lock:
             self._catch_up(self._now())
             jobs = self._state.jobs
-            held = {seq: jobs[seq] for seq, fence in zip(seqs, fences, strict=True) if seq in jobs and fence}
-            released = [
-                seq for seq, fence in zip(seqs, fences, strict=True) if seq in held and held[seq].lease == fence
-            ]
+            # A seq that is named twice is released once.
+            pairs = dict(zip(seqs, fences, strict=True)).items()
+            released = [seq for seq, fence in pairs if fence and seq in jobs and jobs[seq].lease == fence]
             return after([self._release(released, 0)], released)
 
     def _release(self, seqs: list[int], not_before: int) -> Commit[Any]:
@@ -369,17 +368,19 @@ class Queue:
             return [
                 seq
                 for seq, token in zip(seqs, lease_ids, strict=True)
-                if seq in jobs and jobs[seq].lease == lease_number(token)
+                if seq in jobs and jobs[seq].lease and jobs[seq].lease == lease_number(token)
             ]
 
     def at_hand(self, count: int) -> bool:
         """Whether a claim of so many jobs would find them in memory."""
         with self.lock:
+            self._catch_up(self._now())
             return self._picker.at_hand(count)
 
     def bring(self, count: int) -> None:
         """Read what a claim of so many jobs needs from the disk, so that it finds it in memory. Holds up nobody."""
         with self.lock:
+            self._catch_up(self._now())
             places = self._picker.places(count)
         for place, limit in places:
             self.log.read(place, limit)

@@ -7,7 +7,7 @@ are fresh, and the jobs log knows them. Nothing here reads a log or writes an ev
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from heapq import heapify, heappop, heappush, nsmallest
+from heapq import heapify, heappop, heappush
 
 from strandline.delivery.queues.events import (
     ClaimedEvent,
@@ -248,16 +248,26 @@ class State:
 
     def next_ready(self, count: int) -> list[int]:
         """The seqs of about the next ``count`` known jobs to be handed out."""
-        return [order[2] for order in nsmallest(count, self._ready)]
+        ready = self._ready
+        seqs: list[int] = []
+        # The smallest of a heap, without looking at all of it: only below one that is taken can the next one be.
+        candidates = [(ready[0], 0)] if ready else []
+        while candidates and len(seqs) < count:
+            order, place = heappop(candidates)
+            seqs.append(order[2])
+            for below in (2 * place + 1, 2 * place + 2):
+                if below < len(ready):
+                    heappush(candidates, (ready[below], below))
+        return seqs
 
     def take_ready(self) -> Job:
         """Take out the job that ``first_ready`` told of. It is granted, forgotten or put back before anything else."""
         return self.jobs[heappop(self._ready)[2]]
 
     def put_back(self, jobs: Iterable[Job]) -> None:
+        """They were not handed out. Those that are forgotten by now stay so."""
         for job in jobs:
-            if self.jobs.get(job.seq) is job:
-                heappush(self._ready, job.order)
+            heappush(self._ready, job.order)
 
     def _order_ready(self) -> None:
         self._ready = [job.order for job in self.jobs.values() if not job.until]

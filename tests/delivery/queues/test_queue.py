@@ -22,7 +22,7 @@ from strandline.delivery.queues import (
     QueueSettings,
     Schedule,
 )
-from strandline.engine import Batch
+from strandline.engine import Batch, Config
 from strandline.engine.errors import DiskFull, LogFull, UnknownLog
 from strandline.engine.fault_disk import FaultDisk
 
@@ -284,6 +284,7 @@ def test_a_connection_that_is_gone_gives_back_what_it_still_held(stand: Stand) -
     stand.claim("a", 1)  # job 2 again, by another connection of the same node
     released = stand.queue.release([1, 2, 3], ["lease_1", "lease_2", "lease_3"]).wait()
     assert released == [3]
+    assert stand.queue.release([3, 3], ["lease_3", ""]).wait() == []
     assert stand.seqs("b", 5) == [3, 4]
 
 
@@ -337,6 +338,15 @@ def test_a_repetition_with_a_schedule_of_an_append_without_one_is_recognised_as_
     stand.queue.append(Batch([b""]), [Schedule(priority=9)], "key").wait()
     stand.fill(1)
     assert [(job.seq, job.priority) for job in stand.claim("a", 5)] == [(1, 0), (2, 0)]
+
+
+def test_a_repetition_is_recognised_when_only_a_later_job_of_the_batch_has_a_schedule(stand: Stand) -> None:
+    for _ in range(2):
+        stand.queue.append(Batch([b"", b""]), [None, Schedule(priority=4)], "key").wait()
+    stand.fill(2)
+    assert [(job.seq, job.priority) for job in stand.claim("a", 5)] == [(2, 4), (1, 0), (3, 0), (4, 0)]
+    stand.reopen()
+    assert stand.queue.counters() == QueueCounters(0, 4, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -456,9 +466,18 @@ def test_leases_of_evicted_records_are_forgotten(make_stand: MakeStand) -> None:
     stand.fill(3)
     stand.claim("a", 2)
     stand.fill(2)
-    assert stand.queue.counters() == QueueCounters(3, 0, 0, 0)
     assert stand.queue.ack("a", [1, 2]).wait() == Acked([], [1, 2])
+    assert stand.queue.counters() == QueueCounters(3, 0, 0, 0)
     assert stand.seqs("b", 5) == [3, 4, 5]
+
+
+def test_leases_of_records_that_were_evicted_by_a_cap_of_the_past_are_not_counted(make_stand: MakeStand) -> None:
+    stand = make_stand(cap_records=3)
+    stand.fill(3)
+    stand.claim("a", 2)
+    stand.fill(2)
+    stand.log.configure(Config()).wait()
+    assert stand.queue.counters() == QueueCounters(3, 0, 0, 0)
 
 
 def test_leases_of_expired_records_are_forgotten(make_stand: MakeStand) -> None:

@@ -196,8 +196,8 @@ class Gate:
         if isinstance(answer, Reply | Stream):
             return answer
         later = answer if isinstance(answer, Later) else _run(answer)
-        if self.keys is not None and head.access is not None:
-            self.limits.requests.acquire(head.access)
+        # There was room when the request was looked at, and nothing has run since.
+        if self.keys is not None and head.access is not None and self.limits.requests.acquire(head.access):
             return self._counted(later, head.access)
         return later
 

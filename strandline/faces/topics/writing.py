@@ -76,6 +76,9 @@ class Writing:
         self._context = context
         self._settings = context.settings
         self._gathered: dict[Topic, _Gathered] = {}
+        self._writes_of_turn = 0
+        #: Whether the last turn had one write only.
+        self._alone = True
 
     def write(self, call: Call) -> Reply | Later | Awaitable[Reply]:
         """POST /v0/topics/{topic}"""
@@ -128,28 +131,38 @@ class Writing:
         timing = _Timing(before)
 
         def reply(appended: Appended) -> Reply:
-            return write.reply(topic, appended.first, appended.last, appended.deduped, timing.json(topic))
+            return write.reply(topic, appended.first, appended.last, appended.deduped, timing)
 
         if write.created is not None and not write.created.done:
             return context.after(write.created, lambda _: reply(commit.wait()))
         return context.after(commit, reply)
 
-    def _gather(self, topic: Topic, write: _Write) -> Later:
+    def _gather(self, topic: Topic, write: _Write) -> Reply | Later:
+        """Append with the others of this turn. A write that is likely to be the only one does not wait for the end
+        of the turn: when nobody else was there the last time, it goes first."""
+        self._writes_of_turn += 1
+        if self._writes_of_turn == 1:
+            self._context.hub.loop.call_soon(self._end_turn)
+            if self._alone:
+                return self._append_alone(topic, write)
         gathered = self._gathered.get(topic)
         if gathered is None:
-            if not self._gathered:
-                self._context.hub.loop.call_soon(self._append_gathered)
             gathered = self._gathered[topic] = _Gathered()
         later = Later()
         gathered.add(write, later)
         return later
 
-    def _append_gathered(self) -> None:
+    def _append_alone(self, topic: Topic, write: _Write) -> Reply | Later:
+        before = perf_counter()
+        commit = topic.log.append(write.batch)
+        timing = _Timing(before)
+        return self._context.after(commit, lambda done: write.reply(topic, done.first, done.last, False, timing))
+
+    def _end_turn(self) -> None:
+        self._alone = self._writes_of_turn == 1
+        self._writes_of_turn = 0
         gathered, self._gathered = self._gathered, {}
         for topic, group in gathered.items():
-            if topic.log.dropped:
-                group.fail(topic_not_found(topic.name))
-                continue
             try:
                 before = perf_counter()
                 commit = topic.log.append(group.batch())
@@ -189,7 +202,7 @@ class _Write:
         self.created: Commit[Log] | None = None
         self.waited_ms = 0.0
 
-    def reply(self, topic: Topic, first: int, last: int, deduped: bool, timing: bytes) -> Reply:
+    def reply(self, topic: Topic, first: int, last: int, deduped: bool, timing: _Timing) -> Reply:
         call = self.call
         seqs = b""
         if not call.head.query_string or call.flag("return_seqs", True):
@@ -207,7 +220,7 @@ class _Write:
                 b"false" if self.created is None else b"true",
                 b"true" if deduped else b"false",
                 (perf_counter() - call.started) * 1000,
-                timing,
+                timing.json(topic),
                 self.waited_ms,
             ),
             200 if self.created is None else 201,
@@ -215,17 +228,20 @@ class _Write:
 
 
 class _Timing:
-    """How long the append took, and how long it has waited for the flush since."""
+    """How long the append took, and how long it waited for the flush. The same for all that were appended together."""
 
-    __slots__ = ("_append_ms", "_at")
+    __slots__ = ("_append_ms", "_at", "_json")
 
     def __init__(self, before: float) -> None:
         self._at = perf_counter()
         self._append_ms = (self._at - before) * 1000
+        self._json = b""
 
     def json(self, topic: Topic) -> bytes:
-        fsync_ms = (perf_counter() - self._at) * 1000 if topic.log.config.durability == "fsync" else 0.0
-        return b'"wal_append_ms":%.3f,"fsync_ms":%.3f' % (self._append_ms, fsync_ms)
+        if not self._json:
+            fsync_ms = (perf_counter() - self._at) * 1000 if topic.log.config.durability == "fsync" else 0.0
+            self._json = b'"wal_append_ms":%.3f,"fsync_ms":%.3f' % (self._append_ms, fsync_ms)
+        return self._json
 
 
 class _Gathered:
@@ -259,7 +275,7 @@ class _Gathered:
         except Exception as error:
             self.fail(error)
             return
-        first, timing = appended.first, self.timing.json(topic)
+        first, timing = appended.first, self.timing
         for write, later in zip(self._writes, self._laters, strict=True):
             behind = first + len(write.batch.data)
             later.settle(write.reply(topic, first, behind - 1, False, timing))

@@ -23,7 +23,7 @@ class Routers:
 
     def __init__(self, engine: Engine, hub: Hub) -> None:
         self._engine = engine
-        self._shared = Shared(engine, hub, self.remove_touching)
+        self._shared = Shared(engine, hub, self._gone)
         self._register = Register(engine)
         self._routers: dict[str, Router] = {}
         self._names = Names()
@@ -114,7 +114,7 @@ class Routers:
     def get(self, name: str) -> Router | None:
         router = self._routers.get(name)
         if router is not None and (router.source.dropped or router.dest.dropped):
-            self.remove_touching(router.source if router.source.dropped else router.dest)
+            self._gone(router.source if router.source.dropped else router.dest)
             return None
         return router
 
@@ -171,6 +171,12 @@ class Routers:
         if going:
             self._forget(list(going.values()), log.epoch)
         return sorted(going)
+
+    def _gone(self, log: Log) -> None:
+        """Somebody removed the log without saying so."""
+        # On a full disk it is done when somebody asks for the routers, or with the next start.
+        with suppress(EngineError):
+            self.remove_touching(log)
 
     def _forget(self, routers: list[Router], gone: int = 0) -> None:
         """``gone`` is the epoch of a log that goes: its cursors go with it."""

@@ -24,7 +24,8 @@ log = logging.getLogger(__name__)
 #: What one round takes at the most.
 ROUND_RECORDS = 1024
 ROUND_BYTES = 8 << 20
-ROUND_ROUTERS = 10_000
+#: More destinations than this, and nobody else would get a turn for too long.
+ROUND_ROUTERS = 2_000
 #: A reader does not wait for more rounds than this; what is left comes by itself.
 CATCH_UP_ROUNDS = 64
 #: How urgent forwarding is: as a log that somebody reads; and when the server is too busy, after everything else.
@@ -53,7 +54,18 @@ class Shared:
 class Source(Waiter):
     """Waits for its log to change. Everything happens on the event loop's thread."""
 
-    __slots__ = ("_failed_ms", "_fetching", "_misses", "_retry", "_settled", "_shared", "log", "routers")
+    __slots__ = (
+        "_blocked",
+        "_failed_ms",
+        "_fetching",
+        "_missed_at",
+        "_misses",
+        "_retry",
+        "_settled",
+        "_shared",
+        "log",
+        "routers",
+    )
 
     def __init__(self, shared: Shared, log: Log) -> None:
         self._shared = shared
@@ -61,7 +73,10 @@ class Source(Waiter):
         self.routers: dict[str, Router] = {}
         #: The head that every router has got to, apart from those that wait for room.
         self._settled = -1
+        #: Those that wait for room.
+        self._blocked: set[Router] = set()
         self._fetching = False
+        self._missed_at = -1
         self._misses = 0
         self._failed_ms = FIRST_DELAY_MS
         self._retry: asyncio.TimerHandle | None = None
@@ -74,6 +89,7 @@ class Source(Waiter):
     def remove(self, name: str) -> None:
         """Stop forwarding at once; with the last router goes the waiting."""
         router = self.routers.pop(name)
+        self._blocked.discard(router)
         if router.timer is not None:
             router.timer.cancel()
         if not self.routers:
@@ -105,11 +121,10 @@ class Source(Waiter):
 
     def catch_up(self, dest: Log) -> None:
         """Forward everything that is there now, as far as it can be done without waiting for the disk."""
-        for router in self.routers.values():
-            if router.blocked and router.dest.epoch == dest.epoch:
+        for router in list(self._blocked):
+            if router.dest.epoch == dest.epoch:
                 # Whoever looks at the destination may have made room in it just now.
-                router.blocked = False
-                self._settled = -1
+                self._admit(router)
         rounds = 0
         while self.log.head != self._settled and rounds < CATCH_UP_ROUNDS and self._goes_on():
             rounds += 1
@@ -127,7 +142,7 @@ class Source(Waiter):
             more = self._round()
         except EngineClosed:
             return False
-        except EngineError as error:
+        except (EngineError, OSError) as error:
             self._failed(error)
             return False
         self._failed_ms = FIRST_DELAY_MS
@@ -140,6 +155,8 @@ class Source(Waiter):
             head = source.head
             behind = [router for router in self.routers.values() if router.position < head and not router.blocked]
             more = len(behind) > ROUND_ROUTERS
+            if more:
+                behind.sort(key=lambda router: router.position)
             by_position: dict[int, list[Router]] = {}
             for router in behind[:ROUND_ROUTERS]:
                 by_position.setdefault(router.position, []).append(router)
@@ -169,15 +186,15 @@ class Source(Waiter):
             hops.forget(min(router.position for router in self.routers.values()))
 
     def _read(self, after: int) -> Page | None:
-        """What comes behind; None when it has to be fetched from the disk first, which is under way then."""
-        if self._fetching:
-            return None
+        """What comes behind; None when it has to be fetched from the disk first. One such page is under way then, and
+        holds up nobody who is elsewhere in the log."""
         page = self.log.read_resident(after, ROUND_RECORDS, max_bytes=ROUND_BYTES, epoch=self.log.epoch)
-        if page is None and self._misses >= MAX_MISSES:
-            page = self._fetch(after)
-        if page is not None:
-            self._misses = 0
+        if page is not None or self._fetching:
             return page
+        if after != self._missed_at:
+            self._missed_at, self._misses = after, 0
+        if self._misses >= MAX_MISSES:
+            return self._fetch(after)
         self._misses += 1
         self._fetching = True
         future = self._shared.hub.loop.run_in_executor(None, self._fetch, after)
@@ -190,16 +207,17 @@ class Source(Waiter):
     def _fetched(self, future: asyncio.Future[Any]) -> None:
         self._fetching = False
         error = None if future.cancelled() else future.exception()
-        if isinstance(error, EngineError) and not isinstance(error, EngineClosed) and not self.log.dropped:
-            self._failed(error)
-        else:
+        if error is None or isinstance(error, EngineClosed) or self.log.dropped:
             self.submit()
+        else:
+            self._failed(error)
 
     # --- trying again --------------------------------------------------------------------------------------
 
     def _block(self, router: Router, advanced: bool) -> None:
         """The destination is full. Ask again later, and ever later as long as nothing changes."""
         router.blocked = True
+        self._blocked.add(router)
         if advanced:
             router.delay_ms = FIRST_DELAY_MS
         if router.timer is None:
@@ -208,11 +226,16 @@ class Source(Waiter):
 
     def _unblock(self, router: Router) -> None:
         router.timer = None
-        router.blocked = False
-        self._settled = -1
+        self._admit(router)
         self.submit()
 
-    def _failed(self, error: EngineError) -> None:
+    def _admit(self, router: Router) -> None:
+        """It takes part in the next round again."""
+        router.blocked = False
+        self._blocked.discard(router)
+        self._settled = -1
+
+    def _failed(self, error: BaseException) -> None:
         """A full disk, say. Nothing has changed, so nothing is lost by trying again."""
         if self._failed_ms == FIRST_DELAY_MS:
             log.warning("forwarding from %r failed, and is tried again: %s", self.log.name, error)

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from hand_turned import House, house
 
-from strandline.delivery.routers import Definition, Filter
-from strandline.delivery.routers.register import NAME
+from strandline.delivery.routers import Filter
 from strandline.engine.fault_disk import Crashed, FaultDisk
 
 LONG = os.environ.get("STRANDLINE_LONG") == "1"
@@ -81,6 +80,25 @@ def test_a_backlog_that_is_not_in_memory_is_fetched_first(tmp_path: Path) -> Non
         assert home.texts("b") == [str(number) for number in range(3000)]
 
 
+def test_a_router_far_behind_holds_up_nobody(tmp_path: Path) -> None:
+    with house(tmp_path) as home:
+        home.log("slow", discard="reject", cap_records=1)
+        home.route("a", "slow")
+        home.route("a", "quick")
+        home.engine.seal()
+        home.write("a", *map(str, range(10)))
+        home.turn()
+        home.engine.seal()
+    with house(tmp_path) as home:
+        home.log("slow").delete(before=2)
+        home.write("a", "new")
+        home.routers.catch_up(home.log("quick"))
+        assert home.texts("quick")[-1] == "new"
+        assert home.texts("slow") == []
+        home.turn()
+        assert home.texts("slow") == ["1"]
+
+
 def test_a_cache_that_keeps_nothing_does_not_keep_routers_from_going_on(tmp_path: Path) -> None:
     with house(tmp_path) as home:
         home.route("a", "b")
@@ -121,46 +139,6 @@ def test_a_router_that_cannot_be_written_down_is_not_there(tmp_path: Path) -> No
         made = {router.name for router in home.routers.page()[0]}
     with house(disk) as home:
         assert {router.name for router in home.routers.page()[0]} == made
-
-
-@pytest.mark.parametrize("gone", ["a", "b"])
-@pytest.mark.parametrize("again", [False, True])
-def test_a_router_whose_log_is_gone_or_is_another_by_now_is_removed(tmp_path: Path, gone: str, again: bool) -> None:
-    with house(tmp_path) as home:
-        home.route("a", "b")
-        home.route("a", "c")
-        home.log(gone).drop().wait()
-        if again:
-            home.log(gone)
-    with house(tmp_path) as home:
-        assert home.routers.get("a->b") is None
-        assert len(home.routers) == (1 if gone == "b" else 0)
-        home.engine.flush()
-        assert len(home.log(NAME).read()) == len(home.routers)
-
-
-def test_only_the_last_definition_is_kept(tmp_path: Path) -> None:
-    with house(tmp_path) as home:
-        for number in range(10):
-            home.route("a", "b", filter=Filter(key=str(number)))
-        assert len(home.log(NAME).read()) == 1
-    with house(tmp_path) as home:
-        assert home.router("a->b").filter == Filter(key="9")
-
-
-def test_definitions_that_were_replaced_right_before_a_crash_are_tidied_up(tmp_path: Path) -> None:
-    with house(tmp_path) as home:
-        home.route("a", "b")
-        (first,) = home.log(NAME).read()
-        home.routers.put(Definition(name="a->b", source="a", dest="b", stamped=True)).wait()
-        # As if the crash had come between the two.
-        (second,) = home.log(NAME).read()
-        home.log(NAME).delete(seqs=[second.seq]).wait()
-        home.write(NAME, first.data.decode(), second.data.decode())
-    with house(tmp_path) as home:
-        assert home.router("a->b").definition.stamped
-        home.engine.flush()
-        assert len(home.log(NAME).read()) == 1
 
 
 # --- crashes -----------------------------------------------------------------------------------------------

@@ -40,9 +40,10 @@ class Alarms:
 
     def ring(self, now: float) -> None:
         """Call everybody who is due. An entry whose time was replaced or cancelled is passed over."""
-        heap = self._heap
+        heap, due = self._heap, []
         while heap and heap[0][0] <= now + TOGETHER_SECONDS:
-            when, _, alarm = heappop(heap)
+            due.append(heappop(heap))
+        for when, _, alarm in due:
             if alarm.rings_at != when:
                 continue
             alarm.rings_at = None

@@ -359,3 +359,32 @@ def test_routers_go_on_after_a_restart_as_if_nothing_had_been(start_server: Star
     eventually(lambda: client.get("c")["head_seq"] == 21)
     assert client.diff("c", from_seq=20)["records"][0]["data"] == "more"
     assert data(client, "d") == []
+
+
+def test_a_server_that_is_killed_while_it_forwards_has_every_copy_once(start_server: StartServer) -> None:
+    server = start_server()
+    client = server.client()
+    put(client, "plain", "a", "b")
+    put(client, "chained", "b", "c")
+    put(client, "some", "a", "d", filter="x*")
+    for number in range(60):
+        client.write("a", [{"data": number, "tag": "xy"[number % 2]}] * 40)
+    server.close_clients()
+    server.kill()
+    server.start()
+    client = server.client()
+    written = [number for number in range(60) for _ in range(40)]
+    assert all_data(client, "a") == written
+    eventually(lambda: client.get("c")["head_seq"] == len(written))
+    eventually(lambda: client.call("GET", "/v0/routers/some")["lag"] == 0)
+    assert all_data(client, "b") == all_data(client, "c") == written
+    assert all_data(client, "d") == [number for number in written if number % 2 == 0]
+
+
+def all_data(client: Client, topic: str) -> list[Any]:
+    found: list[Any] = []
+    page = client.diff(topic, limit=1000)
+    while page["records"]:
+        found += [record["data"] for record in page["records"]]
+        page = client.diff(topic, page["next_from_seq"], limit=1000)
+    return found

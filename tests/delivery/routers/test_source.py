@@ -1,8 +1,9 @@
 from pathlib import Path
 
+import pytest
 from hand_turned import house
 
-from strandline.delivery.routers import Filter
+from strandline.delivery.routers import Filter, source
 
 
 def test_what_is_appended_to_the_source_arrives_in_its_order(tmp_path: Path) -> None:
@@ -92,3 +93,17 @@ def test_a_large_backlog_takes_several_rounds(tmp_path: Path) -> None:
         home.turn()
         assert home.texts("b") == [str(number) for number in range(2500)]
         assert home.frames() == before + 3
+
+
+def test_a_huge_fan_out_takes_turns_and_nobody_starves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source, "ROUND_ROUTERS", 3)
+    with house(tmp_path) as home:
+        for number in range(10):
+            home.route("a", f"d{number}")
+        forwarded = home.routers._from[home.log("a").epoch]
+        for number in range(4):
+            home.write("a", str(number))
+            forwarded._goes_on()
+        assert all(home.texts(f"d{number}") for number in range(10))
+        home.turn()
+        assert all(home.texts(f"d{number}") == ["0", "1", "2", "3"] for number in range(10))

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import threading
-from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import takewhile
 from typing import Any
 
 from strandline.delivery.queues.commits import after, then
 from strandline.delivery.queues.companion import Companion
-from strandline.delivery.queues.dead_letters import dead_letter
 from strandline.delivery.queues.errors import LeaseIdsMismatch
 from strandline.delivery.queues.events import (
     ClaimedEvent,
-    DeadLetteredEvent,
     ExtendedEvent,
     Grant,
     KnownJob,
@@ -39,11 +36,11 @@ from strandline.delivery.queues.jobs import (
 from strandline.delivery.queues.leaving import Leaving
 from strandline.delivery.queues.lookup import records_at
 from strandline.delivery.queues.picking import Picker
-from strandline.delivery.queues.sharing import shares, turns
+from strandline.delivery.queues.sharing import divide
 from strandline.delivery.queues.state import Job, State, job_of
 from strandline.delivery.queues.together import Plan, Write, append_together
-from strandline.engine import Append, Appended, Batch, Commit, Engine, Log, Record
-from strandline.engine.errors import BadRequest, LogFull, UnknownLog
+from strandline.delivery.queues.undertaker import Undertaker
+from strandline.engine import Appended, Batch, Commit, Engine, Log, Record
 
 
 class Queue:
@@ -68,7 +65,6 @@ class Queue:
         self.settings = settings
         self._engine = engine
         self._now = now
-        self._create_log = create_log
         #: Taken before the engine's, and that of the queue with the lower epoch before that of another.
         self.lock = threading.RLock()
         self._companion = Companion(engine, log, settings.leases_durable)
@@ -76,6 +72,7 @@ class Queue:
         #: Scheduled jobs that are written and not visible yet, by seq, ascending.
         self._coming: dict[int, Job] = {}
         self._leaving = Leaving(log)
+        self._undertaker = Undertaker(log, self._state, self._companion, self._leaving, create_log)
         self._picker = Picker(log, self._state, self._coming, self._leaving.seqs)
         self._replay()
 
@@ -101,10 +98,10 @@ class Queue:
                 state.forget(seq)
         self._forget_absent()
         state.index()
-        unfinished = [record.seq for record in records_at(self.log, sorted(state.unfinished))]
+        unfinished = self._there(state.unfinished)
         state.unfinished.clear()
         if unfinished:
-            self._leaving.bury(unfinished)
+            self._leaving.bury(sorted(unfinished))
 
     # --- producing -----------------------------------------------------------------------------------------
 
@@ -165,7 +162,7 @@ class Queue:
             cursor = self._picker.cursor
             try:
                 records = self._take(sum(request.max for request in requests), taken, commits)
-                granted = self._divide(requests, records)
+                granted = divide(records, [request.max for request in requests])
                 event = ClaimedEvent(self._grants(requests, granted, now))
                 if event.grants:
                     commits.append(self._companion.write(event))
@@ -192,11 +189,11 @@ class Queue:
                 continue
             taken.extend(known)
             found = self._look_up(known)
-            kept_alive = self._bury(known, found, commits)
+            self._undertaker.bury(known, found, self.settings, commits)
             for job in picked:
                 if isinstance(job, Record):
                     records.append(job)
-                elif job.seq in kept_alive:
+                elif job.seq in self._state.jobs:
                     records.append(found[job.seq])
         return records
 
@@ -206,15 +203,6 @@ class Queue:
             if job.seq not in found:
                 self._state.forget(job.seq)
         return found
-
-    def _divide(self, requests: Sequence[ClaimRequest], records: list[Record]) -> list[list[Record]]:
-        if len(requests) == 1:
-            return [records]
-        granted: list[list[Record]] = [[] for _ in requests]
-        counts = shares(len(records), [request.max for request in requests])
-        for record, index in zip(records, turns(counts), strict=True):
-            granted[index].append(record)
-        return granted
 
     def _grants(self, requests: Sequence[ClaimRequest], granted: list[list[Record]], now: int) -> list[Grant]:
         grants = []
@@ -233,36 +221,6 @@ class Queue:
             job = jobs[record.seq]
             claimed.append(Claimed(*record, lease_id(job.lease), job.until, job.deliveries, job.priority))
         return claimed
-
-    # --- dead letters --------------------------------------------------------------------------------------
-
-    def _bury(self, known: list[Job], found: dict[int, Record], commits: list[Commit[Any]]) -> set[int]:
-        """Make dead letters of the jobs that were delivered too often; returns the seqs of those that live on."""
-        limit, name = self.settings.max_deliveries, self.settings.dead_letter
-        living = set(found)
-        if not limit or name is None:
-            return living
-        doomed = [job for job in known if job.deliveries >= limit and job.seq in living]
-        dead = self._create_log(name) if doomed else None
-        if dead is None or dead.epoch == self.log.epoch:
-            return living
-        letters = {job.seq: dead_letter(self.log, dead, found[job.seq], job.deliveries) for job in doomed}
-        self._post(letters, list(letters), commits)
-        return living.intersection(self._state.jobs)
-
-    def _post(self, letters: dict[int, Append], seqs: list[int], commits: list[Commit[Any]]) -> None:
-        """Append the dead letters, together with the event that says so, and delete the jobs."""
-        try:
-            commits.append(self._companion.write_with(DeadLetteredEvent(seqs), [letters[seq] for seq in seqs]))
-        except (LogFull, BadRequest, UnknownLog):
-            # Better delivered once more than lost. One that finds no room must not keep the others from going.
-            if len(seqs) > 1:
-                half = len(seqs) // 2
-                self._post(letters, seqs[:half], commits)
-                self._post(letters, seqs[half:], commits)
-            return
-        self._state.bury(seqs)
-        commits.append(self._leaving.bury(seqs))
 
     # --- what a holder can do ------------------------------------------------------------------------------
 
@@ -399,12 +357,14 @@ class Queue:
             self._forget_absent()
 
     def _forget_absent(self) -> None:
-        state, earliest = self._state, self.log.state().earliest
-        known = sorted(state.jobs)
-        there = {record.seq for record in records_at(self.log, known[bisect_left(known, earliest) :])}
-        for seq in known:
-            if seq not in there:
-                state.forget(seq)
+        jobs = self._state.jobs
+        for seq in jobs.keys() - self._there(jobs):
+            self._state.forget(seq)
+
+    def _there(self, seqs: Iterable[int]) -> set[int]:
+        """Those of the jobs that are in the log."""
+        earliest = self.log.state().earliest
+        return {record.seq for record in records_at(self.log, sorted(seq for seq in seqs if seq >= earliest))}
 
     # --- shared --------------------------------------------------------------------------------------------
 

@@ -3,6 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def divide(jobs: list[T], wishes: Sequence[int]) -> list[list[T]]:
+    """Who gets which of the jobs, which are in the order of handing out."""
+    if len(wishes) == 1:
+        return [jobs]
+    parts: list[list[T]] = [[] for _ in wishes]
+    for job, index in zip(jobs, turns(shares(len(jobs), wishes)), strict=True):
+        parts[index].append(job)
+    return parts
 
 
 def shares(available: int, wishes: Sequence[int]) -> list[int]:

@@ -8,7 +8,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.delivery.queues.sharing import shares, turns
+from strandline.delivery.queues.sharing import divide, shares, turns
 
 wishes = st.lists(st.integers(0, 20), max_size=12)
 
@@ -62,3 +62,16 @@ def test_everybody_has_as_many_turns_as_jobs(counts: list[int]) -> None:
 def test_turns_go_round() -> None:
     assert list(turns([2, 2, 2])) == [0, 1, 2, 0, 1, 2]
     assert list(turns([4, 2])) == [0, 1, 0, 0, 1, 0]
+
+
+@given(st.integers(0, 60), wishes)
+def test_every_job_goes_to_one_claim_and_everybody_gets_theirs_in_order(available: int, wanted: list[int]) -> None:
+    jobs = list(range(min(available, sum(wanted))))
+    parts = divide(jobs, wanted)
+    assert sorted(job for part in parts for job in part) == jobs
+    assert [len(part) for part in parts] == shares(len(jobs), wanted)
+    assert all(part == sorted(part) for part in parts)
+
+
+def test_the_most_urgent_jobs_are_spread_over_the_cohort() -> None:
+    assert divide([1, 2, 3, 4, 5, 6], [3, 3, 3]) == [[1, 4], [2, 5], [3, 6]]

@@ -82,18 +82,19 @@ class Routers:
         if known is not None and known.definition == definition:
             return self._register.durable(False)
         with self._engine.lock:
-            position = source.head
-            if known is None:
-                # In the journal the cursors come before the definition: a router without them cannot be.
-                source.move_cursor(POSITION + definition.name, position)
-                source.move_cursor(SKIPPED + definition.name, position)
+            # In the journal the cursors come before the definition: a router without them cannot be, and one that is
+            # changed does not look again, after a restart, at what it left out by its earlier filter.
+            position, skipped = (source.head,) * 2 if known is None else (known.position, known.skipped)
+            source.move_cursor(POSITION + definition.name, position)
+            source.move_cursor(SKIPPED + definition.name, skipped)
             self._register.put(Entry(definition, source.epoch, dest.epoch))
         if known is None:
             closed = closes_cycle(self._above, source.epoch, dest.epoch)
-            self._add(Router(definition, source, dest, position, position))
+            self._add(Router(definition, source, dest, position, skipped))
             if closed is not None:
                 self._find_cycles()
         else:
+            known.written, known.written_skipped = position, skipped
             known.define(definition)
         return self._register.durable(new)
 

@@ -49,6 +49,18 @@ def test_everything_is_as_it_was_and_goes_on(tmp_path: Path) -> None:
         assert [home.log(name).head for name in "bfc"] == [22, 12, 22]
 
 
+def test_what_an_earlier_filter_left_out_stays_out(tmp_path: Path) -> None:
+    with house(tmp_path) as home:
+        home.route("a", "b", filter=ONLY_X)
+        home.write("a", "left out")
+        home.turn()
+        home.route("a", "b")
+    with house(tmp_path) as home:
+        home.turn()
+        assert home.texts("b") == []
+        assert totals(home) == {"a->b": 0}
+
+
 def test_sealing_changes_nothing(tmp_path: Path) -> None:
     with house(tmp_path) as home:
         home.route("a", "b")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
@@ -12,14 +12,14 @@ from msgspec import Meta
 from strandline.engine import Deleted
 from strandline.faces.topics.context import Context, performance
 from strandline.faces.topics.errors import invalid
-from strandline.faces.topics.match import parse_match
+from strandline.faces.topics.match import MatchField, parse_match
 from strandline.faces.topics.topics import Topic
 from strandline.faces.web import Call, Reply
 
 
 class DeleteBody(msgspec.Struct):
     before_seq: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)] | None = None
-    match: Any = None
+    match: MatchField = None
 
 
 _decoder = msgspec.json.Decoder(DeleteBody)

@@ -2,9 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
+
+from msgspec import Meta
 
 from strandline.faces.topics.errors import invalid
+
+_GLOB = r"^[^*]*\*$"
+#: A match in a request's body. Anything may come, and ``parse_match`` says what is wrong with it; the schema is for
+#: those who write clients.
+MatchField = Annotated[
+    Any,
+    Meta(
+        extra_json_schema={
+            "anyOf": [
+                {"type": "null"},
+                {"type": "string", "pattern": r"^([^*]*\*|.*[^*]|)$"},
+                {
+                    "type": "array",
+                    "prefixItems": [{"const": "tag"}, {"const": "Eq"}, {"type": "string"}],
+                    "items": False,
+                    "minItems": 3,
+                },
+                {
+                    "type": "array",
+                    "prefixItems": [{"const": "tag"}, {"const": "Glob"}, {"type": "string", "pattern": _GLOB}],
+                    "items": False,
+                    "minItems": 3,
+                },
+            ]
+        }
+    ),
+]
 
 
 class Match(NamedTuple):

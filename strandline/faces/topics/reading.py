@@ -15,7 +15,7 @@ from strandline.engine.errors import UnknownLog
 from strandline.faces.topics.consumers import stored_cursor
 from strandline.faces.topics.context import Context
 from strandline.faces.topics.errors import topic_not_found
-from strandline.faces.topics.match import Match, parse_match
+from strandline.faces.topics.match import Match, MatchField, parse_match
 from strandline.faces.topics.records import render_records, tombstone_json
 from strandline.faces.topics.settings import (
     DEFAULT_LIMIT,
@@ -39,7 +39,7 @@ class DiffBody(msgspec.Struct, gc=False):
     include_meta: bool = True
     wait_ms: Natural = 0
     max_batch_bytes: Natural = 0
-    match: Any = None
+    match: MatchField = None
     since_ts: Natural | None = None
     #: A named consumer: read on from where it has committed.
     consumer: str | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
@@ -13,7 +13,7 @@ from strandline.engine import Log
 from strandline.faces.access import Access
 from strandline.faces.topics.context import Context, performance
 from strandline.faces.topics.errors import invalid
-from strandline.faces.topics.match import Match, parse_match
+from strandline.faces.topics.match import Match, MatchField, parse_match
 from strandline.faces.topics.topics import Topic, is_topic
 from strandline.faces.web import Call, Refusal, Reply
 
@@ -23,7 +23,7 @@ class RedriveBody(msgspec.Struct):
     to: str | None = None
     #: 0: as many as one request may move.
     limit: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)] = 0
-    match: Any = None
+    match: MatchField = None
 
 
 _decoder = msgspec.json.Decoder(RedriveBody)

@@ -22,7 +22,7 @@ from strandline.faces.topics.config import TopicConfig, check_name, engine_confi
 from strandline.faces.topics.context import Context, performance
 from strandline.faces.topics.errors import capped, invalid, reply_to, topic_not_found
 from strandline.faces.topics.listing import cursor_behind, page_size, start_after
-from strandline.faces.topics.match import Match, parse_match
+from strandline.faces.topics.match import Match, MatchField, parse_match
 from strandline.faces.topics.records import quote
 from strandline.faces.topics.topics import Topic
 from strandline.faces.web import Call, Later, Refusal, Reply, Route
@@ -39,7 +39,7 @@ class RouterBody(msgspec.Struct, kw_only=True):
     preserve_node: bool = True
     preserve_tag: bool = True
     create_dest: bool = True
-    filter: Any = None
+    filter: MatchField = None
     allow_cycle: bool = False
     guarantee: Guarantee = "at_least_once"
 

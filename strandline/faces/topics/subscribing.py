@@ -14,7 +14,7 @@ from strandline.engine.errors import UnknownLog
 from strandline.faces.access import Access
 from strandline.faces.topics.context import Context
 from strandline.faces.topics.errors import invalid, topic_not_found
-from strandline.faces.topics.match import parse_match
+from strandline.faces.topics.match import MatchField, parse_match
 from strandline.faces.topics.reading import Selection, clamp_bytes, clamp_limit, node_set
 from strandline.faces.topics.settings import DEFAULT_LIMIT, TopicsSettings
 from strandline.faces.topics.topics import Topic
@@ -29,7 +29,7 @@ class TopicOptions(msgspec.Struct, gc=False):
     from_seq: Natural = 0
     #: Start at the head: only what is written from now on.
     tail: bool = False
-    match: Any = None
+    match: MatchField = None
     since_ts: Natural | None = None
 
 
@@ -44,7 +44,7 @@ class WatchOptions(msgspec.Struct, kw_only=True):
     include_data: bool = True
     consistency: Literal["eventual", "strong"] = "eventual"
     #: For all topics that have none of their own.
-    match: Any = None
+    match: MatchField = None
     since_ts: Natural | None = None
     #: Leave out topics that do not exist, instead of refusing the request.
     lenient: bool = False

@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import Annotated, TypeVar
 
 import msgspec
-from msgspec import Meta, Raw
+from msgspec import UNSET, Meta, Raw, UnsetType
 
 from strandline.delivery.queues import Schedule
 from strandline.engine import Appended, Batch, Log
@@ -22,7 +22,6 @@ from strandline.faces.topics.topics import Topic
 from strandline.faces.web import Call, Later, Refusal, Reply
 
 T = TypeVar("T")
-_NO_RAW = Raw()
 _NULL = b"null"
 
 
@@ -30,7 +29,7 @@ class WriteRecord(msgspec.Struct, gc=False):
     data: Raw
     tag: str | None = None
     node: str | None = None
-    meta: Raw = _NO_RAW
+    meta: Raw | UnsetType = UNSET
     #: Queues only: the job cannot be claimed before this moment, and comes before jobs of lower priority.
     not_before_ts: Annotated[int, Meta(ge=0, lt=1 << 62)] = 0
     priority: Annotated[int, Meta(ge=-1000, le=1000)] = 0

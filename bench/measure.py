@@ -10,8 +10,10 @@ from typing import Literal, NamedTuple
 import msgspec
 
 #: ``s`` and ``MB`` are costs: less is better. Of everything else, more is.
-Unit = Literal["records/s", "calls/s", "MB/s", "s", "ms", "MB", "bytes"]
-COSTS = ("s", "ms", "MB", "bytes")
+Unit = Literal[
+    "records/s", "calls/s", "jobs/s", "deliveries/s", "MB/s", "connections", "s", "ms", "MB", "bytes", "frames", "%"
+]
+COSTS = ("s", "ms", "MB", "bytes", "frames", "%")
 
 
 class Effort(msgspec.Struct, frozen=True):
@@ -49,6 +51,16 @@ class Target(msgspec.Struct, frozen=True):
         return value <= self.limit if self.unit in COSTS else value >= self.limit
 
 
+class Aim(msgspec.Struct, frozen=True):
+    """What the ratio to a peer should be: at least so much of its rate, or at most so much of its cost."""
+
+    limit: float
+    unit: Unit
+
+    def met_by(self, ratio: float) -> bool:
+        return ratio <= self.limit if self.unit in COSTS else ratio >= self.limit
+
+
 class Row(msgspec.Struct, frozen=True, kw_only=True):
     group: str
     name: str
@@ -60,6 +72,11 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     #: How many times the floor's cost this costs, round by round; 1.0 would be as cheap as the floor.
     times_floor: Figure | None = None
     target: Target | None = None
+    #: Another program that does the same: what it is, its figure, and this one's as a multiple of it, round by round.
+    peer_is: str = ""
+    peer: Figure | None = None
+    times_peer: Figure | None = None
+    aim: Aim | None = None
 
 
 class Sample(NamedTuple):
@@ -98,6 +115,22 @@ class Rounds(NamedTuple):
             target=target,
         )
 
+    def beside_peer(self, group: str, name: str, unit: Unit, peer_is: str, aim: float | None = None) -> Row:
+        """The same when the other side is no floor but a peer: the ratio is of the figures, whatever they are."""
+        work = [_figure(sample, unit, 1.0) for sample in self.work]
+        peer = [_figure(sample, unit, 1.0) for sample in self.floor]
+        return Row(
+            group=group,
+            name=name,
+            unit=unit,
+            result=Figure.of(work),
+            rounds=len(work),
+            peer_is=peer_is,
+            peer=Figure.of(peer),
+            times_peer=Figure.of([mine / other for mine, other in zip(work, peer, strict=True)]),
+            aim=None if aim is None else Aim(aim, unit),
+        )
+
 
 def _figure(sample: Sample, unit: Unit, scale: float) -> float:
     if unit == "s":
@@ -115,6 +148,11 @@ def in_rounds(work: Work, floor: Work, rounds: int) -> Rounds:
         for turn, samples in turns if number % 2 == 0 else reversed(turns):
             samples.append(turn())
     return done
+
+
+def alone(group: str, name: str, unit: Unit, values: Sequence[float]) -> Row:
+    """A figure of several rounds that has nothing beside it."""
+    return Row(group=group, name=name, unit=unit, result=Figure.of(values), rounds=len(values))
 
 
 def single(group: str, name: str, unit: Unit, value: float, *, target: Target | None = None) -> Row:

@@ -17,6 +17,7 @@ from bench.measure import COSTS, Figure, Row, Unit
 BEGIN = "<!-- results: begin -->"
 END = "<!-- results: end -->"
 COLUMNS = ("what", "result (lowest to highest)", "floor", "times the floor's cost", "target")
+PEER_COLUMNS = ("what", "result (lowest to highest)", "peer", "times the peer's", "aim")
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -27,8 +28,8 @@ class Report(msgspec.Struct, frozen=True):
 
 
 def show(console: Console, report: Report) -> None:
-    for group, rows in groupby(report.rows, key=lambda row: row.group):
-        table = Table(*COLUMNS, title=group, title_justify="left", box=box.SIMPLE_HEAD)
+    for group, rows in _groups(report):
+        table = Table(*_columns(rows), title=group, title_justify="left", box=box.SIMPLE_HEAD)
         for row in rows:
             table.add_row(*_cells(row), style=None if _is_met(row) else "red")
         console.print(table)
@@ -48,14 +49,23 @@ def write_documentation(path: Path, report: Report) -> None:
 def _markdown(report: Report) -> Iterator[str]:
     yield _summary(report)
     yield ""
-    for group, rows in groupby(report.rows, key=lambda row: row.group):
+    for group, rows in _groups(report):
         yield f"### {group}"
         yield ""
-        yield "| " + " | ".join(COLUMNS) + " |"
+        yield "| " + " | ".join(_columns(rows)) + " |"
         yield "|---|---|---|---|---|"
         for row in rows:
             yield "| " + " | ".join(_cells(row)) + " |"
         yield ""
+
+
+def _groups(report: Report) -> Iterator[tuple[str, list[Row]]]:
+    for group, rows in groupby(report.rows, key=lambda row: row.group):
+        yield group, list(rows)
+
+
+def _columns(rows: list[Row]) -> tuple[str, ...]:
+    return PEER_COLUMNS if any(row.peer is not None for row in rows) else COLUMNS
 
 
 def _summary(report: Report) -> str:
@@ -63,10 +73,14 @@ def _summary(report: Report) -> str:
 
 
 def _is_met(row: Row) -> bool:
+    if row.aim is not None and row.times_peer is not None:
+        return row.aim.met_by(row.times_peer.median)
     return row.target is None or row.target.met_by(row.result.median)
 
 
 def _cells(row: Row) -> tuple[str, str, str, str, str]:
+    if row.peer is not None:
+        return _peer_cells(row)
     floor = "" if row.floor is None else f"{number(row.floor.median, row.unit)} ({row.floor_is})"
     times = "" if row.times_floor is None else _times(row.times_floor)
     target = ""
@@ -74,6 +88,17 @@ def _cells(row: Row) -> tuple[str, str, str, str, str]:
         bound = "≤" if row.target.unit in COSTS else "≥"
         target = f"{bound} {number(row.target.limit, row.unit)}: {'met' if _is_met(row) else 'MISSED'}"
     return row.name, _spread(row.result, row.unit), floor, times, target
+
+
+def _peer_cells(row: Row) -> tuple[str, str, str, str, str]:
+    assert row.peer is not None
+    assert row.times_peer is not None
+    aim = ""
+    if row.aim is not None:
+        bound = "≤" if row.aim.unit in COSTS else "≥"
+        aim = f"{bound} {row.aim.limit:g}: {'met' if _is_met(row) else 'MISSED'}"
+    peer = f"{_spread(row.peer, row.unit)} ({row.peer_is})"
+    return row.name, _spread(row.result, row.unit), peer, _times(row.times_peer), aim
 
 
 def _spread(figure: Figure, unit: Unit) -> str:

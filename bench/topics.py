@@ -1,0 +1,172 @@
+"""Writing and reading over HTTP, beside Redis Streams: the same work, the same machine, taking turns.
+
+Both sides are asked by a load generator written in C: wrk here, redis-benchmark there.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+from bench.measure import Effort, Row, Sample, Unit, alone, in_rounds
+from bench.topics_peers import Load, Redis, Wrk, missing, redis_serving
+from bench.topics_server import Server, request_bytes, serving, write_body
+from bench.workload import directory, payloads
+
+GROUP = "topics"
+PAYLOAD = 150
+MANY = 5000
+
+
+class Work(NamedTuple):
+    """What both sides do, and how to ask either of them."""
+
+    name: str
+    connections: int
+    redis: Sequence[str]
+    peer_is: str
+    aim: float | None
+    durability: str = "disk"
+    #: Records that one request brings or gets.
+    records: int = 1
+    pipeline: int = 1
+    path: str = ""
+    latency: bool = False
+    #: Whether both sides are filled once and then read, rather than emptied after each turn.
+    reading: bool = False
+    unit: Unit = "records/s"
+
+
+def run(root: Path, effort: Effort) -> Iterator[Row]:
+    lacking = missing("wrk")
+    if lacking:
+        print("topics: skipped, wrk is not installed", file=sys.stderr)
+        return
+    lacking = missing("redis-server", "redis-benchmark")
+    if lacking:
+        print(f"topics: without a peer, {', '.join(lacking)} is not installed", file=sys.stderr)
+    with ExitStack() as stack:
+        base = stack.enter_context(directory(root, "topics"))
+        fast = stack.enter_context(serving(base / "fast"))
+        plain = stack.enter_context(serving(base / "plain", fast_lane=False))
+        peers: dict[str, Redis] = {}
+        if not lacking:
+            peers["disk"] = stack.enter_context(redis_serving(base / "everysec", "everysec"))
+            peers["fsync"] = stack.enter_context(redis_serving(base / "always", "always"))
+        side = Side(base, effort)
+        for work in works():
+            yield side.measure(fast, peers.get(work.durability), work)
+        single = works()[0]
+        yield side.measure(plain, peers.get("disk"), single._replace(name=single.name + ", plain ASGI lane", aim=None))
+        yield side.many(fast, effort.scaled(MANY, 100))
+
+
+def works() -> list[Work]:
+    payload = payloads(PAYLOAD)[0].decode()
+    add = ("XADD", "stream", "*", "data", payload)
+    return [
+        Work("single appends, 32 connections, disk", 32, add, "XADD, 32 connections, appendfsync everysec", 0.6),
+        Work(
+            "single appends, 32 connections, fsync", 32, add, "XADD, 32 connections, appendfsync always", 0.5, "fsync"
+        ),
+        Work(
+            "batches of 500, 4 connections, disk", 4, add, "XADD, 4 connections, pipelined by 500", 2.0,
+            records=500, pipeline=500,
+        ),
+        Work(
+            "pages of 1000, 4 connections", 4, ("XRANGE", "stream", "-", "+", "COUNT", "1000"),
+            "XRANGE COUNT 1000, 4 connections", 1.5, records=1000, path="/diff", reading=True,
+        ),
+        Work("p50 of one append, 1 connection, disk", 1, add, "XADD, 1 connection", 1.5, latency=True, unit="ms"),
+    ]  # fmt: skip
+
+
+class Side:
+    """Asks either side to do its work for one turn."""
+
+    def __init__(self, base: Path, effort: Effort) -> None:
+        self._base = base
+        self._effort = effort
+        #: wrk knows whole seconds only.
+        self._seconds = 1.0
+        self._topics = 0
+
+    def measure(self, server: Server, redis: Redis | None, work: Work) -> Row:
+        ours = self._ours(server, work)
+        if redis is None:
+            samples = [ours() for _ in range(self._effort.rounds)]
+            figures = [s.seconds * 1000 if work.latency else s.amount / s.seconds for s in samples]
+            return alone(GROUP, work.name, work.unit, figures)
+        rounds = in_rounds(ours, self._theirs(redis, work), self._effort.rounds)
+        return rounds.beside_peer(GROUP, work.name, work.unit, work.peer_is, work.aim)
+
+    def _ours(self, server: Server, work: Work) -> Callable[[], Sample]:
+        wrk = Wrk(self._base, server.url)
+        if work.reading:
+            topic = self._new_topic(server, work.durability)
+            with server.connect() as connection:
+                connection.call("POST", f"/v0/topics/{topic}", write_body(payloads(PAYLOAD)[:1000]))
+            body = b'{"from_seq":0,"limit":1000}'
+        else:
+            count = 1 if work.pipeline == 1 else work.records
+            body = write_body(payloads(PAYLOAD)[:count])
+
+        def turn() -> Sample:
+            if work.reading:
+                load = wrk.run(body, [f"/v0/topics/{topic}{work.path}"], work.connections, self._seconds)
+                return _sample(load, work, work.records)
+            fresh = self._new_topic(server, work.durability)
+            load = wrk.run(body, [f"/v0/topics/{fresh}?return_seqs=false"], work.connections, self._seconds)
+            with server.connect() as connection:
+                connection.call("DELETE", f"/v0/topics/{fresh}")
+            return _sample(load, work, work.records)
+
+        return turn
+
+    def _theirs(self, redis: Redis, work: Work) -> Callable[[], Sample]:
+        first = 20_000 if work.pipeline > 1 else 50 if work.reading else 2000
+        redis.call(b"DEL", b"stream")
+        if work.reading:
+            for payload in payloads(PAYLOAD)[:1000]:
+                redis.call(b"XADD", b"stream", b"*", b"data", payload)
+
+        def turn() -> Sample:
+            load = redis.run_for(work.redis, work.connections, self._seconds, work.pipeline, first)
+            if not work.reading:
+                redis.call(b"DEL", b"stream")
+            # A pipelined request is one record; only a page is one request for many.
+            return _sample(load, work, work.records if work.reading else 1)
+
+        return turn
+
+    def many(self, server: Server, topics: int) -> Row:
+        """As many writers as before, but each of their appends goes to another of many topics."""
+        names = [f"many-{number}" for number in range(topics)]
+        with server.connect() as connection:
+            for at in range(0, topics, 100):
+                # All of them are sent before the first answer is read.
+                chunk = names[at : at + 100]
+                connection.send(b"".join([request_bytes("PUT", f"/v0/topics/{name}", b"{}") for name in chunk]))
+                for _ in chunk:
+                    assert connection.receive().status == 201
+        wrk, body = Wrk(self._base, server.url), write_body(payloads(PAYLOAD)[:1])
+        paths = [f"/v0/topics/{name}?return_seqs=false" for name in names]
+        rates = []
+        for _ in range(self._effort.rounds):
+            load = wrk.run(body, paths, 32, self._seconds)
+            rates.append(load.requests / load.seconds)
+        return alone(GROUP, f"single appends to {topics:,} topics in turn, 32 connections, disk", "records/s", rates)
+
+    def _new_topic(self, server: Server, durability: str) -> str:
+        self._topics += 1
+        name = f"topic-{self._topics}"
+        with server.connect() as connection:
+            connection.call("PUT", f"/v0/topics/{name}", {"durability": durability})
+        return name
+
+
+def _sample(load: Load, work: Work, records: int) -> Sample:
+    return load.p50() if work.latency else load.sample(records)

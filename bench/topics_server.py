@@ -1,0 +1,155 @@
+"""A real ``strandline serve`` for the measurements, and a plain connection to it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+#: A server that is not ready by then never will be.
+START_SECONDS = 30.0
+STOP_SECONDS = 30.0
+#: No single answer takes this long.
+ANSWER_SECONDS = 30.0
+
+HOST = "127.0.0.1"
+
+
+class Server(NamedTuple):
+    port: int
+    pid: int
+
+    @property
+    def url(self) -> str:
+        return f"http://{HOST}:{self.port}"
+
+    def connect(self) -> Connection:
+        return Connection(self.port)
+
+    def resident_bytes(self) -> int:
+        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) * 1024
+        raise RuntimeError(f"process {self.pid} does not say how much memory it takes")
+
+
+@contextmanager
+def serving(data: Path, *, fast_lane: bool = True, **settings: object) -> Iterator[Server]:
+    """A server on a free port. ``settings`` are named as its environment variables are, without ``TOPICS_``."""
+    port_file = data.with_name(data.name + ".port")
+    command = [sys.executable, "-m", "strandline", "serve", "--data", str(data), "--log-level", "error"]
+    command += ["--port", "0", "--port-file", str(port_file)]
+    if not fast_lane:
+        command.append("--no-fast-lane")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("TOPICS_")}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+    environment |= {f"TOPICS_{name.upper()}": str(value) for name, value in settings.items()}
+    process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL)
+    try:
+        yield _ready(process, port_file)
+    finally:
+        process.terminate()
+        try:
+            process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        port_file.unlink(missing_ok=True)
+
+
+def _ready(process: subprocess.Popen[bytes], port_file: Path) -> Server:
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline and process.poll() is None:
+        if port_file.exists():
+            server = Server(int(port_file.read_text().strip().rpartition(":")[2]), process.pid)
+            if _is_ready(server):
+                return server
+        time.sleep(0.01)
+    raise RuntimeError(f"the server was not ready within {START_SECONDS} s, or ended: {process.poll()}")
+
+
+def _is_ready(server: Server) -> bool:
+    try:
+        with server.connect() as connection:
+            return connection.request("GET", "/v0/ready").status == 200
+    except OSError:
+        return False
+
+
+class Answer(NamedTuple):
+    status: int
+    body: bytes
+
+    def json(self) -> Any:
+        return msgspec.json.decode(self.body)
+
+
+class Connection:
+    """One keep-alive connection, blocking, as lean as Python can be: it must not be what is measured."""
+
+    def __init__(self, port: int) -> None:
+        self._socket = socket.create_connection((HOST, port), ANSWER_SECONDS)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._rest = b""
+
+    def call(self, method: str, path: str, body: object = None, **headers: str) -> Any:
+        """The JSON of an answer, which must be a success."""
+        content = body if isinstance(body, bytes) else b"" if body is None else msgspec.json.encode(body)
+        answer = self.request(method, path, content, **headers)
+        if not 200 <= answer.status < 300:
+            raise RuntimeError(f"{method} {path}: {answer.status} {answer.body[:500]!r}")
+        return answer.json()
+
+    def request(self, method: str, path: str, body: bytes = b"", **headers: str) -> Answer:
+        self.send(request_bytes(method, path, body, **headers))
+        return self.receive()
+
+    def send(self, request: bytes) -> None:
+        self._socket.sendall(request)
+
+    def receive(self) -> Answer:
+        data = self._rest
+        while (end := data.find(b"\r\n\r\n")) < 0:
+            data += self._more()
+        head = data[:end].lower()
+        at = head.find(b"content-length:")
+        length = int(head[at + 15 :].split(b"\r\n", 1)[0]) if at >= 0 else 0
+        stop = end + 4 + length
+        while len(data) < stop:
+            data += self._more()
+        self._rest = data[stop:]
+        return Answer(int(head[9:12]), data[end + 4 : stop])
+
+    def _more(self) -> bytes:
+        data = self._socket.recv(1 << 18)
+        if not data:
+            raise ConnectionError("the server closed the connection")
+        return data
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+
+def request_bytes(method: str, path: str, body: bytes = b"", **headers: str) -> bytes:
+    """A whole request; header names are given with underscores."""
+    lines = [f"{method} {path} HTTP/1.1", f"host: {HOST}"]
+    if body:
+        lines += ["content-type: application/json", f"content-length: {len(body)}"]
+    lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+    return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+def write_body(payloads: list[bytes]) -> bytes:
+    """The body of a write of these records."""
+    return b'{"records":[' + b",".join([b'{"data":%b}' % payload for payload in payloads]) + b"]}"

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from strandline.delivery.queues.commits import after
 from strandline.engine import Append, Batch, Commit, Log, Page, Record
 from strandline.engine.errors import BatchTooLarge, LogFull, RecordTooLarge
+
+if TYPE_CHECKING:
+    from strandline.delivery.queues.queue import Queue
 
 #: Where a dead letter came from, how often it had been delivered, and the seq it had there; all of them strings.
 FROM = "$dead_letter_from"
@@ -45,7 +48,7 @@ def dead_letter(queue: Log, dead: Log, record: Record, deliveries: int) -> Appen
 
 def redrive(
     dead: Log,
-    destination: Log | Callable[[str], Log | None],
+    destination: Log | Queue | Callable[[str], Log | Queue | None],
     *,
     limit: int,
     key: str | None = None,
@@ -53,8 +56,8 @@ def redrive(
 ) -> Commit[Redriven]:
     """Move up to ``limit`` dead letters, oldest first, back to where they came from, or to one given log.
 
-    ``destination`` is that log, or a function from the name of the queue of origin to its log; what it gives None
-    for stays. If ``dead`` is a queue, its ``forget_missing`` is to be called afterwards.
+    ``destination`` is that log or queue, or a function from the name of the queue of origin to either; what it gives
+    None for stays. If ``dead`` is a queue, its ``forget_missing`` is to be called afterwards.
     """
     drive = _Drive(dead, destination)
     position = 0
@@ -68,7 +71,7 @@ def redrive(
 
 
 class _Drive:
-    def __init__(self, dead: Log, destination: Log | Callable[[str], Log | None]) -> None:
+    def __init__(self, dead: Log, destination: Log | Queue | Callable[[str], Log | Queue | None]) -> None:
         self._dead = dead
         self._destination = destination
         self._found: dict[str, Log | None] = {}
@@ -107,17 +110,21 @@ class _Drive:
 
     def _target(self, meta: _Meta) -> Log | None:
         target: Log | None
-        if isinstance(self._destination, Log):
-            target = self._destination
+        if not callable(self._destination):
+            target = _log_of(self._destination)
         else:
             name = _text(meta.get(FROM))
             if name is None:
                 return None
             if name not in self._found:
-                self._found[name] = self._destination(name)
+                self._found[name] = _log_of(self._destination(name))
             target = self._found[name]
         # Moved to where it is, a dead letter would be found again, for ever.
         return None if target is None or target.epoch == self._dead.epoch else target
+
+
+def _log_of(destination: Log | Queue | None) -> Log | None:
+    return destination if destination is None or isinstance(destination, Log) else destination.log
 
 
 def _meta_of(meta: bytes | None) -> _Meta:

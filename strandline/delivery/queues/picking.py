@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Container
+from typing import TypeAlias
 
 from strandline.delivery.queues.state import Job, State
-from strandline.engine import Log, Record
+from strandline.engine import Log
+
+#: What a record has, in its order. A plain tuple is made in a fraction of the time, and this is the hottest path.
+Row: TypeAlias = tuple[int, int, str | None, str | None, bytes | None, bytes]
 
 
 class Picker:
@@ -22,15 +26,15 @@ class Picker:
         self._leaving = leaving
         self.cursor = 0
 
-    def pick(self, count: int) -> list[Record | Job]:
-        """Up to ``count`` jobs in the order of handing out: records of fresh jobs, and known ones.
+    def pick(self, count: int) -> list[Row | Job]:
+        """The next ``count`` jobs, or all there are, in the order of handing out: rows of fresh jobs, and known ones.
 
         The cursor moves past the fresh ones; known ones are taken out of the order. If they are not handed out after
         all, set the cursor back and put them back.
         """
         state = self._state
-        picked: list[Record | Job] = []
-        fresh: list[Record] = []
+        picked: list[Row | Job] = []
+        fresh: list[Row] = []
         used, more = 0, True
         while len(picked) < count:
             known = state.first_ready()
@@ -38,18 +42,20 @@ class Picker:
                 picked.append(state.take_ready())
                 continue
             if used == len(fresh) and more:
-                fresh, used = self._read(count - len(picked)), 0
-                more = bool(fresh)
-            if known is None:
-                if not fresh:
+                fresh, more = self._read(count - len(picked))
+                used = 0
+            if used == len(fresh):
+                if known is None:
                     break
+                picked.append(state.take_ready())
+            elif known is None:
                 taken = fresh[used : used + count - len(picked)]
                 picked.extend(taken)
                 used += len(taken)
-                self.cursor = taken[-1].seq
-            elif fresh and known > (0, 1, fresh[used].seq):
+                self.cursor = taken[-1][0]
+            elif known > (0, 1, fresh[used][0]):
                 picked.append(fresh[used])
-                self.cursor = fresh[used].seq
+                self.cursor = fresh[used][0]
                 used += 1
             else:
                 picked.append(state.take_ready())
@@ -67,20 +73,19 @@ class Picker:
             return True
         return all(log.read_resident(after, limit) is not None for after, limit in self.places(count))
 
-    def _read(self, count: int) -> list[Record]:
-        """The next fresh jobs, at least one if there is one, without moving the cursor past them."""
+    def _read(self, count: int) -> tuple[list[Row], bool]:
+        """The next fresh jobs, at least one if there is one, and whether there may be more behind them. The cursor does
+        not move past them."""
         jobs, coming, leaving = self._state.jobs, self._coming, self._leaving
         while True:
             while self.cursor + 1 in jobs:
                 self.cursor += 1
             page = self._log.read(self.cursor, count)
             fresh = [
-                record
-                for record in page
-                if record.seq not in jobs and record.seq not in coming and record.seq not in leaving
+                row
+                for row in zip(page.seqs, page.ts, page.keys, page.nodes, page.metas, page.data, strict=True)
+                if row[0] not in jobs and row[0] not in coming and row[0] not in leaving
             ]
-            if fresh:
-                return fresh[:count]
+            if fresh or page.caught_up:
+                return fresh, not page.caught_up
             self.cursor = page.next_after
-            if page.caught_up:
-                return fresh

@@ -35,7 +35,7 @@ from strandline.delivery.queues.jobs import (
 )
 from strandline.delivery.queues.leaving import Leaving
 from strandline.delivery.queues.lookup import records_at
-from strandline.delivery.queues.picking import Picker
+from strandline.delivery.queues.picking import Picker, Row
 from strandline.delivery.queues.sharing import divide
 from strandline.delivery.queues.state import Job, State, job_of
 from strandline.delivery.queues.together import Plan, Write, append_together
@@ -146,10 +146,15 @@ class Queue:
     def claim(self, node: str, max: int, lease_ms: int | None = None) -> Commit[list[Claimed]]:
         """Give the node up to ``max`` jobs, in the order of handing out: the highest priority first, then reclaimed
         before fresh ones, then by seq."""
-        return then(self.claim_cohort([ClaimRequest(node, max, lease_ms)]), lambda claimed: claimed[0])
+        claimed, commits = self._claim([ClaimRequest(node, max, lease_ms)])
+        return after(commits, claimed[0])
 
     def claim_cohort(self, requests: Sequence[ClaimRequest]) -> Commit[list[list[Claimed]]]:
         """Divide what there is among several claims, in one step; see :mod:`~strandline.delivery.queues.sharing`."""
+        claimed, commits = self._claim(requests)
+        return after(commits, claimed)
+
+    def _claim(self, requests: Sequence[ClaimRequest]) -> tuple[list[list[Claimed]], list[Commit[Any]]]:
         for request in requests:
             check_amount("max", request.max, 0)
             if request.lease_ms is not None:
@@ -161,8 +166,8 @@ class Queue:
             taken: list[Job] = []
             cursor = self._picker.cursor
             try:
-                records = self._take(sum(request.max for request in requests), taken, commits)
-                granted = divide(records, [request.max for request in requests])
+                wishes = [request.max for request in requests]
+                granted = divide(self._take(sum(wishes), taken, commits), wishes)
                 event = ClaimedEvent(self._grants(requests, granted, now))
                 if event.grants:
                     commits.append(self._companion.write(event))
@@ -172,30 +177,30 @@ class Queue:
                 raise
             for grant in event.grants:
                 self._state.grant(grant)
-            claimed = [self._claimed(records_of_one) for records_of_one in granted]
+            claimed = [self._claimed(rows) for rows in granted]
             self._compact()
-            return after(commits, claimed)
+            return claimed, commits
 
-    def _take(self, count: int, taken: list[Job], commits: list[Commit[Any]]) -> list[Record]:
-        """The records of the next jobs to hand out. Known jobs among them are noted in ``taken``."""
-        records: list[Record] = []
-        while len(records) < count:
-            picked = self._picker.pick(count - len(records))
-            if not picked:
-                break
+    def _take(self, count: int, taken: list[Job], commits: list[Commit[Any]]) -> list[Row]:
+        """The rows of the next jobs to hand out. Known jobs among them are noted in ``taken``."""
+        rows: list[Row] = []
+        while len(rows) < count:
+            wanted = count - len(rows)
+            picked = self._picker.pick(wanted)
             known = [job for job in picked if isinstance(job, Job)]
-            if not known:
-                records.extend(picked)  # type: ignore[arg-type]
-                continue
-            taken.extend(known)
-            found = self._look_up(known)
-            self._undertaker.bury(known, found, self.settings, commits)
+            found: dict[int, Record] = {}
+            if known:
+                taken.extend(known)
+                found = self._look_up(known)
+                self._undertaker.bury(known, found, self.settings, commits)
             for job in picked:
-                if isinstance(job, Record):
-                    records.append(job)
+                if not isinstance(job, Job):
+                    rows.append(job)
                 elif job.seq in self._state.jobs:
-                    records.append(found[job.seq])
-        return records
+                    rows.append(found[job.seq])
+            if len(picked) < wanted:
+                break
+        return rows
 
     def _look_up(self, known: list[Job]) -> dict[int, Record]:
         found = {record.seq: record for record in records_at(self.log, sorted(job.seq for job in known))}
@@ -204,22 +209,22 @@ class Queue:
                 self._state.forget(job.seq)
         return found
 
-    def _grants(self, requests: Sequence[ClaimRequest], granted: list[list[Record]], now: int) -> list[Grant]:
+    def _grants(self, requests: Sequence[ClaimRequest], granted: list[list[Row]], now: int) -> list[Grant]:
         grants = []
         lease = self._state.next_lease
-        for request, records in zip(requests, granted, strict=True):
-            if records:
+        for request, rows in zip(requests, granted, strict=True):
+            if rows:
                 lease_ms = self.settings.lease_ms if request.lease_ms is None else request.lease_ms
-                grants.append(Grant(request.node, lease, now + lease_ms, [record.seq for record in records]))
-                lease += len(records)
+                grants.append(Grant(request.node, lease, now + lease_ms, [row[0] for row in rows]))
+                lease += len(rows)
         return grants
 
-    def _claimed(self, records: list[Record]) -> list[Claimed]:
+    def _claimed(self, rows: list[Row]) -> list[Claimed]:
         jobs = self._state.jobs
         claimed = []
-        for record in records:
-            job = jobs[record.seq]
-            claimed.append(Claimed(*record, lease_id(job.lease), job.until, job.deliveries, job.priority))
+        for row in rows:
+            job = jobs[row[0]]
+            claimed.append(Claimed(*row, lease_id(job.lease), job.until, job.deliveries, job.priority))
         return claimed
 
     # --- what a holder can do ------------------------------------------------------------------------------
@@ -309,6 +314,11 @@ class Queue:
         return held, skipped
 
     # --- looking on ----------------------------------------------------------------------------------------
+
+    @property
+    def hands_out(self) -> bool:
+        """Whether any job was held when somebody last looked. Costs next to nothing."""
+        return self._state.in_flight > 0
 
     def counters(self) -> QueueCounters:
         with self.lock:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from strandline.delivery.queues.companion import drop_companion
+from strandline.delivery.queues.companion import companion_name, drop_companion
 from strandline.delivery.queues.jobs import QueueSettings
 from strandline.delivery.queues.queue import Queue
 from strandline.engine import Commit, Engine, Log
@@ -34,6 +34,17 @@ class Queues:
         if queue.settings != settings:
             queue.configure(settings)
         return queue
+
+    def known(self, log: Log, settings: QueueSettings) -> Queue | None:
+        """The queue over this log, or None if nothing ever happened to its jobs but that they were written. Unlike
+        ``open``, this leaves no trace."""
+        if log.epoch not in self._by_epoch and self._engine.find(companion_name(log.name)) is None:
+            return None
+        return self.open(log, settings)
+
+    def in_flight(self) -> int:
+        """How many jobs are held by workers, in all queues that were opened."""
+        return sum(queue.counters().in_flight for queue in list(self._by_epoch.values()) if queue.hands_out)
 
     def drop(self, log: Log) -> Commit[None]:
         """The log is deleted, or about to be: what was known of its jobs goes with it."""

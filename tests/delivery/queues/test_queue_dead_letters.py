@@ -257,6 +257,12 @@ def test_dead_letters_can_go_to_another_log(stand: Stand) -> None:
     assert other.read().metas == [b'{"m":1}', b"[1]"]
 
 
+def test_a_queue_can_be_named_as_the_destination_itself(stand: Stand) -> None:
+    bury(stand, "a", "b")
+    assert redrive(dead(stand), stand.queue, limit=1).wait().moved == {"jobs": 1}
+    assert redrive(dead(stand), lambda name: stand.queue, limit=1).wait().moved == {"jobs": 1}
+
+
 def test_what_belongs_nowhere_stays(stand: Stand) -> None:
     bury(stand, "a")
     dead(stand).append(Batch([b"", b""], metas=[None, b'{"$dead_letter_from":7}'])).wait()

@@ -275,6 +275,9 @@ class Desk(Waiter):
 
     def _set_timer(self) -> None:
         """Wake up when the clock sets something free: jobs if somebody waits for them, or places of workers."""
+        if self._timer is not None and not self._timer_at:
+            # It is about something else, and will be set for this when that is over.
+            return
         when = None
         with suppress(EngineError):
             when = self.queue.next_change() if self._hungry else None
@@ -290,6 +293,7 @@ class Desk(Waiter):
             self._start_timer(min(max(seconds, MIN_TIMER_SECONDS), MAX_TIMER_SECONDS), when)
 
     def _start_timer(self, seconds: float, when: int = 0) -> None:
+        """``when`` is the time that it is set for; 0: it is about trying again."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer_at = when
@@ -306,17 +310,29 @@ class Desk(Waiter):
         """Divide what there is among all who wait."""
         self._let_leases_end()
         claims, self._claims = self._claims, []
+        cohort = _Cohort(claims, [])
         try:
             cohort = _Cohort(claims, self._choose())
-            wishes = sum(claim.request.max for claim in claims) + sum(wish for _, wish in cohort.workers)
+            requests = [claim.request for claim in claims]
+            requests += [ClaimRequest(worker.node, wish, worker.lease_ms) for worker, wish in cohort.workers]
+            wishes = sum(request.max for request in requests)
             if not wishes:
                 self._finish([], cohort)
-            elif not fetched and not self.queue.at_hand(wishes):
+                return
+            if not fetched and not self.queue.at_hand(wishes):
                 self._fetch(claims, wishes)
-            else:
-                self._claim(cohort)
+                return
+            commit = self.queue.claim_cohort(requests)
         except Exception as error:
-            self._failed(_Cohort(claims, []), error)
+            self._failed(cohort, error)
+            return
+        if commit.done:
+            self._hand_over(cohort, commit)
+            return
+        for worker, wish in cohort.workers:
+            worker.expected += wish
+            self.look_at(worker)
+        self._hub.on_done(commit, partial(self._arrived, cohort, commit))
 
     def _choose(self) -> list[tuple[Worker, int]]:
         """The workers who take part, and how much each wants: no more workers than there are jobs."""
@@ -335,18 +351,6 @@ class Desk(Waiter):
             return []
         self._held_back = False
         return [(worker, worker.free) for worker in islice(self._hungry, ready)]
-
-    def _claim(self, cohort: _Cohort) -> None:
-        requests = [claim.request for claim in cohort.claims]
-        requests += [ClaimRequest(worker.node, wish, worker.lease_ms) for worker, wish in cohort.workers]
-        commit = self.queue.claim_cohort(requests)
-        if commit.done:
-            self._hand_over(cohort, commit)
-            return
-        for worker, wish in cohort.workers:
-            worker.expected += wish
-            self.look_at(worker)
-        self._hub.on_done(commit, partial(self._arrived, cohort, commit))
 
     def _arrived(self, cohort: _Cohort, commit: Commit[list[list[Claimed]]]) -> None:
         for worker, wish in cohort.workers:
@@ -370,8 +374,7 @@ class Desk(Waiter):
         if any(given) and self._hungry:
             # There may be more: not everybody took part if there were fewer jobs than workers.
             self.feed()
-        if self._timer is None or not self._held_back:
-            self._set_timer()
+        self._set_timer()
         self._rest()
 
     def _give(self, worker: Worker, jobs: list[Claimed]) -> bool:

@@ -105,7 +105,10 @@ class Engine:
         self._closed = False
         self._flushes = 0
         self._flush_times = FlushTimes()
-        self._totals = Totals()
+        self._pending_peak = 0
+        #: What the logs hold, and what those hold that are kept on the side: their names start with an underscore.
+        self.totals = Totals()
+        self.side_totals = Totals()
         self._threads: list[threading.Thread] = []
         self._wake_flusher = threading.Event()
         self._flush_now = threading.Event()
@@ -115,7 +118,7 @@ class Engine:
         self._by_name = {book.name: book for book in self.by_epoch.values()}
         self._names = Names(self._by_name)
         for book in self.by_epoch.values():
-            book.count_in(self._totals)
+            book.count_in(self._totals_of(book))
         self._dirty = set(self.recovered.changed)
         self._last_ts = self.recovered.last_ts
         self._next_epoch = self.recovered.next_epoch
@@ -182,7 +185,7 @@ class Engine:
             self._by_name[name] = book
             self.by_epoch[book.epoch] = book
             self._names.add(name)
-            book.count_in(self._totals)
+            book.count_in(self._totals_of(book))
             self.touch(book)
             return self.later((book,), Log(self, book), None)
 
@@ -259,6 +262,8 @@ class Engine:
         with self.lock:
             self.journal.flushed = position
             self._flushes += 1
+            # It only shrinks here, so this is when there are the most.
+            self._pending_peak = max(self._pending_peak, len(self._pending))
             self.reservations.flushed(reserving)
             while self._pending and self._pending[0].position <= position:
                 pending = self._pending.popleft()
@@ -306,8 +311,8 @@ class Engine:
         with self.lock:
             return Stats(
                 logs=len(self._by_name),
-                records=self._totals.records,
-                size=self._totals.size,
+                records=self.totals.records + self.side_totals.records,
+                size=self.totals.size + self.side_totals.size,
                 journal_bytes=self.maintenance.unsealed_bytes(),
                 frames=self.journal.frames,
                 bytes_written=self.journal.written,
@@ -315,6 +320,7 @@ class Engine:
                 flushes=self._flushes,
                 flush_us=self._flush_times.histogram(),
                 pending=len(self._pending),
+                pending_peak=max(self._pending_peak, len(self._pending)),
                 segments=len(self.store.ids()),
                 cached_bytes=self.store.cached_bytes,
                 read_only=self.journal.failure is not None,
@@ -322,8 +328,8 @@ class Engine:
 
     @property
     def total_size(self) -> int:
-        """The bytes of all live records."""
-        return self._totals.size
+        """The bytes of all live records, but for those of the logs that are kept on the side."""
+        return self.totals.size
 
     def close(self) -> None:
         """Flush, write down that this was an orderly stop, and give the directory free."""
@@ -409,6 +415,9 @@ class Engine:
         body = pack(Configure(book.name, config))
         self.journal.write(encode(FrameType.CONFIGURE, book.epoch, book.assigned, now, body, reserved=reserved))
         self.reservations.written(book, reserved)
+
+    def _totals_of(self, book: Logbook) -> Totals:
+        return self.side_totals if book.name.startswith("_") else self.totals
 
     def remove(self, book: Logbook) -> None:
         book.dropped = True

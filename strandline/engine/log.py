@@ -447,6 +447,8 @@ class Log:
         book.journal_index = 0
         if book.tail is not None:
             book.tail.join_no_further()
+        book.totals.count(book.config.durability, -1)
+        book.totals.count(config.durability, 1)
         book.config = config
         self._evicting(lambda: evict_over_caps(book, engine.store))
         self._expire(now)

@@ -113,9 +113,11 @@ class Logbook:
         """From now on the records are counted there, and no longer where they were."""
         self.totals.records -= self.count
         self.totals.size -= self.size
+        self.totals.count(self.config.durability, -1)
         self.totals = totals
         totals.records += self.count
         totals.size += self.size
+        totals.count(self.config.durability, 1)
 
     def parts(self) -> Iterator[Part]:
         yield from self.runs

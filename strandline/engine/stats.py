@@ -12,13 +12,17 @@ FLUSH_BOUNDS = (50.0, 100.0, 250.0, 500.0, 1_000.0, 5_000.0, 10_000.0, 50_000.0,
 
 
 class Totals:
-    """Live records and their bytes over all logs of an engine. Its logbooks keep it up."""
+    """Live records and their bytes over many logs, and how many logs of each durability. The logbooks keep it up."""
 
-    __slots__ = ("records", "size")
+    __slots__ = ("logs", "records", "size")
 
     def __init__(self) -> None:
+        self.logs: dict[str, int] = {}
         self.records = 0
         self.size = 0
+
+    def count(self, durability: str, logs: int) -> None:
+        self.logs[durability] = self.logs.get(durability, 0) + logs
 
 
 #: Where a logbook counts that belongs to no engine, or no longer.
@@ -63,8 +67,9 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     rotations: int
     flushes: int
     flush_us: Histogram
-    #: Commits that wait for a flush.
+    #: Commits that wait for a flush, and the most that ever did.
     pending: int
+    pending_peak: int
     segments: int
     cached_bytes: int
     read_only: bool

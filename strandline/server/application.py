@@ -43,9 +43,7 @@ class Application:
             max_sse_connections=limits.max_sse_connections,
             max_sse_connections_per_key=limits.max_sse_connections_per_key,
         )
-        self.probes = Probes(
-            self.status, lambda: 0 if self.face is None else self.face.context.topics.count, self._metrics
-        )
+        self.probes = Probes(self.status, self._count_topics, self._metrics)
         self.gate = Gate(
             self.probes.routes(),
             keys=settings.server.api_keys or None,
@@ -130,8 +128,8 @@ class Application:
     def _count_topics(self) -> int:
         return 0 if self.face is None else self.face.context.topics.count
 
-    def _metrics(self, as_json: bool) -> Reply:
-        return measure(self, as_json)
+    async def _metrics(self, access: Access, as_json: bool) -> Reply:
+        return await measure(self, access, as_json)
 
     def drain(self) -> None:
         """Take no more requests, and let those under way come to their end."""

@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 from strandline.engine.stats import FLUSH_BOUNDS, Histogram, Stats
 
 #: The media type of the text.
-TEXT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
+TEXT_TYPE = b"text/plain; version=0.0.4"
 
 #: So many topics, routers and consumers get series of their own: a scrape has to stay small with a million of them.
 #: Give one more than that, and the snapshot says that there are more.
@@ -66,15 +66,14 @@ class Wal(msgspec.Struct, frozen=True, kw_only=True):
     fsync_us: Histogram = Histogram(FLUSH_BOUNDS, (0,) * len(FLUSH_BOUNDS), 0.0, 0)
 
     @classmethod
-    def of(cls, stats: Stats, queue_depth_peak: int) -> Wal:
-        """The engine does not remember the most that ever waited; whoever measures does."""
+    def of(cls, stats: Stats) -> Wal:
         return cls(
             fsyncs=stats.flushes,
             frames=stats.frames,
             bytes_written=stats.bytes_written,
             rotations=stats.rotations,
             queue_depth=stats.pending,
-            queue_depth_peak=queue_depth_peak,
+            queue_depth_peak=stats.pending_peak,
             read_only=stats.read_only,
             fsync_us=stats.flush_us,
         )

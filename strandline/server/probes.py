@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from time import monotonic
 
 import msgspec
 
 import strandline
+from strandline.faces.access import Access
 from strandline.faces.web import Call, Reply, Route
 from strandline.server.gate import Status
 
 
 class Probes:
-    """``topics`` counts the topics; ``metrics`` renders the metrics, as text or as JSON."""
+    """``topics`` counts the topics; ``metrics`` renders the metrics for whoever asks, as text or as JSON."""
 
-    def __init__(self, status: Status, topics: Callable[[], int], metrics: Callable[[bool], Reply]) -> None:
+    def __init__(
+        self,
+        status: Status,
+        topics: Callable[[], int],
+        metrics: Callable[[Access, bool], Reply | Awaitable[Reply]],
+    ) -> None:
         self._status = status
         self._topics = topics
         self._metrics = metrics
@@ -49,6 +55,6 @@ class Probes:
         answer = {"status": "ready", "wal_replay_complete": True, "topics": self._topics()}
         return Reply(msgspec.json.encode(answer))
 
-    def metrics(self, call: Call) -> Reply:
+    def metrics(self, call: Call) -> Reply | Awaitable[Reply]:
         """GET /v0/metrics"""
-        return self._metrics(b"application/json" in call.head.headers.get(b"accept", b""))
+        return self._metrics(call.access, b"application/json" in call.head.headers.get(b"accept", b""))

@@ -83,3 +83,30 @@ def test_an_idle_engine_has_counted_nothing(tmp_path: Path) -> None:
         assert (stats.records, stats.size, stats.frames, stats.flush_us.count) == (0, 0, 0, 0)
         fill(make(engine), "x")
         assert engine.stats().records == 1
+
+
+def test_logs_are_counted_by_their_durability_and_those_on_the_side_apart(tmp_path: Path) -> None:
+    with opened(tmp_path) as engine:
+        logs = [make(engine, f"a{number}", durability="disk") for number in range(3)]
+        side = make(engine, "__side__", durability="memory")
+        side.append(Batch.of(b"12345")).wait()
+        logs[0].append(Batch.of(b"123")).wait()
+        logs[1].configure(Config(durability="fsync")).wait()
+        logs[2].drop().wait()
+        assert {name: count for name, count in engine.totals.logs.items() if count} == {"disk": 1, "fsync": 1}
+        assert (engine.totals.records, engine.totals.size, engine.total_size) == (1, 3, 3)
+        assert (engine.side_totals.logs, engine.side_totals.size) == ({"memory": 1}, 5)
+        assert (engine.stats().records, engine.stats().size) == (2, 8)
+    with opened(tmp_path) as engine:
+        assert engine.totals.logs == {"disk": 1, "fsync": 1}
+        assert (engine.totals.size, engine.side_totals.size) == (3, 5)
+
+
+def test_the_most_that_ever_waited_for_a_flush_is_remembered(tmp_path: Path) -> None:
+    with opened(tmp_path) as engine:
+        log = make(engine, durability="fsync")
+        commits = [log.append(Batch.of(b"x")) for _ in range(7)]
+        assert (engine.stats().pending, engine.stats().pending_peak) == (7, 7)
+        commits[-1].wait()
+        log.append(Batch.of(b"x"))
+        assert (engine.stats().pending, engine.stats().pending_peak) == (1, 7)

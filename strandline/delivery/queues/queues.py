@@ -35,10 +35,13 @@ class Queues:
             queue.configure(settings)
         return queue
 
+    def is_open(self, log: Log) -> bool:
+        return log.epoch in self._by_epoch
+
     def known(self, log: Log, settings: QueueSettings) -> Queue | None:
         """The queue over this log, or None if nothing ever happened to its jobs but that they were written. Unlike
         ``open``, this leaves no trace."""
-        if log.epoch not in self._by_epoch and self._engine.find(companion_name(log.name)) is None:
+        if not self.is_open(log) and self._engine.find(companion_name(log.name)) is None:
             return None
         return self.open(log, settings)
 

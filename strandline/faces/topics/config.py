@@ -113,6 +113,12 @@ def traits_of(config: Config) -> Traits:
     return msgspec.convert(config.attributes.get(ATTRIBUTE, {}), Traits)
 
 
+def kind_of(config: Config) -> Kind:
+    """Only the type: quick enough to ask of every log there is."""
+    kind: Kind = config.attributes.get(ATTRIBUTE, {}).get("type", "log")
+    return kind
+
+
 def config_json(config: Config, traits: Traits) -> dict[str, Any]:
     """The whole configuration, as every answer shows it."""
     return {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import msgspec
@@ -47,6 +48,18 @@ def consumers_of(topic: Topic) -> dict[str, dict[str, Any]]:
 class Consumers:
     def __init__(self, context: Context) -> None:
         self._context = context
+        #: The topics that have any, so that nobody has to look at all topics; some may have lost theirs since.
+        self._topics = {book.name: None for book in context.engine.by_epoch.values() if _has_any(book.cursors)}
+
+    def lags(self, prefixes: tuple[str, ...]) -> Iterator[tuple[str, str, int]]:
+        """Topic, name and lag of all consumers, in the order of the topics' names; only of those that may be seen."""
+        for name in sorted(self._topics):
+            topic = self._context.topics.find(name)
+            consumers = {} if topic is None else consumers_of(topic)
+            if not consumers:
+                del self._topics[name]
+            elif not prefixes or name.startswith(prefixes):
+                yield from ((name, consumer, row["lag"]) for consumer, row in consumers.items())
 
     def commit(self, call: Call) -> Reply | Later:
         """PUT /v0/topics/{topic}/consumers/{consumer}"""
@@ -58,6 +71,7 @@ class Consumers:
         if body.seq > topic.log.head:
             raise invalid(f"seq {body.seq} is beyond the head, {topic.log.head}", {"head_seq": topic.log.head})
         commit = topic.log.move_cursor(PREFIX + name, body.seq)
+        self._topics[topic.name] = None
         return self._context.after(commit, lambda cursor: _reply(call, topic, name, cursor))
 
     def get(self, call: Call) -> Reply:
@@ -90,6 +104,10 @@ class Consumers:
             )
 
         return self._context.after(topic.log.drop_cursor(PREFIX + name), reply)
+
+
+def _has_any(cursors: dict[str, Cursor] | None) -> bool:
+    return cursors is not None and any(name.startswith(PREFIX) for name in cursors)
 
 
 def _reply(call: Call, topic: Topic, name: str, cursor: Cursor) -> Reply:

@@ -38,17 +38,11 @@ class Context:
         self.routers = Routers(engine, hub)
 
     def queue(self, topic: Topic) -> Queue:
-        traits = topic.traits
-        return self.queues.open(
-            topic.log,
-            QueueSettings(
-                lease_ms=traits.lease_ms,
-                claim_jitter_ms=traits.claim_jitter_ms,
-                max_deliveries=traits.max_deliveries,
-                dead_letter=traits.dead_letter,
-                leases_durable=traits.leases_durable,
-            ),
-        )
+        return self.queues.open(topic.log, _queue_settings(topic))
+
+    def known_queue(self, topic: Topic) -> Queue | None:
+        """For looking on: None if none of its jobs was ever handed out. May read from the disk."""
+        return self.queues.known(topic.log, _queue_settings(topic))
 
     def _dead_letter_log(self, name: str) -> Log | None:
         """Where dead letters go; made if need be, unless there may be no more topics."""
@@ -123,6 +117,17 @@ class Context:
 
 #: Even a patient request is let in after this time.
 MAX_PARKED_SECONDS = 10.0
+
+
+def _queue_settings(topic: Topic) -> QueueSettings:
+    traits = topic.traits
+    return QueueSettings(
+        lease_ms=traits.lease_ms,
+        claim_jitter_ms=traits.claim_jitter_ms,
+        max_deliveries=traits.max_deliveries,
+        dead_letter=traits.dead_letter,
+        leases_durable=traits.leases_durable,
+    )
 
 
 def performance(call: Call) -> bytes:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from strandline.delivery.priority import base_priority
 from strandline.engine import Config, Engine, Log
 from strandline.engine.commit import Commit
-from strandline.faces.topics.config import Traits, check_name, traits_of
+from strandline.faces.topics.config import Traits, check_name, kind_of, traits_of
 from strandline.faces.topics.errors import capped, topic_not_found
 from strandline.faces.topics.records import quote
 from strandline.faces.topics.settings import TopicsSettings
@@ -54,7 +54,12 @@ class Topics:
         self.engine = engine
         self._settings = settings
         self._known: dict[str, Topic] = {}
-        self.count = sum(1 for name in engine.names() if is_topic(name))
+        #: How many topics there are, and how many of them are queues; kept up, so that nobody has to count.
+        self.count = self.queues = 0
+        for book in engine.by_epoch.values():
+            if is_topic(book.name):
+                self.count += 1
+                self.queues += kind_of(book.config) == "queue"
         #: Told of every topic that is made; on the loop, and must be quick.
         self.listeners: dict[Callable[[Topic], None], None] = {}
 
@@ -86,6 +91,7 @@ class Topics:
             raise capped("max_topics", maximum)
         commit = self.engine.create(name, config)
         self.count += 1
+        self.queues += kind_of(config) == "queue"
         topic = self.find(name)
         assert topic is not None
         for listener in list(self.listeners):
@@ -96,6 +102,7 @@ class Topics:
         commit = topic.log.drop()
         self._known.pop(topic.name, None)
         self.count -= 1
+        self.queues -= topic.traits.type == "queue"
         return commit
 
     def page(self, prefix: str, after: str, limit: int, prefixes: tuple[str, ...]) -> tuple[list[Topic], bool]:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from bench.measure import Effort, Row, Sample, Unit, alone, in_rounds
 from bench.topics_peers import Load, Redis, Wrk, missing, redis_serving
-from bench.topics_server import Server, request_bytes, serving, write_body
+from bench.topics_server import Server, send_all, serving, write_body
 from bench.workload import directory, payloads
 
 GROUP = "topics"
@@ -145,13 +145,7 @@ class Side:
     def many(self, server: Server, topics: int) -> Row:
         """As many writers as before, but each of their appends goes to another of many topics."""
         names = [f"many-{number}" for number in range(topics)]
-        with server.connect() as connection:
-            for at in range(0, topics, 100):
-                # All of them are sent before the first answer is read.
-                chunk = names[at : at + 100]
-                connection.send(b"".join([request_bytes("PUT", f"/v0/topics/{name}", b"{}") for name in chunk]))
-                for _ in chunk:
-                    assert connection.receive().status == 201
+        send_all(server, (("PUT", f"/v0/topics/{name}", b"{}") for name in names), 16)
         wrk, body = Wrk(self._base, server.url), write_body(payloads(PAYLOAD)[:1])
         paths = [f"/v0/topics/{name}?return_seqs=false" for name in names]
         rates = []

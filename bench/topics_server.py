@@ -7,8 +7,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -82,6 +82,24 @@ def _is_ready(server: Server) -> bool:
             return connection.request("GET", "/v0/ready").status == 200
     except OSError:
         return False
+
+
+def send_all(server: Server, requests: Iterable[tuple[str, str, bytes]], connections: int) -> None:
+    """Make requests (method, path, body), so many at a time; all of them must succeed."""
+    rest = iter(requests)
+    with ExitStack() as stack:
+        lines = [stack.enter_context(server.connect()) for _ in range(connections)]
+        while True:
+            asked = 0
+            for line, (method, path, body) in zip(lines, rest, strict=False):
+                line.send(request_bytes(method, path, body))
+                asked += 1
+            for line in lines[:asked]:
+                answer = line.receive()
+                if not 200 <= answer.status < 300:
+                    raise RuntimeError(f"refused: {answer.status} {answer.body[:500]!r}")
+            if asked < connections:
+                return
 
 
 class Answer(NamedTuple):

@@ -7,12 +7,9 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from strandline.delivery.routers.hops import MAX_HOPS, Hops
-from strandline.delivery.routers.router import FIRST_DELAY_MS, Router
+from strandline.delivery.routers.router import FIRST_DELAY_MS, TOGETHER, Router
 from strandline.delivery.routers.selection import Choice, Selection
 from strandline.engine import Copy, Log, Page
-
-#: A router that has nothing to forward need not write down how far it has come; not before it is so far, that is.
-UNWRITTEN_SEQS = 1024
 
 
 class Step(NamedTuple):
@@ -21,9 +18,9 @@ class Step(NamedTuple):
     routers: Sequence[Router]
     through: int
     skipped: int
-    forwarded: int
-    #: Whether the cursors are moved in the journal too.
-    written: bool
+    forwarded: int = 0
+    #: Whether each of them has written it down by itself.
+    written: bool = True
 
 
 class Plan:
@@ -37,9 +34,9 @@ class Plan:
         self.gone: list[Log] = []
         self._source = source
         self._hops = hops
-        config = source.config
-        self._keeps_everything = not (config.cap_records or config.cap_bytes or config.ttl_ms)
+        #: Those who forward something, and those who only come further.
         self._steps: list[Step] = []
+        self._idle: list[Step] = []
         self._new_hops: list[tuple[Hops, int, list[int]]] = []
         #: By epoch of the destination: records and bytes that earlier copies of the round take, and seqs.
         self._taken: dict[int, tuple[int, int, int]] = {}
@@ -68,14 +65,15 @@ class Plan:
         through, lost, ranges = selection.through, selection.lost, choice.ranges
         forwarded = len(choice) + lost
         skipped = through - selection.position - forwarded
-        if not forwarded and not self._worth_writing(routers[0], through):
-            self._steps.append(Step(routers, through, skipped, 0, False))
+        if not forwarded:
+            self._idle.append(Step(routers, through, skipped))
             return
         self.copies += [
             Copy(router.dest, router.position_cursor, through, ranges, lost, router.keep_keys, router.keep_nodes)
             for router in routers
         ]
-        self._finish(routers, through, skipped, forwarded)
+        self._write_skipped(routers, skipped)
+        self._steps.append(Step(routers, through, skipped, forwarded))
 
     def _add_special(self, selection: Selection, choice: Choice, router: Router) -> None:
         """A router that does not just copy: it stamps, goes around in a cycle, or its destination may be full."""
@@ -95,8 +93,9 @@ class Plan:
             router.delay_ms = FIRST_DELAY_MS
         forwarded = len(choice) + lost
         skipped = through - selection.position - forwarded
-        if not forwarded and not self._worth_writing(router, through):
-            self._steps.append(Step((router,), through, skipped, 0, False))
+        if not forwarded:
+            if through > selection.position:
+                self._idle.append(Step((router,), through, skipped))
             return
         if cyclic is not None:
             self._count_hops(cyclic, router, choice, lost)
@@ -112,22 +111,31 @@ class Plan:
                 metas,
             )
         )
-        self._finish((router,), through, skipped, forwarded)
+        self._write_skipped((router,), skipped)
+        self._steps.append(Step((router,), through, skipped, forwarded))
 
-    def _worth_writing(self, router: Router, through: int) -> bool:
-        """Whether routers that forward nothing have to write down that they have come further.
-
-        If they do not, they look at the same records again after a restart, and leave them out again; unless those
-        are lost by then, which would be taken for a loss.
-        """
-        return not self._keeps_everything or through - router.written >= UNWRITTEN_SEQS
-
-    def _finish(self, routers: Sequence[Router], through: int, skipped: int, forwarded: int) -> None:
+    def _write_skipped(self, routers: Sequence[Router], skipped: int) -> None:
         for router in routers:
             total = router.skipped + skipped
             if total != router.written_skipped:
                 self.copies.append(Copy(router.dest, router.skipped_cursor, total))
-        self._steps.append(Step(routers, through, skipped, forwarded, True))
+
+    # --- those who forward nothing -------------------------------------------------------------------------
+
+    def arriving_at(self, seq: int) -> int:
+        """How many routers will be there."""
+        return sum(len(step.routers) for steps in (self._steps, self._idle) for step in steps if step.through == seq)
+
+    def write_idle(self, head: int, together: bool) -> None:
+        """Those who only come further write it down as well: what they left out may be lost any time, and must not be
+        taken for a loss after a restart. When all routers of the source are at its head, one cursor says so for all."""
+        for step in self._idle:
+            if not together:
+                self.copies += [Copy(router.dest, router.position_cursor, step.through) for router in step.routers]
+                self._write_skipped(step.routers, step.skipped)
+            self._steps.append(step._replace(written=not together))
+        if self._idle and together:
+            self.copies.append(Copy(self._idle[0].routers[0].dest, TOGETHER, head))
 
     # --- full destinations ---------------------------------------------------------------------------------
 
@@ -176,7 +184,6 @@ class Plan:
                 router.position = through
                 router.skipped += skipped
                 if written:
-                    router.written = through
                     router.written_skipped = router.skipped
         for hops, first, counts in self._new_hops:
             hops.add(first, counts)

@@ -13,6 +13,9 @@ from strandline.engine import Log
 #: is how many it has forwarded. The second one seldom moves, so that it costs nothing to most routers.
 POSITION = "router:"
 SKIPPED = "skipped:"
+#: A cursor of the source that all of its routers share: every one of them has come at least so far, and those whose own
+#: position is before it have forwarded nothing in between.
+TOGETHER = "routers"
 
 #: How long a router waits for a full destination: so many milliseconds, twice as long every time, up to a second.
 FIRST_DELAY_MS = 50
@@ -24,13 +27,13 @@ class Router:
 
     __slots__ = (
         "blocked", "definition", "delay_ms", "dest", "filter", "keep_keys", "keep_nodes", "position",
-        "position_cursor", "skipped", "skipped_cursor", "source", "stamper", "timer", "written", "written_skipped",
+        "position_cursor", "skipped", "skipped_cursor", "source", "stamper", "timer", "written_skipped",
     )  # fmt: skip
 
     def __init__(self, definition: Definition, source: Log, dest: Log, position: int, skipped: int) -> None:
         self.source = source
         self.dest = dest
-        self.position = self.written = position
+        self.position = position
         self.skipped = self.written_skipped = skipped
         self.position_cursor = POSITION + definition.name
         self.skipped_cursor = SKIPPED + definition.name
@@ -39,6 +42,20 @@ class Router:
         self.delay_ms = FIRST_DELAY_MS
         self.timer: asyncio.TimerHandle | None = None
         self.define(definition)
+
+    @classmethod
+    def resumed(cls, definition: Definition, source: Log, dest: Log) -> Router:
+        """The router as its cursors say that it was."""
+        position, skipped = source.cursor(POSITION + definition.name), source.cursor(SKIPPED + definition.name)
+        if position is None or skipped is None:
+            # They are written before the definition is: only a repair after damage can have lost them.
+            return cls(definition, source, dest, source.head, source.head)
+        router = cls(definition, source, dest, position.seq, skipped.seq)
+        together = source.cursor(TOGETHER)
+        if together is not None and together.seq > position.seq:
+            router.skipped += together.seq - position.seq
+            router.position = together.seq
+        return router
 
     def define(self, definition: Definition) -> None:
         """Do it like this from now on."""

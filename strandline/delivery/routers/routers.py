@@ -11,7 +11,7 @@ from strandline.delivery.routers.errors import RouterCycle, RouterFanIn, RouterR
 from strandline.delivery.routers.graph import closes_cycle, on_cycles
 from strandline.delivery.routers.hops import Hops
 from strandline.delivery.routers.register import Entry, Register
-from strandline.delivery.routers.router import POSITION, SKIPPED, Router
+from strandline.delivery.routers.router import POSITION, SKIPPED, TOGETHER, Router
 from strandline.delivery.routers.source import Shared, Source
 from strandline.engine import Commit, Engine, Log
 from strandline.engine.errors import BadRequest, EngineError
@@ -94,7 +94,7 @@ class Routers:
             if closed is not None:
                 self._find_cycles()
         else:
-            known.written, known.written_skipped = position, skipped
+            known.written_skipped = skipped
             known.define(definition)
         return self._register.durable(new)
 
@@ -188,6 +188,9 @@ class Routers:
             forwarded.remove(router.name)
             if not forwarded.routers:
                 del self._from[source]
+                if source != gone and not router.source.dropped:
+                    with suppress(EngineError):
+                        router.source.drop_cursor(TOGETHER)
             self._leading_into[into] -= 1
             if not self._leading_into[into]:
                 del self._leading_into[into], self._into[into], self._above[into]
@@ -236,9 +239,7 @@ class Routers:
                     source.drop_cursor(POSITION + definition.name)
                     source.drop_cursor(SKIPPED + definition.name)
                 continue
-            position, skipped = source.cursor(POSITION + definition.name), source.cursor(SKIPPED + definition.name)
-            start = source.head if position is None else position.seq
-            self._add(Router(definition, source, dest, start, start if skipped is None else skipped.seq))
+            self._add(Router.resumed(definition, source, dest))
         if stale:
             self._register.remove(stale)
         self._find_cycles()

@@ -166,6 +166,8 @@ class Source(Waiter):
                 if page is not None:
                     plan.add(page, position, routers)
                     more = more or page.next_after < head
+            there = len(self.routers) - len(behind) - len(self._blocked) + plan.arriving_at(head)
+            plan.write_idle(head, together=there == len(self.routers))
             commit = shared.engine.forward(source, plan.copies) if plan.copies else None
             shared.forwarded_total += plan.make_true()
             self._forget_hops()

@@ -194,18 +194,18 @@ def test_what_was_deleted_before_it_is_forwarded_leaves_no_trace(tmp_path: Path)
             assert home.routers.lag(f"a->{name}") == 0
 
 
-def test_a_router_that_has_nothing_to_forward_costs_no_frames(tmp_path: Path) -> None:
+def test_routers_that_have_nothing_to_forward_share_one_cursor(tmp_path: Path) -> None:
     with house(tmp_path) as home:
-        router = home.route("a", "b", filter=Filter(key="x"))
+        routers = [home.route("a", f"d{number}", filter=Filter(key=str(number))) for number in range(10)]
+        home.write("a", "5", key="5")
         before = home.frames()
-        for _ in range(10):
-            home.write("a", "1")
-            home.turn()
-        assert home.frames() == before + 10
-        assert (router.position, router.forwarded_total) == (10, 0)
-        home.write("a", *["1"] * 1024)
         home.turn()
-        assert home.frames() == before + 12
+        assert home.frames() == before + 1
+        assert [router.forwarded_total for router in routers] == [int(number == 5) for number in range(10)]
+        assert {router.position for router in routers} == {1}
+        cursors = home.log("a").cursors()
+        assert [cursors[router.position_cursor].seq for router in routers] == [int(number == 5) for number in range(10)]
+        assert cursors["routers"].seq == 1
 
 
 # --- cycles ------------------------------------------------------------------------------------------------

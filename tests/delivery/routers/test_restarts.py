@@ -9,6 +9,7 @@ import pytest
 from hand_turned import House, house
 
 from strandline.delivery.routers import Filter
+from strandline.engine import Config
 from strandline.engine.fault_disk import Crashed, FaultDisk
 
 LONG = os.environ.get("STRANDLINE_LONG") == "1"
@@ -59,6 +60,58 @@ def test_what_an_earlier_filter_left_out_stays_out(tmp_path: Path) -> None:
         home.turn()
         assert home.texts("b") == []
         assert totals(home) == {"a->b": 0}
+
+
+def test_what_was_left_out_is_no_loss_when_the_source_loses_it(tmp_path: Path) -> None:
+    with house(tmp_path) as home:
+        home.route("a", "b", filter=ONLY_X)
+        home.route("a", "all")
+        home.write("a", *["left out"] * 10)
+        home.turn()
+        home.log("a").configure(Config(cap_records=2)).wait()
+    with house(tmp_path) as home:
+        home.turn()
+        assert (home.log("b").head, home.log("b").read().tombstone) == (0, None)
+        assert totals(home) == {"a->all": 10, "a->b": 0}
+        home.write("a", "x", key="x")
+        home.turn()
+        assert home.texts("b") == ["x"]
+        assert totals(home) == {"a->all": 11, "a->b": 1}
+
+
+def test_idle_routers_beside_one_that_is_held_up_are_where_they_were(tmp_path: Path) -> None:
+    with house(tmp_path) as home:
+        home.log("full", discard="reject", cap_records=1)
+        home.route("a", "idle", filter=ONLY_X)
+        home.write("a", "1")
+        home.turn()
+        home.route("a", "full")
+        for text in ("2", "3", "4"):
+            home.write("a", text)
+            home.turn()
+        home.log("a").configure(Config(cap_records=2)).wait()
+        before = {router.name: (router.position, router.skipped) for router in home.routers.page()[0]}
+    assert before == {"a->full": (2, 1), "a->idle": (4, 4)}
+    with house(tmp_path) as home:
+        assert {router.name: (router.position, router.skipped) for router in home.routers.page()[0]} == before
+        home.log("full").delete(before=2)
+        home.turn()
+        assert (home.texts("full"), home.texts("idle")) == (["3"], [])
+
+
+def test_a_router_that_is_made_again_is_not_where_the_others_are(tmp_path: Path) -> None:
+    with house(tmp_path) as home:
+        home.route("a", "b", filter=ONLY_X)
+        home.write("a", "1")
+        home.turn()
+        home.routers.remove("a->b").wait()
+        assert home.log("a").cursors() == {}
+        home.write("a", "2")
+        home.route("a", "b")
+        home.write("a", "3")
+    with house(tmp_path) as home:
+        home.turn()
+        assert (home.texts("b"), totals(home)) == (["3"], {"a->b": 1})
 
 
 def test_sealing_changes_nothing(tmp_path: Path) -> None:

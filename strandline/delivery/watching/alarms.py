@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from heapq import heappop, heappush
 from itertools import count
 from typing import Protocol
+
+log = logging.getLogger(__name__)
 
 #: Those who are due within so many seconds are called together.
 TOGETHER_SECONDS = 0.002
@@ -47,7 +50,11 @@ class Alarms:
             if alarm.rings_at != when:
                 continue
             alarm.rings_at = None
-            after = alarm.ring(now)
+            try:
+                after = alarm.ring(now)
+            except Exception:
+                log.exception("%r failed when its time had come", alarm)
+                continue
             if after is not None and alarm.rings_at is None:
                 alarm.rings_at = after
                 heappush(heap, (after, next(self._order), alarm))

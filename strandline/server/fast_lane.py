@@ -151,15 +151,16 @@ class FastLane(HttpToolsProtocol):
         self._elsewhere = False
         self._closing = False
         self._stream: _FastSink | None = None
-        self._default_headers: list[tuple[bytes, bytes]] = []
-        self._defaults = b""
-        #: When something last came in or went out, for the sweep of idle connections.
-        self.active_at = self.loop.time()
+        self._default_headers: list[tuple[bytes, bytes]] | None = None
+        self._front_type = b""
+        self._front_bytes = b""
+        #: How often the sweep of idle connections has come by since something last came in or went out.
+        self.idle_turns = 0
 
     # --- what comes in -------------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        self.active_at = self.loop.time()
+        self.idle_turns = 0
         if self._hot is not None:
             self._more_body(data)
         elif self._busy:
@@ -224,10 +225,12 @@ class FastLane(HttpToolsProtocol):
 
     def _answer(self, hot: HotHead, body: bytes) -> None:
         gate, head = self.gate, hot.head
-        refused = hot.refused or gate.check_now(head)
-        if refused is not None:
-            self._reply(hot, refused)
-            return
+        refused = hot.refused
+        if refused is not None or not gate.open or gate.keys is not None:
+            refused = refused or gate.check_now(head)
+            if refused is not None:
+                self._reply(hot, refused)
+                return
         call = Call(head, body, perf_counter())
         answer = gate.answer(call)
         if isinstance(answer, Reply):
@@ -241,10 +244,9 @@ class FastLane(HttpToolsProtocol):
     def _done(self, hot: HotHead, call: Call, later: Later) -> None:
         if self.transport.is_closing():
             return
-        try:
-            answer = later.result()
-        except Exception as error:
-            answer = self.gate.failed(call, error)
+        answer = later.answer
+        if answer is None:
+            answer = self.gate.outcome(call, later)
         self._busy = False
         if isinstance(answer, Reply):
             self._reply(hot, answer)
@@ -259,6 +261,10 @@ class FastLane(HttpToolsProtocol):
     def _reply(self, hot: HotHead, reply: Reply) -> None:
         reply = self.gate.finish(hot.head, reply)
         body = reply.body
+        if reply.status == 200 and hot.keep_alive and not reply.headers and not self._closing:
+            # What nearly every reply looks like.
+            self.transport.write(b"%b%d\r\n\r\n%b" % (self._front(reply.content_type), len(body), body))
+            return
         further = b""
         if reply.headers:
             further = b"".join([b"%b: %b\r\n" % header for header in reply.headers])
@@ -267,25 +273,34 @@ class FastLane(HttpToolsProtocol):
             further += b"connection: close\r\n"
         self.transport.write(
             b"%b%bcontent-type: %b\r\ncontent-length: %d\r\n%b\r\n%b"
-            % (STATUS_LINE[reply.status], self._date(), reply.content_type, len(body), further, body)
+            % (STATUS_LINE[reply.status], self._defaults(), reply.content_type, len(body), further, body)
         )
         if not keep_alive:
             self.transport.close()
 
-    def _date(self) -> bytes:
-        """The headers that uvicorn adds to everything; it makes a new list of them every second."""
+    def _front(self, content_type: bytes) -> bytes:
+        """A reply of status 200 up to the length of its body."""
         defaults = self.server_state.default_headers
-        if defaults is not self._default_headers:
+        if defaults is not self._default_headers or content_type is not self._front_type:
+            self._front_type = content_type
+            self._front_bytes = b"%b%bcontent-type: %b\r\ncontent-length: " % (
+                STATUS_LINE[200],
+                self._defaults(),
+                content_type,
+            )
             self._default_headers = defaults
-            self._defaults = b"".join([b"%b: %b\r\n" % header for header in defaults])
-        return self._defaults
+        return self._front_bytes
+
+    def _defaults(self) -> bytes:
+        """The headers that uvicorn adds to everything; it makes a new list of them every second."""
+        return b"".join([b"%b: %b\r\n" % header for header in self.server_state.default_headers])
 
     def _begin_stream(self, stream: Stream) -> None:
         self._busy = True
         headers = b"".join([b"%b: %b\r\n" % header for header in stream.headers])
         self.transport.write(
             b"%b%bcontent-type: %b\r\n%btransfer-encoding: chunked\r\n\r\n"
-            % (STATUS_LINE[200], self._date(), stream.content_type, headers)
+            % (STATUS_LINE[200], self._defaults(), stream.content_type, headers)
         )
         self._stream = _FastSink(self, stream)
         stream.opened(self._stream)
@@ -296,13 +311,11 @@ class FastLane(HttpToolsProtocol):
         super().on_response_complete()
         # Idle connections are swept; a timer per request would cost more than the request.
         self._unset_keepalive_if_required()
-        self.active_at = self.loop.time()
+        self.idle_turns = 0
 
-    def idle_since(self) -> float | None:
-        """When the connection was last used; None while it waits for an answer."""
-        if self._busy or (self.cycle is not None and not self.cycle.response_complete and not self._elsewhere):
-            return None
-        return self.active_at
+    @property
+    def waits_for_answer(self) -> bool:
+        return self._busy or (self.cycle is not None and not self.cycle.response_complete and not self._elsewhere)
 
     def pause_writing(self) -> None:
         super().pause_writing()

@@ -24,8 +24,8 @@ IDLE_SECONDS = 75.0
 SWEEP_SECONDS = 5.0
 #: Connections that wait to be accepted.
 BACKLOG = 4096
-#: The collector looks for cycles among what was made since; there are hardly any. Looking more seldom, and never at what
-#: is there from the start, keeps its pauses short.
+#: The collector looks for cycles among what was made since; there are hardly any. Looking more seldom, and never at
+#: what is there from the start, keeps its pauses short.
 GC_THRESHOLDS = (50_000, 20, 50)
 
 
@@ -138,14 +138,13 @@ class Server(uvicorn.Server):
 
     def _sweep(self) -> None:
         """Close connections that nobody uses."""
-        before = self._loop.time() - IDLE_SECONDS
         for connection in list(self.server_state.connections):
-            if isinstance(connection, FastLane):
-                since = connection.idle_since()
-                if since is not None and since < before:
+            if isinstance(connection, FastLane) and not connection.waits_for_answer:
+                connection.idle_turns += 1
+                if connection.idle_turns > IDLE_SECONDS / SWEEP_SECONDS:
                     connection.transport.close()
         self._loop.call_later(SWEEP_SECONDS, self._sweep)
 
 
 def _is_busy(connection: object) -> bool:
-    return isinstance(connection, FastLane) and connection.idle_since() is None
+    return isinstance(connection, FastLane) and connection.waits_for_answer

@@ -19,7 +19,7 @@ MAX_KNOWN = 200_000
 class Topic:
     """A log as a topic. One object per log and server; ask for ``traits`` afresh, a configuration can change."""
 
-    __slots__ = ("_config", "_traits", "consumed_at", "json_name", "log", "name")
+    __slots__ = ("_config", "_is_plain", "_traits", "consumed_at", "json_name", "log", "name")
 
     def __init__(self, log: Log) -> None:
         self.log = log
@@ -27,6 +27,7 @@ class Topic:
         self.json_name = quote(log.name)
         self._config: Config | None = None
         self._traits = DEFAULT_TRAITS
+        self._is_plain = True
         #: When somebody last read it, in milliseconds; None: not since the start.
         self.consumed_at: int | None = None
 
@@ -34,9 +35,21 @@ class Topic:
     def traits(self) -> Traits:
         config = self.log.config
         if config is not self._config:
-            self._traits = traits_of(config)
-            self._config = config
+            self._look_at(config)
         return self._traits
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether every append to it is the same: it is no queue, and never full."""
+        config = self.log.config
+        if config is not self._config:
+            self._look_at(config)
+        return self._is_plain
+
+    def _look_at(self, config: Config) -> None:
+        self._traits = traits_of(config)
+        self._is_plain = self._traits.type == "log" and config.discard == "old"
+        self._config = config
 
     def priority(self, now: int) -> int:
         """How urgent the topic is by itself; what has to wait gets more urgent on top of it."""

@@ -67,8 +67,14 @@ class Hub:
     def _open_mail(self) -> None:
         self._mail_posted = False
         mail = self._mail
-        while mail:
-            mail.popleft()()
+        try:
+            while mail:
+                mail.popleft()()
+        finally:
+            # One that fails must not take the others' answers with it.
+            if mail and not self._mail_posted:
+                self._mail_posted = True
+                self.loop.call_soon(self._open_mail)
 
     # --- changes of logs -----------------------------------------------------------------------------------
 

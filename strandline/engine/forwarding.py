@@ -253,9 +253,9 @@ class _Round:
 
     def _journal(self, made: list[Planned]) -> None:
         engine, now = self._engine, self._now
-        for planned in made:
-            if planned.reserved != planned.book.reserved and planned.book.config.durability == "ephemeral":
-                engine.reservations.write(planned.book, planned.reserved, now)
+        for copy, book, _, _, block, _, reserved, _ in made:
+            if book.config.durability == "ephemeral" and (block is not None or copy.lost):
+                engine.reservations.write(book, reserved, now)
         frames: list[Encoded] = []
         forward, numbers, copied = Forward([], []), dict[int, int](), 0
         targeted: set[Logbook] = set()

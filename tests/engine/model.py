@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from copy import copy
 
-from strandline.engine import Appended, Batch, Config, Deleted, Producer, Record, Tombstone
+from strandline.engine import Appended, Batch, Config, Cursor, Deleted, Producer, Record, Tombstone
 from strandline.engine.errors import BatchTooLarge, LogFull, ProducerFenced, ProducerGap, UnknownSeq
 
 
@@ -26,6 +26,7 @@ class ModelLog:
         self.gaps: list[tuple[int, int, str]] = []
         self.idempotency: dict[str, Appended] = {}
         self.producers: dict[str, tuple[int, int, Appended]] = {}
+        self.cursors: dict[str, Cursor] = {}
         #: The first seq that the next restart takes, because the log is ephemeral.
         self.volatile_from = 1 if config.durability == "ephemeral" else None
         #: How often a restart took something.
@@ -34,6 +35,11 @@ class ModelLog:
     def copy(self) -> ModelLog:
         twin = copy(self)
         twin.records, twin.hidden, twin.gaps = self.records.copy(), self.hidden.copy(), self.gaps.copy()
+        twin.cursors, twin.idempotency, twin.producers = (
+            self.cursors.copy(),
+            self.idempotency.copy(),
+            self.producers.copy(),
+        )
         return twin
 
     # --- what it is like -----------------------------------------------------------------------------------
@@ -131,6 +137,27 @@ class ModelLog:
         self.expire(now)
         self.gaps.append((self.head + 1, self.head + count, reason))
         self.head += count
+
+    def move_cursor(self, now: int, name: str, seq: int) -> Cursor:
+        self.expire(now)
+        self.cursors[name] = Cursor(seq, now)
+        return self.cursors[name]
+
+    def drop_cursor(self, now: int, name: str) -> bool:
+        self.expire(now)
+        return self.cursors.pop(name, None) is not None
+
+    def take_copies(self, now: int, records: list[Record], lost: int) -> Appended | None:
+        """Take what was forwarded; raises LogFull or BatchTooLarge and takes nothing."""
+        self.expire(now)
+        if records and self.config.discard == "reject":
+            self._check_room(len(records), sum(map(size_of, records)))
+        if lost:
+            self.skip(now, lost, "source_trim")
+        if not records:
+            return None
+        columns = ([getattr(record, name) for record in records] for name in ("data", "key", "node", "meta"))
+        return self.append(now, Batch(*columns))
 
     def select(
         self,

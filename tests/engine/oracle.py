@@ -12,7 +12,20 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Literal
 
-from strandline.engine import Batch, Commit, Config, Engine, Log, ManualClock, Options, Producer, Record
+from strandline.engine import (
+    Append,
+    Batch,
+    Commit,
+    Config,
+    Copy,
+    Cursor,
+    Engine,
+    Log,
+    ManualClock,
+    Options,
+    Producer,
+    Record,
+)
 from strandline.engine.catalog import CHECKPOINTS
 from strandline.engine.disk import Disk
 from strandline.engine.fault_disk import FaultDisk
@@ -44,6 +57,7 @@ class LogModel:
     deleted: set[int] = field(default_factory=set)
     cap_floor: int = 1
     ttl_floor: int = 1
+    cursors: dict[str, int] = field(default_factory=dict)
 
     @property
     def visible(self) -> list[Record]:
@@ -125,6 +139,12 @@ class Change:
     durable: bool = False
     #: In memory only: gone with the process.
     volatile: bool = False
+    #: Changes of several logs with the same number happen all or not at all.
+    step: int = 0
+
+
+#: Numbers of steps, and whether they happened.
+Steps = set[tuple[int, bool]]
 
 
 @dataclass
@@ -155,13 +175,17 @@ class Life:
     def now(self) -> LogModel | None:
         return self.model(self.changes)
 
-    def candidates(self, surely: Callable[[Change], bool]) -> Iterator[LogModel | None]:
+    def candidates(self, surely: Callable[[Change], bool]) -> Iterator[tuple[LogModel | None, Steps]]:
+        """What the log may be like, each with the steps that happened then and that did not."""
         lasting = [change for change in self.changes if not change.volatile]
         doubtful = [change for change in lasting if not surely(change)]
         assert len(doubtful) <= 10, "too many changes in doubt to try all combinations"
         for there in product((True, False), repeat=len(doubtful)):
             missing = {id(change) for change, taken in zip(doubtful, there, strict=True) if not taken}
-            yield self.model(change for change in lasting if id(change) not in missing)
+            steps = {(change.step, id(change) not in missing) for change in lasting if change.step}
+            if len({step for step, _ in steps}) < len(steps):
+                continue  # one that happened in part
+            yield self.model(change for change in lasting if id(change) not in missing), steps
 
 
 class Scribe:
@@ -175,6 +199,7 @@ class Scribe:
         self._next_epoch = 1
         self._last_ts = 0
         self._count = 0
+        self._steps = 0
 
     # Everything below mirrors the engine. A change stands in the history before the engine hears of it.
 
@@ -212,6 +237,65 @@ class Scribe:
             assert (appended.first, appended.last, appended.ts) == (records[0].seq, records[-1].seq, ts)
             self._acknowledge(change, model.config.durability == "fsync")
         return commit  # type: ignore[return-value]
+
+    def append_all(self, *members: tuple[str, bytes]) -> None:
+        """One record for each log that is named, in one step."""
+        self._steps += 1
+        ts, changes, appends = self._now(), [], []
+        for name, data in members:
+            life, model = self._find(name)
+            record = Record(model.assigned + 1, ts, None, None, None, data)
+            changes.append(self._begin_append(life, model, [record]))
+            appends.append(Append(self.engine.log(name), Batch.of(data)))
+        self._acknowledge_step(changes, self.engine.append_all(appends))
+
+    def forward(self, source: str, *copies: tuple[str, int, int], lost: int = 0) -> None:
+        """For every copy: its log, and the first and last seq. The cursor has the log's name and goes to the last."""
+        self._steps += 1
+        ts, changes, asked = self._now(), [], []
+        life, model = self._find(source)
+        for name, first, last in copies:
+            taker, into = self._find(name)
+            chosen = [record for record in model.visible if first <= record.seq <= last]
+            base = into.assigned + lost + 1
+            changes.append(
+                self._begin_append(
+                    taker, into, [record._replace(seq=base + at, ts=ts) for at, record in enumerate(chosen)]
+                )
+            )
+            asked.append(Copy(self.engine.log(name), name, last, [(first, last)], lost))
+        cursors = {name: last for name, _, last in copies}
+        changes.append(self._begin(life, "cursor", lambda model: model.cursors.update(cursors)))
+        changes[-1].step = self._steps
+        self._acknowledge_step(changes, self.engine.forward(self.engine.log(source), asked))
+
+    def _begin_append(self, life: Life, model: LogModel, records: list[Record]) -> Change:
+        change = self._begin(life, "append", lambda model: model.append(records), last=records[-1].seq)
+        change.volatile = model.config.durability == "ephemeral"
+        change.step = self._steps
+        return change
+
+    def _acknowledge_step(self, changes: list[Change], commit: Commit[object]) -> None:
+        flushed = not commit.done
+        commit.wait()
+        for change in changes:
+            self._acknowledge(change, flushed)
+
+    def move_cursor(self, name: str, cursor: str, seq: int) -> None:
+        life, model = self._find(name)
+        change = self._begin(life, "cursor", lambda model: model.cursors.update({cursor: seq}))
+        self.engine.log(name).move_cursor(cursor, seq).wait()
+        self._acknowledge(change, model.config.durability == "fsync")
+
+    def drop_cursor(self, name: str, cursor: str) -> None:
+        life, model = self._find(name)
+        change = self._begin(life, "cursor", lambda model: model.cursors.pop(cursor, None) and None)
+        self.engine.log(name).drop_cursor(cursor).wait()
+        self._acknowledge(change, model.config.durability == "fsync")
+
+    def sync(self, name: str) -> None:
+        self.engine.log(name).sync().wait()
+        self._everything_is_durable()
 
     def payload(self) -> bytes:
         self._count += 1
@@ -333,8 +417,10 @@ class Scribe:
 
     def was_refused(self) -> None:
         """The last change was refused in an orderly way: it must not have happened."""
-        assert self._latest is not None
-        self.lives[self._latest.epoch].changes.remove(self._latest)
+        latest = self._latest
+        assert latest is not None
+        for life in self.lives.values():
+            life.changes = [c for c in life.changes if c is not latest and not (c.step and c.step == latest.step)]
 
     def _find(self, name: str) -> tuple[Life, LogModel]:
         for life in reversed(self.lives.values()):
@@ -356,20 +442,28 @@ class Scribe:
             return change.durable if after == "power cut" else change.acknowledged
 
         unexplained = set(seen)
+        possible: dict[int, set[bool]] = {}
         for life in self.lives.values():
             there = seen.get(life.name)
             if there is not None and there.epoch != life.epoch:
                 there = None
-            reasons = []
-            for model in life.candidates(surely):
+            reasons, fitting = [], Steps()
+            matched = False
+            for model, steps in life.candidates(surely):
                 reason = _mismatch(life, model, there, after, now)
                 if reason is None:
-                    if there is not None:
-                        unexplained.discard(life.name)
-                    break
+                    matched = True
+                    fitting |= steps
                 reasons.append(reason)
-            else:
+            if not matched:
                 raise AssertionError(f"log {life.name!r} of epoch {life.epoch} after a {after}: {reasons[0]}")
+            if there is not None:
+                unexplained.discard(life.name)
+                for step in {step for step, _ in fitting}:
+                    possible[step] = possible.get(step, {True, False}) & {
+                        did for number, did in fitting if number == step
+                    }
+        assert all(possible.values()), f"steps that were made in part: {[s for s, did in possible.items() if not did]}"
         assert not unexplained, f"logs that nobody made: {unexplained}"
         return seen
 
@@ -388,6 +482,7 @@ class Observed:
     records: tuple[Record, ...]
     #: Seqs that readers were told are lost.
     lost: frozenset[int]
+    cursors: tuple[tuple[str, Cursor], ...]
 
 
 def observe(engine: Engine) -> dict[str, Observed]:
@@ -408,7 +503,7 @@ def observe_log(log: Log) -> Observed:
     state = log.state()
     return Observed(
         state.epoch, state.config, state.head, state.earliest, state.evict_floor, state.count, state.size,
-        tuple(records), frozenset(lost),
+        tuple(records), frozenset(lost), tuple(sorted(log.cursors().items())),
     )  # fmt: skip
 
 
@@ -421,6 +516,8 @@ def _mismatch(
     model.expire(now)
     if seen.config != model.config:
         return f"config {seen.config} instead of {model.config}"
+    if {name: cursor.seq for name, cursor in seen.cursors} != model.cursors:
+        return f"cursors {seen.cursors} instead of {model.cursors}"
     if list(seen.records) != model.visible:
         return f"records {brief(seen.records)} instead of {brief(model.visible)}"
     if seen.floor != model.floor:

@@ -213,6 +213,60 @@ def seal_again(scribe: Scribe) -> None:
     scribe.engine.seal()
 
 
+def append_to_several(scribe: Scribe) -> None:
+    """In one step; the last one has no careful log in it."""
+    scribe.append_all(("fsync", b"x" * 700), ("disk", b"y" * 600), ("ephemeral", b"e"), ("fsync", b"z" * 600))
+    scribe.append_all(("disk", b"y" * 700), ("memory", b"z" * 700), ("disk", b"u" * 600))
+
+
+def move_cursors(scribe: Scribe) -> None:
+    for name in ("fsync", "disk", "ephemeral"):
+        scribe.move_cursor(name, "cursor", 3)
+        scribe.move_cursor(name, "other", 4)
+    scribe.move_cursor("fsync", "cursor", 1)
+    scribe.drop_cursor("fsync", "other")
+    scribe.sync("disk")
+
+
+def sources_and_takers(scribe: Scribe) -> None:
+    """Two logs with sealed and new records, one of each class to forward to."""
+    four_logs(scribe)
+    for name, durability in (("source", "disk"), ("careful source", "fsync")):
+        scribe.create(name, durability=durability)
+        scribe.append(name, b"old", b"older")
+    scribe.engine.seal()
+    for name in ("source", "careful source"):
+        scribe.append(name, b"x" * 700, b"y", keys=["a", "b"], meta=b"meta")
+        scribe.append(name, b"z" * 600)
+    scribe.flush()
+
+
+def forward_by_reference(scribe: Scribe) -> None:
+    scribe.forward("source", ("disk", 3, 5), ("memory", 3, 4), ("ephemeral", 5, 5))
+    scribe.forward("source", ("fsync", 4, 5), ("disk", 3, 3), lost=3)
+    scribe.forward("disk", ("memory", 7, 8), ("fsync", 8, 8))
+
+
+def forward_old_and_new(scribe: Scribe) -> None:
+    scribe.forward("careful source", ("disk", 3, 5), ("fsync", 1, 4), ("memory", 2, 2))
+    scribe.forward("ephemeral", ("disk", 4, 5), ("fsync", 5, 6), lost=2)
+
+
+def forward_and_seal(scribe: Scribe) -> None:
+    scribe.forward("careful source", ("disk", 3, 5), ("fsync", 3, 4))
+    scribe.forward("fsync", ("disk", 7, 8))
+    scribe.delete("careful source", seqs=[3, 4])
+    scribe.flush()
+    scribe.engine.seal()
+
+
+def append_and_forward(scribe: Scribe) -> None:
+    """What is forwarded is in doubt itself."""
+    scribe.append("source", b"new" * 300)
+    scribe.forward("source", ("disk", 6, 6), ("memory", 5, 6))
+    scribe.forward("source", ("fsync", 6, 6))
+
+
 def append_and_close(scribe: Scribe) -> None:
     scribe.append("disk")
     scribe.append("disk")
@@ -232,6 +286,12 @@ SCENARIOS = {
     "append as producer": Scenario(
         one_log, append_as_producer, lambda e, s: there_is_one_copy(e, s, producer=Producer("p", 0, 0))
     ),
+    "append to several": Scenario(four_logs, append_to_several),
+    "cursors": Scenario(four_logs, move_cursors),
+    "forward": Scenario(sources_and_takers, forward_by_reference),
+    "forward old and new": Scenario(sources_and_takers, forward_old_and_new),
+    "forward and seal": Scenario(sources_and_takers, forward_and_seal),
+    "append and forward": Scenario(sources_and_takers, append_and_forward),
     "delete before": Scenario(one_log, lambda s: s.delete("log", before=10)),
     "delete by key": Scenario(one_log, lambda s: s.delete("log", key="a/4")),
     "delete by prefix": Scenario(one_log, lambda s: s.delete("log", prefix="b/")),
@@ -383,7 +443,9 @@ def test_no_crash_point_breaks_a_promise_when_the_process_is_killed(name: str, t
 # --- crashes during recovery -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["append batches", "recreate", "class ephemeral to fsync", "seal twice", "merge"])
+@pytest.mark.parametrize(
+    "name", ["append batches", "recreate", "class ephemeral to fsync", "seal twice", "merge", "append and forward"]
+)
 @pytest.mark.parametrize("seed", [None, *SEEDS])
 def test_a_crash_during_recovery_changes_nothing_about_its_outcome(name: str, seed: int | None, tmp_path: Path) -> None:
     whole = Stage(SCENARIOS[name], tmp_path)
@@ -425,11 +487,12 @@ FAILURES = {
 }
 #: An expiry that cannot be written down is no reason to refuse anything.
 JOURNAL_ONLY = {"append fsync", "append batches", "delete by key", "configure", "recreate", "flush"}
+IN_STEPS = ["append to several", "cursors", "forward", "forward old and new", "append and forward"]
 FAILING = ["append fsync", "append disk", "append batches", "delete by key", "configure", "recreate", "expire", "flush"]
 
 
 @pytest.mark.parametrize("failure", FAILURES)
-@pytest.mark.parametrize("name", [*FAILING, "seal", "seal twice", "merge", "close after appends"])
+@pytest.mark.parametrize("name", [*FAILING, *IN_STEPS, "seal", "seal twice", "merge", "close after appends"])
 def test_no_failing_call_breaks_a_promise(name: str, failure: str, tmp_path: Path) -> None:
     error, short = FAILURES[failure]
     whole = Stage(SCENARIOS[name], tmp_path)

@@ -363,3 +363,12 @@ def test_records_in_segments_are_fetched_first(tmp_path: Path) -> None:
         engine.append_all([Append(log, Batch.of(b"7"))]).wait()
     with opened(tmp_path) as engine:
         assert texts(engine.log("log")) == ["2", "four", "5", "6", "7"]
+
+
+def test_a_copy_of_nothing_takes_no_reservation_back(tmp_path: Path) -> None:
+    with opened(tmp_path) as engine:
+        source, log = filled(engine), make(engine, "log", durability="ephemeral")
+        engine.forward(source, [Copy(log, "c", 5, lost=100_000), Copy(log, "d", 5)]).wait()
+        assert log.head == 100_000
+    with opened(tmp_path) as engine:
+        assert engine.log("log").append(Batch.of(b"x")).wait().first > 100_000

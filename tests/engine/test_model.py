@@ -16,7 +16,19 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 from model import ModelLog, size_of
 
-from strandline.engine import Batch, Config, Engine, Log, ManualClock, Options, Producer, Record, Tombstone
+from strandline.engine import (
+    Append,
+    Batch,
+    Config,
+    Copy,
+    Engine,
+    Log,
+    ManualClock,
+    Options,
+    Producer,
+    Record,
+    Tombstone,
+)
 from strandline.engine.errors import BatchTooLarge, EngineError, LogExists, LogFull
 from strandline.engine.fault_disk import Crashed, FaultDisk
 from strandline.engine.segments import writer
@@ -90,13 +102,18 @@ class Machine(RuleBasedStateMachine):
         self.written = 0
 
     @initialize(
-        cold=st.booleans(), hot_segments=st.integers(0, 1), cache_bytes=st.sampled_from([1, 1 << 20]), config=configs
+        cold=st.booleans(),
+        hot_segments=st.integers(0, 1),
+        cache_bytes=st.sampled_from([1, 1 << 20]),
+        config=configs,
+        other=configs,
     )
-    def begin(self, cold: bool, hot_segments: int, cache_bytes: int, config: Config) -> None:
+    def begin(self, cold: bool, hot_segments: int, cache_bytes: int, config: Config, other: Config) -> None:
         self.options = Options(journal_bytes=4000, hot_segments=hot_segments, cache_bytes=cache_bytes)
         self.cold = ObjectStoreCold(str(self.directory / "cold")) if cold else None
         self.open()
         self.create("a", config)
+        self.create("b", other)
 
     def open(self) -> None:
         self.engine = Engine.open(self.disk, self.options, clock=self.clock, cold=self.cold, background=False)
@@ -146,12 +163,28 @@ class Machine(RuleBasedStateMachine):
         assert (state.head, state.earliest, state.evict_floor) == (model.head, model.earliest, model.evict_floor)
         assert (state.count, state.size) == (model.count, model.size)
         assert state.evict_floor <= state.earliest <= state.head + 1
+        assert self.engine.log(name).cursors() == model.cursors
+        assert self.engine.log(name).next_seq == model.head + 1
 
     def check_everything(self) -> None:
         assert self.engine.names() == sorted(self.models)
         for name in self.models:
             self.check_state(name)
             self.check_reads(name, limit=7)
+            self.check_room(name)
+        stats = self.engine.stats()
+        assert stats.records == sum(model.count for model in self.models.values())
+        assert stats.size == self.engine.total_size == sum(model.size for model in self.models.values())
+
+    def check_room(self, name: str) -> None:
+        model, room = self.models[name], self.engine.log(name).room()
+        config = model.config
+        if config.discard != "reject":
+            assert room is None
+        else:
+            assert room is not None
+            assert not config.cap_records or room[0] == max(config.cap_records - model.count, 0)
+            assert not config.cap_bytes or room[1] == max(config.cap_bytes - model.size, 0)
 
     def check_reads(
         self,
@@ -192,6 +225,11 @@ class Machine(RuleBasedStateMachine):
                 after, limit, max_bytes=max_bytes, since=since, epoch=epoch,
                 without_nodes=without_nodes, key=key, key_prefix=key_prefix,
             )  # fmt: skip
+            resident = log.read_resident(
+                after, limit, max_bytes=max_bytes, since=since, epoch=epoch,
+                without_nodes=without_nodes, key=key, key_prefix=key_prefix,
+            )  # fmt: skip
+            assert resident is None or (list(resident), resident.tombstone) == (list(page), page.tombstone)
             assert page.tombstone == tombstone
             assert list(page) == records
             assert (page.epoch, page.head, page.earliest) == (model.epoch, model.head, model.earliest)
@@ -277,6 +315,114 @@ class Changes(Machine):
             lambda log: log.append(batch, idempotency_key=key, producer=who).wait(),
             lambda model, now: model.append(now, batch, key, who),
         )
+
+    @precondition(lambda self: self.models)
+    @rule(
+        members=st.lists(
+            st.tuples(st.integers(0, 2), columns, st.sampled_from([None, None, "k", "l"])), min_size=1, max_size=4
+        )
+    )
+    def append_all(self, members: list) -> None:
+        step = []
+        for number, rows, key in members:
+            name = self.pick(number)
+            key = None if key is None else f"{key}{self.models[name].losses}"
+            step.append((name, self.batch(rows), key))
+        now, appends = self.clock.now(), [Append(self.engine.log(name), batch, key) for name, batch, key in step]
+        for name, _, _ in step:
+            self.models[name].expire(now)
+        before = {name: model.copy() for name, model in self.models.items()}
+        try:
+            expected = [self.models[name].append(now, batch, key) for name, batch, key in step]
+        except EngineError as error:
+            self.models.update(before)
+            with pytest.raises(type(error)):
+                self.engine.append_all(appends)
+        else:
+            assert self.engine.append_all(appends).wait() == expected
+        for name in {name for name, _, _ in step}:
+            self.changed(name)
+            self.check_state(name)
+
+    @precondition(lambda self: self.models)
+    @rule(number=st.integers(0, 2), name=st.sampled_from(["x", "y"]), seq=st.none() | seqs)
+    def move_cursor(self, number: int, name: str, seq: int | None) -> None:
+        if seq is None:
+            self.both(
+                self.pick(number),
+                lambda log: log.drop_cursor(name).wait(),
+                lambda model, now: model.drop_cursor(now, name),
+            )
+        else:
+            self.both(
+                self.pick(number),
+                lambda log: log.move_cursor(name, seq).wait(),
+                lambda model, now: model.move_cursor(now, name, seq),
+            )
+
+    @precondition(lambda self: len(self.models) > 1)
+    @rule(
+        number=st.integers(0, 2),
+        rows=columns,
+        places=st.lists(
+            st.tuples(
+                st.integers(0, 1),
+                st.sets(st.integers(0, 9), min_size=1),
+                st.sampled_from([0, 0, 0, 1, 300]),
+                st.booleans(),
+                st.booleans(),
+                st.none() | st.sampled_from(METAS),
+            ),
+            min_size=1,
+            max_size=4,
+        ),
+    )
+    def forward(self, number: int, rows: list, places: list) -> None:
+        """Some of the latest records, the newest of which were just appended."""
+        self.append(number, rows)
+        source, now = self.pick(number), self.clock.now()
+        others = [name for name in sorted(self.models) if name != source]
+        model = self.models[source]
+        model.expire(now)
+        copies, expected = [], []
+        for at, (other, chosen, lost, keep_keys, keep_nodes, meta) in enumerate(places):
+            name = others[other % len(others)]
+            wanted = sorted(model.head - place for place in chosen if place < model.head)
+            metas = None if meta is None else [meta] * len(wanted)
+            ranges = [(seq, seq) for seq in wanted]
+            log = self.engine.log(name)
+            copies.append(Copy(log, f"r{at}", at, ranges, lost, keep_keys, keep_nodes, metas))
+            records = [
+                Record(
+                    0,
+                    0,
+                    record.key if keep_keys else None,
+                    record.node if keep_nodes else None,
+                    record.meta if meta is None else meta,
+                    record.data,
+                )
+                for record in model.visible
+                if record.seq in wanted
+            ]
+            try:
+                expected.append(self.models[name].take_copies(now, records, lost))
+            except (LogFull, BatchTooLarge):
+                expected.append(None)
+            else:
+                model.move_cursor(now, f"r{at}", at)
+        assert self.engine.forward(self.engine.log(source), copies).wait() == expected
+        for name in {source, *(copy.log.name for copy in copies)}:
+            self.changed(name)
+            self.check_state(name)
+
+    @precondition(lambda self: self.models)
+    @rule(number=st.integers(0, 2))
+    def sync(self, number: int) -> None:
+        name = self.pick(number)
+        assert self.engine.log(name).sync().wait() == self.models[name].head
+        if self.models[name].config.durability != "ephemeral":
+            assert self.engine.journal.flushed == self.engine.journal.written
+        self.changed(name)
 
     @precondition(lambda self: self.models)
     @rule(number=st.integers(0, 2), times=st.integers(60, 80), pause=st.integers(0, 5), row=columns)
@@ -439,6 +585,8 @@ class WithPowerCuts(Changes):
             unchanged = flushed or len(self.history[name]) == 1
             all_volatile = model.volatile_from is not None and not base.records_after_restart
             if unchanged or all_volatile or model.config.durability == "fsync":
+                if all_volatile and not unchanged:
+                    self.check_cursors(name)
                 self.check_nothing_is_lost(name)
             else:
                 self.check_only_unflushed_is_lost(name)
@@ -471,6 +619,13 @@ class WithPowerCuts(Changes):
         if head > model.head:
             assert model.config.durability != "fsync"
             model.skip(self.clock.now(), head - model.head, "lost")
+
+    def check_cursors(self, name: str) -> None:
+        """Those of an ephemeral log are journaled and not waited for: each is as it was at some time."""
+        history, found = [*self.history[name], self.models[name]], self.engine.log(name).cursors()
+        for cursor in {cursor for known in history for cursor in known.cursors}:
+            assert found.get(cursor) in [known.cursors.get(cursor) for known in history]
+        self.models[name].cursors = found
 
     def check_only_unflushed_is_lost(self, name: str) -> None:
         """Unsynced changes may be lost one by one, so there is no saying what the log is like: see, and drop it."""

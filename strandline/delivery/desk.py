@@ -97,6 +97,7 @@ class Desk(Waiter):
         "_priority",
         "_timer",
         "_timer_at",
+        "_watching",
         "_window",
         "_workers",
         "queue",
@@ -128,11 +129,13 @@ class Desk(Waiter):
         self._timer_at = 0
         self._fetching = False
         self._held_back = False
+        self._watching = False
 
     # --- who comes and goes ----------------------------------------------------------------------------------------
 
     def claim(self, request: ClaimRequest, done: Callable[[list[Claimed] | Exception], None]) -> None:
         """Take part in the next cohort."""
+        self._watch()
         self._claims.append(_Claim(request, done))
         self.feed()
 
@@ -142,8 +145,7 @@ class Desk(Waiter):
             worker.dismiss(gone=True)
             self._rest()
             return
-        if not self._workers:
-            self._hub.watch(self.queue.log, self)
+        self._watch()
         self._workers[worker] = None
         self.look_at(worker)
         self.feed()
@@ -153,8 +155,6 @@ class Desk(Waiter):
         if self._workers.pop(worker, self) is not None:
             return
         self._hungry.pop(worker, None)
-        if not self._workers:
-            self._hub.unwatch(self.queue.log, self)
         self._give_back(worker)
         self.feed()
         self._rest()
@@ -184,7 +184,15 @@ class Desk(Waiter):
                 if handle is not None:
                     handle.cancel()
             self._timer = self._window = None
+            if self._watching:
+                self._watching = False
+                self._hub.unwatch(self.queue.log, self)
             self._idle(self)
+
+    def _watch(self) -> None:
+        if not self._watching:
+            self._hub.watch(self.queue.log, self)
+            self._watching = True
 
     # --- what happens to jobs --------------------------------------------------------------------------------------
 

@@ -339,6 +339,15 @@ def test_everybody_is_dismissed_when_the_queue_is_gone(office_with_window: Offic
     assert (len(office.desks), office.loop.timers) == (0, 0)
 
 
+def test_a_claim_that_waits_alone_is_told_too(office_with_window: Office) -> None:
+    office = office_with_window
+    office.claim("a", 1)
+    office.log.drop().wait()
+    office.loop.turn()
+    assert isinstance(office.answers[0], UnknownLog)
+    assert (len(office.desks), office.loop.timers) == (0, 0)
+
+
 def test_when_the_server_stops_claims_are_answered_and_workers_dismissed(office_with_window: Office) -> None:
     office = office_with_window
     office.write(2)

@@ -246,6 +246,39 @@ def test_a_busy_server_says_which_topic_it_holds_back(tmp_path: Path) -> None:
     on_a_stand(tmp_path, scenario)
 
 
+def test_a_topic_that_is_held_back_does_not_keep_the_others_waiting(tmp_path: Path) -> None:
+    async def scenario(stand: WatchStand) -> None:
+        write(stand.topic("a", priority=-5), 1)
+        write(stand.topic("b", priority=5), 2)
+        stand.pressure.shedding = True
+        connection = stand.open(stand.watch(topics={"a": {}, "b": {}}))
+        await settle()
+        assert [frame["topic"] for kind, frame in connection.sink.events() if kind != "error"] == ["b", "b"]
+        stand.pressure.shedding = False
+        stand.watching.feeds.retry()
+        await settle()
+        assert [(kind, frame["topic"]) for kind, frame in connection.sink.events()] == [
+            ("record", "a"),
+            ("caught-up", "a"),
+        ]
+
+    on_a_stand(tmp_path, scenario)
+
+
+def test_a_topic_that_is_made_again_at_once_is_covered_again(tmp_path: Path) -> None:
+    async def scenario(stand: WatchStand) -> None:
+        old = stand.topic("a")
+        connection = stand.open(stand.watch(topics={"a*": {}}))
+        connection.sink.blocks()
+        # Nobody has heard of the end yet when the new one is made.
+        stand.context.topics.drop(old)
+        write(stand.topic("a"), "new")
+        await settle()
+        assert [kind for kind, _ in connection.sink.events()] == ["topic-deleted", "record", "caught-up"]
+
+    on_a_stand(tmp_path, scenario)
+
+
 def test_a_session_whose_topics_are_all_gone_says_so(tmp_path: Path) -> None:
     async def scenario(stand: WatchStand) -> None:
         topic = stand.topic("a")

@@ -20,6 +20,9 @@ from strandline.engine.errors import EngineError, UnknownLog
 
 log = logging.getLogger(__name__)
 
+#: So many readers are told before it is looked whether the slice of time is over.
+LOOK_EVERY = 8
+
 
 class Subject(Protocol):
     """A log as its face sees it."""
@@ -182,14 +185,23 @@ class Feed(Waiter):
         for at, place in enumerate(todo, 1):
             place.queued = False
             if place.feed is self:
-                place.reader.deliver(place)
-            if at < len(todo) and perf_counter() > until:
+                self._deliver(place)
+            if at < len(todo) and not at % LOOK_EVERY and perf_counter() > until:
                 self._todo = todo[at:] + self._todo
                 break
         if self._todo:
             self._hub.submit(self)
         else:
             self._pieces.clear()
+
+    @staticmethod
+    def _deliver(place: Place) -> None:
+        """One reader's failure is nobody else's."""
+        try:
+            place.reader.deliver(place)
+        except Exception as error:
+            log.exception("a delivery of %r failed", place.subject.log)
+            place.reader.failed(place, error)
 
     def _end(self) -> None:
         places, self.places = list(self.places), {}
@@ -285,7 +297,7 @@ class Feed(Waiter):
         self._check_stamp()
         self._make(key, page)
         for place in waiting:
-            place.reader.deliver(place)
+            self._deliver(place)
         if not self._todo:
             self._pieces.clear()
 

@@ -65,13 +65,14 @@ class Feeds:
             return False
         feed.paused = True
         if not self._paused:
-            self.hub.loop.call_later(RETRY_SECONDS, self._retry)
+            self.hub.loop.call_later(RETRY_SECONDS, self.retry)
         self._paused.add(feed)
         for place in list(feed.places):
             place.reader.paced(place)
         return True
 
-    def _retry(self) -> None:
+    def retry(self) -> None:
+        """Let those go on for whom the server is not too busy any more."""
         now = self.hub.now()
         for feed in list(self._paused):
             if not self._pressure.shedding or feed.subject.priority(now) >= 0:
@@ -79,4 +80,4 @@ class Feeds:
                 feed.paused = False
                 feed.queue_all()
         if self._paused:
-            self.hub.loop.call_later(RETRY_SECONDS, self._retry)
+            self.hub.loop.call_later(RETRY_SECONDS, self.retry)

@@ -120,10 +120,14 @@ class Session(Watcher):
     # --- what the feeds say ----------------------------------------------------------------------------------------
 
     def deliver(self, place: Place) -> None:
-        for stream in tuple(self.streams):
-            if stream.pending and stream.pending[-1] is place:
-                stream.advance()
-        ready = self._ready(place)
+        streams = self.streams
+        if len(streams) == 1 and not streams[0].pending:
+            ready = None if streams[0].paused_at else streams[0]
+        else:
+            for stream in tuple(streams):
+                if stream.pending and stream.pending[-1] is place:
+                    stream.advance()
+            ready = self._ready(place)
         feed = place.feed
         if ready is None or feed is None:
             return
@@ -145,13 +149,15 @@ class Session(Watcher):
 
     def gone(self, place: Place) -> None:
         data = with_id(self.id(), deleted_frame(place))
-        del self.places[topic_of(place).name]
+        name = topic_of(place).name
+        del self.places[name]
         self._ids = None
         for stream in list(self.streams):
             stream.forget(place)
             stream.write(data)
             if self.watches_nothing:
                 stream.end()
+        self.cover_again(name)
 
     def paced(self, place: Place) -> None:
         self._tell(
@@ -326,7 +332,12 @@ class EventStream(Stream):
                 self._target = place.subject.log.head
             piece = feed.piece(place)
             if piece is None:
-                return
+                if not feed.paused:
+                    return
+                # Held back for as long as the server is busy: the others need not wait for that.
+                pending.pop()
+                self._target = -1
+                continue
             self.take(place, piece)
             # A topic that is written to faster than this reader reads must not keep the others waiting for good.
             if piece.caught_up or place.cursor >= self._target:

@@ -260,6 +260,12 @@ class Watcher(Reader):
             if place.feed is not None:
                 place.feed.queue(place)
 
+    def cover_again(self, name: str) -> None:
+        """A topic has gone. If another one of its name was made before anybody heard of that, begin with it."""
+        topic = self.context.topics.find(name) if self.listening and self.patterns else None
+        if topic is not None:
+            self.created(topic)
+
     def cover(self, topic: Topic) -> Place | None:
         """A place at the beginning of a topic that is new and that a pattern covers."""
         name = topic.name

@@ -334,9 +334,11 @@ class Socket(Watcher):
                 self._alarms.set(self, self._blocked_at + timeout_ms / 1000)
 
     def gone(self, place: Place) -> None:
-        self.places.pop(topic_of(place).name, None)
+        topic = topic_of(place)
+        self.places.pop(topic.name, None)
         self._fresh.discard(place)
-        self.put(deleted_message(topic_of(place)))
+        self.put(deleted_message(topic))
+        self.cover_again(topic.name)
 
     def paced(self, place: Place) -> None:
         detail = {"retry_after_ms": RETRY_AFTER_MS, "topics": [topic_of(place).name]}

@@ -293,7 +293,8 @@ def test_logs_of_negative_priority_wait_while_the_server_is_busy(tmp_path: Path)
         assert notes(greater) == [[(1, "c")]]
         assert lesser.reader.paces == 1  # type: ignore[attr-defined]
         stand.pressure.shedding = False
-        await settle(lambda: bool(notes(lesser)))
+        stand.feeds.retry()
+        await settle()
         assert notes(lesser) == [[(1, "a"), (2, "b")]]
         assert lesser.reader.paces == 1  # type: ignore[attr-defined]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from time import perf_counter
 from typing import TypeVar
@@ -14,12 +15,15 @@ from strandline.delivery.queues import Queue, Queues, QueueSettings
 from strandline.delivery.routers import Routers
 from strandline.engine import Engine, Log
 from strandline.engine.commit import Commit
+from strandline.engine.errors import EngineError
 from strandline.faces.topics.config import TopicConfig, engine_config
 from strandline.faces.topics.settings import TopicsSettings
 from strandline.faces.topics.topics import Topic, Topics
 from strandline.faces.web import Call, Later, Refusal, Reply, Slots
 
 T = TypeVar("T")
+
+log = logging.getLogger(__name__)
 
 
 class Context:
@@ -43,6 +47,15 @@ class Context:
     def known_queue(self, topic: Topic) -> Queue | None:
         """For looking on: None if none of its jobs was ever handed out. May read from the disk."""
         return self.queues.known(topic.log, _queue_settings(topic))
+
+    def unmake(self, topic: Topic) -> None:
+        """Remove a topic that was made for a write which then failed."""
+        try:
+            if topic.traits.type == "queue":
+                self.queues.drop(topic.log)
+            self.topics.drop(topic)
+        except EngineError as error:
+            log.error("topic %r was made for a write that failed, and cannot be removed: %s", topic.name, error)
 
     def _dead_letter_log(self, name: str) -> Log | None:
         """Where dead letters go; made if need be, unless there may be no more topics."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable
 from time import perf_counter
 
@@ -12,8 +11,7 @@ from strandline.delivery.queues import Write, append_together
 from strandline.delivery.queues.commits import after
 from strandline.engine import Appended, Batch, Config, Log
 from strandline.engine.commit import Commit
-from strandline.engine.errors import EngineError
-from strandline.faces.topics.config import TopicConfig, check_name, engine_config
+from strandline.faces.topics.config import NameField, TopicConfig, check_name, engine_config
 from strandline.faces.topics.context import Context
 from strandline.faces.topics.errors import capped, invalid, topic_not_found
 from strandline.faces.topics.records import number_list
@@ -26,8 +24,6 @@ from strandline.faces.topics.writing import (
     make_schedules,
 )
 from strandline.faces.web import Call, Later, Refusal, Reply
-
-log = logging.getLogger(__name__)
 
 
 class OneWrite(msgspec.Struct, gc=False):
@@ -228,7 +224,7 @@ class MultiWriting:
         except BaseException:
             for part in parts.values():
                 if part.created is not None and part.topic is not None:
-                    self._unmake(part.topic)
+                    context.unmake(part.topic)
             raise
 
     def _write(self, part: _Part) -> Write:
@@ -237,15 +233,6 @@ class MultiWriting:
         if not part.scheduled:
             return Write(topic.log, part.batch)
         return Write(topic.log, part.batch, self._context.queue(topic), make_schedules(part.records, topic))
-
-    def _unmake(self, topic: Topic) -> None:
-        context = self._context
-        try:
-            if topic.traits.type == "queue":
-                context.queues.drop(topic.log)
-            context.topics.drop(topic)
-        except EngineError as error:
-            log.error("topic %r was made for a write that failed, and cannot be removed: %s", topic.name, error)
 
 
 def _render(writes: list[OneWrite], parts: dict[str, _Part], appended: dict[str, Appended], *, seqs: bool) -> bytes:

@@ -118,29 +118,38 @@ class Writing:
         batch = make_batch(body.records, body.node, self._settings)
         if key is not None:
             check_idempotency_key(key)
-        topic = context.topics.find(name)
         write = _Write(call, batch)
         if topic is None:
             topic, write.created = self._create(call, name, body)
         if context.pressure.level:
-            delay_ms = context.throttle(topic, patient=body.disable_backpressure)
+            delay_ms = context.throttle(context.topics.find(name), patient=body.disable_backpressure)
             if delay_ms:
-                return self._append_later(topic, body, write, key, delay_ms)
-        return self._append(topic, body, write, key)
+                return self._append_later(name, body, write, key, delay_ms)
+        return self._append(name, body, write, key)
 
-    async def _append_later(
-        self, topic: Topic, body: WriteBody, write: _Write, key: str | None, delay_ms: float
-    ) -> Reply:
-        write.waited_ms = await self._context.park(topic, delay_ms, patient=body.disable_backpressure)
-        answer = self._append(topic, body, write, key)
+    async def _append_later(self, name: str, body: WriteBody, write: _Write, key: str | None, delay_ms: float) -> Reply:
+        context = self._context
+        write.waited_ms = await context.park(context.topics.find(name), delay_ms, patient=body.disable_backpressure)
+        answer = self._append(name, body, write, key)
         reply = answer if isinstance(answer, Reply) else await answer
         assert isinstance(reply, Reply)
         return reply
 
-    def _append(self, topic: Topic, body: WriteBody, write: _Write, key: str | None) -> Reply | Later:
+    def _append(self, name: str, body: WriteBody, write: _Write, key: str | None) -> Reply | Later:
+        topic = self._context.topics.find(name)
+        if self._settings.max_total_bytes and not (topic is not None and key is not None and topic.log.remembers(key)):
+            self._check_quota(write.batch)
+        if topic is not None:
+            return self._append_to(topic, body, write, key)
+        topic, write.created = self._create(write.call, name, body)
+        try:
+            return self._append_to(topic, body, write, key)
+        except BaseException:
+            self._context.unmake(topic)
+            raise
+
+    def _append_to(self, topic: Topic, body: WriteBody, write: _Write, key: str | None) -> Reply | Later:
         context, batch = self._context, write.batch
-        if self._settings.max_total_bytes:
-            self._check_quota(batch)
         schedules = make_schedules(body.records, topic) if body.scheduled else None
         if key is None and write.created is None and topic.is_plain:
             return self._gather(topic, write)

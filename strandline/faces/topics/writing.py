@@ -119,8 +119,6 @@ class Writing:
         if key is not None:
             check_idempotency_key(key)
         write = _Write(call, batch)
-        if topic is None:
-            topic, write.created = self._create(call, name, body)
         if context.pressure.level:
             delay_ms = context.throttle(context.topics.find(name), patient=body.disable_backpressure)
             if delay_ms:

@@ -92,15 +92,16 @@ class Later:
     """An answer that takes a little longer. Cheaper than a future: whoever waits is called at once, not in the next
     turn of the loop. Settled exactly once, on the loop's thread."""
 
-    __slots__ = ("_answer", "_error", "_waiting")
+    __slots__ = ("_error", "_waiting", "answer")
 
     def __init__(self) -> None:
-        self._answer: Answer | None = None
+        #: None while it is not settled, and for good if it failed.
+        self.answer: Answer | None = None
         self._error: Exception | None = None
         self._waiting: Callable[[Later], None] | None = None
 
     def settle(self, answer: Answer) -> None:
-        self._answer = answer
+        self.answer = answer
         if self._waiting is not None:
             self._waiting(self)
 
@@ -112,17 +113,17 @@ class Later:
     def then(self, waiting: Callable[[Later], None]) -> None:
         """Have the function called once this is settled; at once if it is."""
         self._waiting = waiting
-        if self._answer is not None or self._error is not None:
+        if self.answer is not None or self._error is not None:
             waiting(self)
 
     def result(self) -> Answer:
         if self._error is not None:
             raise self._error
-        assert self._answer is not None
-        return self._answer
+        assert self.answer is not None
+        return self.answer
 
     def __await__(self) -> Generator[Any, None, Answer]:
-        if self._answer is None and self._error is None:
+        if self.answer is None and self._error is None:
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self.then(lambda _: None if future.done() else future.set_result(None))
             yield from future
@@ -151,6 +152,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     fast: bool = False
     #: Answered without a key, unless the server is told to ask for one there too.
     probe: bool = False
+    #: Answered without a key, whatever the server is told.
+    public: bool = False
     #: Answered also while the server starts or stops.
     always: bool = False
     #: Says by itself who may call it: the gate only looks who asks.
@@ -230,6 +233,7 @@ class Refusal(Exception):
         message: str,
         detail: Mapping[str, object] | None = None,
         retry_after: int | None = None,
+        allow: str | None = None,
     ) -> None:
         super().__init__(message)
         self.status = status
@@ -237,10 +241,16 @@ class Refusal(Exception):
         self.message = message
         self.detail = detail
         self.retry_after = retry_after
+        #: The methods that a path has, for whoever came with another one.
+        self.allow = allow
 
     def reply(self) -> Reply:
         error: dict[str, object] = {"code": self.code, "message": self.message}
         if self.detail is not None:
             error["detail"] = self.detail
-        headers = () if self.retry_after is None else ((b"retry-after", str(self.retry_after).encode()),)
-        return Reply(msgspec.json.encode({"error": error}), self.status, headers=headers)
+        headers: list[tuple[bytes, bytes]] = []
+        if self.retry_after is not None:
+            headers.append((b"retry-after", str(self.retry_after).encode()))
+        if self.allow is not None:
+            headers.append((b"allow", self.allow.encode()))
+        return Reply(msgspec.json.encode({"error": error}), self.status, headers=tuple(headers))

@@ -35,6 +35,7 @@ class Status(msgspec.Struct):
 
     @property
     def serving(self) -> bool:
+        """Neither starting nor stopping."""
         return self.ready and not self.draining
 
     def check(self) -> None:
@@ -128,7 +129,7 @@ class Gate:
         if not token and route is not None and route.stream:
             token = head.query.get("token", "").encode()
         access = self.keys.find(token) if token else None
-        if route is not None and access is None and route.probe and not self._probe_auth:
+        if route is not None and access is None and (route.public or (route.probe and not self._probe_auth)):
             return FULL_ACCESS
         if route is not None and access is None and route.own_access:
             return NOBODY
@@ -150,9 +151,11 @@ class Gate:
         # Before the server is ready it does not have all of its routes yet.
         self.status.check()
         parts = head.path.split("/")
-        for pattern, _ in self._routes.get(len(parts), ()):
-            if _match(pattern, parts) is not None:
-                return Refusal(405, "method_not_allowed", f"{head.method} is not allowed for {head.path}")
+        candidates = self._routes.get(len(parts), ())
+        methods = {route.method for pattern, route in candidates if _match(pattern, parts) is not None}
+        if methods:
+            words = f"{head.method} is not allowed for {head.path}"
+            return Refusal(405, "method_not_allowed", words, allow=", ".join(sorted(methods)))
         return Refusal(404, "not_found", f"there is nothing at {head.path}")
 
     def _check_body(self, head: Head, route: Route) -> None:
@@ -166,6 +169,12 @@ class Gate:
             raise Refusal(415, "unsupported_media_type", "the content type must be application/json")
 
     # --- every single request ------------------------------------------------------------------------------
+
+    @property
+    def open(self) -> bool:
+        """Whether there is no reason to look at every single request."""
+        status = self.status
+        return status.ready and not status.draining
 
     def check_now(self, head: Head) -> Reply | None:
         """What may differ from one moment to the next: whether the server is up, and what its key has under way."""

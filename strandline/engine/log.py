@@ -291,6 +291,12 @@ class Log:
             self._check()
             return find_duplicate(self._book, idempotency_key, None, self._engine.now()) is not None
 
+    def remembers(self, idempotency_key: str) -> bool:
+        """Whether an append with this key would be a repetition."""
+        with self._engine.lock:
+            self._check()
+            return find_duplicate(self._book, idempotency_key, None, self._engine.now()) is not None
+
     def _publish_pending(self, block: Block, size: int, appended: Appended) -> Appended:
         book = self._book
         book.pending_count -= len(block)

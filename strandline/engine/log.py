@@ -30,7 +30,7 @@ from strandline.engine.frame import (
 )
 from strandline.engine.logbook import Logbook
 from strandline.engine.parts import Segments
-from strandline.engine.reading import NotResident, Query, Resident, read_page, read_tail
+from strandline.engine.reading import NotResident, Query, Resident, read_page
 from strandline.engine.record import (
     Appended,
     Batch,
@@ -138,10 +138,6 @@ class Log:
         epoch: int | None = None,
     ) -> Page:
         """The records behind ``after``, oldest first; see :class:`Query` for the filters."""
-        if without_nodes is None and key is None and key_prefix is None and since is None:
-            page = self._read_tail(after, limit, max_bytes, epoch)
-            if page is not None:
-                return page
         nodes = None if without_nodes is None else frozenset(without_nodes)
         query = Query(after, limit, max_bytes, nodes, key, key_prefix, since, epoch)
         query.check()
@@ -154,15 +150,6 @@ class Log:
                     return read_page(self._book, query, segments)
             except NotResident as missing:
                 self.fetch(missing)
-
-    def _read_tail(self, after: int, limit: int, max_bytes: int | None, epoch: int | None) -> Page | None:
-        """The page of a reader who is not far behind, which needs no more than a look at the last blocks."""
-        engine, book = self._engine, self._book
-        with engine.lock:
-            self._check()
-            if book.config.ttl_ms and is_stale(book, engine.now()):
-                return None
-            return read_tail(book, after, limit, max_bytes, epoch)
 
     def fetch(self, missing: NotResident) -> None:
         """Get what a reader must have first; the engine's lock must not be held."""
@@ -186,14 +173,10 @@ class Log:
         epoch: int | None = None,
     ) -> Page | None:
         """As ``read``, but None instead of waiting for the disk when something is not in memory."""
-        engine, book = self._engine, self._book
-        if without_nodes is None and key is None and key_prefix is None and since is None:
-            page = self._read_tail(after, limit, max_bytes, epoch)
-            if page is not None:
-                return page
         nodes = None if without_nodes is None else frozenset(without_nodes)
         query = Query(after, limit, max_bytes, nodes, key, key_prefix, since, epoch)
         query.check()
+        engine, book = self._engine, self._book
         segments = Resident(engine.store)
         with suppress(NotResident), engine.lock:
             self._check()
@@ -252,21 +235,18 @@ class Log:
         if idempotency_key is not None or producer is not None:
             extras = check_extras(idempotency_key, producer)
         with engine.lock:
-            if book.dropped or not engine.writable:
-                self._check_writable()
+            self._check_writable()
             now = engine.now()
             if extras is not None:
                 duplicate = find_duplicate(book, idempotency_key, producer, now)
                 if duplicate is not None:
                     return self._after_pending(duplicate)
-            config = book.config
-            if config.ttl_ms:
-                self._expire(now)
-            if config.discard == "reject":
+            self._expire(now)
+            if book.config.discard == "reject":
                 check_room(book, len(batch), size)
             block = Block.of_batch(book.assigned + 1, now, batch)
-            must_wait, reserved = engine.reservations.wanted(book, block.last, len(batch))
-            if config.durability == "ephemeral":
+            must_wait, reserved = engine.reservations.wanted(book, block.last, len(block))
+            if book.config.durability == "ephemeral":
                 engine.reservations.write(book, reserved, now)
                 begin_volatile(book)
             else:
@@ -284,12 +264,6 @@ class Log:
             if book.listeners:
                 engine.tell(book)
             return Commit.of(appended)
-
-    def remembers(self, idempotency_key: str) -> bool:
-        """Whether an append with this key would be a repetition."""
-        with self._engine.lock:
-            self._check()
-            return find_duplicate(self._book, idempotency_key, None, self._engine.now()) is not None
 
     def remembers(self, idempotency_key: str) -> bool:
         """Whether an append with this key would be a repetition."""
@@ -417,7 +391,7 @@ class Log:
         if before is not None and before < 0:
             raise BadRequest(f"before must be 0 or more, not {before}")
         chosen = None if seqs is None else [int(seq) for seq in seqs]
-        if chosen and not (min(chosen) >= 0 and max(chosen) < 1 << 63):
+        if chosen is not None and any(not 0 <= seq < 1 << 63 for seq in chosen):
             raise BadRequest("seqs must be 0 or more")
         book, engine = self._book, self._engine
         select: list[Select] = []

@@ -46,9 +46,14 @@ class _AllHttp(BaseRoute):
         headers = dict(scope["headers"])
         path = scope.get("raw_path") or scope["path"].encode()
         head = Head(scope["method"], path.decode("latin-1"), scope["query_string"].decode("latin-1"), headers)
-        refused = gate.admit(head) or gate.check_now(head)
+        refused = gate.admit(head)
+        refused = gate.check_now(head) or refused
         if refused is None:
-            body = await _read_body(receive, gate.max_body_bytes)
+            gate.hold(head)
+            try:
+                body = await _read_body(receive, gate.max_body_bytes)
+            finally:
+                gate.let_go(head)
             if body is None:
                 return
             if isinstance(body, Reply):
@@ -163,9 +168,9 @@ async def _run_stream(stream: Stream, receive: Receive, send: Send) -> None:
     headers = [(b"content-type", stream.content_type), *stream.headers]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     sink = _AsgiSink()
-    stream.opened(sink)
     gone = asyncio.ensure_future(_wait_for_disconnect(receive, sink))
     try:
+        stream.opened(sink)
         while not gone.done():
             await sink.something.wait()
             sink.something.clear()

@@ -144,6 +144,8 @@ class FastLane(HttpToolsProtocol):
         self._hot: HotHead | None = None
         self._chunks: list[bytes] = []
         self._missing = 0
+        #: What was decided of it when its head came in: nobody is turned away at the end of an upload.
+        self._refused: Reply | None = None
         #: A hot request is being answered; what comes in meanwhile is held.
         self._busy = False
         self._held = bytearray()
@@ -171,8 +173,9 @@ class FastLane(HttpToolsProtocol):
             self._take(data)
 
     def _take(self, data: bytes) -> None:
-        """Answer the requests in the data, up to one that takes longer or belongs to the other lane."""
-        while data:
+        """Answer the requests in the data, up to one that takes longer or belongs to the other lane. What comes
+        behind a last request is not one."""
+        while data and not self.transport.is_closing():
             end = data.find(b"\r\n\r\n") + 4
             hot = self.heads.get(data[:end]) if end > 4 else None
             if hot is None:
@@ -181,6 +184,9 @@ class FastLane(HttpToolsProtocol):
                 return
             stop = end + hot.length
             if len(data) < stop:
+                self._refused = self.gate.check_now(hot.head) or hot.refused
+                if self._refused is None:
+                    self.gate.hold(hot.head)
                 self._hot = hot
                 self._chunks = [data[end:]]
                 self._missing = stop - len(data)
@@ -202,15 +208,22 @@ class FastLane(HttpToolsProtocol):
             return
         self._chunks.append(data[:missing] if len(data) > missing else data)
         body = b"".join(self._chunks)
-        self._hot = None
-        self._chunks = []
-        self._answer(hot, body)
+        self._forget_upload()
+        if self._refused is None:
+            self._call(hot, body)
+        else:
+            self._reply(hot, self._refused)
         rest = data[missing:]
         if rest:
             if self._busy:
                 self._hold(rest)
             else:
                 self._take(rest)
+
+    def _forget_upload(self) -> None:
+        hot, self._hot, self._chunks = self._hot, None, []
+        if hot is not None and self._refused is None:
+            self.gate.let_go(hot.head)
 
     def _hold(self, data: bytes) -> None:
         self._held += data
@@ -224,15 +237,17 @@ class FastLane(HttpToolsProtocol):
     # --- what goes out -------------------------------------------------------------------------------------
 
     def _answer(self, hot: HotHead, body: bytes) -> None:
-        gate, head = self.gate, hot.head
-        refused = hot.refused
+        gate, refused = self.gate, hot.refused
         if refused is not None or not gate.open or gate.keys is not None:
-            refused = refused or gate.check_now(head)
+            refused = gate.check_now(hot.head) or refused
             if refused is not None:
                 self._reply(hot, refused)
                 return
-        call = Call(head, body, perf_counter())
-        answer = gate.answer(call)
+        self._call(hot, body)
+
+    def _call(self, hot: HotHead, body: bytes) -> None:
+        call = Call(hot.head, body, perf_counter())
+        answer = self.gate.answer(call)
         if isinstance(answer, Reply):
             self._reply(hot, answer)
         elif isinstance(answer, Later):
@@ -317,6 +332,11 @@ class FastLane(HttpToolsProtocol):
     def waits_for_answer(self) -> bool:
         return self._busy or (self.cycle is not None and not self.cycle.response_complete and not self._elsewhere)
 
+    @property
+    def has_work(self) -> bool:
+        """Whether a request is under way: its body comes in, or it waits for its answer."""
+        return self._hot is not None or self.waits_for_answer
+
     def pause_writing(self) -> None:
         super().pause_writing()
         if self._stream is not None:
@@ -330,7 +350,7 @@ class FastLane(HttpToolsProtocol):
             sink.stream.resumed()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._hot = None
+        self._forget_upload()
         sink, self._stream = self._stream, None
         if sink is not None:
             sink.gone = True

@@ -177,16 +177,29 @@ class Gate:
         return status.ready and not status.draining
 
     def check_now(self, head: Head) -> Reply | None:
-        """What may differ from one moment to the next: whether the server is up, and what its key has under way."""
+        """What may differ from one moment to the next: whether the server is up, and what its key has under way. It
+        comes before everything else that a head can be refused for, but not before asking who it is from."""
         route = head.route
+        if head.access is None:
+            return None
         try:
             if not self.status.serving and (route is None or not route.always):
                 self.status.check()
-            if self.keys is not None and head.access is not None and not self.limits.requests.room(head.access):
+            if self.keys is not None and not self.limits.requests.room(head.access):
                 raise Refusal(429, "throttled", "too many requests are in flight for this API key", retry_after=1)
         except Refusal as refusal:
             return refusal.reply()
         return None
+
+    def hold(self, head: Head) -> None:
+        """The body is still on its way: that counts as a request in flight. ``check_now`` said that there is room."""
+        if self.keys is not None and head.access is not None:
+            self.limits.requests.acquire(head.access)
+
+    def let_go(self, head: Head) -> None:
+        """The whole body is there, or will never be."""
+        if self.keys is not None and head.access is not None:
+            self.limits.requests.release(head.access)
 
     def answer(self, call: Call) -> Answer | Later:
         """What the handler says; later if it takes longer, and then to be given to ``outcome`` when it is settled."""
@@ -258,16 +271,7 @@ class Gate:
             return
         if encoding != b"gzip":
             raise Refusal(415, "unsupported_media_type", "the content encoding must be gzip or identity")
-        decompressor = zlib.decompressobj(wbits=31)
-        try:
-            body = decompressor.decompress(call.body, self.max_body_bytes)
-        except zlib.error as error:
-            raise Refusal(400, "invalid_request", f"the body is not valid gzip: {error}") from None
-        if decompressor.unconsumed_tail:
-            raise too_large(self.max_body_bytes)
-        if not decompressor.eof:
-            raise Refusal(400, "invalid_request", "the gzip body is cut off")
-        call.body = body
+        call.body = _unzip(call.body, self.max_body_bytes)
 
 
 def _run(awaitable: Awaitable[Answer]) -> Later:
@@ -294,6 +298,24 @@ NOBODY = Access("", frozenset(), ())
 
 def too_large(limit: int) -> Refusal:
     return Refusal(413, "payload_too_large", f"the body is larger than {limit} bytes", {"max": limit})
+
+
+def _unzip(data: bytes, limit: int) -> bytes:
+    """What was compressed, in one piece or in several behind one another."""
+    body = b""
+    while True:
+        decompressor = zlib.decompressobj(wbits=31)
+        try:
+            body += decompressor.decompress(data, limit + 1 - len(body))
+        except zlib.error as error:
+            raise Refusal(400, "invalid_request", f"the body is not valid gzip: {error}") from None
+        if len(body) > limit:
+            raise too_large(limit)
+        if not decompressor.eof:
+            raise Refusal(400, "invalid_request", "the gzip body is cut off")
+        data = decompressor.unused_data
+        if not data:
+            return body
 
 
 def _match(pattern: Sequence[str], parts: Sequence[str]) -> dict[str, str] | None:

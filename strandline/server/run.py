@@ -147,4 +147,4 @@ class Server(uvicorn.Server):
 
 
 def _is_busy(connection: object) -> bool:
-    return isinstance(connection, FastLane) and connection.waits_for_answer
+    return isinstance(connection, FastLane) and connection.has_work

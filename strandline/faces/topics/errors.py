@@ -71,6 +71,8 @@ def reply_to(error: Exception) -> Reply | None:
     """The reply to an error that a client can do something about, or that has a code of its own."""
     if isinstance(error, msgspec.MsgspecError):
         return invalid(str(error)).reply()
+    if isinstance(error, RecursionError):
+        return invalid("the JSON is nested too deeply").reply()
     for kind, refusal in _TABLE:
         if isinstance(error, kind):
             return refusal(error).reply()

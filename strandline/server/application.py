@@ -25,6 +25,7 @@ from strandline.server.app import SocketDoor, make_app
 from strandline.server.gate import Gate, Status
 from strandline.server.limits import Limits
 from strandline.server.measuring import measure
+from strandline.server.openapi import openapi_route
 from strandline.server.probes import Probes
 from strandline.server.settings import Settings
 
@@ -84,7 +85,8 @@ class Application:
         self.pressure = Pressure(hub.scheduler, settings.delivery.target_latency_ms)
         context = Context(engine, hub, self.pressure, self._topics_settings(), self.limits.streams)
         self.face = TopicsFace(context)
-        self.gate.add(self.face.routes())
+        routes = self.face.routes()
+        self.gate.add([*routes, openapi_route([*self.probes.routes(), *routes])])
         self.status.progress = 1.0
         self.status.ready = True
         self._sample(hub.loop, perf_counter())

@@ -15,6 +15,9 @@ Kind = Literal["log", "queue"]
 Count = Annotated[int, Meta(ge=0, le=(1 << 62) - 1)]
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}", re.ASCII)
+#: A topic's name in a body. It is checked when a topic is made, and not where one is looked up: the schema is for those
+#: who write clients.
+NameField = Annotated[str, Meta(extra_json_schema={"pattern": f"^{NAME.pattern}$"})]
 #: A lease is never shorter or longer than this.
 LEASE_MS = (100, 86_400_000)
 MAX_CLAIM_JITTER_MS = 5_000
@@ -38,7 +41,7 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
     lease_ms: Count = 30_000
     claim_jitter_ms: Count = 0
     max_deliveries: Count = 0
-    dead_letter: str | None = None
+    dead_letter: NameField | None = None
     leases_durable: bool = False
 
 

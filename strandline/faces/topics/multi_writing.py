@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 from time import perf_counter
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from strandline.delivery.queues import Write, append_together
 from strandline.delivery.queues.commits import after
 from strandline.engine import Appended, Batch, Config, Log
 from strandline.engine.commit import Commit
-from strandline.faces.topics.config import TopicConfig, check_name, engine_config
+from strandline.faces.topics.config import NameField, TopicConfig, check_name, engine_config
 from strandline.faces.topics.context import Context
 from strandline.faces.topics.errors import capped, invalid, topic_not_found
 from strandline.faces.topics.records import number_list
 from strandline.faces.topics.topics import Topic
 from strandline.faces.topics.writing import (
-    WriteRecord,
+    RecordsField,
     check_idempotency_key,
     check_utf8,
     make_batch,
@@ -27,15 +29,15 @@ from strandline.faces.web import Call, Later, Refusal, Reply
 
 
 class OneWrite(msgspec.Struct, gc=False):
-    topic: str
-    records: list[WriteRecord]
+    topic: NameField
+    records: RecordsField
     node: str | None = None
     create: bool | None = None
     config: TopicConfig | None = None
 
 
 class MultiWriteBody(msgspec.Struct, gc=False):
-    writes: list[OneWrite]
+    writes: Annotated[list[OneWrite], Meta(extra_json_schema={"minItems": 1})]
     idempotency_key: str | None = None
     disable_backpressure: bool = False
 

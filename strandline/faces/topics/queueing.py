@@ -21,33 +21,35 @@ from strandline.faces.topics.topics import Topic
 from strandline.faces.web import Call, Later, Refusal, Reply
 
 Natural = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+NodeField = Annotated[str, Meta(extra_json_schema={"minLength": 1})]
+LeaseField = Annotated[str, Meta(extra_json_schema={"pattern": "^(lease_[0-9a-f]+)?$"})]
 
 
 class ClaimBody(msgspec.Struct, gc=False):
-    node: str
+    node: NodeField
     max: Natural = 0
     #: None: what the topic says.
     lease_ms: Natural | None = None
 
 
 class AckBody(msgspec.Struct, gc=False):
-    node: str
+    node: NodeField
     seqs: list[Natural]
-    lease_ids: list[str] | None = None
+    lease_ids: list[LeaseField] | None = None
 
 
 class NackBody(msgspec.Struct, gc=False):
-    node: str
+    node: NodeField
     seqs: list[Natural]
     delay_ms: Natural = 0
-    lease_ids: list[str] | None = None
+    lease_ids: list[LeaseField] | None = None
 
 
 class ExtendBody(msgspec.Struct, gc=False):
-    node: str
+    node: NodeField
     seqs: list[Natural]
     lease_ms: Natural
-    lease_ids: list[str] | None = None
+    lease_ids: list[LeaseField] | None = None
 
 
 _claim_decoder = msgspec.json.Decoder(ClaimBody)

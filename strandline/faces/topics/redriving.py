@@ -11,6 +11,7 @@ from msgspec import Meta
 from strandline.delivery.queues import Redriven, redrive
 from strandline.engine import Log
 from strandline.faces.access import Access
+from strandline.faces.topics.config import NameField
 from strandline.faces.topics.context import Context, performance
 from strandline.faces.topics.errors import invalid
 from strandline.faces.topics.match import Match, MatchField, parse_match
@@ -20,7 +21,7 @@ from strandline.faces.web import Call, Refusal, Reply
 
 class RedriveBody(msgspec.Struct):
     #: The topic for all of them; None: each goes back to the queue that it came from.
-    to: str | None = None
+    to: NameField | None = None
     #: 0: as many as one request may move.
     limit: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)] = 0
     match: MatchField = None

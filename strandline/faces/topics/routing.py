@@ -18,7 +18,7 @@ from strandline.delivery.routers import (
     RouterRepointed,
 )
 from strandline.engine.errors import EngineError
-from strandline.faces.topics.config import TopicConfig, check_name, engine_config
+from strandline.faces.topics.config import NameField, TopicConfig, check_name, engine_config
 from strandline.faces.topics.context import Context, performance
 from strandline.faces.topics.errors import capped, invalid, reply_to, topic_not_found
 from strandline.faces.topics.listing import cursor_behind, page_size, start_after
@@ -34,8 +34,8 @@ Guarantee = Literal["at_least_once", "exactly_once"]
 
 
 class RouterBody(msgspec.Struct, kw_only=True):
-    source: str
-    dest: str
+    source: NameField
+    dest: NameField
     preserve_node: bool = True
     preserve_tag: bool = True
     create_dest: bool = True

@@ -40,8 +40,11 @@ class WriteRecord(msgspec.Struct, gc=False):
         return self.tag is None and self.node is None and not self.meta and not self.not_before_ts and not self.priority
 
 
+RecordsField = Annotated[list[WriteRecord], Meta(extra_json_schema={"minItems": 1})]
+
+
 class WriteBody(msgspec.Struct, gc=False):
-    records: list[WriteRecord]
+    records: RecordsField
     node: str | None = None
     idempotency_key: str | None = None
     create: bool | None = None

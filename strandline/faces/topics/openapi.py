@@ -1,0 +1,352 @@
+"""The protocol's routes, described for those who call them; one entry per route."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from strandline.faces.describing import Operation, Parameter
+from strandline.faces.topics import answers, config, consumers, routing
+from strandline.faces.topics.deleting import DeleteBody
+from strandline.faces.topics.listing import DEFAULT_PAGE, MAX_PAGE
+from strandline.faces.topics.multi_writing import MultiWriteBody
+from strandline.faces.topics.queueing import AckBody, ClaimBody, ExtendBody, NackBody
+from strandline.faces.topics.reading import DiffBody
+from strandline.faces.topics.redriving import RedriveBody
+from strandline.faces.topics.watching import WatchBody
+from strandline.faces.topics.writing import WriteBody
+
+_TEXT: dict[str, Any] = {"type": "string"}
+_ONE = "/v0/topics/{topic}"
+_CONSUMER = _ONE + "/consumers/{consumer}"
+_ROUTER = "/v0/routers/{router}"
+
+
+def _query(name: str, description: str, schema: dict[str, Any] = _TEXT, *, required: bool = False) -> Parameter:
+    return Parameter(name, "query", description, schema, required)
+
+
+def _flag(name: str, default: bool, description: str) -> Parameter:
+    return _query(name, description + " Anything but true, 1, false and 0 is the default.", _boolean(default))
+
+
+def _boolean(default: bool) -> dict[str, Any]:
+    return {"type": "boolean", "default": default}
+
+
+def _named(name: str, pattern: str, description: str) -> Parameter:
+    return Parameter(name, "path", description, {"type": "string", "pattern": f"^{pattern}$"}, required=True)
+
+
+_PATH = {
+    "topic": _named("topic", config.NAME.pattern, "The topic's name."),
+    "consumer": _named("consumer", consumers.NAME.pattern, "The consumer's name."),
+    "router": _named("router", routing.NAME.pattern, "The router's name."),
+    "wid": Parameter("wid", "path", "The session's id, as `POST /v0/watch` gave it.", _TEXT, required=True),
+}
+
+_PAGING = (
+    _query("prefix", "Only names that begin like this."),
+    _query("cursor", "`next_cursor` of the page before."),
+    _query(
+        "page_size",
+        "How many at the most. What is out of range is brought into it, what is no number is the default.",
+        {"type": "integer", "minimum": 1, "maximum": MAX_PAGE, "default": DEFAULT_PAGE},
+    ),
+)
+_TOKEN = _query("token", "The API key, for clients that cannot send headers, such as a browser's EventSource.")
+_IDEMPOTENCY = Parameter(
+    "Idempotency-Key",
+    "header",
+    "The same as `idempotency_key` in the body, which comes first.",
+    {"type": "string", "minLength": 1, "maxLength": 256},
+)
+_RETURN_SEQS = _flag("return_seqs", True, "Whether the answer lists every seq.")
+
+_WRITE_ERRORS = (
+    "batch_too_large", "record_too_large", "topic_not_found", "topic_full", "disk_full",
+)  # fmt: skip
+
+_EVENTS = """An event stream. First comes a block with `retry: 2000`. Then, per topic in the order of their
+names, what there is to catch up with, and from then on whatever is new:
+
+- `record`: `topic`, `from_seq`, `to_seq`, `head_seq` and `records`, an array as in a diff;
+- `caught-up`: `topic` and `head_seq`; once the reader has everything;
+- `tombstone`: `topic`, `reason`, `gap_from`, `gap_to`, `earliest_seq`, `head_seq`; these records are gone. The
+  first one of a topic on a connection has the reason `from_seq_too_old`;
+- `topic-deleted`: `topic`, `head_seq`, `reason`; the stream ends when no watched topic is left;
+- `error`: `code` and `message`; `server_shutting_down`, or why the stream is slowed down or ended.
+
+The `id` of events is a cursor over all watched topics: send it as `Last-Event-ID`, as browsers do by
+themselves, or as `cursor`. An idle stream gets comments, `: hb <milliseconds>`."""
+
+_JOBS = """An event stream. First comes a block with `retry: 2000`, then an event `job` for every job that the
+worker is given, with `topic` and the members of a claimed job; its `id` is the seq. The worker answers with
+`POST …/ack`, `…/nack` or `…/extend` and never holds more than `max` jobs. When the connection ends, what it
+still held is for others. An event `error` has `code` and `error`: 429 while the server is too busy, 409 when
+the topic is no queue any more, `server_shutting_down`. An idle stream gets comments, `: hb <milliseconds>`."""
+
+_TOPICS: dict[tuple[str, str], Operation] = {
+    ("GET", "/v0/topics"): Operation(
+        group="topics",
+        summary="List topics",
+        description="In the order of their names. `next_cursor` is there when there are more.",
+        answer=answers.TopicList,
+        parameters=(*_PAGING, _flag("touch", False, "Whether this counts as reading the topics.")),
+        errors=("invalid_request",),
+    ),
+    ("PUT", _ONE): Operation(
+        group="topics",
+        summary="Create or configure a topic",
+        description="Replaces the whole configuration: what is left out gets its default. Only `type` stays as it is.",
+        body=config.TopicConfig,
+        answer=answers.TopicPut,
+        created="The topic was created.",
+        parameters=(_PATH["topic"],),
+        errors=("topic_exists_incompatible", "disk_full"),
+    ),
+    ("GET", _ONE): Operation(
+        group="topics",
+        summary="Look at a topic",
+        answer=answers.TopicState,
+        parameters=(_PATH["topic"], _flag("touch", True, "Whether this counts as reading the topic.")),
+        errors=("topic_not_found",),
+    ),
+    ("DELETE", _ONE): Operation(
+        group="topics",
+        summary="Delete a topic",
+        description="With its records and the routers from and to it. To delete what is not there is no error.",
+        answer=answers.TopicDeleted,
+        parameters=(_PATH["topic"], _flag("if_empty", False, "Refuse if there are records.")),
+        errors=("topic_not_empty", "disk_full"),
+    ),
+}
+
+_RECORDS: dict[tuple[str, str], Operation] = {
+    ("POST", _ONE): Operation(
+        group="records",
+        summary="Write records",
+        description="All of them or none. Makes the topic if there is none; a `config` for that needs the admin scope.",
+        body=WriteBody,
+        answer=answers.WriteAnswer,
+        created="The records were written, and the topic was created for them.",
+        parameters=(_PATH["topic"], _RETURN_SEQS, _IDEMPOTENCY),
+        errors=_WRITE_ERRORS,
+    ),
+    ("POST", "/v0/write"): Operation(
+        group="records",
+        summary="Write records to several topics in one step",
+        description="All of it happens or nothing, also in a crash.",
+        body=MultiWriteBody,
+        answer=answers.MultiWriteAnswer,
+        created="The records were written, and at least one topic was created for them.",
+        parameters=(_RETURN_SEQS, _IDEMPOTENCY),
+        errors=_WRITE_ERRORS,
+    ),
+    ("POST", _ONE + "/diff"): Operation(
+        group="records",
+        summary="Read what is new",
+        description=(
+            "The records behind `from_seq`. Go on with `next_from_seq`. With `wait_ms` the answer waits until there is "
+            "something. A `tombstone` says which records are gone that nobody deleted."
+        ),
+        body=DiffBody,
+        answer=answers.DiffAnswer,
+        parameters=(_PATH["topic"],),
+        errors=("topic_not_found",),
+    ),
+    ("POST", _ONE + "/delete"): Operation(
+        group="records",
+        summary="Delete records for good",
+        description="Those before a seq, those whose tag matches, or those of which both is true.",
+        body=DeleteBody,
+        answer=answers.RecordsDeleted,
+        parameters=(_PATH["topic"],),
+        errors=("topic_not_found", "disk_full"),
+    ),
+}
+
+_CONSUMERS: dict[tuple[str, str], Operation] = {
+    ("GET", _ONE + "/consumers"): Operation(
+        group="consumers",
+        summary="List consumers and their lag",
+        answer=answers.ConsumerList,
+        parameters=(_PATH["topic"],),
+        errors=("topic_not_found",),
+    ),
+    ("GET", _CONSUMER): Operation(
+        group="consumers",
+        summary="Look at a consumer",
+        answer=answers.ConsumerAnswer,
+        parameters=(_PATH["topic"], _PATH["consumer"]),
+        errors=("topic_not_found", "consumer_not_found"),
+    ),
+    ("PUT", _CONSUMER): Operation(
+        group="consumers",
+        summary="Commit how far a consumer has come",
+        description="Makes the consumer if there is none. Going back is allowed.",
+        body=consumers.CommitBody,
+        answer=answers.ConsumerAnswer,
+        parameters=(_PATH["topic"], _PATH["consumer"]),
+        errors=("topic_not_found", "disk_full"),
+    ),
+    ("DELETE", _CONSUMER): Operation(
+        group="consumers",
+        summary="Forget a consumer",
+        answer=answers.ConsumerDeleted,
+        parameters=(_PATH["topic"], _PATH["consumer"]),
+        errors=("topic_not_found", "disk_full"),
+    ),
+}
+
+_HELD = ("batch_too_large", "topic_not_found", "not_a_queue", "disk_full")
+_QUEUES: dict[tuple[str, str], Operation] = {
+    ("POST", _ONE + "/claim"): Operation(
+        group="queues",
+        summary="Claim jobs",
+        description="Each is this worker's until its deadline. The most urgent come first, then the oldest.",
+        body=ClaimBody,
+        answer=answers.ClaimAnswer,
+        parameters=(_PATH["topic"],),
+        errors=("topic_not_found", "not_a_queue", "disk_full"),
+    ),
+    ("POST", _ONE + "/ack"): Operation(
+        group="queues",
+        summary="Report jobs as done",
+        description="They are deleted. Those that the worker does not hold are in `skipped`.",
+        body=AckBody,
+        answer=answers.AckAnswer,
+        parameters=(_PATH["topic"],),
+        errors=_HELD,
+    ),
+    ("POST", _ONE + "/nack"): Operation(
+        group="queues",
+        summary="Give jobs back",
+        body=NackBody,
+        answer=answers.NackAnswer,
+        parameters=(_PATH["topic"],),
+        errors=_HELD,
+    ),
+    ("POST", _ONE + "/extend"): Operation(
+        group="queues",
+        summary="Hold jobs for longer",
+        description="`deadlines` are the new ones, by seq.",
+        body=ExtendBody,
+        answer=answers.ExtendAnswer,
+        parameters=(_PATH["topic"],),
+        errors=_HELD,
+    ),
+    ("GET", _ONE + "/work"): Operation(
+        group="queues",
+        summary="Be given jobs as they come",
+        answer=_JOBS,
+        media_type="text/event-stream",
+        parameters=(
+            _PATH["topic"],
+            _query("node", "Who the worker is.", {"type": "string", "minLength": 1}, required=True),
+            _query("max", "How many jobs it holds at a time.", {"type": "integer", "minimum": 0, "default": 1}),
+            _query("lease_ms", "For how long; by default what the topic says.", {"type": "integer", "minimum": 0}),
+            _TOKEN,
+        ),
+        errors=("invalid_request", "topic_not_found", "not_a_queue"),
+    ),
+    ("POST", _ONE + "/redrive"): Operation(
+        group="queues",
+        summary="Move dead letters back",
+        description="To the queues that they came from, or all to one topic. `to` counts them by where they went.",
+        body=RedriveBody,
+        answer=answers.RedriveAnswer,
+        parameters=(_PATH["topic"],),
+        errors=("topic_not_found", "topic_full", "record_too_large", "disk_full"),
+    ),
+}
+
+_ROUTERS: dict[tuple[str, str], Operation] = {
+    ("GET", "/v0/routers"): Operation(
+        group="routers",
+        summary="List routers",
+        answer=answers.RouterList,
+        parameters=(
+            *_PAGING,
+            _query("source", "Only routers from this topic."),
+            _query("dest", "Only routers to this topic."),
+        ),
+        errors=("invalid_request",),
+    ),
+    ("PUT", _ROUTER): Operation(
+        group="routers",
+        summary="Create or change a router",
+        description="It copies what is written to `source` from now on to `dest`. The two cannot be changed later.",
+        body=routing.RouterBody,
+        answer=answers.RouterPut,
+        created="The router was created.",
+        parameters=(_PATH["router"],),
+        errors=("topic_not_found", "topic_exists_incompatible", "router_cycle", "disk_full"),
+    ),
+    ("GET", _ROUTER): Operation(
+        group="routers",
+        summary="Look at a router",
+        answer=answers.RouterState,
+        parameters=(_PATH["router"],),
+        errors=("router_not_found",),
+    ),
+    ("DELETE", _ROUTER): Operation(
+        group="routers",
+        summary="Delete a router",
+        description="What it has copied stays. To delete what is not there is no error.",
+        answer=answers.RouterDeleted,
+        parameters=(_PATH["router"],),
+        errors=("disk_full",),
+    ),
+}
+
+_WATCHING: dict[tuple[str, str], Operation] = {
+    ("POST", "/v0/watch"): Operation(
+        group="watching",
+        summary="Begin a watch session",
+        description=(
+            "`topics` has a member per topic, or per pattern: a name that ends in `*` stands for all topics that begin "
+            "like it, those made later included. Then open the stream at `stream_url`."
+        ),
+        body=WatchBody,
+        answer=answers.WatchAnswer,
+        parameters=(_flag("lenient", False, "The same as `lenient` in the body."),),
+        errors=("topic_not_found",),
+    ),
+    ("GET", "/v0/watch/{wid}"): Operation(
+        group="watching",
+        summary="Open the stream of a watch session",
+        answer=_EVENTS,
+        media_type="text/event-stream",
+        parameters=(
+            _PATH["wid"],
+            _query("cursor", "The `id` of an event: go back to there. `Last-Event-ID` comes first."),
+            _TOKEN,
+            Parameter("Last-Event-ID", "header", "The `id` of the last event that the client has seen.", _TEXT),
+        ),
+        errors=("invalid_request", "not_found"),
+    ),
+}
+
+#: By method and path, as the routes have them.
+OPERATIONS: dict[tuple[str, str], Operation] = {
+    **_TOPICS, **_RECORDS, **_CONSUMERS, **_QUEUES, **_ROUTERS, **_WATCHING,
+}  # fmt: skip
+
+WEBSOCKET = """Subscribing and publishing on one connection. The key must be in the `Authorization` header of
+the handshake. Every message, in both directions, is one JSON object in a text frame, told apart by `op`; a
+`request_id` that a command has is repeated in its answer.
+
+A client sends:
+
+- `{"op":"subscribe","topic":"orders","from_seq":0}`, or with `topics` as in `POST /v0/watch`, and `tail`,
+  `node`, `limit`, `max_batch_bytes`, `include_data`, `include_meta`, `include_tags`, `match`, `since_ts`,
+  `consistency`, `lenient`: needs the read scope;
+- `{"op":"unsubscribe","topic":"orders"}`, or with a list `topics`;
+- `{"op":"publish","topic":"orders","records":[{"data":1}]}`, with everything that a write has, and
+  `return_seqs`: needs the write scope, and with a `config` the admin scope;
+- `{"op":"ping"}`.
+
+The server sends `subscribed`, `unsubscribed`, `ack` (the answer to a write), `pong`, `record`, `caught_up`,
+`tombstone`, `topic_deleted` (as on an event stream) and `error` with `code`, `message` and `detail`: any code
+of the HTTP answers, and `invalid_json`, `unsupported_message` (a binary frame) and `server_shutting_down`. A
+client that does not take what it is sent gets nothing more until it does, and is disconnected in the end."""

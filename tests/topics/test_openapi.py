@@ -1,0 +1,262 @@
+"""The OpenAPI document, and the server held against it by schemathesis."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+import schemathesis
+from conftest import StartServer
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+from schemathesis import BaseSchema, Case, GenerationMode
+from schemathesis.checks import (
+    content_type_conformance,
+    not_a_server_error,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+from server_process import ServerProcess
+from topics_client import Client
+
+from strandline.delivery.hub import Hub
+from strandline.delivery.pressure import Pressure
+from strandline.engine import Engine
+from strandline.faces.topics.context import Context
+from strandline.faces.topics.face import TopicsFace
+from strandline.faces.topics.problems import PROBLEMS
+from strandline.faces.topics.settings import TopicsSettings
+from strandline.faces.web import Reply, Route
+from strandline.server.gate import Status
+from strandline.server.limits import Limits
+from strandline.server.openapi import OPERATIONS, PATH, WEBSOCKET_PATH, document, openapi_route
+from strandline.server.probes import Probes
+
+#: Enough for every kind of value at every place, and the whole takes seconds.
+EXAMPLES = 10
+
+#: What the fuzzed requests are about: most of these exist, of every kind.
+TOPICS = ["events", "capped", "jobs", "dead", "copies", "absent"]
+#: On these, a stream is refused; on the others it would be open for good.
+NO_STREAM = ["events", "absent"]
+WATCHED = ["events", "capped", "e*", "absent"]
+#: Most topics are no queue, and then there is only one answer.
+MOSTLY_QUEUES = ["jobs", "jobs", "jobs", "dead", "absent"]
+
+
+def all_routes(path: Path) -> list[Route]:
+    async def make() -> list[Route]:
+        with Engine.open(path / "data", background=False) as engine:
+            hub = Hub(engine.now)
+            context = Context(engine, hub, Pressure(hub.scheduler, 5.0), TopicsSettings(), Limits().streams)
+            return TopicsFace(context).routes()
+
+    probes = Probes(Status(), lambda: 0, lambda as_json: Reply(b"")).routes()
+    routes = [*probes, *asyncio.run(make())]
+    return [*routes, openapi_route(routes)]
+
+
+def test_every_route_is_described_and_every_description_has_its_route(tmp_path: Path) -> None:
+    routes = [(route.method, route.path) for route in all_routes(tmp_path)]
+    assert len(set(routes)) == len(routes)
+    assert set(routes) == set(OPERATIONS)
+
+
+def test_the_document_has_every_route_with_its_parameters_and_the_websocket(tmp_path: Path) -> None:
+    routes = all_routes(tmp_path)
+    described = document(routes)
+    found = {(method.upper(), path) for path, methods in described["paths"].items() for method in methods}
+    assert found == {*OPERATIONS, ("GET", WEBSOCKET_PATH)}
+    for route in routes:
+        operation = described["paths"][route.path][route.method.lower()]
+        in_path = {parameter["name"] for parameter in operation.get("parameters", []) if parameter["in"] == "path"}
+        assert in_path == {part[1:-1] for part in route.path.split("/") if part.startswith("{")}
+        assert ("requestBody" in operation) == (route.body != "none")
+        assert ("text/event-stream" in operation["responses"]["200"]["content"]) == route.stream
+
+
+def test_operations_are_told_apart_by_their_ids(tmp_path: Path) -> None:
+    described = document(all_routes(tmp_path))
+    ids = [operation["operationId"] for methods in described["paths"].values() for operation in methods.values()]
+    assert len(set(ids)) == len(ids)
+
+
+def test_every_error_is_described_at_some_route(tmp_path: Path) -> None:
+    described = document(all_routes(tmp_path))
+    codes = {code for name in described["components"]["responses"] for code in name.split("-")}
+    # The one that belongs to a path rather than to one of its methods.
+    assert codes == set(PROBLEMS) - {"method_not_allowed"}
+
+
+# --- over HTTP -----------------------------------------------------------------------------------------------------
+
+
+def test_the_document_is_served_to_everybody(start_server: StartServer) -> None:
+    server = start_server(keys="secret:read", probe_auth=True)
+    stranger = server.client("")
+    response = stranger.request("GET", PATH)
+    assert (response.status_code, response.headers["content-type"]) == (200, "application/json")
+    assert response.json()["openapi"].startswith("3.1")
+    assert response.content == stranger.request("GET", PATH).content
+    stranger.refused("GET", "/v0/topics", status=401)
+
+
+def test_another_method_is_told_which_ones_there_are(client: Client, topic: str) -> None:
+    response = client.request("PATCH", f"/v0/topics/{topic}")
+    assert (response.status_code, response.headers["allow"]) == (405, "DELETE, GET, POST, PUT")
+    assert client.request("POST", PATH).headers["allow"] == "GET"
+
+
+@pytest.fixture(scope="module")
+def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """A server of its own, since nobody knows what will be left of its topics. The fast lane hands on to the other."""
+    process = ServerProcess(tmp_path_factory.mktemp("fuzzed") / "data")
+    try:
+        yield process.start()
+    finally:
+        process.end()
+
+
+@pytest.fixture(scope="module")
+def schema(fuzzed: ServerProcess) -> BaseSchema:
+    described = fuzzed.client().call("GET", PATH)
+    return schemathesis.openapi.from_dict(strict_document(described))
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[requests.Session]:
+    with requests.Session() as session:
+        session.trust_env = False
+        yield session
+
+
+def furnish(client: Client) -> None:
+    """Something of everything, so that requests have something to be about."""
+    for name in TOPICS:
+        client.drop(name)
+    client.put("events")
+    client.write("events", [{"data": 1, "tag": "a", "node": "n", "meta": {"m": 1}}, {"data": [2]}])
+    client.put("capped", cap_records=2)
+    client.write("capped", [1, 2, 3])
+    client.queue("jobs", [{"data": 1, "tag": "a"}, {"data": 2, "priority": 5}], dead_letter="dead", max_deliveries=1)
+    client.put("dead")
+    client.write("dead", [{"data": 1, "meta": {"$dead_letter_from": "jobs"}}])
+    client.call("PUT", "/v0/routers/r", {"source": "events", "dest": "copies"}, status=201)
+    client.call("PUT", "/v0/topics/events/consumers/c", {"seq": 1})
+    client.claim("jobs")
+
+
+def closed(schema: Any) -> Any:
+    """The schema of an answer, so that members it does not speak of are an error."""
+    if isinstance(schema, dict) and schema.get("type") == "object" and "properties" in schema:
+        return {**schema, "additionalProperties": False}
+    return schema
+
+
+def strict_document(described: dict[str, Any]) -> dict[str, Any]:
+    """The document as the server has it, but answers may have no member that it does not mention."""
+    bodies = {operation.body.__name__ for operation in OPERATIONS.values() if operation.body is not None}
+    bodies |= {"WriteRecord", "OneWrite", "TopicOptions"}
+    schemas = described["components"]["schemas"]
+    described["components"]["schemas"] = {
+        name: schema if name in bodies else closed(schema) for name, schema in schemas.items()
+    }
+    return described
+
+
+def tame(case: Case, data: st.DataObject, topics: list[str]) -> None:
+    """Point the request at something that is there, and let nothing wait."""
+    if "topic" in case.path_parameters:
+        case.path_parameters["topic"] = data.draw(st.sampled_from(topics))
+    if "consumer" in case.path_parameters:
+        case.path_parameters["consumer"] = data.draw(st.sampled_from(["c", "d"]))
+    if "router" in case.path_parameters:
+        case.path_parameters["router"] = data.draw(st.sampled_from(["r", "s"]))
+    # The bodies are not compressed, whatever that header would say.
+    case.headers.pop("Content-Encoding", None)
+    if isinstance(case.body, dict):
+        for name in ("wait_ms", "claim_jitter_ms"):
+            if isinstance(case.body.get(name), int):
+                case.body[name] = min(case.body[name], 2)
+        # No schema can say that there must be as many as there are seqs, or what a cursor looks like.
+        if data.draw(st.booleans()):
+            case.body.pop("lease_ids", None)
+            case.body.pop("cursor", None)
+        if isinstance(case.body.get("topics"), dict):
+            case.body["topics"] = dict(zip(WATCHED, case.body["topics"].values(), strict=False))
+
+
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+]
+
+STREAMS = [key for key, operation in OPERATIONS.items() if operation.media_type == "text/event-stream"]
+#: What can be got wrong: everything that has a parameter or a body.
+FALLIBLE = [key for key, operation in OPERATIONS.items() if operation.parameters or operation.body is not None]
+
+
+class Fuzz:
+    """One operation, with requests that schemathesis makes up."""
+
+    def __init__(
+        self, server: ServerProcess, schema: BaseSchema, session: requests.Session, method: str, path: str
+    ) -> None:
+        client = server.client()
+        furnish(client)
+        client.close()
+        self._server = server
+        self._session = session
+        self._operation = schema[path][method]
+        self.is_stream = (method, path) in STREAMS
+        is_about_jobs = "queues" in self._operation.definition.raw["tags"]
+        self._topics = NO_STREAM if self.is_stream else MOSTLY_QUEUES if is_about_jobs else TOPICS
+
+    def run(self, mode: GenerationMode) -> set[int]:
+        """The statuses that were answered, each as the document says."""
+        statuses: set[int] = set()
+
+        @seed(1)
+        @settings(
+            max_examples=EXAMPLES,
+            database=None,
+            deadline=None,
+            phases=[Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        )
+        @given(data=st.data())
+        def fuzz(data: st.DataObject) -> None:
+            case = data.draw(self._operation.as_strategy(generation_mode=mode))
+            tame(case, data, self._topics)
+            url, session = self._server.url, self._session
+            response = case.call_and_validate(base_url=url, session=session, checks=CHECKS, timeout=20)
+            statuses.add(response.status_code)
+
+        fuzz()
+        assert self._server.running
+        return statuses
+
+
+@pytest.mark.parametrize(("method", "path"), [*OPERATIONS, ("GET", WEBSOCKET_PATH)])
+def test_valid_requests_are_answered_as_the_document_says(
+    fuzzed: ServerProcess, schema: BaseSchema, session: requests.Session, method: str, path: str
+) -> None:
+    fuzz = Fuzz(fuzzed, schema, session, method, path)
+    statuses = fuzz.run(GenerationMode.POSITIVE)
+    # Otherwise nothing was tried but refusals.
+    assert statuses & {200, 201} or fuzz.is_stream or path == WEBSOCKET_PATH
+
+
+@pytest.mark.parametrize(("method", "path"), FALLIBLE)
+def test_requests_that_make_no_sense_are_answered_as_the_document_says(
+    fuzzed: ServerProcess, schema: BaseSchema, session: requests.Session, method: str, path: str
+) -> None:
+    Fuzz(fuzzed, schema, session, method, path).run(GenerationMode.NEGATIVE)

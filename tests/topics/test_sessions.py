@@ -353,3 +353,20 @@ def test_a_pattern_takes_no_more_topics_than_may_be_watched(tmp_path: Path) -> N
         assert refused.value.code == "invalid_request"
 
     on_a_stand(tmp_path, scenario, max_watch_topics=2)
+
+
+def test_a_stream_that_has_ended_is_cut_off_only_if_its_reader_does_not_take_the_rest(tmp_path: Path) -> None:
+    async def scenario(stand: WatchStand) -> None:
+        stand.topic("a")
+        wid = stand.watch(topics={"a": {}}, heartbeat_ms=1000)
+        prompt, stuck = stand.open(wid), stand.open(wid)
+        stand.watching.drain()
+        assert prompt.sink.is_closed
+        prompt.close()
+        stand.pass_time(1.5)  # a heartbeat would be due
+        assert not stuck.sink.aborted
+        stand.pass_time(6)
+        assert stuck.sink.aborted
+        assert not prompt.sink.aborted
+
+    on_a_stand(tmp_path, scenario)

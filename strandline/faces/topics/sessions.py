@@ -26,7 +26,7 @@ from strandline.faces.topics.subscribing import Pattern, Start, Watcher, matchin
 from strandline.faces.topics.topics import Topic
 from strandline.faces.web import Sink, Stream
 
-#: A reader that was told that it is too slow, and does not even take that, is cut off after this time.
+#: A reader that does not even take the last word of a stream is cut off after this time.
 CUT_OFF_SECONDS = 5.0
 
 _NOTHING: frozenset[Place] = frozenset()
@@ -237,7 +237,7 @@ class EventStream(Stream):
         self._stale = set(self.pending)
         self.advance()
         if not self.ended:
-            session.alarms.set(self, self._now() + session.heartbeat)
+            self._ring_by(self._now() + session.heartbeat)
 
     def resumed(self) -> None:
         if self.ended or not self.paused_at:
@@ -268,9 +268,8 @@ class EventStream(Stream):
         self.ended = True
         assert self._sink is not None
         self._session.exit(self)
+        self._session.alarms.set(self, self._now() + CUT_OFF_SECONDS)
         self._sink.close()
-        if self.paused_at:
-            self._session.alarms.set(self, self._now() + CUT_OFF_SECONDS)
 
     # --- time ------------------------------------------------------------------------------------------------------
 

@@ -117,6 +117,17 @@ def test_whoever_wrote_to_the_source_reads_it_from_the_end_of_a_chain(client: Cl
     assert client.call("GET", f"/v0/routers/{topic}:2")["forwarded_total"] == 20
 
 
+def test_whoever_wrote_reads_it_from_a_chain_in_which_everything_waits_for_the_disk(client: Client, topic: str) -> None:
+    for letter in "abc":
+        client.put(f"{topic}.{letter}", durable=True)
+    put(client, topic + ":1", topic + ".a", topic + ".b")
+    put(client, topic + ":2", topic + ".b", topic + ".c")
+    for number in range(1, 21):
+        client.write(topic + ".a", [number])
+        assert client.get(topic + ".c")["head_seq"] == number
+        assert data(client, topic + ".b", from_seq=number - 1) == [number]
+
+
 def test_copies_keep_what_they_are_to_keep(client: Client, topic: str) -> None:
     put(client, topic + ":kept", topic + ".s", topic + ".kept")
     put(client, topic + ":bare", topic + ".s", topic + ".bare", preserve_node=False, preserve_tag=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 from strandline.delivery.hub import Hub
 from strandline.delivery.routers.definition import Definition
@@ -206,17 +207,20 @@ class Routers:
 
     # --- forwarding ----------------------------------------------------------------------------------------
 
-    def catch_up(self, log: Log) -> None:
-        """Let everything arrive in the log that is on its way into it, over however many others."""
+    def catch_up(self, log: Log) -> Commit[Any] | None:
+        """Let everything arrive in the log that is on its way into it, over however many others.
+
+        A commit if something of it waits for the disk: there may be more once it is done.
+        """
         source = self._into.get(log.epoch)
         if source is None:
-            return
+            return None
         way = {source: log}
         while (further := self._into.get(source.log.epoch)) is not None and further not in way:
             way[further] = source.log
             source = further
-        for source, dest in reversed(way.items()):
-            source.catch_up(dest)
+        unfinished = [source.catch_up(dest) for source, dest in reversed(way.items())]
+        return next((commit for commit in unfinished if commit is not None), None)
 
     def _find_cycles(self) -> None:
         hops, cyclic = self._shared.hops, on_cycles(self._above)

@@ -17,6 +17,7 @@ from strandline.delivery.routers.hops import Hops
 from strandline.delivery.routers.planning import Plan
 from strandline.delivery.routers.router import FIRST_DELAY_MS, MAX_DELAY_MS, Router
 from strandline.engine import Engine, Log, Page
+from strandline.engine.commit import Commit
 from strandline.engine.errors import EngineClosed, EngineError
 
 log = logging.getLogger(__name__)
@@ -63,6 +64,7 @@ class Source(Waiter):
         "_retry",
         "_settled",
         "_shared",
+        "_unfinished",
         "log",
         "routers",
     )
@@ -80,6 +82,8 @@ class Source(Waiter):
         self._misses = 0
         self._failed_ms = FIRST_DELAY_MS
         self._retry: asyncio.TimerHandle | None = None
+        #: The last copies that waited for the flush.
+        self._unfinished: Commit[Any] | None = None
         shared.hub.watch(log, self)
 
     def add(self, router: Router) -> None:
@@ -119,8 +123,9 @@ class Source(Waiter):
         if self._goes_on():
             self.submit()
 
-    def catch_up(self, dest: Log) -> None:
-        """Forward everything that is there now, as far as it can be done without waiting for the disk."""
+    def catch_up(self, dest: Log) -> Commit[Any] | None:
+        """Forward everything that is there now, as far as it can be done without waiting for the disk; what has to
+        wait is told."""
         for router in list(self._blocked):
             if router.dest.epoch == dest.epoch:
                 # Whoever looks at the destination may have made room in it just now.
@@ -128,6 +133,10 @@ class Source(Waiter):
         rounds = 0
         while self.log.head != self._settled and rounds < CATCH_UP_ROUNDS and self._goes_on():
             rounds += 1
+        unfinished = self._unfinished
+        if unfinished is not None and unfinished.done:
+            self._unfinished = unfinished = None
+        return unfinished if dest.config.durability == "fsync" else None
 
     # --- a round -------------------------------------------------------------------------------------------
 
@@ -174,6 +183,7 @@ class Source(Waiter):
         if commit is not None and not commit.done:
             # Careful destinations show nothing before it is durable. Readers wait for that, so it is to be soon.
             commit.add_done_callback(_ignore)
+            self._unfinished = commit
         for router, advanced in plan.blocked:
             self._block(router, advanced)
         if not more and not self._fetching:

@@ -68,11 +68,18 @@ class Administering:
             201 if created else 200,
         )
 
-    def get(self, call: Call) -> Reply:
+    def get(self, call: Call) -> Reply | Awaitable[Reply]:
         """GET /v0/topics/{topic}"""
+        topic = self._context.topics.get(call.param("topic"))
+        unfinished = self._context.catch_up(topic)
+        return self._state(call, topic) if unfinished is None else self._state_later(call, topic, unfinished)
+
+    async def _state_later(self, call: Call, topic: Topic, unfinished: Commit[Any]) -> Reply:
+        await self._context.caught_up(topic, unfinished)
+        return self._state(call, topic)
+
+    def _state(self, call: Call, topic: Topic) -> Reply:
         context = self._context
-        topic = context.topics.get(call.param("topic"))
-        context.catch_up(topic)
         if call.flag("touch", True):
             context.consumed(topic)
         state = topic.log.state()

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from time import perf_counter
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from strandline.delivery.desk import Desks
 from strandline.delivery.hub import Hub
@@ -77,9 +77,20 @@ class Context:
             return error.retry_after_ms
         return 0
 
-    def catch_up(self, topic: Topic) -> None:
-        """Let everything arrive that is on its way into the topic, so that a reader sees what was written before."""
-        self.routers.catch_up(topic.log)
+    def catch_up(self, topic: Topic) -> Commit[Any] | None:
+        """Let everything arrive that is on its way into the topic, so that a reader sees what was written before.
+
+        A commit if some of it waits for the disk: whoever can wait, waits with ``caught_up``.
+        """
+        return self.routers.catch_up(topic.log)
+
+    async def caught_up(self, topic: Topic, unfinished: Commit[Any] | None) -> None:
+        """Wait for what is on its way to the disk, and then for what that sets going; not for ever."""
+        for _ in range(MAX_HOPS):
+            if unfinished is None:
+                return
+            await self.hub.when_done(unfinished, lambda _: None)
+            unfinished = self.catch_up(topic)
 
     def consumed(self, topic: Topic) -> None:
         """Somebody looks at the topic: that makes it more urgent for a while."""
@@ -128,6 +139,8 @@ class Context:
         return (perf_counter() - started) * 1000
 
 
+#: Over so many topics in a row a reader waits for what is on its way.
+MAX_HOPS = 16
 #: Even a patient request is let in after this time.
 MAX_PARKED_SECONDS = 10.0
 

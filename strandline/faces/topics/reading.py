@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from strandline.delivery.hub import Waiter
 from strandline.engine import Log, Page
+from strandline.engine.commit import Commit
 from strandline.engine.errors import UnknownLog
 from strandline.faces.topics.consumers import stored_cursor
 from strandline.faces.topics.context import Context
@@ -108,14 +109,17 @@ class Reading:
         body = _decoder.decode(call.body) if call.body else DiffBody()
         context = self._context
         topic = context.topics.get(call.head.params["topic"])
-        if context.pressure.level:
-            delay_ms = context.throttle(topic)
-            if delay_ms:
-                return self._diff_later(call, topic, body, delay_ms)
+        delay_ms = context.throttle(topic) if context.pressure.level else 0.0
+        unfinished = context.catch_up(topic)
+        if delay_ms or unfinished is not None:
+            return self._diff_later(call, topic, body, delay_ms, unfinished)
         return self._diff(call, topic, body, 0.0)
 
-    async def _diff_later(self, call: Call, topic: Topic, body: DiffBody, delay_ms: float) -> Reply:
-        waited_ms = await self._context.park(topic, delay_ms, patient=False)
+    async def _diff_later(
+        self, call: Call, topic: Topic, body: DiffBody, delay_ms: float, unfinished: Commit[Any] | None
+    ) -> Reply:
+        waited_ms = await self._context.park(topic, delay_ms, patient=False) if delay_ms else 0.0
+        await self._context.caught_up(topic, unfinished)
         answer = self._diff(call, topic, body, waited_ms)
         return answer if isinstance(answer, Reply) else await answer
 
@@ -132,7 +136,6 @@ class Reading:
         if after is None:
             after = 0 if body.consumer is None else stored_cursor(topic, body.consumer)
         context.consumed(topic)
-        context.catch_up(topic)
         page = topic.log.read_resident(after, **selection.arguments(topic))
         if page is None or (body.wait_ms and _is_empty(page)):
             wait_ms = min(body.wait_ms, MAX_WAIT_MS)

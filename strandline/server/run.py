@@ -35,6 +35,9 @@ def run(settings: Settings) -> int:
     logging.basicConfig(
         level=settings.server.log_level.upper(), format="%(asctime)s %(levelname)-7s %(name)s: %(message)s"
     )
+    if settings.server.log_level != "debug":
+        # It tells of every step of its start and stop, which is told here as well.
+        logging.getLogger("uvicorn.error").setLevel("WARNING")
     application = Application(settings)
     server = Server(application)
     try:
@@ -117,7 +120,6 @@ class Server(uvicorn.Server):
             super().handle_exit(sig, frame)
             return
         log.info("%s: finishing what is under way", signal.Signals(sig).name)
-        self._captured_signals.append(sig)
         self._application.status.draining = True
         self._loop.call_soon_threadsafe(self._drain)
 

@@ -329,7 +329,7 @@ def test_an_extension_is_neither_too_short_nor_too_long(client: Client, topic: s
 
 
 def test_claims_of_one_window_share_what_there_is(client: Client, server: ServerProcess, topic: str) -> None:
-    client.queue(topic, list(range(8)), claim_jitter_ms=300)
+    client.queue(topic, list(range(8)), claim_jitter_ms=1000)
     address = urlsplit(server.url)
     connections = [socket.create_connection((address.hostname, address.port), timeout=15) for _ in range(4)]
     for number, connection in enumerate(connections):

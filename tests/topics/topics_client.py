@@ -82,7 +82,9 @@ class Client:
     def write(self, topic: str, records: list[Any], **fields: Any) -> Any:
         """Append records: each a dict with ``data``, or anything else, which is then the data itself."""
         rows = [one if isinstance(one, dict) and "data" in one else {"data": one} for one in records]
-        return self.call("POST", f"/v0/topics/{topic}", {"records": rows, **fields})
+        response = self.request("POST", f"/v0/topics/{topic}", {"records": rows, **fields})
+        assert response.status_code in (200, 201), f"{response.status_code} {response.text}"
+        return response.json()
 
     def diff(self, topic: str, from_seq: int = 0, **fields: Any) -> Any:
         return self.call("POST", f"/v0/topics/{topic}/diff", {"from_seq": from_seq, **fields})

@@ -501,3 +501,14 @@ def _read_until(connection: socket.socket, end: bytes) -> bytes:
         assert chunk, "the server has closed the connection"
         got += chunk
     return bytes(got)
+
+
+@pytest.mark.parametrize("lane", ["fast", "asgi"])
+def test_an_open_stream_is_not_a_request_in_flight(start_server: Callable[..., ServerProcess], lane: str) -> None:
+    server = start_server(keys="key", max_inflight_per_key=1, lane=lane)
+    client, other = server.client(), server.client()
+    client.put("t")
+    with client.events(watch(client, {"t": {}})) as stream:
+        stream.wait_for("caught-up")
+        other.write("t", ["through"])
+        assert data_of(stream.wait_for("record")) == ["through"]

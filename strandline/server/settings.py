@@ -51,16 +51,19 @@ class BadSettings(Exception):
 class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Where the server listens, whom it lets in, and how it runs."""
 
+    #: Where to listen; may bring its port along, host:port.
     host: Host = "127.0.0.1"
+    #: The port to listen on; 0 takes a free one.
     port: Port = 4000
     #: The address is written here, atomically, once the server listens; empty: nowhere.
     port_file: Text = ""
-    #: Without any, everybody may do everything.
+    #: Who may do what: secret:scopes:prefixes, separated by commas. Without any, everybody may do everything.
     api_keys: Keys = Keys()
     #: Listen beyond this machine even though there are no keys.
     allow_insecure_no_auth: Flag = False
     #: Ask for a key at the health and readiness probes too.
     probe_auth: Flag = False
+    #: How much is logged: debug, info, warning, error or critical.
     log_level: LogLevel = "info"
     #: How long a server that is told to stop lets requests and streams finish.
     drain_seconds: Seconds = 10.0
@@ -71,29 +74,42 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
 class LimitSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Caps on what everybody together, or one key, can use up; 0 is unlimited except for the size of a body."""
 
+    #: The body of a request, also when it is decompressed, and a message on a WebSocket.
     max_body_bytes: BatchBytes = 64 << 20
+    #: Topics there can be.
     max_topics: Cap = 100_000
+    #: Routers there can be.
     max_routers: Cap = 10_000
+    #: Watch sessions there can be.
     max_watch_sessions: Cap = 10_000
     #: Event streams and WebSockets that are open at a time.
     max_sse_connections: Cap = 10_000
+    #: The same, of one key.
     max_sse_connections_per_key: Cap = 1000
+    #: Requests of one key that are under way at a time.
     max_inflight_per_key: Cap = 1000
-    #: Live records of all topics together.
+    #: Bytes of the live records of all topics together.
     max_total_bytes: Cap = 0
 
 
 class TopicSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How much one request of the topics protocol may bring or ask for."""
 
+    #: Records of one write.
     max_batch_records: BatchRecords = 10_000
     #: Data and meta of one record.
     max_record_bytes: BatchBytes = 1 << 20
+    #: The meta of one record.
     max_meta_bytes: BatchBytes = 16 << 10
+    #: The tag of one record.
     max_tag_bytes: KeyBytes = 256
+    #: The node of one record, and the name of a worker.
     max_node_bytes: NodeBytes = 128
+    #: Records of one page, however many are asked for.
     max_limit: Positive = 1000
+    #: Jobs of one claim, and seqs of one ack, nack or extend.
     max_claim: Positive = 1000
+    #: Topics of one watch session or WebSocket.
     max_watch_topics: Positive = 256
 
 
@@ -104,9 +120,9 @@ class DeliverySettings(msgspec.Struct, frozen=True, kw_only=True):
     session_ttl_ms: Positive = 300_000
     #: No heartbeat interval below this can be asked for. It can only be lowered, for tests.
     min_heartbeat_ms: Heartbeat = 1000
-    #: A reader that does not keep up is left alone this long,
+    #: A reader that takes nothing is left alone this long.
     slow_consumer_grace_ms: Count = 5000
-    #: and disconnected after this.
+    #: A reader that takes nothing for this long is disconnected.
     slow_consumer_timeout_ms: Positive = 30_000
     #: The latency above which the server counts as under pressure.
     target_latency_ms: Latency = 5.0
@@ -115,6 +131,7 @@ class DeliverySettings(msgspec.Struct, frozen=True, kw_only=True):
 class StorageSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Where the engine keeps its files, and when it does what with them."""
 
+    #: The data directory; made when it does not exist.
     data_dir: Directory = "data"
     #: Where old segments go: a directory or s3://bucket/prefix; empty: nowhere.
     cold_url: Text = _ENGINE.cold_url
@@ -126,11 +143,13 @@ class StorageSettings(msgspec.Struct, frozen=True, kw_only=True):
     keep_journal_ms: Count = _ENGINE.keep_journal_ms
     #: Merging stops at segments of about this size.
     segment_bytes: Positive = _ENGINE.segment_bytes
-    #: The newest segments that do not go to the cold tier, by count and by bytes (0: no bound by bytes).
+    #: So many of the newest segments do not go to the cold tier.
     hot_segments: Count = _ENGINE.hot_segments
+    #: So many bytes of them at the most; 0: no bound.
     hot_bytes: Cap = _ENGINE.hot_bytes
-    #: Decompressed blocks in memory, and pieces of cold segments on the disk.
+    #: Decompressed blocks of segments that are kept in memory.
     cache_bytes: Count = _ENGINE.cache_bytes
+    #: Pieces of cold segments that are kept on the disk.
     cold_cache_bytes: Count = _ENGINE.cold_cache_bytes
 
 

@@ -1,0 +1,87 @@
+"""The tables in the documents that are made of what the code knows. Run as a program, it writes them anew.
+
+A table stands between two comments, ``<!-- name -->`` and ``<!-- /name -->``.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from strandline.faces.access import Keys
+from strandline.faces.topics.problems import PROBLEMS
+from strandline.server.settings import TABLES
+from strandline.server.settings_sources import OPTIONS, VARIABLES
+
+ROOT = Path(__file__).parents[1]
+
+
+def settings_table() -> Iterator[str]:
+    """All settings with their names in the file and in the environment. Their meaning is the comment above them."""
+    variables = {field: variable for variable, field in VARIABLES.items()}
+    options = {field: option for option, field in OPTIONS.items()}
+    yield "| in the file | environment variable | default | meaning |"
+    yield "|---|---|---|---|"
+    for table, struct in TABLES.items():
+        meanings = _comments(struct)
+        for field in msgspec.structs.fields(struct):
+            meaning = meanings[field.name]
+            if field.name in options:
+                meaning += f" Also `{options[field.name]}`."
+            name = f"`{table}.{field.name}`"
+            yield f"| {name} | `{variables[field.name]}` | {_default(field.default)} | {meaning} |"
+
+
+def problems_table() -> Iterator[str]:
+    yield "| status | code | when |"
+    yield "|---|---|---|"
+    for code, problem in PROBLEMS.items():
+        retry = " Has a `Retry-After`." if problem.retry else ""
+        yield f"| {problem.status} | `{code}` | {problem.meaning}{retry} |"
+
+
+#: Every table with the document that it is in.
+GENERATED: dict[str, tuple[Path, Callable[[], Iterator[str]]]] = {
+    "settings": (ROOT / "docs/operations.md", settings_table),
+    "errors": (ROOT / "docs/topics.md", problems_table),
+}
+
+
+def with_table(text: str, name: str, lines: Iterator[str]) -> str:
+    """The document with this table in its place."""
+    table = "\n".join([f"<!-- {name} -->", *lines, f"<!-- /{name} -->"])
+    replaced, count = re.subn(rf"<!-- {name} -->.*<!-- /{name} -->", lambda _: table, text, flags=re.DOTALL)
+    assert count == 1, f"the document has no place for the table {name}"
+    return replaced
+
+
+def _comments(struct: type[msgspec.Struct]) -> dict[str, str]:
+    """What the ``#:`` comments above fields say, by field."""
+    comments: dict[str, str] = {}
+    pending: list[str] = []
+    for line in inspect.getsource(struct).splitlines():
+        stripped = line.strip()
+        if stripped.startswith("#:"):
+            pending.append(stripped[2:].strip())
+        elif field := re.match(r"(\w+): ", stripped):
+            if pending:
+                comments[field[1]] = " ".join(pending)
+            pending = []
+    return comments
+
+
+def _default(value: object) -> str:
+    if isinstance(value, Keys) or value == "":
+        return "none"
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    return f"`{value}`"
+
+
+if __name__ == "__main__":
+    for name, (path, lines) in GENERATED.items():
+        path.write_text(with_table(path.read_text(), name, lines()))

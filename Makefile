@@ -8,11 +8,11 @@ STAMP := $(VENV)/.installed
 
 help:
 	@echo "make setup   create $(VENV) and install the pinned dependencies"
-	@echo "make run     open the directory ./data at a Python prompt"
+	@echo "make run     serve the directory ./data on http://127.0.0.1:4000"
 	@echo "make test    run the tests"
 	@echo "make check   lint, formatting, types, import layers"
 	@echo "make bench   run the benchmarks"
-	@echo "make demo    run the demonstration"
+	@echo "make demo    show what it does, in ten seconds"
 	@echo "make lock    regenerate requirements.lock from pyproject.toml"
 	@echo "make clean   remove $(VENV), caches and build output"
 
@@ -26,7 +26,7 @@ $(STAMP): requirements.lock pyproject.toml
 	@touch $@
 
 run: $(STAMP)
-	$(BIN)/strandline shell data
+	$(BIN)/strandline serve --data data
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n 2

@@ -196,9 +196,21 @@ class Block:
     def payload(self, row: int) -> bytes:
         return self.data[self.offsets[row] : self.offsets[row + 1]]
 
+    def copy_row(self, page: Page, row: int) -> None:
+        """Append one row to a page."""
+        page.seqs.append(self.first + row if self.seqs is None else self.seqs[row])
+        page.ts.append(self.ts if isinstance(self.ts, int) else self.ts[row])
+        page.data.append(self.data[self.offsets[row] : self.offsets[row + 1]])
+        page.keys.append(None if self.keys is None else self.keys[row])
+        page.nodes.append(None if self.nodes is None else self.nodes[row])
+        page.metas.append(None if self.metas is None else self.metas[row])
+
     def copy_to(self, page: Page, start: int, end: int) -> None:
         """Append the rows from ``start`` to before ``end`` to a page."""
         count = end - start
+        if count == 1:
+            self.copy_row(page, start)
+            return
         if self.seqs is None:
             page.seqs.extend(range(self.first + start, self.first + end))
         else:

@@ -36,8 +36,9 @@ class Commit(Generic[T]):
         self._flusher = flusher
         self._value = value
         self._error: Exception | None = None
-        self._callbacks: list[Callable[[Commit[T]], None]] = []
         self.done = flusher is None
+        if flusher is not None:
+            self._callbacks: list[Callable[[Commit[T]], None]] = []
 
     @classmethod
     def of(cls, value: T) -> Commit[T]:
@@ -53,8 +54,12 @@ class Commit(Generic[T]):
         return cast(T, self._value)
 
     def add_done_callback(self, callback: Callable[[Commit[T]], None]) -> None:
+        if self.done:
+            callback(self)
+            return
         self._callbacks.append(callback)
         flusher = self._flusher
+        # It may have become done in the meantime; then whoever made it so may have missed this one.
         if self.done or flusher is None:
             self._call_back()
         else:

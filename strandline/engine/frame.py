@@ -47,6 +47,9 @@ COVERED_FROM = 16
 _COVERED = struct.Struct("<BBHIQQQQ")
 _FRONT = struct.Struct("<IIQ")
 
+#: Payloads below this are copied into the frame: cheaper than to handle another piece.
+SMALL_DATA = 4096
+
 NO_STRING = 0xFFFF
 NO_BYTES = 0xFFFFFFFF
 
@@ -231,11 +234,14 @@ class Encoded(NamedTuple):
     length: int
 
     def seal(self, seed: int, offset: int) -> list[bytes]:
+        parts = self.parts
+        if len(parts) == 1:
+            checksum = _digest(parts[0], (seed + offset) & 0xFFFFFFFFFFFFFFFF)
+            return [_FRONT.pack(MARK, self.length, checksum), parts[0]]
         hasher = xxhash.xxh3_64(seed=(seed + offset) & 0xFFFFFFFFFFFFFFFF)
-        for part in self.parts:
+        for part in parts:
             hasher.update(part)
-        front = _FRONT.pack(MARK, self.length, hasher.intdigest())
-        return [front, *self.parts]
+        return [_FRONT.pack(MARK, self.length, hasher.intdigest()), *parts]
 
 
 def encode(
@@ -278,8 +284,12 @@ def encode_append(epoch: int, block: Block, ts: int, reserved: int, extras: Extr
         packed = pack(extras)
         columns.append(len(packed).to_bytes(4, "little") + packed)
     covered = _COVERED.pack(FrameType.APPEND, flags, 0, len(block), epoch, block.first, ts, reserved)
+    data = block.data
+    if len(data) < SMALL_DATA:
+        body = b"".join((covered, *columns, data))
+        return Encoded([body], COVERED_FROM + len(body))
     front = b"".join((covered, *columns))
-    return Encoded([front, block.data], COVERED_FROM + len(front) + len(block.data))
+    return Encoded([front, data], COVERED_FROM + len(front) + len(data))
 
 
 def decode_append(frame: Frame) -> tuple[Block, Extras | None]:
@@ -302,6 +312,7 @@ def decode_append(frame: Frame) -> tuple[Block, Extras | None]:
 
 
 _encoder = msgspec.msgpack.Encoder()
+_digest = xxhash.xxh3_64_intdigest
 T = TypeVar("T")
 _decoders: dict[Any, msgspec.msgpack.Decoder[Any]] = {}
 
@@ -368,6 +379,9 @@ _TYPES = {int(member): member for member in FrameType}
 
 
 def _pack_strings(values: Sequence[str | None]) -> bytes:
+    if len(values) == 1 and values[0] is not None:
+        text = values[0].encode()
+        return len(text).to_bytes(2, "little") + text
     encoded = [None if value is None else value.encode() for value in values]
     lengths = array("H", [NO_STRING if value is None else len(value) for value in encoded])
     return lengths.tobytes() + b"".join([value for value in encoded if value is not None])

@@ -30,7 +30,7 @@ from strandline.engine.frame import (
 )
 from strandline.engine.logbook import Logbook
 from strandline.engine.parts import Segments
-from strandline.engine.reading import NotResident, Query, Resident, read_page
+from strandline.engine.reading import NotResident, Query, Resident, read_page, read_tail
 from strandline.engine.record import (
     Appended,
     Batch,
@@ -138,6 +138,10 @@ class Log:
         epoch: int | None = None,
     ) -> Page:
         """The records behind ``after``, oldest first; see :class:`Query` for the filters."""
+        if without_nodes is None and key is None and key_prefix is None and since is None:
+            page = self._read_tail(after, limit, max_bytes, epoch)
+            if page is not None:
+                return page
         nodes = None if without_nodes is None else frozenset(without_nodes)
         query = Query(after, limit, max_bytes, nodes, key, key_prefix, since, epoch)
         query.check()
@@ -150,6 +154,15 @@ class Log:
                     return read_page(self._book, query, segments)
             except NotResident as missing:
                 self.fetch(missing)
+
+    def _read_tail(self, after: int, limit: int, max_bytes: int | None, epoch: int | None) -> Page | None:
+        """The page of a reader who is not far behind, which needs no more than a look at the last blocks."""
+        engine, book = self._engine, self._book
+        with engine.lock:
+            self._check()
+            if book.config.ttl_ms and is_stale(book, engine.now()):
+                return None
+            return read_tail(book, after, limit, max_bytes, epoch)
 
     def fetch(self, missing: NotResident) -> None:
         """Get what a reader must have first; the engine's lock must not be held."""
@@ -173,10 +186,14 @@ class Log:
         epoch: int | None = None,
     ) -> Page | None:
         """As ``read``, but None instead of waiting for the disk when something is not in memory."""
+        engine, book = self._engine, self._book
+        if without_nodes is None and key is None and key_prefix is None and since is None:
+            page = self._read_tail(after, limit, max_bytes, epoch)
+            if page is not None:
+                return page
         nodes = None if without_nodes is None else frozenset(without_nodes)
         query = Query(after, limit, max_bytes, nodes, key, key_prefix, since, epoch)
         query.check()
-        engine, book = self._engine, self._book
         segments = Resident(engine.store)
         with suppress(NotResident), engine.lock:
             self._check()
@@ -235,35 +252,46 @@ class Log:
         if idempotency_key is not None or producer is not None:
             extras = check_extras(idempotency_key, producer)
         with engine.lock:
-            self._check_writable()
+            if book.dropped or not engine.writable:
+                self._check_writable()
             now = engine.now()
             if extras is not None:
                 duplicate = find_duplicate(book, idempotency_key, producer, now)
                 if duplicate is not None:
                     return self._after_pending(duplicate)
-            self._expire(now)
-            if book.config.discard == "reject":
+            config = book.config
+            if config.ttl_ms:
+                self._expire(now)
+            if config.discard == "reject":
                 check_room(book, len(batch), size)
             block = Block.of_batch(book.assigned + 1, now, batch)
-            must_wait, reserved = engine.reservations.wanted(book, block.last, len(block))
-            if book.config.durability == "ephemeral":
+            must_wait, reserved = engine.reservations.wanted(book, block.last, len(batch))
+            if config.durability == "ephemeral":
                 engine.reservations.write(book, reserved, now)
                 begin_volatile(book)
             else:
                 engine.journal.write(encode_append(book.epoch, block, now, reserved, extras))
                 engine.reservations.written(book, reserved)
-                engine.note_place(book, block.first)
+                if book.journal_index != engine.journal.index:
+                    engine.note_place(book, block.first)
             engine.touch(book)
             appended = book.assign(block, now, extras)
             if must_wait:
-                book.pending_count += len(block)
-                book.pending_size += size
-                return engine.later((book,), appended, lambda: self._publish_pending(block, size, appended))
-            self.publish(block)
+                return self._publish_later(block, size, appended)
+            if config.durability == "ephemeral":
+                self.publish(block)
+            else:
+                book.publish(block, engine.store)
             engine.flush_in_time()
             if book.listeners:
                 engine.tell(book)
-            return Commit.of(appended)
+            return Commit(None, appended)
+
+    def _publish_later(self, block: Block, size: int, appended: Appended) -> Commit[Appended]:
+        book = self._book
+        book.pending_count += len(block)
+        book.pending_size += size
+        return self._engine.later((book,), appended, lambda: self._publish_pending(block, size, appended))
 
     def remembers(self, idempotency_key: str) -> bool:
         """Whether an append with this key would be a repetition."""
@@ -391,7 +419,7 @@ class Log:
         if before is not None and before < 0:
             raise BadRequest(f"before must be 0 or more, not {before}")
         chosen = None if seqs is None else [int(seq) for seq in seqs]
-        if chosen is not None and any(not 0 <= seq < 1 << 63 for seq in chosen):
+        if chosen and not (min(chosen) >= 0 and max(chosen) < 1 << 63):
             raise BadRequest("seqs must be 0 or more")
         book, engine = self._book, self._engine
         select: list[Select] = []

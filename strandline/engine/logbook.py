@@ -333,11 +333,63 @@ class Logbook:
             if before <= self.earliest:
                 return Deleted(0, 0)
             return Deleted(*self.remove(self.doomed_below(before, segments), before, segments))
+        if self._is_in_tail(select):
+            return self._delete_in_tail(select, segments)
         doomed = [self._doom(part, ranges, segments) for part, ranges in self._selected(select, segments)]
         count, size = self._kill(doomed)
         if count:
             self._drop_dead_front(segments)
         return Deleted(count, size)
+
+    def _is_in_tail(self, select: Select) -> bool:
+        """Whether nothing but seqs is given, all of them of records that are not sealed yet."""
+        seqs, tail = select.seqs, self.tail
+        if not seqs or tail is None or not tail.blocks:
+            return False
+        if select.key is not None or select.prefix is not None or select.before is not None:
+            return False
+        return min(seqs) >= tail.first
+
+    def _delete_in_tail(self, select: Select, segments: Segments) -> Deleted:
+        """A few seqs, one by one: the usual end of a job in a queue."""
+        tail = self.tail
+        assert tail is not None
+        assert select.seqs is not None
+        count = size = live = live_size = 0
+        passed = False
+        for seq in sorted(set(select.seqs)):
+            found = tail.find(seq) if self.earliest <= seq <= select.bound else None
+            overlay = tail.overlay
+            if found is None or (overlay is not None and seq in overlay.dead):
+                continue
+            weight = found[0].size(found[1], found[1] + 1)
+            overlay = tail.change()
+            if overlay.amended and seq in overlay.amended:
+                weight += len(overlay.amended.pop(seq)) - len(found[0].payload(found[1]))
+            count, size = count + 1, size + weight
+            if overlay.hidden and seq in overlay.hidden:
+                overlay.hidden.remove(seq, seq)
+            else:
+                live, live_size = live + 1, live_size + weight
+            overlay.dead.add(seq, seq)
+            passed = passed or seq == self.earliest
+        self._account(tail, -live, -live_size)
+        if passed:
+            self._pass_dead_front(tail, segments)
+        return Deleted(count, size)
+
+    def _pass_dead_front(self, tail: Tail, segments: Segments) -> None:
+        """As ``_drop_dead_front``, when the earliest record was in the tail."""
+        assert tail.overlay is not None
+        first, _ = next(tail.overlay.dead.gaps(self.earliest, tail.last), (0, 0))
+        if not first or tail.find(first) is None:
+            self._drop_dead_front(segments)
+            return
+        self.earliest = first
+        self._forget_passed_gaps()
+        self.runs = ()
+        if tail.blocks[0].last < first:
+            self._drop_dead_blocks(tail, first)
 
     def _drop_dead_front(self, segments: Segments) -> None:
         before = self.earliest
@@ -359,7 +411,7 @@ class Logbook:
         if select.key is None and select.prefix is None and select.seqs is None:
             assert select.before is not None
             self.doomed_below(min(select.before, select.bound + 1), segments)
-        else:
+        elif not self._is_in_tail(select):
             self.check_readable(select, segments)
 
     def hide(self, select: Select, segments: Segments) -> Deleted:

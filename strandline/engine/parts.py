@@ -127,13 +127,12 @@ class Tail(Part):
         if self._keys is not None and block.keys is not None:
             self._keys.add(block)
         if len(blocks) >= JOIN_BLOCKS and block.last - block.first < JOIN_ROWS:
-            self._join_small()
+            # What was joined before is large: mostly a look at one block tells that there are not enough small ones.
+            first = blocks[-JOIN_BLOCKS]
+            if len(first.offsets) <= JOIN_ROWS and first.first > self._boundary:
+                self._join_small(first)
 
-    def _join_small(self) -> None:
-        # What was joined before is large: mostly a look at one block tells that there are not enough small ones yet.
-        first = self.blocks[-JOIN_BLOCKS]
-        if len(first) >= JOIN_ROWS or first.first <= self._boundary:
-            return
+    def _join_small(self, first: Block) -> None:
         group = self.blocks[-JOIN_BLOCKS:]
         sizes = list(map(len, group))
         if max(sizes) >= JOIN_ROWS or group[-1].last - first.first + 1 != sum(sizes):
@@ -164,6 +163,14 @@ class Tail(Part):
             start, end = max(first - block.first, 0), min(last, block.last) - block.first + 1
             if start < end:
                 yield block, start, end
+
+    def find(self, seq: int) -> tuple[Block, int] | None:
+        """The block and row of a record; None when there is no such one."""
+        blocks = self.blocks
+        at = bisect_left(blocks, seq, key=by_last)
+        if at == len(blocks) or blocks[at].first > seq:
+            return None
+        return blocks[at], seq - blocks[at].first
 
     def cut(self, last: int) -> None:
         """Forget everything up to ``last``."""

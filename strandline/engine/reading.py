@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from strandline.engine.block import Block
+from strandline.engine.block import Block, by_last
 from strandline.engine.errors import BadRequest
 from strandline.engine.logbook import Logbook
 from strandline.engine.parts import Part, Segments
@@ -77,6 +77,50 @@ class Resident:
     def _load(self, id: int, index: int) -> None:
         # Held on to for this page, so that a small cache cannot make the page start over forever.
         self._blocks[id, index] = self._store.load(id, index)
+
+
+def read_tail(book: Logbook, after: int, limit: int, max_bytes: int | None, epoch: int | None) -> Page | None:
+    """As ``read_page`` without filters, if all that is wanted is in the tail and nothing happened to it; else None."""
+    head, tail, first = book.head, book.tail, after + 1
+    if not 0 <= after <= head or limit < 1 or first < book.cap_floor or first < book.ttl_floor:
+        return None
+    if (epoch is not None and epoch != book.epoch) or (book.gaps and book.gaps[-1].last > after):
+        return None
+    page = Page(book.epoch, head, book.earliest)
+    if after == head:
+        page.next_after = after
+        page.caught_up = True
+        return page
+    if tail is None or tail.overlay is not None or first < tail.first or (max_bytes is not None and max_bytes < 1):
+        return None
+    blocks = tail.blocks
+    at = len(blocks) - 1
+    if blocks[at].first > first:
+        at = bisect_left(blocks, first, key=by_last)
+    limit = min(limit, SCAN_RECORDS)
+    while limit and at < len(blocks):
+        block = blocks[at]
+        if max_bytes is None and block.first == block.last:
+            # Records that were appended one by one and lately.
+            block.copy_row(page, 0)
+            limit -= 1
+            at += 1
+            continue
+        start = max(first - block.first, 0)
+        end = stop = min(len(block), start + limit)
+        if max_bytes is not None:
+            stop = block.fitting(start, end, max_bytes)
+            if stop == start and not page.seqs:
+                stop += 1  # however large
+            max_bytes -= block.size(start, stop)
+        block.copy_to(page, start, stop)
+        if stop < end:
+            break
+        limit -= end - start
+        at += 1
+    page.next_after = page.seqs[-1]
+    page.caught_up = page.next_after >= head
+    return page
 
 
 def read_page(book: Logbook, query: Query, segments: Segments) -> Page:

@@ -112,6 +112,15 @@ class Batch:
     def check(self, max_record_bytes: int = MAX_RECORD_BYTES) -> int:
         """Raise unless every record is well-formed and within the limit; returns the size of data and metas."""
         count = len(self.data)
+        if count == 1 and self.metas is None and self.nodes is None:
+            # Most batches: nothing but what is needed for them.
+            data, keys = self.data[0], self.keys
+            if (
+                type(data) is bytes
+                and len(data) <= max_record_bytes
+                and (keys is None or (len(keys) == 1 and _is_short_text(keys[0])))
+            ):
+                return len(data)
         if not count:
             raise BadRequest("a batch must have at least one record")
         for what, column in (("keys", self.keys), ("nodes", self.nodes), ("metas", self.metas)):
@@ -138,6 +147,10 @@ class Batch:
         if self.nodes is not None:
             _check_strings("node", self.nodes, MAX_NODE_BYTES)
         return total
+
+
+def _is_short_text(value: str | None) -> bool:
+    return value is None or (type(value) is str and len(value) * 4 <= MAX_KEY_BYTES and value.isascii())
 
 
 def _check_strings(what: str, column: Sequence[str | None], limit: int) -> None:

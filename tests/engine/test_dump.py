@@ -21,17 +21,23 @@ from strandline.engine.catalog import (
 )
 from strandline.engine.disk import LocalDisk
 from strandline.engine.frame import (
+    KEEP_KEYS,
+    KEEP_NODES,
     Configure,
+    CursorMove,
     Encoded,
     Extras,
     FileKind,
     Floor,
+    Forward,
     FrameType,
     Gap,
     Select,
+    Target,
     encode,
     encode_append,
     file_header,
+    group,
     pack,
 )
 from strandline.engine.logbook import Logbook
@@ -106,6 +112,37 @@ def test_a_journal_is_printed_frame_by_frame(tmp_path: Path) -> None:
         f"{at[8]} drop epoch=1 {TIME} bytes=56",
         f"{at[9]} close epoch=0 {TIME} bytes=56",
     ]
+
+
+def test_cursors_and_forwarded_records_are_printed(tmp_path: Path) -> None:
+    path = tmp_path / "00000007.journal"
+    targets = [
+        Target(2, 5, 3, 0, KEEP_KEYS, 99, "router", 4, [b"m", None, None]),
+        Target(3, 1, 0, 0, KEEP_KEYS | KEEP_NODES, 9, "other", 4),
+        Target(0, 0, 0, -1, 0, 0, "third", 4),
+    ]
+    frames = [
+        encode(FrameType.CURSOR, 1, 4, TS, pack(CursorMove("c", 3))),
+        encode(FrameType.CURSOR, 1, 4, TS, pack(CursorMove("c", None))),
+        *group(
+            [
+                append(9, Batch.of(b"x")),
+                encode(FrameType.FORWARD, 1, 4, TS, pack(Forward([[(1, 2), (4, 4)]], targets)), count=3),
+            ]
+        ),
+    ]
+    at, length = zip(*write_frames(path, FileKind.JOURNAL, frames), strict=True)
+    assert lines(path)[1:] == [
+        f"{at[0]} cursor epoch=1 cursor='c' at=3 {TIME} bytes={length[0]}",
+        f"{at[1]} cursor epoch=1 cursor='c' at=dropped {TIME} bytes={length[1]}",
+        f"{at[2]} append epoch=1 seqs=9 {TIME} bytes={length[2]} group=0 reserved=99",
+        "record seq=9 size=1 data='x'",
+        f"{at[3]} forward epoch=1 selections=['1..2,4'] targets=3 {TIME} bytes={length[3]} group=1, the last one",
+        "target epoch=2 gap=2..4 seqs=5..7 selection=0 without=nodes metas=3 reserved=99 cursor='router' through=4",
+        "target epoch=3 seqs=1..3 selection=0 reserved=9 cursor='other' through=4",
+        "target cursor='third' through=4",
+    ]
+    assert lines(path, rows=1)[-1] == "target more=2"
 
 
 def test_an_item_is_one_aligned_line() -> None:

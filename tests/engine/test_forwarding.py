@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import errno
+import shutil
 from pathlib import Path
 
 import pytest
 from engines import NOW, fill, make, opened, texts
+from oracle import observe_log
 
 from strandline.engine import Append, Batch, Config, Copy, Cursor, Engine, Log, ManualClock, Options
+from strandline.engine.backup import backup, restore
+from strandline.engine.care.repair import repair
+from strandline.engine.care.verify import verify
+from strandline.engine.disk import LocalDisk
 from strandline.engine.errors import BadRequest, DiskFull, UnknownLog
 from strandline.engine.fault_disk import FaultDisk
 from strandline.engine.frame import FrameType
@@ -372,3 +378,59 @@ def test_a_copy_of_nothing_takes_no_reservation_back(tmp_path: Path) -> None:
         assert log.head == 100_000
     with opened(tmp_path) as engine:
         assert engine.log("log").append(Batch.of(b"x")).wait().first > 100_000
+
+
+def forwarded(engine: Engine, clock: ManualClock) -> None:
+    """A chain of three logs, and a second step a second later."""
+    source, a, b = make(engine, "source"), make(engine, "a", durability="fsync"), make(engine, "b")
+    fill(source, "1", "2")
+    engine.forward(source, [Copy(a, "a", 2, [(1, 2)])]).wait()
+    engine.forward(a, [Copy(b, "b", 2, [(1, 2)])]).wait()
+    clock.advance(1000)
+    fill(source, "3")
+    engine.forward(source, [Copy(a, "a", 3, [(3, 3)]), Copy(b, "b", 3, [(3, 3)], lost=1)]).wait()
+    source.delete(before=3).wait()
+
+
+def test_a_directory_with_copies_is_sound_and_can_be_made_again(tmp_path: Path) -> None:
+    clock = ManualClock(NOW)
+    with opened(tmp_path, clock) as engine:
+        forwarded(engine, clock)
+        expected = {name: observe_log(engine.log(name)) for name in ("source", "a", "b")}
+    assert verify(LocalDisk(tmp_path)).sound
+    (tmp_path / "MANIFEST").unlink()
+    assert repair(LocalDisk(tmp_path)).sound
+    with opened(tmp_path, clock) as engine:
+        assert {name: observe_log(engine.log(name)) for name in ("source", "a", "b")} == expected
+
+
+def test_copies_of_logs_whose_state_is_lost_are_kept(tmp_path: Path) -> None:
+    clock = ManualClock(NOW)
+    with opened(tmp_path, clock) as engine:
+        source, log = filled(engine), make(engine, "log")
+        engine.seal()
+        fill(source, "6")
+        engine.forward(source, [Copy(log, "c", 6, [(6, 6)])]).wait()
+    (tmp_path / "MANIFEST").unlink()
+    shutil.rmtree(tmp_path / "checkpoints")
+    assert repair(LocalDisk(tmp_path)).sound
+    with opened(tmp_path, clock) as engine:
+        assert [texts(engine.log(name)) for name in engine.names(prefix="recovered-")] == [["6"]]
+
+
+@pytest.mark.parametrize("at", [None, 500])
+def test_copies_are_in_backups(tmp_path: Path, at: int | None) -> None:
+    clock = ManualClock(NOW)
+    pool = str(tmp_path / "pool")
+    with opened(tmp_path / "data", clock) as engine:
+        forwarded(engine, clock)
+    backup(tmp_path / "data", pool)
+    restore(pool, tmp_path / "again", at=None if at is None else NOW + at)
+    with opened(tmp_path / "again", clock) as engine:
+        assert engine.recovered.losses == []
+        assert texts(engine.log("a")) == (["1", "2", "3"] if at is None else ["1", "2"])
+        assert texts(engine.log("source")) == (["3"] if at is None else ["1", "2"])
+        assert engine.log("source").cursors() == (
+            {"a": Cursor(3, NOW + 1000), "b": Cursor(3, NOW + 1000)} if at is None else {"a": Cursor(2, NOW)}
+        )
+        assert engine.log("b").head == (4 if at is None else 2)

@@ -58,7 +58,7 @@ def run(settings: Settings) -> int:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that is bound; port 0 takes a free one."""
+    """A socket that listens; port 0 takes a free one."""
     family, kind, protocol, _, address = socket.getaddrinfo(
         host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )[0]
@@ -66,6 +66,8 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
+        # From here on clients can connect: they wait until the loop runs, instead of being refused.
+        listener.listen(BACKLOG)
         listener.set_inheritable(False)
     except OSError:
         listener.close()

@@ -1,158 +1,214 @@
-"""``strandline demo``: what the engine does, shown on a directory of its own. Ends by itself."""
+"""``strandline demo``: what the server does, shown on a directory and a port of its own. Ends by itself."""
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 import tempfile
 import time
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Thread
 
-import pyarrow as pa
 from rich.console import Console
 
-from strandline.engine import Batch, Config, Engine, Log, Options
-from strandline.engine.backup import backup, restore
+from strandline.cli.demo_server import Client, DemoServer, Gone
 from strandline.engine.care.verify import verify
 from strandline.engine.disk import LocalDisk
 
-#: What the killed writer has acknowledged before it is killed.
-KILL_AFTER = 20_000
-RECORDS = 200_000
-
-WRITER = """
-import sys
-from strandline.engine import Batch, Config, Engine
-engine = Engine.open(sys.argv[1])
-log = engine.create("payments", Config(durability="disk")).wait()
-while True:
-    log.append(Batch([b'{"paid":%d}' % n for n in range(100)])).wait()
-    print(log.head, flush=True)
-"""
+ORDERS = 50_000
+BATCH = 1000
+JOBS = 200
+WORKERS = 4
+#: Payments that are acknowledged before the server is killed.
+PAYMENTS = 300
 
 
 def demo_command() -> None:
-    """Show appends, loss that is never silent, a killed writer, segments, backups: about ten seconds."""
+    """Show writes, a watch stream, a queue, a router, and a kill -9: about ten seconds."""
     console = Console(highlight=False)
-    with tempfile.TemporaryDirectory(prefix="strandline-demo-") as directory:
-        _Tour(console, Path(directory)).run()
-    console.print("\n[bold green]Nothing was lost.[/] The guide is in docs/architecture.md.")
+    with tempfile.TemporaryDirectory(prefix="strandline-demo-") as directory, DemoServer(Path(directory)) as server:
+        _Tour(console, server).run()
+    console.print(
+        "\n[bold green]Nothing was lost.[/] Start your own with `make run`; the guide is docs/topics.md.",
+        soft_wrap=True,
+    )
 
 
 class _Tour:
-    def __init__(self, console: Console, directory: Path) -> None:
+    def __init__(self, console: Console, server: DemoServer) -> None:
         self._console = console
-        self._data = directory / "data"
-        self._backups = directory / "backups"
-        self._restored = directory / "restored"
+        self._server = server
 
     def run(self) -> None:
-        with Engine.open(self._data, Options(keep_journal_ms=3_600_000)) as engine:
-            orders = self._append(engine)
-            self._evict(engine)
-            self._delete(orders)
+        self._start()
+        with self._server.client() as client:
+            self._write(client)
+            self._watch(client)
+            self._lose(client)
+            self._work(client)
+            self._route(client)
         self._kill()
-        before = self._seal()
-        self._back_up(before)
+        self._come_back()
         self._verify()
 
     def _say(self, title: str, *lines: str) -> None:
         self._console.print(f"\n[bold cyan]{title}[/]")
         for line in lines:
-            self._console.print(f"  {line}")
+            self._console.print(f"  {line}", markup=False, soft_wrap=True)
 
-    def _append(self, engine: Engine) -> Log:
-        orders = engine.create("orders", Config(durability="disk")).wait()
+    # --- one scene each --------------------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        seconds = self._server.start()
+        self._say("A server", f"strandline serve on {self._server.address}, ready after {seconds:.1f} s")
+
+    def _write(self, client: Client) -> None:
         started = time.perf_counter()
-        for base in range(0, RECORDS, 1000):
-            rows = range(base, base + 1000)
-            data = [b'{"order":%d,"cents":%d}' % (row, row * 37 % 10_000) for row in rows]
-            orders.append(Batch(data, keys=[f"customer-{row % 500}" for row in rows])).wait()
+        for base in range(0, ORDERS, BATCH):
+            client.write("orders", [_order(number) for number in range(base, base + BATCH)])
         seconds = time.perf_counter() - started
-        page = orders.read(after=RECORDS - 1)
-        (last,) = page
+        page = client.post("/v0/topics/orders/diff", from_seq=ORDERS - 1, include_tags=True)
+        (last,) = page["records"]
         self._say(
-            "Append and read",
-            f"{RECORDS:,} orders in batches of 1000, {RECORDS / seconds:,.0f} records/s, made here and now",
-            f"the last one: seq {last.seq}, key {last.key}, {last.data.decode()}, caught up: {page.caught_up}",
+            "Write and read",
+            f"{ORDERS:,} orders over HTTP, {BATCH} at a time: {ORDERS / seconds:,.0f} records/s, here and now",
+            f"the last one: seq {last['$seq']}, tag {last['$tag']}, {last['data']}; caught up: {page['caught_up']}",
         )
-        return orders
 
-    def _evict(self, engine: Engine) -> None:
-        recent = engine.create("recent", Config(cap_records=3)).wait()
-        recent.append(Batch([b"1", b"2", b"3", b"4", b"5"])).wait()
-        page = recent.read(after=0)
-        assert page.tombstone is not None
-        lost = page.tombstone
+    def _watch(self, client: Client) -> None:
+        stream = client.post("/v0/watch", topics={"orders": {"tail": True}})["stream_url"]
+        with self._server.client() as watcher:
+            events = watcher.events(stream)
+            self._until(events, "caught-up")
+            delays = []
+            for number in range(20):
+                written_at = time.perf_counter()
+                client.write("orders", [_order(ORDERS + number)])
+                self._until(events, "record")
+                delays.append(time.perf_counter() - written_at)
+        self._say(
+            "Watch",
+            "an event stream, opened at the head, while 20 more orders were written one by one",
+            f"from the write to the event: {sorted(delays)[10] * 1000:.1f} ms in the middle",
+        )
+
+    def _until(self, events: Callable[[], str], kind: str) -> None:
+        while events() != kind:
+            pass
+
+    def _lose(self, client: Client) -> None:
+        client.put("/v0/topics/recent", cap_records=3)
+        client.write("recent", [{"data": number} for number in range(1, 6)])
+        page = client.post("/v0/topics/recent/diff", from_seq=0)
+        lost = page["tombstone"]
+        client.post("/v0/topics/orders/delete", match="customer-7")
         self._say(
             "Loss is never silent",
-            "a log capped at 3 records got 5; a reader from the start is told before it gets the rest:",
-            f"tombstone: seqs {lost.gap_from} to {lost.gap_to} are gone, reason {lost.reason!r}; then {page.seqs}",
+            "a topic capped at 3 records got 5; a reader from the start is told before it gets the rest:",
+            f"seqs {lost['gap_from']} to {lost['gap_to']} are gone, reason {lost['reason']!r}; "
+            f"then {[record['$seq'] for record in page['records']]}",
+            "what is deleted on purpose, here all orders of customer-7, leaves no tombstone: "
+            f"{client.post('/v0/topics/orders/diff', limit=1)['tombstone']}",
         )
 
-    def _delete(self, orders: Log) -> None:
-        deleted = orders.delete(key="customer-7").wait()
-        page = orders.read(after=0, limit=20)
+    def _work(self, client: Client) -> None:
+        client.put("/v0/topics/jobs", type="queue", lease_ms=500, max_deliveries=2, dead_letter="jobs:dead")
+        client.write("jobs", [{"data": {"job": number, "poison": number == 13}} for number in range(JOBS)])
+        # Somebody claims ten jobs and is never heard of again.
+        client.post("/v0/topics/jobs/claim", node="sleepyhead", max=10)
+        done: Counter[str] = Counter()
+        with ThreadPoolExecutor(WORKERS) as workers:
+            for name, count in workers.map(self._work_off, [f"worker-{number}" for number in range(WORKERS)]):
+                done[name] = count
+        dead = client.post("/v0/topics/jobs:dead/diff")["records"]
         self._say(
-            "Deleting on purpose is silent",
-            f"all {deleted.count} orders of customer-7 deleted through the key index",
-            f"seqs {page.seqs[:9]}: seq 8 is missing, tombstone: {page.tombstone}",
+            "Queue",
+            f"{JOBS} jobs for {WORKERS} workers, and one who claimed ten and went silent",
+            f"done: {', '.join(f'{name} {count}' for name, count in sorted(done.items()))}, together {done.total()}",
+            f"job {dead[0]['data']['job']} failed every time and is a dead letter now: {dead[0]['meta']}",
+        )
+
+    def _work_off(self, name: str) -> tuple[str, int]:
+        """Work until there is nothing to do, in anybody's hands."""
+        done = 0
+        with self._server.client() as client:
+            while True:
+                jobs = client.post("/v0/topics/jobs/claim", node=name, max=5)["claimed"]
+                good = [job["$seq"] for job in jobs if not job["data"]["poison"]]
+                bad = [job["$seq"] for job in jobs if job["data"]["poison"]]
+                if good:
+                    done += client.post("/v0/topics/jobs/ack", node=name, seqs=good)["acked"]
+                if bad:
+                    client.post("/v0/topics/jobs/nack", node=name, seqs=bad)
+                if not jobs:
+                    if not client.get("/v0/topics/jobs")["count"]:
+                        return name, done
+                    time.sleep(0.05)
+
+    def _route(self, client: Client) -> None:
+        client.put("/v0/routers/orders-big", source="orders", dest="orders:big", filter="big*")
+        client.put("/v0/topics/orders/consumers/billing", seq=1000)
+        tags = ["big:1", "small:2", "big:3"]
+        client.write("orders", [{"data": tag, "tag": tag} for tag in tags])
+        copies = [record["data"] for record in client.post("/v0/topics/orders:big/diff")["records"]]
+        lag = client.get("/v0/topics/orders/consumers/billing")["lag"]
+        self._say(
+            "Router and consumer",
+            f"orders tagged {tags}; the router of the big ones has copied {copies}",
+            f"the consumer billing has committed seq 1000 and is {lag:,} behind",
         )
 
     def _kill(self) -> None:
-        writer = subprocess.Popen([sys.executable, "-c", WRITER, self._data], stdout=subprocess.PIPE, text=True)
-        assert writer.stdout is not None
-        acknowledged = 0
-        while acknowledged < KILL_AFTER:
-            acknowledged = int(writer.stdout.readline())
-        os.kill(writer.pid, signal.SIGKILL)
-        acknowledged = max([acknowledged, *(int(line) for line in writer.stdout.read().split())])
-        writer.wait()
-        started = time.perf_counter()
-        with Engine.open(self._data) as engine:
-            seconds = time.perf_counter() - started
-            found = engine.log("payments").state().count
-        assert found >= acknowledged
-        self._say(
-            "kill -9",
-            f"a process wrote payments until it was killed; {acknowledged:,} had been acknowledged",
-            f"opened again in {seconds:.2f} s: {found:,} payments are there",
-        )
+        with self._server.client() as client:
+            client.put("/v0/topics/payments", durability="fsync")
+            client.post("/v0/topics/jobs", records=[{"data": {"job": "for later", "poison": False}}])
+        self._acknowledged = 0
+        writer = Thread(target=self._pay)
+        writer.start()
+        while self._acknowledged < PAYMENTS:
+            time.sleep(0.001)
+        self._server.kill()
+        writer.join()
+        self._say("kill -9", f"in the middle of payments; {self._acknowledged} had been acknowledged")
 
-    def _seal(self) -> int:
-        with Engine.open(self._data, Options(keep_journal_ms=3_600_000)) as engine:
-            engine.seal()
-            moment = engine.now()
-        (segment,) = (self._data / "segments").iterdir()
-        with pa.memory_map(str(segment)) as file:
-            table = pa.ipc.open_file(file).read_all()
-        self._say(
-            "History is Arrow",
-            f"the journal became {segment.name}, {segment.stat().st_size / 1e6:.1f} MB for {table.num_rows:,} rows",
-            f"any Arrow reader can open it; its columns: {', '.join(table.schema.names)}",
-        )
-        return moment
+    def _pay(self) -> None:
+        """Pay one by one until the server is gone."""
+        with self._server.client() as client:
+            try:
+                while True:
+                    number = self._acknowledged + 1
+                    client.write("payments", [{"data": {"paid": number}}], idempotency_key=f"payment-{number}")
+                    self._acknowledged = number
+            except Gone:
+                return
 
-    def _back_up(self, moment: int) -> None:
-        backup(str(self._data), str(self._backups))
-        with Engine.open(self._data, Options(keep_journal_ms=3_600_000)) as engine:
-            orders = engine.log("orders")
-            while engine.now() <= moment:
-                time.sleep(0.001)
-            orders.delete(before=RECORDS + 1).wait()
-            left = orders.state().count
-        backup(str(self._data), str(self._backups))
-        restore(str(self._backups), str(self._restored), at=moment)
-        with Engine.open(self._restored) as engine:
-            back = engine.log("orders").state().count
+    def _come_back(self) -> None:
+        seconds = self._server.start()
+        with self._server.client() as client:
+            found = client.get("/v0/topics/payments")["head_seq"]
+            assert found >= self._acknowledged
+            last = self._acknowledged
+            again = client.write("payments", [{"data": {"paid": last}}], idempotency_key=f"payment-{last}")
+            copies = client.get("/v0/topics/orders:big")["count"]
+            consumer = client.get("/v0/topics/orders/consumers/billing")["seq"]
+            ready = client.get("/v0/topics/jobs")["queue"]["ready"]
+            assert again["deduped"]
+            # It was written, and the kill came before the answer.
+            unheard = f", {found - last} of them never answered for" if found > last else ""
         self._say(
-            "Backup and point-in-time restore",
-            f"somebody deleted everything: {left} orders left in the live directory",
-            f"restored to the moment before: {back:,} orders",
+            "What is still there",
+            f"ready again after {seconds:.1f} s: {found} payments{unheard}",
+            f"the last one sent once more, to be sure: seq {again['first_seq']}, deduped: {again['deduped']}",
+            f"{copies} copies by the router, {ready} job waiting, billing at seq {consumer}",
         )
 
     def _verify(self) -> None:
-        report = verify(LocalDisk(self._data))
-        self._say("Verify", f"every checksum and every promise: {len(report.problems)} problems")
+        code = self._server.stop()
+        report = verify(LocalDisk(self._server.data))
+        assert not report.problems
+        self._say("Stop and verify", f"exit code {code}; every checksum and every promise: no problems")
+
+
+def _order(number: int) -> dict[str, object]:
+    return {"data": {"order": number, "cents": number * 37 % 10_000}, "tag": f"customer-{number % 500}"}

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from typing import Annotated
 
 import msgspec
-from msgspec import Meta
 
 from strandline.engine import Deleted
 from strandline.faces.topics.context import Context, performance
 from strandline.faces.topics.errors import invalid
 from strandline.faces.topics.match import MatchField, parse_match
+from strandline.faces.topics.settings import MAX_SEQ, U64
 from strandline.faces.topics.topics import Topic
 from strandline.faces.web import Call, Reply
 
 
 class DeleteBody(msgspec.Struct):
-    before_seq: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)] | None = None
+    before_seq: U64 | None = None
     match: MatchField = None
 
 
@@ -36,7 +35,8 @@ class Deleting:
         if body.before_seq is None and match is None:
             raise invalid("say which records: before_seq, match, or both")
         topic = self._context.topics.get(call.param("topic"))
-        return self._delete(call, topic, body.before_seq, match and match.key, match and match.prefix)
+        before = None if body.before_seq is None else min(body.before_seq, MAX_SEQ)
+        return self._delete(call, topic, before, match and match.key, match and match.prefix)
 
     async def _delete(self, call: Call, topic: Topic, before: int | None, key: str | None, prefix: str | None) -> Reply:
         # Sealed records must be looked at to be deleted, and they may not be at hand.

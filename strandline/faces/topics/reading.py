@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-from msgspec import Meta
 
 from strandline.delivery.hub import Waiter
 from strandline.engine import Log, Page
@@ -22,26 +21,26 @@ from strandline.faces.topics.settings import (
     DEFAULT_LIMIT,
     DEFAULT_PAGE_BYTES,
     MAX_PAGE_BYTES,
+    MAX_SEQ,
     MAX_WAIT_MS,
+    U64,
     TopicsSettings,
 )
 from strandline.faces.topics.topics import Topic
 from strandline.faces.web import Call, Reply
 
-Natural = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
-
 
 class DiffBody(msgspec.Struct, gc=False):
     #: None: from the consumer's cursor, or from the start.
-    from_seq: Natural | None = None
-    limit: Natural = 0
+    from_seq: U64 | None = None
+    limit: U64 = 0
     node: str | list[str] | None = None
     include_tags: bool = False
     include_meta: bool = True
-    wait_ms: Natural = 0
-    max_batch_bytes: Natural = 0
+    wait_ms: U64 = 0
+    max_batch_bytes: U64 = 0
     match: MatchField = None
-    since_ts: Natural | None = None
+    since_ts: U64 | None = None
     #: A named consumer: read on from where it has committed.
     consumer: str | None = None
 
@@ -130,11 +129,13 @@ class Reading:
             clamp_bytes(body.max_batch_bytes),
             node_set(body.node),
             parse_match(body.match),
-            body.since_ts,
+            None if body.since_ts is None else min(body.since_ts, MAX_SEQ),
         )
         after = body.from_seq
         if after is None:
             after = 0 if body.consumer is None else stored_cursor(topic, body.consumer)
+        elif after > MAX_SEQ:
+            after = MAX_SEQ
         context.consumed(topic)
         page = topic.log.read_resident(after, **selection.arguments(topic))
         if page is None or (body.wait_ms and _is_empty(page)):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
+from msgspec import Meta
 
 
 class TopicsSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,6 +33,10 @@ class TopicsSettings(msgspec.Struct, frozen=True, kw_only=True):
     #: Heartbeats are never more frequent than this.
     min_heartbeat_ms: int = 1_000
 
+
+#: A number as the protocol has them, and the highest seq that a log can have: one beyond it counts as that.
+U64 = Annotated[int, Meta(ge=0, extra_json_schema={"maximum": (1 << 64) - 1})]
+MAX_SEQ = (1 << 63) - 1
 
 DEFAULT_LIMIT = 256
 MAX_WAIT_MS = 30_000

@@ -11,9 +11,21 @@ import msgspec
 
 #: ``s`` and ``MB`` are costs: less is better. Of everything else, more is.
 Unit = Literal[
-    "records/s", "calls/s", "jobs/s", "deliveries/s", "MB/s", "connections", "s", "ms", "MB", "bytes", "frames", "%"
+    "records/s",
+    "calls/s",
+    "jobs/s",
+    "deliveries/s",
+    "MB/s",
+    "connections",
+    "s",
+    "ms",
+    "µs",
+    "MB",
+    "bytes",
+    "frames",
+    "%",
 ]
-COSTS = ("s", "ms", "MB", "bytes", "frames", "%")
+COSTS = ("s", "ms", "µs", "MB", "bytes", "frames", "%")
 
 
 class Effort(msgspec.Struct, frozen=True):
@@ -137,6 +149,8 @@ def _figure(sample: Sample, unit: Unit, scale: float) -> float:
         return sample.seconds
     if unit == "ms":
         return sample.seconds * 1000
+    if unit == "µs":
+        return sample.seconds * 1e6
     return sample.amount * scale / sample.seconds
 
 

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.measure import Effort, Row, Sample, Unit, alone, in_rounds
+from bench.measure import Effort, Rounds, Row, Sample, Unit, alone, in_rounds
 from bench.topics_peers import Load, Redis, Wrk, missing, redis_serving
 from bench.topics_server import Server, send_all, serving, write_body
 from bench.workload import directory, payloads
@@ -19,6 +19,10 @@ from bench.workload import directory, payloads
 GROUP = "topics"
 PAYLOAD = 150
 MANY = 5000
+
+
+#: What a load generator saw, and how many records each of its requests was about.
+Counted = tuple[Load, int]
 
 
 class Work(NamedTuple):
@@ -58,9 +62,11 @@ def run(root: Path, effort: Effort) -> Iterator[Row]:
             peers["fsync"] = stack.enter_context(redis_serving(base / "always", "always"))
         side = Side(base, effort)
         for work in works():
-            yield side.measure(fast, peers.get(work.durability), work)
+            yield from side.measure(fast, peers.get(work.durability), work)
         single = works()[0]
-        yield side.measure(plain, peers.get("disk"), single._replace(name=single.name + ", plain ASGI lane", aim=None))
+        yield from side.measure(
+            plain, peers.get("disk"), single._replace(name=single.name + ", plain ASGI lane", aim=None)
+        )
         yield side.many(fast, effort.scaled(MANY, 100))
 
 
@@ -94,17 +100,24 @@ class Side:
         self._seconds = 1.0
         self._topics = 0
 
-    def measure(self, server: Server, redis: Redis | None, work: Work) -> Row:
-        ours = self._ours(server, work)
+    def measure(self, server: Server, redis: Redis | None, work: Work) -> Iterator[Row]:
+        """The figure itself and, of a rate, what it costs the server: the load generators differ in what they cost."""
+        ours = _Turns(self._ours(server, work), work)
         if redis is None:
-            samples = [ours() for _ in range(self._effort.rounds)]
+            samples = [ours.turn() for _ in range(self._effort.rounds)]
             figures = [s.seconds * 1000 if work.latency else s.amount / s.seconds for s in samples]
-            return alone(GROUP, work.name, work.unit, figures)
-        rounds = in_rounds(ours, self._theirs(redis, work), self._effort.rounds)
-        return rounds.beside_peer(GROUP, work.name, work.unit, work.peer_is, work.aim)
+            yield alone(GROUP, work.name, work.unit, figures)
+            return
+        theirs = _Turns(self._theirs(redis, work), work)
+        rounds = in_rounds(ours.turn, theirs.turn, self._effort.rounds)
+        yield rounds.beside_peer(GROUP, work.name, work.unit, work.peer_is, work.aim)
+        if not work.latency:
+            cost = Rounds(ours.processor, theirs.processor)
+            name = f"{work.name}: processor time of the server per record"
+            yield cost.beside_peer(GROUP, name, "µs", work.peer_is)
 
-    def _ours(self, server: Server, work: Work) -> Callable[[], Sample]:
-        wrk = Wrk(self._base, server.url)
+    def _ours(self, server: Server, work: Work) -> Callable[[], Counted]:
+        wrk = Wrk(self._base, server)
         if work.reading:
             topic = self._new_topic(server, work.durability)
             with server.connect() as connection:
@@ -114,31 +127,31 @@ class Side:
             count = 1 if work.pipeline == 1 else work.records
             body = write_body(payloads(PAYLOAD)[:count])
 
-        def turn() -> Sample:
+        def turn() -> Counted:
             if work.reading:
                 load = wrk.run(body, [f"/v0/topics/{topic}{work.path}"], work.connections, self._seconds)
-                return _sample(load, work, work.records)
+                return load, work.records
             fresh = self._new_topic(server, work.durability)
             load = wrk.run(body, [f"/v0/topics/{fresh}?return_seqs=false"], work.connections, self._seconds)
             with server.connect() as connection:
                 connection.call("DELETE", f"/v0/topics/{fresh}")
-            return _sample(load, work, work.records)
+            return load, work.records
 
         return turn
 
-    def _theirs(self, redis: Redis, work: Work) -> Callable[[], Sample]:
+    def _theirs(self, redis: Redis, work: Work) -> Callable[[], Counted]:
         first = 20_000 if work.pipeline > 1 else 50 if work.reading else 2000
         redis.call(b"DEL", b"stream")
         if work.reading:
             for payload in payloads(PAYLOAD)[:1000]:
                 redis.call(b"XADD", b"stream", b"*", b"data", payload)
 
-        def turn() -> Sample:
+        def turn() -> Counted:
             load = redis.run_for(work.redis, work.connections, self._seconds, work.pipeline, first)
             if not work.reading:
                 redis.call(b"DEL", b"stream")
             # A pipelined request is one record; only a page is one request for many.
-            return _sample(load, work, work.records if work.reading else 1)
+            return load, work.records if work.reading else 1
 
         return turn
 
@@ -146,7 +159,7 @@ class Side:
         """As many writers as before, but each of their appends goes to another of many topics."""
         names = [f"many-{number}" for number in range(topics)]
         send_all(server, (("PUT", f"/v0/topics/{name}", b"{}") for name in names), 16)
-        wrk, body = Wrk(self._base, server.url), write_body(payloads(PAYLOAD)[:1])
+        wrk, body = Wrk(self._base, server), write_body(payloads(PAYLOAD)[:1])
         paths = [f"/v0/topics/{name}?return_seqs=false" for name in names]
         rates = []
         for _ in range(self._effort.rounds):
@@ -162,5 +175,16 @@ class Side:
         return name
 
 
-def _sample(load: Load, work: Work, records: int) -> Sample:
-    return load.p50() if work.latency else load.sample(records)
+class _Turns:
+    """Turns of one side, with what they cost."""
+
+    def __init__(self, turn: Callable[[], Counted], work: Work) -> None:
+        self._turn = turn
+        self._latency = work.latency
+        #: Seconds of processor time per record.
+        self.processor: list[Sample] = []
+
+    def turn(self) -> Sample:
+        load, records = self._turn()
+        self.processor.append(Sample(1, load.processor / (load.requests * records)))
+        return load.p50() if self._latency else load.sample(records)

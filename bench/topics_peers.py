@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 import subprocess
@@ -14,6 +15,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from bench.measure import Sample
+from bench.topics_server import Server
 
 #: Nothing that is started here runs longer than this beyond what it was told to.
 GRACE_SECONDS = 60.0
@@ -53,12 +55,20 @@ class Load(msgspec.Struct, frozen=True):
     seconds: float
     p50_ms: float
     errors: int = 0
+    #: Processor time that the server used for it.
+    processor: float = 0.0
 
     def sample(self, records: int = 1) -> Sample:
         return Sample(self.requests * records, self.seconds)
 
     def p50(self) -> Sample:
         return Sample(1, self.p50_ms / 1000)
+
+
+def processor_seconds(pid: int) -> float:
+    """What a process has used so far, all its threads together."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def missing(*programs: str) -> list[str]:
@@ -72,7 +82,7 @@ class Wrk(NamedTuple):
     """POSTs one body again and again, to the paths in turn."""
 
     directory: Path
-    url: str
+    server: Server
 
     def run(self, body: bytes, paths: Sequence[str], connections: int, seconds: float) -> Load:
         """``seconds`` are whole ones, at least one: wrk knows no others."""
@@ -81,7 +91,8 @@ class Wrk(NamedTuple):
             (self.directory / name).write_bytes(content)
         whole = max(1, round(seconds))
         script, body_file, path_file = (str(self.directory / name) for name in files)
-        command = ["wrk", "-t", "1", "-c", str(connections), "-d", f"{whole}s", "-s", script, self.url]
+        command = ["wrk", "-t", "1", "-c", str(connections), "-d", f"{whole}s", "-s", script, self.server.url]
+        before = processor_seconds(self.server.pid)
         done = subprocess.run(
             [*command, "--", body_file, path_file],
             stdout=subprocess.PIPE,
@@ -91,7 +102,7 @@ class Wrk(NamedTuple):
         load = msgspec.json.decode(done.stdout.splitlines()[-1], type=Load)
         if load.errors or not load.requests:
             raise RuntimeError(f"wrk saw {load.errors} errors in {load.requests} requests to {paths[0]}")
-        return load
+        return msgspec.structs.replace(load, processor=processor_seconds(self.server.pid) - before)
 
 
 # --- Redis ---------------------------------------------------------------------------------------------------------
@@ -99,10 +110,12 @@ class Wrk(NamedTuple):
 
 class Redis(NamedTuple):
     port: int
+    pid: int
 
     def run(self, command: Sequence[str], connections: int, requests: int, pipeline: int = 1) -> Load:
         """So many times the same command, by redis-benchmark."""
         arguments = ["redis-benchmark", "-p", str(self.port), "-c", str(connections), "-n", str(requests)]
+        before = processor_seconds(self.pid)
         done = subprocess.run(
             [*arguments, "-P", str(pipeline), "--csv", *command],
             stdout=subprocess.PIPE,
@@ -114,7 +127,7 @@ class Redis(NamedTuple):
         # The first column is the command, with its quotes unescaped; the others are numbers: rps, the latency's
         # average, minimum, p50, p95, p99 and maximum.
         rate, _, _, p50, *_ = [float(word.strip('"')) for word in done.stdout.splitlines()[-1].rsplit(",", 7)[1:]]
-        return Load(requests, requests / rate, p50)
+        return Load(requests, requests / rate, p50, processor=processor_seconds(self.pid) - before)
 
     def run_for(
         self, command: Sequence[str], connections: int, seconds: float, pipeline: int = 1, first: int = 2000
@@ -143,7 +156,7 @@ def redis_serving(directory: Path, appendfsync: Literal["everysec", "always"]) -
     command = ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--dir", str(directory), "--save", ""]
     command += ["--appendonly", "yes", "--appendfsync", appendfsync, "--daemonize", "no"]
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-    redis = Redis(port)
+    redis = Redis(port, process.pid)
     try:
         _wait_for(redis, process)
         yield redis

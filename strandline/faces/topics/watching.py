@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from secrets import token_urlsafe
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from strandline.delivery.watching import Alarms, Feeds
 from strandline.faces.topics.context import Context, performance
@@ -21,7 +23,7 @@ _WID_BYTES = 16
 
 
 class WatchBody(WatchOptions, kw_only=True):
-    topics: dict[str, TopicOptions]
+    topics: Annotated[dict[str, TopicOptions], Meta(extra_json_schema={"minProperties": 1})]
     max_batch_bytes: Natural = DEFAULT_FRAME_BYTES
     heartbeat_ms: Natural = DEFAULT_HEARTBEAT_MS
     #: A composite cursor, as events have it in their id: where to go on.

@@ -45,6 +45,9 @@ def run(settings: Settings) -> int:
     except OSError as error:
         log.critical("cannot listen on %s:%d: %s", settings.server.host, settings.server.port, error)
         return 1
+    # As soon as anybody can know of this process, it ends in order when it is told to.
+    for sig in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(sig, server.handle_exit)
     address = _address(listener)
     if settings.server.port_file:
         write_port_file(settings.server.port_file, address)
@@ -119,7 +122,9 @@ class Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self._application.status.draining or not self.started:
-            super().handle_exit(sig, frame)
+            # uvicorn would raise the signal once more at the very end, and the process would die of it.
+            self.force_exit = self.force_exit or (self.should_exit and sig == signal.SIGINT)
+            self.should_exit = True
             return
         log.info("%s: finishing what is under way", signal.Signals(sig).name)
         self._application.status.draining = True

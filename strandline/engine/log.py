@@ -97,6 +97,15 @@ class Log:
         return self._book.dropped
 
     @property
+    def revision(self) -> int:
+        """Another number whenever something but an append has changed what readers see: what was read before, up to
+        where it was read, is still true if this is the same."""
+        if self._book.config.ttl_ms:
+            with self._engine.lock:
+                self._expire()
+        return self._book.revision
+
+    @property
     def book(self) -> Logbook:
         """What the log is made of; for the engine."""
         return self._book

@@ -52,7 +52,7 @@ class Logbook:
         "assigned", "cap_floor", "config", "count", "cursors", "dropped", "earliest", "epoch", "filed_in", "gaps",
         "head", "idempotency", "journal_first", "journal_index", "last_ts", "listeners", "name", "pending",
         "pending_count", "pending_size", "producers", "reserve_step",
-        "reserved", "reserved_durable", "runs", "size", "tail", "totals", "ttl_floor", "volatile_from",
+        "reserved", "reserved_durable", "revision", "runs", "size", "tail", "totals", "ttl_floor", "volatile_from",
     )  # fmt: skip
 
     def __init__(self, name: str, epoch: int, config: Config) -> None:
@@ -68,6 +68,8 @@ class Logbook:
         self.gaps: tuple[Gap, ...] = ()
         self.count = 0
         self.size = 0
+        #: Counts the changes, other than appends, to what readers see.
+        self.revision = 0
         self.runs: tuple[Run, ...] = ()
         self.tail: Tail | None = None
         self.idempotency: dict[str, Appended] | None = None
@@ -157,6 +159,7 @@ class Logbook:
 
     def skip(self, first: int, last: int, reason: Reason) -> None:
         """Leave these seqs, the next ones, empty."""
+        self.revision += 1
         if self.earliest == first:
             self.earliest = last + 1
         if self.gaps and self.gaps[-1].last + 1 == first and self.gaps[-1].reason == reason:
@@ -174,6 +177,7 @@ class Logbook:
         gap = self.gaps[-1] if self.gaps else None
         if gap is None or gap.reason != "lost" or gap.last != self.assigned or not gap.first <= first:
             return False
+        self.revision += 1
         self.gaps = self.gaps[:-1]
         if gap.first < first:
             self.gaps = (*self.gaps, gap._replace(last=first - 1))
@@ -239,6 +243,7 @@ class Logbook:
 
     def remove(self, doomed: list[Doomed], floor: int, segments: Segments) -> tuple[int, int]:
         """Take everything below ``floor`` out; returns how many records went and their bytes, hidden ones included."""
+        self.revision += 1
         count, size = self._kill(doomed)
         self.runs = tuple(run for run in self.runs if run.last >= floor)
         if self.tail is not None and self.tail.blocks and self.tail.first < floor:
@@ -286,6 +291,7 @@ class Logbook:
         return gone
 
     def _account(self, part: Part, count: int, size: int) -> None:
+        self.revision += 1
         self.count += count
         self.size += size
         self.totals.records += count

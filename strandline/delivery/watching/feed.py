@@ -223,8 +223,8 @@ class Feed(Waiter):
 
     def _check_stamp(self) -> None:
         """A delete or an eviction takes effect for everybody at once, also for those who have not got theirs yet."""
-        book = self.subject.log.book
-        stamp = (book.head, book.count, book.size, book.cap_floor, book.ttl_floor, self._durable)
+        log = self.subject.log
+        stamp = (log.head, log.revision, self._durable)
         if stamp != self._stamp:
             self._stamp = stamp
             self._pieces.clear()

@@ -16,7 +16,7 @@ from strandline.faces.topics.consumers import stored_cursor
 from strandline.faces.topics.context import Context
 from strandline.faces.topics.errors import topic_not_found
 from strandline.faces.topics.match import Match, MatchField, parse_match
-from strandline.faces.topics.records import render_records, tombstone_json
+from strandline.faces.topics.pages import Pages, Rendered
 from strandline.faces.topics.settings import (
     DEFAULT_LIMIT,
     DEFAULT_PAGE_BYTES,
@@ -79,6 +79,11 @@ class Selection:
         }
 
     @property
+    def is_plain(self) -> bool:
+        """Whether nothing is left out."""
+        return self.nodes is None and self.match is None and self.since is None
+
+    @property
     def key(self) -> tuple[Any, ...]:
         """Readers with the same key at the same place get the same page."""
         return (self.limit, self.max_bytes, self.nodes, self.match, self.since)
@@ -102,6 +107,7 @@ class Reading:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._polls: set[_LongPoll] = set()
+        self._pages = Pages()
 
     def diff(self, call: Call) -> Reply | Awaitable[Reply]:
         """POST /v0/topics/{topic}/diff"""
@@ -137,11 +143,20 @@ class Reading:
         elif after > MAX_SEQ:
             after = MAX_SEQ
         context.consumed(topic)
+        key = None
+        if selection.is_plain:
+            key = (topic.log.epoch, after, selection.limit, selection.max_bytes, body.include_tags, body.include_meta)
+            rendered = self._pages.get(key, topic)
+            if rendered is not None:
+                return render_diff(call, topic, after, rendered, waited_ms)
         page = topic.log.read_resident(after, **selection.arguments(topic))
         if page is None or (body.wait_ms and _is_empty(page)):
             wait_ms = min(body.wait_ms, MAX_WAIT_MS)
             return self._wait(call, topic, body, after, selection, page, wait_ms, waited_ms)
-        return render_diff(call, topic, body, after, page, waited_ms)
+        rendered = Rendered.of(page, tags=body.include_tags, meta=body.include_meta)
+        if key is not None:
+            self._pages.offer(key, topic, rendered)
+        return render_diff(call, topic, after, rendered, waited_ms)
 
     async def _wait(
         self,
@@ -182,7 +197,8 @@ class Reading:
                 self._context.hub.unwatch(topic.log, poll)
             if page is not None and poll.ended:
                 break
-        return render_diff(call, topic, body, after, page, waited_ms)
+        rendered = Rendered.of(page, tags=body.include_tags, meta=body.include_meta)
+        return render_diff(call, topic, after, rendered, waited_ms)
 
     def end_polls(self) -> None:
         """Answer everybody who waits, with what there is."""
@@ -207,18 +223,18 @@ def _is_empty(page: Page) -> bool:
     return not page.seqs and page.caught_up and page.tombstone is None
 
 
-def render_diff(call: Call, topic: Topic, body: DiffBody, after: int, page: Page, waited_ms: float) -> Reply:
+def render_diff(call: Call, topic: Topic, after: int, page: Rendered, waited_ms: float) -> Reply:
     return Reply(
         b'{"topic":%b,"records":[%b],"next_from_seq":%d,"head_seq":%d,"earliest_seq":%d,"caught_up":%b,"tombstone":%b,'
         b'"lag":%d,"performance":{"server_total_ms":%.3f,"records_scanned":%d,"throttle_wait_ms":%.3f}}'
         % (
             topic.json_name,
-            render_records(page, tags=body.include_tags, meta=body.include_meta),
+            page.records,
             page.next_after,
             page.head,
             page.earliest,
             b"true" if page.next_after == page.head else b"false",
-            b"null" if page.tombstone is None else tombstone_json(page.tombstone),
+            page.tombstone,
             max(0, page.head - page.next_after),
             call.elapsed_ms(),
             max(0, page.next_after - max(after, page.earliest - 1)),

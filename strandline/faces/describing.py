@@ -33,6 +33,8 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     answer: type[msgspec.Struct] | str
     #: The media type of an answer that is not JSON.
     media_type: str = "application/json"
+    #: The struct of the same answer as JSON, for whoever accepts that.
+    as_json: type[msgspec.Struct] | None = None
     #: Said with 201 when the request has made something.
     created: str = ""
     parameters: tuple[Parameter, ...] = ()

@@ -16,6 +16,7 @@ from strandline.faces.topics.openapi import OPERATIONS as TOPICS
 from strandline.faces.topics.openapi import WEBSOCKET
 from strandline.faces.topics.problems import PROBLEMS
 from strandline.faces.web import Call, Reply, Route
+from strandline.server.answers import Health, Metrics, Ready
 
 PATH = "/openapi.json"
 WEBSOCKET_PATH = "/v0/ws"
@@ -35,18 +36,6 @@ _GROUPS = {
     "watching": "Being told of records as they come.",
     "server": "How the server is doing.",
 }
-
-
-class Health(msgspec.Struct):
-    status: str
-    version: str
-    uptime_ms: int
-
-
-class Ready(msgspec.Struct):
-    status: str
-    wal_replay_complete: bool
-    topics: int
 
 
 _HEALTH = Operation(group="server", summary="Whether the process is alive", answer=Health)
@@ -69,6 +58,7 @@ _SERVER: dict[tuple[str, str], Operation] = {
         summary="Figures for monitoring",
         answer="The figures as Prometheus text; as JSON for whoever accepts `application/json`.",
         media_type="text/plain",
+        as_json=Metrics,
     ),
     ("GET", PATH): Operation(
         group="server", summary="This document", answer="The OpenAPI document.", media_type="application/json"
@@ -201,9 +191,9 @@ def _success(operation: Operation, description: str) -> dict[str, Any]:
     answer = operation.answer
     if isinstance(answer, str):
         schema = {"type": "object"} if operation.media_type == "application/json" else {"type": "string"}
-        content = {operation.media_type: {"schema": schema}}
-        if operation.media_type == "text/plain":
-            content["application/json"] = {"schema": {"type": "object"}}
+        content: dict[str, Any] = {operation.media_type: {"schema": schema}}
+        if operation.as_json is not None:
+            content["application/json"] = {"schema": _reference(operation.as_json)}
         return {"description": answer, "content": content}
     return {"description": description, "content": {operation.media_type: {"schema": _reference(answer)}}}
 
@@ -302,6 +292,8 @@ def _schemas() -> dict[str, Any]:
             structs[operation.body] = None
         if not isinstance(operation.answer, str):
             structs[operation.answer] = None
+        if operation.as_json is not None:
+            structs[operation.as_json] = None
     _, schemas = msgspec.json.schema_components(structs, ref_template=_REFERENCE)
     for name, fields in DESCRIPTIONS.items():
         for field, description in fields.items():

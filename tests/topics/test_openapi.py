@@ -262,6 +262,16 @@ def test_valid_requests_are_answered_as_the_document_says(
     assert statuses & {200, 201} or fuzz.is_stream or path == WEBSOCKET_PATH
 
 
+def test_metrics_are_as_the_document_says_in_both_forms(fuzzed: ServerProcess, schema: BaseSchema) -> None:
+    client = fuzzed.client()
+    furnish(client)
+    case = schema["/v0/metrics"]["GET"].Case()
+    for accept in ("text/plain", "application/json"):
+        response = client.request("GET", "/v0/metrics", headers={"accept": accept})
+        assert response.headers["content-type"].startswith(accept)
+        case.validate_response(response, checks=CHECKS)
+
+
 @pytest.mark.parametrize(("method", "path"), FALLIBLE)
 def test_requests_that_make_no_sense_are_answered_as_the_document_says(
     fuzzed: ServerProcess, schema: BaseSchema, session: requests.Session, method: str, path: str

@@ -19,7 +19,6 @@ from strandline.engine.clock import SystemClock
 from strandline.faces.access import Access
 from strandline.faces.topics.context import Context
 from strandline.faces.topics.face import TopicsFace
-from strandline.faces.topics.settings import TopicsSettings
 from strandline.faces.web import Reply
 from strandline.server.app import SocketDoor, make_app
 from strandline.server.gate import Gate, Status
@@ -83,7 +82,7 @@ class Application:
         self.engine = engine
         hub = Hub(SystemClock().now)
         self.pressure = Pressure(hub.scheduler, settings.delivery.target_latency_ms)
-        context = Context(engine, hub, self.pressure, self._topics_settings(), self.limits.streams)
+        context = Context(engine, hub, self.pressure, settings.topics_settings(), self.limits.streams)
         self.face = TopicsFace(context)
         routes = self.face.routes()
         self.gate.add([*routes, openapi_route([*self.probes.routes(), *routes])])
@@ -98,27 +97,6 @@ class Application:
 
     def _progress(self, progress: float) -> None:
         self.status.progress = progress
-
-    def _topics_settings(self) -> TopicsSettings:
-        limits, topics, delivery = self.settings.limits, self.settings.topics, self.settings.delivery
-        return TopicsSettings(
-            max_batch_records=topics.max_batch_records,
-            max_record_bytes=topics.max_record_bytes,
-            max_meta_bytes=topics.max_meta_bytes,
-            max_tag_bytes=topics.max_tag_bytes,
-            max_node_bytes=topics.max_node_bytes,
-            max_limit=topics.max_limit,
-            max_claim=topics.max_claim,
-            max_watch_topics=topics.max_watch_topics,
-            max_topics=limits.max_topics,
-            max_routers=limits.max_routers,
-            max_watch_sessions=limits.max_watch_sessions,
-            max_total_bytes=limits.max_total_bytes,
-            session_ttl_ms=delivery.session_ttl_ms,
-            slow_consumer_grace_ms=delivery.slow_consumer_grace_ms,
-            slow_consumer_timeout_ms=delivery.slow_consumer_timeout_ms,
-            min_heartbeat_ms=delivery.min_heartbeat_ms,
-        )
 
     def _sample(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
         """Measure how late the loop is, again and again."""

@@ -16,8 +16,10 @@ from msgspec import Meta
 from strandline.engine import Options
 from strandline.engine.record import MAX_BATCH_BYTES, MAX_KEY_BYTES, MAX_NODE_BYTES, MAX_RECORD_BYTES
 from strandline.faces.access import Keys
+from strandline.faces.topics.settings import TopicsSettings
 
 _ENGINE = Options()
+_TOPICS = TopicsSettings()
 
 #: What a router or a dead-letter queue may add to a record that is as large as it may be: names and seqs.
 STAMP_BYTES = 4096
@@ -77,11 +79,11 @@ class LimitSettings(msgspec.Struct, frozen=True, kw_only=True):
     #: The body of a request, also when it is decompressed, and a message on a WebSocket.
     max_body_bytes: BatchBytes = 64 << 20
     #: Topics there can be.
-    max_topics: Cap = 100_000
+    max_topics: Cap = _TOPICS.max_topics
     #: Routers there can be.
-    max_routers: Cap = 10_000
+    max_routers: Cap = _TOPICS.max_routers
     #: Watch sessions there can be.
-    max_watch_sessions: Cap = 10_000
+    max_watch_sessions: Cap = _TOPICS.max_watch_sessions
     #: Event streams and WebSockets that are open at a time.
     max_sse_connections: Cap = 10_000
     #: The same, of one key.
@@ -89,41 +91,41 @@ class LimitSettings(msgspec.Struct, frozen=True, kw_only=True):
     #: Requests of one key that are under way at a time.
     max_inflight_per_key: Cap = 1000
     #: Bytes of the live records of all topics together.
-    max_total_bytes: Cap = 0
+    max_total_bytes: Cap = _TOPICS.max_total_bytes
 
 
 class TopicSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How much one request of the topics protocol may bring or ask for."""
 
     #: Records of one write.
-    max_batch_records: BatchRecords = 10_000
+    max_batch_records: BatchRecords = _TOPICS.max_batch_records
     #: Data and meta of one record.
-    max_record_bytes: BatchBytes = 1 << 20
+    max_record_bytes: BatchBytes = _TOPICS.max_record_bytes
     #: The meta of one record.
-    max_meta_bytes: BatchBytes = 16 << 10
+    max_meta_bytes: BatchBytes = _TOPICS.max_meta_bytes
     #: The tag of one record.
-    max_tag_bytes: KeyBytes = 256
+    max_tag_bytes: KeyBytes = _TOPICS.max_tag_bytes
     #: The node of one record, and the name of a worker.
-    max_node_bytes: NodeBytes = 128
+    max_node_bytes: NodeBytes = _TOPICS.max_node_bytes
     #: Records of one page, however many are asked for.
-    max_limit: Positive = 1000
+    max_limit: Positive = _TOPICS.max_limit
     #: Jobs of one claim, and seqs of one ack, nack or extend.
-    max_claim: Positive = 1000
+    max_claim: Positive = _TOPICS.max_claim
     #: Topics of one watch session or WebSocket.
-    max_watch_topics: Positive = 256
+    max_watch_topics: Positive = _TOPICS.max_watch_topics
 
 
 class DeliverySettings(msgspec.Struct, frozen=True, kw_only=True):
     """How records get to those who wait for them."""
 
     #: A watch session without an open stream is forgotten after this time.
-    session_ttl_ms: Positive = 300_000
+    session_ttl_ms: Positive = _TOPICS.session_ttl_ms
     #: No heartbeat interval below this can be asked for. It can only be lowered, for tests.
-    min_heartbeat_ms: Heartbeat = 1000
+    min_heartbeat_ms: Heartbeat = _TOPICS.min_heartbeat_ms
     #: A reader that takes nothing is left alone this long.
-    slow_consumer_grace_ms: Count = 5000
+    slow_consumer_grace_ms: Count = _TOPICS.slow_consumer_grace_ms
     #: A reader that takes nothing for this long is disconnected.
-    slow_consumer_timeout_ms: Positive = 30_000
+    slow_consumer_timeout_ms: Positive = _TOPICS.slow_consumer_timeout_ms
     #: The latency above which the server counts as under pressure.
     target_latency_ms: Latency = 5.0
 
@@ -161,6 +163,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     storage: StorageSettings = StorageSettings()
     #: What was asked for and has no effect. To be told whoever starts the server; no setting by itself.
     warnings: tuple[str, ...] = ()
+
+    def topics_settings(self) -> TopicsSettings:
+        """What of it the topics protocol goes by."""
+        known = set(TopicsSettings.__struct_fields__)
+        tables = (self.limits, self.topics, self.delivery)
+        chosen = {name: value for table in tables for name, value in msgspec.structs.asdict(table).items()}
+        return TopicsSettings(**{name: value for name, value in chosen.items() if name in known})
 
     def engine_options(self) -> Options:
         storage = msgspec.structs.asdict(self.storage)

@@ -81,7 +81,7 @@ DESCRIPTIONS: dict[str, dict[str, str]] = {
         "preserve_tag": "Whether copies keep their tag.",
         "create_dest": "Whether to make `dest` if there is none.",
         "filter": "Only records with these tags.",
-        "allow_cycle": "Let records go in circles, at most 8 times.",
+        "allow_cycle": "Let records go in circles, for 8 steps at the most.",
         "guarantee": "`exactly_once` marks every copy in `meta._topics_router`. No copy is made twice either way.",
     },
     "WatchBody": {

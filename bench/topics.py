@@ -37,6 +37,7 @@ class Work(NamedTuple):
     #: Records that one request brings or gets.
     records: int = 1
     pipeline: int = 1
+    #: What comes behind the topic's own path.
     path: str = ""
     latency: bool = False
     #: Whether both sides are filled once and then read, rather than emptied after each turn.
@@ -67,6 +68,9 @@ def run(root: Path, effort: Effort) -> Iterator[Row]:
         yield from side.measure(
             plain, peers.get("disk"), single._replace(name=single.name + ", plain ASGI lane", aim=None)
         )
+        batches = works()[2]
+        brief = batches._replace(name=batches.name + ", answered without seqs", path="?return_seqs=false", aim=None)
+        yield from side.measure(fast, peers.get("disk"), brief)
         yield side.many(fast, effort.scaled(MANY, 100))
 
 
@@ -132,7 +136,7 @@ class Side:
                 load = wrk.run(body, [f"/v0/topics/{topic}{work.path}"], work.connections, self._seconds)
                 return load, work.records
             fresh = self._new_topic(server, work.durability)
-            load = wrk.run(body, [f"/v0/topics/{fresh}?return_seqs=false"], work.connections, self._seconds)
+            load = wrk.run(body, [f"/v0/topics/{fresh}{work.path}"], work.connections, self._seconds)
             with server.connect() as connection:
                 connection.call("DELETE", f"/v0/topics/{fresh}")
             return load, work.records
@@ -160,7 +164,7 @@ class Side:
         names = [f"many-{number}" for number in range(topics)]
         send_all(server, (("PUT", f"/v0/topics/{name}", b"{}") for name in names), 16)
         wrk, body = Wrk(self._base, server), write_body(payloads(PAYLOAD)[:1])
-        paths = [f"/v0/topics/{name}?return_seqs=false" for name in names]
+        paths = [f"/v0/topics/{name}" for name in names]
         rates = []
         for _ in range(self._effort.rounds):
             load = wrk.run(body, paths, 32, self._seconds)

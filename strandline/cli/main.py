@@ -38,7 +38,7 @@ def strandline(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """An append-only event log."""
+    """An append-only event log server."""
 
 
 def main() -> None:

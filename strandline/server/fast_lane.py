@@ -21,7 +21,7 @@ from strandline.faces.web import Call, Head, Later, Reply, Sink, Stream
 from strandline.server.gate import Gate
 
 #: Heads that are remembered. Every topic a client writes to is another one.
-MAX_HEADS = 4096
+MAX_HEADS = 16_384
 #: Larger heads are not worth remembering.
 MAX_HEAD_BYTES = 4096
 #: What a client may send ahead, while its last request is still being answered.

@@ -101,7 +101,7 @@ def test_queues(lanes: Lanes) -> None:
             request("POST", name + "/claim", b'{"node":"n","max":5}'),
             request("POST", name + "/ack", b'{"node":"n","seqs":[1]}'),
             request("POST", name + "/nack", b'{"node":"n","seqs":[2]}'),
-            request("POST", name + "/extend", b'{"node":"n","seqs":[2]}'),
+            request("POST", name + "/extend", b'{"node":"n","seqs":[2],"lease_ms":1000}'),
             request("POST", name + "/ack", b'{"node":"n","seqs":[2],"lease_ids":[]}'),
         )
     )

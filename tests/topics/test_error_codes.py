@@ -1,0 +1,214 @@
+"""Every error code of the protocol, produced once, with its status and its envelope."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from conftest import StartServer
+from raw_http import RawConnection, request
+from server_process import ServerProcess
+from topics_client import Client, eventually
+
+import strandline
+from strandline.engine.errors import DiskFull
+from strandline.faces.web import Call, Reply, Route
+from strandline.server.application import Application
+from strandline.server.settings import Settings, StorageSettings
+
+#: Every code there is, and its status.
+CODES = {
+    "invalid_request": 400,
+    "batch_too_large": 400,
+    "record_too_large": 400,
+    "unauthorized": 401,
+    "forbidden": 403,
+    "not_found": 404,
+    "topic_not_found": 404,
+    "router_not_found": 404,
+    "consumer_not_found": 404,
+    "method_not_allowed": 405,
+    "not_acceptable": 406,
+    "router_cycle": 409,
+    "topic_exists_incompatible": 409,
+    "topic_not_empty": 409,
+    "not_a_queue": 409,
+    "payload_too_large": 413,
+    "unsupported_media_type": 415,
+    "topic_full": 422,
+    "throttled": 429,
+    "internal": 500,
+    "not_ready": 503,
+    "shutting_down": 503,
+    "disk_full": 507,
+}
+#: Codes that only a WebSocket's messages have.
+ON_SOCKETS = {"invalid_json", "unsupported_message", "server_shutting_down"}
+#: What carries a Retry-After.
+COME_BACK = {"throttled", "not_ready", "shutting_down", "disk_full"}
+
+Ask = Callable[[Client], httpx.Response]
+
+
+def post(path: str, body: Any) -> Ask:
+    return lambda client: client.request("POST", path, body)
+
+
+def put(path: str, body: Any) -> Ask:
+    return lambda client: client.request("PUT", path, body)
+
+
+def get(path: str, **headers: str) -> Ask:
+    return lambda client: client.http.get(path, headers=headers)
+
+
+RECORD = {"records": [{"data": 1}]}
+#: Those that one server with one key gives, by the key that asks.
+ASKED: dict[str, Ask] = {
+    "invalid_request": post("/v0/topics/log", {"records": []}),
+    "batch_too_large": post("/v0/topics/log", {"records": [{"data": 1}] * 3}),
+    "record_too_large": post("/v0/topics/log", {"records": [{"data": "x" * 100}]}),
+    "unauthorized": get("/v0/topics", authorization="Bearer stranger"),
+    "forbidden": get("/v0/topics", authorization="Bearer writer"),
+    "not_found": get("/v0/nowhere"),
+    "topic_not_found": get("/v0/topics/absent"),
+    "router_not_found": get("/v0/routers/absent"),
+    "consumer_not_found": get("/v0/topics/log/consumers/absent"),
+    "method_not_allowed": lambda client: client.http.patch("/v0/topics/log"),
+    "not_acceptable": get("/v0/topics/jobs/work?node=n", accept="text/html"),
+    "router_cycle": put("/v0/routers/back", {"source": "copy", "dest": "log"}),
+    "topic_exists_incompatible": put("/v0/topics/log", {"type": "queue"}),
+    "topic_not_empty": lambda client: client.http.delete("/v0/topics/full?if_empty=true"),
+    "not_a_queue": post("/v0/topics/log/claim", {"node": "n"}),
+    "payload_too_large": post("/v0/topics/log", {"records": [{"data": "x" * 1000}]}),
+    "unsupported_media_type": lambda client: client.http.post("/v0/topics/log", content=b"1"),
+    "topic_full": post("/v0/topics/full", RECORD),
+    "throttled": put("/v0/topics/one-too-many", {}),
+}
+
+
+def check(code: str, response: httpx.Response) -> None:
+    """The answer is this error, and is as every error is."""
+    assert response.status_code == CODES[code], response.text
+    answer = response.json()
+    assert set(answer) == {"error"}
+    assert {"code", "message"} <= set(answer["error"]) <= {"code", "message", "detail"}
+    assert answer["error"]["code"] == code
+    assert isinstance(answer["error"]["message"], str)
+    assert isinstance(answer["error"].get("detail", {}), dict)
+    assert response.headers["content-type"] == "application/json"
+    assert ("retry-after" in response.headers) is (code in COME_BACK)
+    assert ("allow" in response.headers) is (code == "method_not_allowed")
+
+
+@pytest.fixture(scope="module")
+def strict(lane: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    """A server with narrow limits, and with a topic of every kind."""
+    data = tmp_path_factory.mktemp(f"strict-{lane}") / "data"
+    settings = {"max_batch_records": 2, "max_record_bytes": 50, "max_body_bytes": 500, "max_topics": 4}
+    process = ServerProcess(data, fast_lane=lane == "fast", keys="admin,writer:w", settings=dict(settings))
+    try:
+        client = process.start().client()
+        client.put("log")
+        client.queue("jobs")
+        client.put("full", discard="reject", cap_records=1)
+        client.write("full", [1])
+        client.call("PUT", "/v0/routers/forth", {"source": "log", "dest": "copy"}, status=201)
+        yield client
+    finally:
+        process.end()
+
+
+@pytest.mark.parametrize("code", list(ASKED))
+def test_a_request_can_be_refused_with(strict: Client, code: str) -> None:
+    check(code, ASKED[code](strict))
+
+
+def in_process(tmp_path: Path, ask: Callable[[Application], None], path: str, *, ready: bool = True) -> httpx.Response:
+    """The answer of an application without a process, after something was done to it."""
+
+    async def main() -> httpx.Response:
+        application = Application(Settings(storage=StorageSettings(data_dir=str(tmp_path / "data"))))
+        transport = httpx.ASGITransport(application.app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://server") as client:
+            if not ready:
+                return await client.get(path)
+            async with application.app.router.lifespan_context(application.app):
+                while not application.status.ready:
+                    await asyncio.sleep(0.001)
+                ask(application)
+                return await client.post(path, json=RECORD)
+
+    return asyncio.run(main())
+
+
+def test_not_ready(tmp_path: Path) -> None:
+    check("not_ready", in_process(tmp_path, lambda _: None, "/v0/topics", ready=False))
+
+
+def test_internal(tmp_path: Path) -> None:
+    def break_something(application: Application) -> None:
+        def broken(call: Call) -> Reply:
+            raise ZeroDivisionError("a secret of the server")
+
+        application.gate.add([Route(method="POST", path="/v0/broken", handler=broken)])
+
+    response = in_process(tmp_path, break_something, "/v0/broken")
+    check("internal", response)
+    assert "secret" not in response.text
+
+
+def test_disk_full(tmp_path: Path) -> None:
+    def fill_the_disk(application: Application) -> None:
+        assert application.engine is not None
+
+        journal = application.engine.journal
+        usual = journal.write
+
+        def write(*_: object) -> None:
+            journal.write = usual  # type: ignore[method-assign]
+            raise DiskFull("journal", 200)
+
+        journal.write = write  # type: ignore[assignment,method-assign]
+
+    response = in_process(tmp_path, fill_the_disk, "/v0/topics/a")
+    check("disk_full", response)
+
+
+def test_shutting_down(start_server: StartServer, lane: str) -> None:
+    server = start_server(lane=lane)
+    server.client().put("a")
+    with RawConnection(server.url) as upload:
+        upload.send(request("POST", "/v0/topics/a", b'{"records":[{"data":1}]}')[:-1])
+        assert httpx.get(server.url + "/v0/health", trust_env=False).status_code == 200
+        server.terminate()
+        responses: list[httpx.Response] = []
+
+        def ask() -> bool:
+            responses.append(httpx.get(server.url + "/v0/topics", trust_env=False))
+            return responses[-1].status_code == 503
+
+        eventually(ask)
+        check("shutting_down", responses[-1])
+        upload.send(b"}")
+        upload.answer()
+    assert server.wait() == 0
+
+
+def test_every_code_is_produced_here() -> None:
+    elsewhere = {"not_ready", "internal", "disk_full", "shutting_down"}
+    assert set(CODES) == set(ASKED) | elsewhere
+
+
+def test_the_code_knows_no_others() -> None:
+    root = Path(strandline.__file__).parent
+    used: set[str] = set()
+    for room in ("faces", "server"):
+        for module in (root / room).rglob("*.py"):
+            used |= set(re.findall(r'Refusal\(\s*\d+,\s*"([a-z_]+)"', module.read_text()))
+    assert used - ON_SOCKETS <= set(CODES)

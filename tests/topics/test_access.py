@@ -230,6 +230,44 @@ def test_metrics_show_only_names_that_the_key_may_touch(as_key: dict[str, Client
     assert "other.metric" in as_key["reader"].http.get("/v0/metrics").text
 
 
+# --- the order of checks ---------------------------------------------------------------------------------------
+
+
+def test_of_all_that_is_wrong_with_a_request_the_first_thing_is_told(start_server: StartServer, lane: str) -> None:
+    server = start_server(keys="admin,reader:r,tenant:w:mine:,writer:w", max_body_bytes=100, lane=lane)
+    server.client(key="admin").put("log")
+    large, nonsense, right = b"x" * 101, b"nonsense", b'{"node":"n","seqs":[1]}'
+    told = []
+    for key, topic, content_type, body in (
+        ("stranger", "absent", "text/plain", large),
+        ("reader", "absent", "text/plain", large),
+        ("tenant", "absent", "text/plain", large),
+        ("writer", "absent", "text/plain", large),
+        ("writer", "absent", "text/plain", nonsense),
+        ("writer", "absent", "application/json", nonsense),
+        ("writer", "absent", "application/json", right),
+        ("writer", "log", "application/json", right),
+    ):
+        headers = {"content-type": content_type}
+        response = server.client(key=key).http.post(f"/v0/topics/{topic}/ack", content=body, headers=headers)
+        told.append((response.status_code, response.json()["error"]["code"]))
+    assert told == [
+        (401, "unauthorized"),
+        (403, "forbidden"),
+        (403, "forbidden"),
+        (413, "payload_too_large"),
+        (415, "unsupported_media_type"),
+        (400, "invalid_request"),
+        (404, "topic_not_found"),
+        (409, "not_a_queue"),
+    ]
+    # Streams have an Accept in the place of a body.
+    reader, writer = server.client(key="admin"), server.client(key="writer")
+    writer.refused("GET", "/v0/topics/absent/work", status=403, headers={"accept": "text/html"})
+    reader.refused("GET", "/v0/topics/absent/work", status=406, headers={"accept": "text/html"})
+    reader.refused("GET", "/v0/topics/log/work?node=n", status=409, headers={"accept": "text/event-stream"})
+
+
 # --- scopes beyond the route -----------------------------------------------------------------------------------
 
 

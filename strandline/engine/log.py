@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
+from strandline.engine import changing
 from strandline.engine.appending import check_room, room_of
 from strandline.engine.block import Block
 from strandline.engine.commit import Commit
@@ -390,7 +391,7 @@ class Log:
         """Remove records for good: those with a seq below ``before``, with this key, with this prefix in their
         key, or with one of these seqs; with several conditions, those that fulfil all of them. Silent: readers
         get no tombstone. Records appended later are not touched."""
-        return self._select(FrameType.DELETE, Logbook.delete, before, key, prefix, seqs)
+        return self._select(FrameType.DELETE, changing.delete, before, key, prefix, seqs)
 
     def hide(
         self,
@@ -401,7 +402,7 @@ class Log:
         seqs: Sequence[int] | None = None,
     ) -> Commit[Deleted]:
         """Take records out of sight, selected as in ``delete``; ``restore`` brings them back."""
-        return self._select(FrameType.HIDE, Logbook.hide, before, key, prefix, seqs)
+        return self._select(FrameType.HIDE, changing.hide, before, key, prefix, seqs)
 
     def restore(
         self,
@@ -412,7 +413,7 @@ class Log:
         seqs: Sequence[int] | None = None,
     ) -> Commit[Deleted]:
         """Bring hidden records back, selected as in ``delete``."""
-        return self._select(FrameType.RESTORE, Logbook.restore, before, key, prefix, seqs)
+        return self._select(FrameType.RESTORE, changing.restore, before, key, prefix, seqs)
 
     def _select(
         self,
@@ -437,9 +438,9 @@ class Log:
             select.append(Select(book.assigned, before, key, prefix, chosen))
             # Before anything is journaled.
             if type is FrameType.DELETE:
-                book.check_removable(select[0], engine.store)
+                changing.check_removable(book, select[0], engine.store)
             else:
-                book.check_readable(select[0], engine.store)
+                changing.check_readable(book, select[0], engine.store)
             return pack(select[0])
 
         return self._change(type, body, lambda: change(book, select[0], engine.store))
@@ -458,7 +459,9 @@ class Log:
             # One that still waits for the disk will be there when the amendment's turn comes.
             if not book.head < seq <= book.assigned and not book.has(seq, engine.store):
                 raise UnknownSeq(book.name, seq)
-            return self._change(FrameType.AMEND, lambda: data, lambda: book.amend(seq, data, engine.store), first=seq)
+            return self._change(
+                FrameType.AMEND, lambda: data, lambda: changing.amend(book, seq, data, engine.store), first=seq
+            )
 
     # --- the log itself ------------------------------------------------------------------------------------
 

@@ -1,21 +1,21 @@
-"""A logbook: what is true of one log, and what each change does to it.
+"""A logbook: what is true of one log.
 
-Nothing here writes a journal or takes a lock. The engine journals a change and then makes it here; recovery reads
-the journal and makes the same changes again. So both arrive at the same state.
+Nothing here writes a journal or takes a lock, nor does anything in ``removing``, ``retention`` and ``changing``, which
+say what can become of its records. The engine journals a change and then makes it here; recovery reads the journal and
+makes the same changes again. So both arrive at the same state.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from strandline.engine.block import Block
 from strandline.engine.duplicates import remember
-from strandline.engine.errors import DamagedFile
-from strandline.engine.frame import Extras, Select
+from strandline.engine.frame import Extras
 from strandline.engine.parts import Part, Run, Segments, Tail
-from strandline.engine.record import Appended, Config, Cursor, Deleted, LogState, ProducerState, Reason
+from strandline.engine.record import Appended, Config, Cursor, LogState, ProducerState, Reason
 from strandline.engine.retention import evict_over_caps
 from strandline.engine.stats import NOWHERE, Totals
 
@@ -29,15 +29,6 @@ class Gap(NamedTuple):
     first: int
     last: int
     reason: Reason
-
-
-class Doomed(NamedTuple):
-    """What is to be removed of one part, and what that weighs: live records, and hidden ones."""
-
-    part: Part
-    ranges: list[tuple[int, int]]
-    live: tuple[int, int]
-    hidden: tuple[int, int]
 
 
 class Logbook:
@@ -223,253 +214,7 @@ class Logbook:
             self.cursors = None
         return True
 
-    # --- what a record can become --------------------------------------------------------------------------
-
-    # Everything that must be read of segments is read before anything is changed: an operation that meets a damaged
-    # one, or a cold tier that cannot be reached, raises and leaves the log as it was.
-
-    def doomed_below(self, floor: int, segments: Segments) -> list[Doomed]:
-        doomed = []
-        for part in self.parts():
-            if part.first >= floor:
-                break
-            if isinstance(part, Run) and part.last < floor:
-                hidden = self._hidden_of(part, part.first, part.last, segments)
-                doomed.append(Doomed(part, [], (part.live, part.live_size), hidden))
-            else:
-                low, high = max(part.first, self.earliest), min(floor - 1, part.last)
-                doomed.append(self._doom(part, [(low, high)], segments))
-        return doomed
-
-    def remove(self, doomed: list[Doomed], floor: int, segments: Segments) -> tuple[int, int]:
-        """Take everything below ``floor`` out; returns how many records went and their bytes, hidden ones included."""
-        self.revision += 1
-        count, size = self._kill(doomed)
-        self.runs = tuple(run for run in self.runs if run.last >= floor)
-        if self.tail is not None and self.tail.blocks and self.tail.first < floor:
-            self._drop_dead_blocks(self.tail, floor)
-        self._settle_earliest(floor, segments)
-        return count, size
-
-    @staticmethod
-    def _drop_dead_blocks(tail: Tail, floor: int) -> None:
-        kept = bisect_left(tail.blocks, floor, key=lambda block: block.last)
-        if kept:
-            tail.cut(tail.blocks[kept - 1].last)
-
-    def _hidden_of(self, part: Part, first: int, last: int, segments: Segments) -> tuple[int, int]:
-        if part.overlay is None or not part.overlay.hidden:
-            return 0, 0
-        return part.weigh(list(part.overlay.hidden.overlap(first, last)), segments)
-
-    def _doom(self, part: Part, ranges: Iterable[tuple[int, int]], segments: Segments) -> Doomed:
-        within = [(max(first, part.first), min(last, part.last)) for first, last in ranges]
-        within = [(first, last) for first, last in within if first <= last]
-        overlay = part.overlay
-        if overlay is None:
-            return Doomed(part, within, part.weigh(within, segments), (0, 0))
-        live = part.weigh([piece for first, last in within for piece in overlay.visible(first, last)], segments)
-        hidden = part.weigh(
-            [piece for first, last in within for piece in overlay.hidden.overlap(first, last)], segments
-        )
-        return Doomed(part, within, live, hidden)
-
-    def _kill(self, doomed: Iterable[Doomed]) -> tuple[int, int]:
-        """Mark records deleted; returns how many were not so before, and their bytes."""
-        gone = (0, 0)
-        for part, ranges, live, hidden in doomed:
-            self._account(part, -live[0], -live[1])
-            for first, last in ranges:
-                overlay = part.change()
-                overlay.dead.add(first, last)
-                if overlay.hidden:
-                    overlay.hidden.remove(first, last)
-                if overlay.amended:
-                    for seq in [seq for seq in overlay.amended if first <= seq <= last]:
-                        del overlay.amended[seq]
-            gone = _sum(gone, _sum(live, hidden))
-        return gone
-
-    def _account(self, part: Part, count: int, size: int) -> None:
-        self.revision += 1
-        self.count += count
-        self.size += size
-        self.totals.records += count
-        self.totals.size += size
-        if isinstance(part, Run):
-            part.live += count
-            part.live_size += size
-
-    def _settle_earliest(self, floor: int, segments: Segments) -> None:
-        """Move ``earliest`` up to the first record from ``floor`` on that is still there."""
-        at = max(floor, self.earliest)
-        for part in self.parts():
-            if part.last < at:
-                continue
-            low = max(at, part.first)
-            ranges = [(low, part.last)] if part.overlay is None else part.overlay.dead.gaps(low, part.last)
-            for first, last in ranges:
-                found = self._first_there(part, first, last, segments)
-                if found is not None:
-                    self.earliest = found
-                    self._forget_passed_gaps()
-                    return
-        self.earliest = self.head + 1
-        self._forget_passed_gaps()
-
-    @staticmethod
-    def _first_there(part: Part, first: int, last: int, segments: Segments) -> int | None:
-        if isinstance(part, Run) and part.last - part.first + 1 == part.rows:
-            return first
-        try:
-            return next((block.seq(start) for block, start, _ in part.pieces(first, last, segments)), None)
-        except (DamagedFile, OSError):
-            return first  # or higher; nobody can tell
-
-    def _forget_passed_gaps(self) -> None:
-        floor = self.evict_floor
-        if self.gaps and self.gaps[0].last < floor:
-            self.gaps = tuple(gap for gap in self.gaps if gap.last >= floor)
-
-    def delete(self, select: Select, segments: Segments) -> Deleted:
-        """Remove the selected records for good. Silent: the floors stay where they are."""
-        if select.key is None and select.prefix is None and select.seqs is None:
-            assert select.before is not None
-            before = min(select.before, select.bound + 1)
-            if before <= self.earliest:
-                return Deleted(0, 0)
-            return Deleted(*self.remove(self.doomed_below(before, segments), before, segments))
-        if self._is_in_tail(select):
-            return self._delete_in_tail(select, segments)
-        doomed = [self._doom(part, ranges, segments) for part, ranges in self._selected(select, segments)]
-        count, size = self._kill(doomed)
-        if count:
-            self._drop_dead_front(segments)
-        return Deleted(count, size)
-
-    def _is_in_tail(self, select: Select) -> bool:
-        """Whether nothing but seqs is given, all of them of records that are not sealed yet."""
-        seqs, tail = select.seqs, self.tail
-        if not seqs or tail is None or not tail.blocks:
-            return False
-        if select.key is not None or select.prefix is not None or select.before is not None:
-            return False
-        return min(seqs) >= tail.first
-
-    def _delete_in_tail(self, select: Select, segments: Segments) -> Deleted:
-        """A few seqs, one by one: the usual end of a job in a queue."""
-        tail = self.tail
-        assert tail is not None
-        assert select.seqs is not None
-        count = size = live = live_size = 0
-        passed = False
-        for seq in sorted(set(select.seqs)):
-            found = tail.find(seq) if self.earliest <= seq <= select.bound else None
-            overlay = tail.overlay
-            if found is None or (overlay is not None and seq in overlay.dead):
-                continue
-            weight = found[0].size(found[1], found[1] + 1)
-            overlay = tail.change()
-            if overlay.amended and seq in overlay.amended:
-                weight += len(overlay.amended.pop(seq)) - len(found[0].payload(found[1]))
-            count, size = count + 1, size + weight
-            if overlay.hidden and seq in overlay.hidden:
-                overlay.hidden.remove(seq, seq)
-            else:
-                live, live_size = live + 1, live_size + weight
-            overlay.dead.add(seq, seq)
-            passed = passed or seq == self.earliest
-        self._account(tail, -live, -live_size)
-        if passed:
-            self._pass_dead_front(tail, segments)
-        return Deleted(count, size)
-
-    def _pass_dead_front(self, tail: Tail, segments: Segments) -> None:
-        """As ``_drop_dead_front``, when the earliest record was in the tail."""
-        assert tail.overlay is not None
-        first, _ = next(tail.overlay.dead.gaps(self.earliest, tail.last), (0, 0))
-        if not first or tail.find(first) is None:
-            self._drop_dead_front(segments)
-            return
-        self.earliest = first
-        self._forget_passed_gaps()
-        self.runs = ()
-        if tail.blocks[0].last < first:
-            self._drop_dead_blocks(tail, first)
-
-    def _drop_dead_front(self, segments: Segments) -> None:
-        before = self.earliest
-        self._settle_earliest(before, segments)
-        if self.earliest > before:
-            self.runs = tuple(run for run in self.runs if run.last >= self.earliest)
-            if self.tail is not None:
-                self._drop_dead_blocks(self.tail, self.earliest)
-
-    def check_readable(self, select: Select, segments: Segments) -> None:
-        """Raise unless everything can be read that hiding or restoring the selected records has to look at."""
-        for part, ranges in self._selected(select, segments):
-            # The tail is in memory.
-            if isinstance(part, Run):
-                part.weigh(ranges, segments)
-
-    def check_removable(self, select: Select, segments: Segments) -> None:
-        """As ``check_readable``, for a delete; runs that go as a whole need not be looked at."""
-        if select.key is None and select.prefix is None and select.seqs is None:
-            assert select.before is not None
-            self.doomed_below(min(select.before, select.bound + 1), segments)
-        elif not self._is_in_tail(select):
-            self.check_readable(select, segments)
-
-    def hide(self, select: Select, segments: Segments) -> Deleted:
-        """Take the selected records out of sight; ``restore`` brings them back."""
-        chosen = []
-        for part, ranges in self._selected(select, segments):
-            for first, last in ranges:
-                alive = [(first, last)] if part.overlay is None else list(part.overlay.visible(first, last))
-                live = part.weigh(alive, segments)
-                if live[0]:
-                    chosen.append((part, alive, live))
-        gone = (0, 0)
-        for part, alive, live in chosen:
-            self._account(part, -live[0], -live[1])
-            for first, last in alive:
-                part.change().hidden.add(first, last)
-            gone = _sum(gone, live)
-        return Deleted(*gone)
-
-    def restore(self, select: Select, segments: Segments) -> Deleted:
-        chosen = []
-        for part, ranges in self._selected(select, segments):
-            if part.overlay is None:
-                continue
-            for first, last in ranges:
-                hidden = list(part.overlay.hidden.overlap(first, last))
-                back = part.weigh(hidden, segments)
-                if back[0]:
-                    chosen.append((part, first, last, back))
-        gone = (0, 0)
-        for part, first, last, back in chosen:
-            self._account(part, *back)
-            part.change().hidden.remove(first, last)
-            gone = _sum(gone, back)
-        if self.config.cap_records or self.config.cap_bytes:
-            evict_over_caps(self, segments)
-        return Deleted(*gone)
-
-    def amend(self, seq: int, data: bytes, segments: Segments) -> None:
-        """Give a record other data under the same seq and time. It has been checked that the record is there."""
-        for part in self.parts():
-            if not part.first <= seq <= part.last:
-                continue
-            before = part.weigh([(seq, seq)], segments)
-            if not before[0]:
-                return
-            part.change().amended[seq] = data
-            assert part.overlay is not None
-            if seq not in part.overlay.hidden:
-                self._account(part, 0, part.weigh([(seq, seq)], segments)[1] - before[1])
-        if self.config.cap_bytes:
-            evict_over_caps(self, segments)
+    # --- what became of records ----------------------------------------------------------------------------
 
     def has(self, seq: int, segments: Segments) -> bool:
         """Whether the record is there: not deleted, not evicted. A hidden one is there."""
@@ -480,51 +225,23 @@ class Logbook:
                 return any(True for _ in part.pieces(seq, seq, segments))
         return False
 
-    def _selected(self, select: Select, segments: Segments) -> Iterator[tuple[Part, list[tuple[int, int]]]]:
-        """Per part, the ranges of seqs that fulfil the selection (not all of them need to be there)."""
-        bound = select.bound if select.before is None else min(select.bound, select.before - 1)
-        wanted = None if select.seqs is None else sorted(set(select.seqs))
-        for part in tuple(self.parts()):
-            low, high = max(part.first, self.earliest), min(part.last, bound)
-            if low > high:
-                continue
-            if select.key is None and select.prefix is None and wanted is None:
-                yield part, [(low, high)]
-                continue
-            found: list[int] | None = None
-            if select.key is not None:
-                found = part.seqs_with_key(select.key, False, segments)
-            if select.prefix is not None:
-                found = _both(found, part.seqs_with_key(select.prefix, True, segments))
-            if wanted is not None:
-                found = _both(found, wanted)
-            assert found is not None
-            inside = found[bisect_left(found, low) : bisect_left(found, high + 1)]
-            if inside:
-                yield part, list(_ranges_of(inside))
+    def account(self, part: Part, count: int, size: int) -> None:
+        """The live records of a part have become this many more, and this much larger."""
+        self.revision += 1
+        self.count += count
+        self.size += size
+        self.totals.records += count
+        self.totals.size += size
+        if isinstance(part, Run):
+            part.live += count
+            part.live_size += size
 
-
-def _sum(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
-    return one[0] + other[0], one[1] + other[1]
+    def forget_passed_gaps(self) -> None:
+        """What is below the floor is lost as a whole: the gaps in it tell nothing more."""
+        floor = self.evict_floor
+        if self.gaps and self.gaps[0].last < floor:
+            self.gaps = tuple(gap for gap in self.gaps if gap.last >= floor)
 
 
 def _block_end(block: Block) -> int:
     return block.timestamp(len(block) - 1)
-
-
-def _both(one: list[int] | None, other: list[int]) -> list[int]:
-    if one is None:
-        return other
-    members = set(one)
-    return [seq for seq in other if seq in members]
-
-
-def _ranges_of(seqs: list[int]) -> Iterator[tuple[int, int]]:
-    """Ascending seqs as ranges, those side by side joined."""
-    first = last = seqs[0]
-    for seq in seqs[1:]:
-        if seq != last + 1:
-            yield first, last
-            first = seq
-        last = seq
-    yield first, last

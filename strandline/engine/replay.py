@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from strandline.engine import changing
 from strandline.engine.block import Block
 from strandline.engine.catalog import BookState, Manifest
 from strandline.engine.errors import DamagedFile
@@ -201,13 +202,13 @@ class Replay:
         if frame.type is FrameType.APPEND:
             self._append(book, frame, path)
         elif frame.type is FrameType.DELETE:
-            book.delete(unpack(frame.body, Select), segments)
+            changing.delete(book, unpack(frame.body, Select), segments)
         elif frame.type is FrameType.HIDE:
-            book.hide(unpack(frame.body, Select), segments)
+            changing.hide(book, unpack(frame.body, Select), segments)
         elif frame.type is FrameType.RESTORE:
-            book.restore(unpack(frame.body, Select), segments)
+            changing.restore(book, unpack(frame.body, Select), segments)
         elif frame.type is FrameType.AMEND:
-            book.amend(frame.first, frame.body, segments)
+            changing.amend(book, frame.first, frame.body, segments)
         elif frame.type is FrameType.FLOOR:
             floor = unpack(frame.body, Floor)
             if book.config.durability == "ephemeral":

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from strandline.engine.errors import DamagedFile
 from strandline.engine.parts import Run, Segments
+from strandline.engine.removing import doomed_below, remove
 
 if TYPE_CHECKING:
     from strandline.engine.logbook import Logbook
@@ -23,9 +24,9 @@ def evict_over_caps(book: Logbook, segments: Segments) -> None:
         # With a segment that cannot be read it has to wait: the log is over its cap until it works again.
         with suppress(DamagedFile, OSError):
             last = _last_to_evict(book, records, size, segments)
-            doomed = book.doomed_below(last + 1, segments)
+            doomed = doomed_below(book, last + 1, segments)
             book.cap_floor = last + 1
-            book.remove(doomed, last + 1, segments)
+            remove(book, doomed, last + 1, segments)
 
 
 def _last_to_evict(book: Logbook, records: int, size: int, segments: Segments) -> int:
@@ -94,9 +95,9 @@ def expire_below(book: Logbook, floor: int, segments: Segments) -> bool:
     lost = last_retained_below(book, floor, segments)
     if lost is None:
         return False
-    doomed = book.doomed_below(lost + 1, segments)
+    doomed = doomed_below(book, lost + 1, segments)
     book.ttl_floor = max(book.ttl_floor, lost + 1)
-    book.remove(doomed, lost + 1, segments)
+    remove(book, doomed, lost + 1, segments)
     return True
 
 
@@ -104,9 +105,9 @@ def evict_below(book: Logbook, floor: int, segments: Segments) -> None:
     """Evict again what a cap once evicted."""
     lost = last_retained_below(book, floor, segments)
     if lost is not None:
-        doomed = book.doomed_below(lost + 1, segments)
+        doomed = doomed_below(book, lost + 1, segments)
         book.cap_floor = max(book.cap_floor, lost + 1)
-        book.remove(doomed, lost + 1, segments)
+        remove(book, doomed, lost + 1, segments)
 
 
 def last_retained_below(book: Logbook, floor: int, segments: Segments) -> int | None:

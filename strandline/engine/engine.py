@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from time import perf_counter
-from typing import Any, NamedTuple, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -17,6 +15,7 @@ from strandline.engine.clock import Clock, SystemClock
 from strandline.engine.commit import Commit
 from strandline.engine.disk import Disk, LocalDisk
 from strandline.engine.errors import BadRequest, EngineClosed, EngineError, JournalFailed, LogExists, UnknownLog
+from strandline.engine.flushing import Flushing
 from strandline.engine.forwarding import Copy, forward
 from strandline.engine.frame import Configure, FrameType, encode, pack
 from strandline.engine.housekeeping.maintenance import Maintenance
@@ -32,9 +31,7 @@ from strandline.engine.reservations import Reservations
 from strandline.engine.segments.cold import ColdStore, ObjectStoreCold
 from strandline.engine.segments.store import CACHE_BYTES, COLD_CACHE_BYTES, SegmentStore
 from strandline.engine.segments.worker import Worker
-from strandline.engine.stats import NOWHERE, FlushTimes, Stats, Totals
-
-T = TypeVar("T")
+from strandline.engine.stats import NOWHERE, Stats, Totals
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,22 +59,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     cold_cache_bytes: int = COLD_CACHE_BYTES
 
 
-class _Pending(NamedTuple):
-    """A change that is journaled up to ``position`` and waits for the flush."""
-
-    position: int
-    #: The logs whose later changes must not overtake this one.
-    books: tuple[Logbook, ...]
-    commit: Commit[Any]
-    make: Callable[[], Any] | None
-    value: Any
-
-
 class Engine:
     """Open one with :meth:`open`; close it when done. One process at a time may have a directory open.
 
-    ``lock`` guards everything in memory. The order of locks is: flushing, then ``lock``; nothing waits for the
-    disk's flush while it holds ``lock``, except the switch to a new journal file.
+    ``lock`` guards everything in memory. The order of locks is: ``flushing.turns``, then ``lock``; nothing waits for
+    the disk's flush while it holds ``lock``, except the switch to a new journal file.
     """
 
     def __init__(
@@ -98,20 +84,13 @@ class Engine:
         self._clock = clock
         self._last_ts = 0
         self._by_name: dict[str, Logbook] = {}
-        self._flushing = threading.Lock()
-        self._pending: deque[_Pending] = deque()
         self._dirty: set[Logbook] = set()
         self._snapshot: Snapshot | None = None
         self._closed = False
-        self._flushes = 0
-        self._flush_times = FlushTimes()
-        self._pending_peak = 0
         #: What the logs hold, and what those hold that are kept on the side: their names start with an underscore.
         self.totals = Totals()
         self.side_totals = Totals()
         self._threads: list[threading.Thread] = []
-        self._wake_flusher = threading.Event()
-        self._flush_now = threading.Event()
         self._wake_keeper = threading.Event()
         self.recovered: Recovered = recover(disk, self.store, progress)
         self.by_epoch = self.recovered.books
@@ -124,6 +103,10 @@ class Engine:
         self._next_epoch = self.recovered.next_epoch
         self.journal = Journal(disk, self.recovered.next_journal)
         self.reservations = Reservations(self.journal)
+        self.flushing = Flushing(self.lock, self.journal, self.reservations, self.touch)
+        # Every append calls these: as attributes they cost no further call.
+        self.later = self.flushing.later
+        self.flush_in_time = self.flushing.flush_in_time
         self.maintenance = Maintenance(self, self.recovered, worker)
 
     @classmethod
@@ -235,69 +218,11 @@ class Engine:
 
         Raises JournalFailed when that is not to be had, as do the commits.
         """
-        with self._flushing:
-            # Many wait here for one flush. Those it covered must be on their way, not flush what came since: the
-            # next flush is to have company as well.
-            if wanted is not None and wanted.done:
-                return
-            with self.lock:
-                position = self.journal.written
-                if position == self.journal.flushed and not self._pending:
-                    return
-                reserving = self.reservations.begin_flush()
-            self._sync(position, reserving)
-
-    def _sync(self, position: int, reserving: dict[Logbook, int]) -> None:
-        began = perf_counter()
-        try:
-            self.journal.sync()
-        except JournalFailed as error:
-            self._fail_pending(error)
-            raise
-        self._flush_times.add((perf_counter() - began) * 1e6)
-        self._flushed(position, reserving)
-
-    def _flushed(self, position: int, reserving: dict[Logbook, int]) -> None:
-        done: list[tuple[Commit[Any], Any, Exception | None]] = []
-        with self.lock:
-            self.journal.flushed = position
-            self._flushes += 1
-            # It only shrinks here, so this is when there are the most.
-            self._pending_peak = max(self._pending_peak, len(self._pending))
-            self.reservations.flushed(reserving)
-            while self._pending and self._pending[0].position <= position:
-                pending = self._pending.popleft()
-                for book in pending.books:
-                    book.pending -= 1
-                if pending.make is None:
-                    done.append((pending.commit, pending.value, None))
-                    continue
-                for book in pending.books:
-                    self.touch(book)
-                try:
-                    done.append((pending.commit, pending.make(), None))
-                except (EngineError, OSError) as error:
-                    done.append((pending.commit, None, error))
-        for commit, value, failure in done:
-            commit.resolve(value, failure)
-
-    def _fail_pending(self, error: JournalFailed) -> None:
-        with self.lock:
-            failed = list(self._pending)
-            self._pending.clear()
-            for pending in failed:
-                for book in pending.books:
-                    book.pending -= 1
-        for pending in failed:
-            pending.commit.resolve(None, error)
+        self.flushing.flush(wanted)
 
     def flush_soon(self) -> None:
-        if self._threads:
-            self._flush_now.set()
-            self._wake_flusher.set()
-        else:
-            with suppress(JournalFailed):  # the commits tell
-                self.flush()
+        """As ``flush``, on another thread if there is one."""
+        self.flushing.flush_soon()
 
     def maintain(self) -> bool:
         """Seal, merge and move what is due, now; tells whether there was anything to do."""
@@ -317,10 +242,10 @@ class Engine:
                 frames=self.journal.frames,
                 bytes_written=self.journal.written,
                 rotations=self.journal.rotations,
-                flushes=self._flushes,
-                flush_us=self._flush_times.histogram(),
-                pending=len(self._pending),
-                pending_peak=max(self._pending_peak, len(self._pending)),
+                flushes=self.flushing.flushes,
+                flush_us=self.flushing.times.histogram(),
+                pending=self.flushing.pending,
+                pending_peak=self.flushing.pending_peak,
                 segments=len(self.store.ids()),
                 cached_bytes=self.store.cached_bytes,
                 read_only=self.journal.failure is not None,
@@ -337,8 +262,7 @@ class Engine:
             if self._closed:
                 return
             self._closed = True
-        self._wake_flusher.set()
-        self._flush_now.set()
+        self.flushing.end()
         self._wake_keeper.set()
         for thread in self._threads:
             thread.join()
@@ -383,23 +307,6 @@ class Engine:
             self._snapshot.capture_first(book)
         self._dirty.add(book)
 
-    def later(self, books: tuple[Logbook, ...], value: T | None, make: Callable[[], T] | None) -> Commit[T]:
-        """A commit that is done after the next flush; ``make`` is then called and gives the value.
-
-        Whatever happens to the ``books`` in the meantime waits for it.
-        """
-        commit: Commit[T] = Commit(self)
-        for book in books:
-            book.pending += 1
-        self._pending.append(_Pending(self.journal.written, books, commit, make, value))
-        self.flush_in_time()
-        return commit
-
-    def flush_in_time(self) -> None:
-        """There is something to flush; it may wait for the usual interval."""
-        if self._threads and not self._wake_flusher.is_set():
-            self._wake_flusher.set()
-
     def check_own(self, log: Log) -> None:
         if log.engine is not self:
             raise BadRequest(f"log {log.name!r} belongs to another engine")
@@ -436,10 +343,9 @@ class Engine:
         Everything before the boundary is flushed and made first, so nothing is half done at it.
         """
         self.journal.prepare()
-        with self._flushing, self.lock:
+        with self.flushing.turns, self.lock:
             self.check_writable()
-            position, reserving = self.journal.written, self.reservations.begin_flush()
-            self._sync(position, reserving)
+            self.flushing.flush_within()
             self.journal.rotate()
             snapshot = boundary_wanted()
             snapshot.add(self._dirty)
@@ -469,24 +375,13 @@ class Engine:
     # --- threads -------------------------------------------------------------------------------------------
 
     def _start_threads(self) -> None:
-        for name, target in (
-            ("strandline-flusher", self._flush_often),
-            ("strandline-keeper", self._keep_house),
-        ):
-            self._threads.append(threading.Thread(target=target, name=name, daemon=True))
-        for thread in self._threads:
-            thread.start()
+        keeper = threading.Thread(target=self._keep_house, name="strandline-keeper", daemon=True)
+        self._threads = [self.flushing.start(self.options.flush_interval_ms / 1000, self._after_flush), keeper]
+        keeper.start()
 
-    def _flush_often(self) -> None:
-        while not self._closed:
-            self._wake_flusher.wait()
-            self._flush_now.wait(self.options.flush_interval_ms / 1000)
-            self._flush_now.clear()
-            self._wake_flusher.clear()
-            with suppress(JournalFailed):  # the commits tell, and so does every further change
-                self.flush()
-            if self.maintenance.due:
-                self._wake_keeper.set()
+    def _after_flush(self) -> None:
+        if self.maintenance.due:
+            self._wake_keeper.set()
 
     def _keep_house(self) -> None:
         while not self._closed:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
-from server_process import ServerProcess
+from server_process import ServerProcess, StartServer
 from topics_client import Client
-
-StartServer = Callable[..., ServerProcess]
 
 _numbers = count(1)
 

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from time import monotonic, sleep
 
@@ -169,3 +170,7 @@ class ServerProcess:
 
 def _first_key(keys: str | None) -> str:
     return (keys or "").split(",")[0].split(":")[0].strip()
+
+
+#: What the fixture of this name gives: starts a server of one's own.
+StartServer = Callable[..., ServerProcess]

@@ -12,8 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
-from conftest import StartServer
-from server_process import ServerProcess
+from server_process import ServerProcess, StartServer
 from topics_client import Client, eventually
 
 KEYS = {

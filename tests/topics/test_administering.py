@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from conftest import StartServer
+from server_process import StartServer
 from topics_client import Client, eventually
 
 DEFAULTS: dict[str, Any] = {

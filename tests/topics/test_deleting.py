@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from conftest import StartServer
+from server_process import StartServer
 from topics_client import Client
 
 TAGS = ["a:1", "a:2", None, "b:1", "a:1", "a", None, "b:2"]

@@ -10,9 +10,8 @@ from typing import Any
 
 import httpx
 import pytest
-from conftest import StartServer
 from raw_http import RawConnection, request
-from server_process import ServerProcess
+from server_process import ServerProcess, StartServer
 from topics_client import Client, eventually
 
 import strandline

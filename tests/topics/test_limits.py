@@ -8,10 +8,8 @@ from typing import Any
 
 import httpx
 import pytest
-from conftest import StartServer
-from server_process import ServerProcess
-from test_reading import Waiting
-from topics_client import Client, eventually
+from server_process import ServerProcess, StartServer
+from topics_client import Client, Waiting, eventually
 
 
 def capped(client: Client, method: str, path: str, body: object = None) -> dict[str, Any]:
@@ -109,7 +107,7 @@ def narrow(start_server: StartServer, lane: str) -> ServerProcess:
 
 def test_a_key_has_only_so_many_requests_in_flight(narrow: ServerProcess) -> None:
     one, two = narrow.client(key="one"), narrow.client(key="two")
-    waiting = Waiting(one, "a", lambda own: own.diff("a", wait_ms=30_000))
+    waiting = Waiting(one, lambda own: own.diff("a", wait_ms=30_000))
     eventually(lambda: one.request("GET", "/v0/topics/a").status_code == 429)
     assert "detail" not in capped(one, "GET", "/v0/topics/a")
     # It is looked at before the scope, the body and everything else, but not before the key.
@@ -170,7 +168,7 @@ def test_without_keys_there_is_nobody_to_attribute_requests_to(start_server: Sta
     client = start_server(max_inflight_per_key=1, max_sse_connections_per_key=1).client()
     client.queue("jobs")
     with client.events("/v0/topics/jobs/work?node=a"), client.events("/v0/topics/jobs/work?node=b"):
-        waiting = Waiting(client, "jobs", lambda own: own.diff("jobs", wait_ms=30_000))
+        waiting = Waiting(client, lambda own: own.diff("jobs", wait_ms=30_000))
         client.write("jobs", [1])
         assert len(waiting.answer()["records"]) == 1
 

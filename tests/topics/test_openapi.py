@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import requests
 import schemathesis
-from conftest import StartServer
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from schemathesis import BaseSchema, Case, GenerationMode
@@ -21,7 +20,7 @@ from schemathesis.checks import (
     response_schema_conformance,
     status_code_conformance,
 )
-from server_process import ServerProcess
+from server_process import ServerProcess, StartServer
 from topics_client import Client
 
 from strandline.delivery.hub import Hub

@@ -8,8 +8,8 @@ from typing import Any
 
 import httpx
 import pytest
-from conftest import StartServer
 from prometheus_client.parser import text_string_to_metric_families
+from server_process import StartServer
 from topics_client import Client, eventually
 
 import strandline

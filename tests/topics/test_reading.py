@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import gzip
-import threading
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import pytest
-from conftest import StartServer
-from topics_client import Client, eventually
+from server_process import StartServer
+from topics_client import Client, Waiting, eventually
 
 
 def seqs(page: dict[str, Any]) -> list[int]:
@@ -373,34 +371,9 @@ def test_deleted_records_do_not_count_against_a_cap(client: Client, topic: str) 
 # --- waiting ---------------------------------------------------------------------------------------------------
 
 
-class Waiting:
-    """A request under way on a thread of its own."""
-
-    def __init__(self, client: Client, topic: str, ask: Callable[[Client], Any]) -> None:
-        self._answers: list[Any] = []
-        self._thread = threading.Thread(target=self._run, args=(client.url, client.key, ask))
-        self._thread.start()
-
-    def _run(self, url: str, key: str, ask: Callable[[Client], Any]) -> None:
-        client = Client(url, key)
-        try:
-            self._answers.append(ask(client))
-        finally:
-            client.close()
-
-    @property
-    def done(self) -> bool:
-        return bool(self._answers)
-
-    def answer(self) -> Any:
-        self._thread.join(20)
-        assert self._answers, "there was no answer"
-        return self._answers[0]
-
-
 def test_a_write_wakes_who_waits_for_it(client: Client, topic: str) -> None:
     fill(client, topic, 2)
-    waiting = Waiting(client, topic, lambda own: own.diff(topic, 2, wait_ms=30_000))
+    waiting = Waiting(client, lambda own: own.diff(topic, 2, wait_ms=30_000))
     # However early the write comes, the reader gets it: at once, or because it is woken.
     client.write(topic, [3])
     page = waiting.answer()
@@ -411,7 +384,7 @@ def test_a_write_wakes_who_waits_for_it(client: Client, topic: str) -> None:
 @pytest.mark.parametrize("durability", ["ephemeral", "memory", "fsync"])
 def test_waiting_works_for_every_class(client: Client, topic: str, durability: str) -> None:
     client.put(topic, durability=durability)
-    waiting = Waiting(client, topic, lambda own: own.diff(topic, wait_ms=30_000))
+    waiting = Waiting(client, lambda own: own.diff(topic, wait_ms=30_000))
     client.write(topic, [1])
     assert seqs(waiting.answer()) == [1]
 
@@ -432,7 +405,7 @@ def test_nobody_waits_where_there_is_something(client: Client, topic: str) -> No
 def test_records_of_others_do_not_end_the_waiting(client: Client, topic: str) -> None:
     client.put(topic)
     ask = {"node": "me", "match": "mine", "wait_ms": 30_000}
-    waiting = Waiting(client, topic, lambda own: own.diff(topic, **ask))
+    waiting = Waiting(client, lambda own: own.diff(topic, **ask))
     client.write(topic, [{"data": 1, "node": "me", "tag": "mine"}])
     client.write(topic, [{"data": 2, "tag": "other"}])
     client.write(topic, [{"data": 3, "tag": "mine"}])
@@ -447,7 +420,7 @@ def test_who_waits_learns_that_the_topic_is_gone(client: Client, topic: str) -> 
     def ask(own: Client) -> Any:
         return own.refused("POST", f"/v0/topics/{topic}/diff", body, status=404)
 
-    waiting = Waiting(client, topic, ask)
+    waiting = Waiting(client, ask)
     # Whether it waits by then or comes too late, this is what it is told.
     client.drop(topic)
     assert waiting.answer()["code"] == "topic_not_found"
@@ -455,7 +428,7 @@ def test_who_waits_learns_that_the_topic_is_gone(client: Client, topic: str) -> 
 
 def test_one_write_wakes_many(client: Client, topic: str) -> None:
     client.put(topic)
-    crowd = [Waiting(client, topic, lambda own: own.diff(topic, wait_ms=30_000)) for _ in range(8)]
+    crowd = [Waiting(client, lambda own: own.diff(topic, wait_ms=30_000)) for _ in range(8)]
     client.write(topic, [1])
     assert [seqs(one.answer()) for one in crowd] == [[1]] * 8
 

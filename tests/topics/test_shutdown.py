@@ -7,9 +7,8 @@ from time import monotonic
 
 import httpx
 import pytest
-from conftest import StartServer
 from raw_http import RawConnection, request
-from server_process import ServerProcess
+from server_process import ServerProcess, StartServer
 from topics_client import Client, eventually
 
 BODY = b'{"records":[{"data":1}]}'

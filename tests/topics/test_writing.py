@@ -10,9 +10,9 @@ from typing import Any
 import httpx
 import msgspec
 import pytest
-from conftest import StartServer
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from server_process import StartServer
 from topics_client import Client, eventually
 
 
@@ -454,6 +454,7 @@ def test_a_body_may_be_compressed(client: Client, topic: str) -> None:
         (gzip.compress(b'{"records":'), "gzip", 400),
         (b'{"records":[{"data":1}]}', "br", 415),
     ],
+    ids=["plain", "cut off", "garbage behind", "bad JSON", "another encoding"],
 )
 def test_a_badly_compressed_body_is_refused(
     client: Client, topic: str, body: bytes, encoding: str, status: int

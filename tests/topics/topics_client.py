@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import monotonic, sleep
@@ -138,6 +139,31 @@ class Client:
             url, additional_headers=headers, proxy=None, open_timeout=PATIENCE_SECONDS, close_timeout=5, max_size=None
         ) as connection:
             yield Socket(connection)
+
+
+class Waiting:
+    """A request under way on a thread of its own."""
+
+    def __init__(self, client: Client, ask: Callable[[Client], Any]) -> None:
+        self._answers: list[Any] = []
+        self._thread = threading.Thread(target=self._run, args=(client.url, client.key, ask))
+        self._thread.start()
+
+    def _run(self, url: str, key: str, ask: Callable[[Client], Any]) -> None:
+        client = Client(url, key)
+        try:
+            self._answers.append(ask(client))
+        finally:
+            client.close()
+
+    @property
+    def done(self) -> bool:
+        return bool(self._answers)
+
+    def answer(self) -> Any:
+        self._thread.join(20)
+        assert self._answers, "there was no answer"
+        return self._answers[0]
 
 
 class Event(NamedTuple):

@@ -1,4 +1,7 @@
-"""Appending to several logs in one step: after any crash all of it is there, or nothing."""
+"""Appending: whether there is room, what waits for the disk, and several logs in one step.
+
+After any crash all of a step is there, or nothing.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from strandline.engine.commit import Commit
 from strandline.engine.duplicates import check_extras, find_duplicate
 from strandline.engine.errors import BadRequest, BatchTooLarge, LogFull
 from strandline.engine.frame import MAX_GROUP, Encoded, Extras, encode_append
+from strandline.engine.journaling import let_expire, publish
 from strandline.engine.logbook import Logbook
 from strandline.engine.record import Appended, Batch
 from strandline.engine.volatile import begin_volatile
@@ -87,6 +91,35 @@ def check_room(book: Logbook, count: int, size: int, records: int = 0, bytes_: i
         )
 
 
+def prepare_append(engine: Engine, book: Logbook) -> None:
+    """Raise if the log is gone, and let time take what is too old."""
+    book.check_there()
+    let_expire(engine, book)
+
+
+def publish_later(engine: Engine, book: Logbook, block: Block, size: int, appended: Appended) -> Commit[Appended]:
+    """Let readers see the block once it is durable. Until then it takes room."""
+
+    def make() -> Appended:
+        book.pending_count -= len(block)
+        book.pending_size -= size
+        publish(engine, book, block)
+        if book.listeners:
+            engine.tell(book)
+        return appended
+
+    book.pending_count += len(block)
+    book.pending_size += size
+    return engine.later((book,), appended, make)
+
+
+def after_pending(engine: Engine, book: Logbook, appended: Appended) -> Commit[Appended]:
+    """A duplicate of an append that still waits for the disk must wait with it."""
+    if not book.pending:
+        return Commit.of(appended)
+    return engine.later((book,), appended, None)
+
+
 def append_all(engine: Engine, appends: Sequence[Append]) -> Commit[list[Appended]]:
     """See :meth:`Engine.append_all`."""
     if len(appends) >= MAX_GROUP:
@@ -99,7 +132,7 @@ def append_all(engine: Engine, appends: Sequence[Append]) -> Commit[list[Appende
     with engine.lock:
         engine.check_writable()
         for log in {id(append.log): append.log for append in appends}.values():
-            log.prepare_append()
+            prepare_append(engine, log.book)
         step = _Step(engine)
         results = [step.plan(*append) for append in checked]
         return step.make(results)
@@ -180,8 +213,8 @@ class _Step:
         return results
 
     def _publish(self) -> None:
-        for log, _, block, _, _, _ in self._members:
-            log.publish(block)
+        for _, book, block, _, _, _ in self._members:
+            publish(self._engine, book, block)
         for book in {member.book: None for member in self._members}:
             if book.listeners:
                 self._engine.tell(book)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from strandline.engine.appending import Usage
+from strandline.engine.appending import Usage, prepare_append
 from strandline.engine.block import Block
 from strandline.engine.commit import Commit
 from strandline.engine.errors import BadRequest, BatchTooLarge, LogFull, RecordTooLarge
@@ -27,9 +27,10 @@ from strandline.engine.frame import (
     encode_append,
     pack,
 )
+from strandline.engine.journaling import publish
 from strandline.engine.logbook import Logbook
 from strandline.engine.parts import Piece, Segments
-from strandline.engine.reading import NotResident, Resident
+from strandline.engine.reading import NotResident, Resident, fetch
 from strandline.engine.record import MAX_BATCH_BYTES, Appended, check_cursor
 from strandline.engine.volatile import begin_volatile
 
@@ -95,10 +96,10 @@ def forward(engine: Engine, source: Log, copies: Sequence[Copy]) -> Commit[list[
         try:
             with engine.lock:
                 engine.check_writable()
-                source.prepare_append()
+                prepare_append(engine, source.book)
                 return _Round(engine, source.book, segments).run(copies)
         except NotResident as missing:
-            source.fetch(missing)
+            fetch(source.book, missing)
 
 
 def _check(engine: Engine, source: Log, copies: Sequence[Copy]) -> None:
@@ -179,7 +180,7 @@ class _Round:
             return None
         config = book.config
         if config.ttl_ms:
-            copy.log.prepare_append()
+            prepare_append(self._engine, book)
         selection = self._select(copy.ranges)
         template, size = selection.template, selection.size
         usage = self._usage
@@ -374,7 +375,7 @@ class _Round:
         if copy.lost:
             book.skip(start, start + copy.lost - 1, "source_trim")
         if block is not None:
-            copy.log.publish(block)
+            publish(self._engine, book, block)
         if book.listeners and (copy.lost or block is not None):
             self._engine.tell(book)
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from strandline.engine.block import Block
 from strandline.engine.duplicates import remember
+from strandline.engine.errors import UnknownLog
 from strandline.engine.frame import Extras
 from strandline.engine.parts import Part, Run, Segments, Tail
 from strandline.engine.record import Appended, Config, Cursor, LogState, ProducerState, Reason
@@ -88,6 +89,10 @@ class Logbook:
     @property
     def evict_floor(self) -> int:
         return max(self.cap_floor, self.ttl_floor)
+
+    def check_there(self) -> None:
+        if self.dropped:
+            raise UnknownLog(self.name)
 
     def state(self) -> LogState:
         return LogState(

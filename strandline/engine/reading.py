@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
 from strandline.engine.block import Block, by_last
-from strandline.engine.errors import BadRequest
+from strandline.engine.errors import BadRequest, MissingFile
+from strandline.engine.journaling import let_expire
 from strandline.engine.logbook import Logbook
 from strandline.engine.parts import Part, Segments
 from strandline.engine.record import Page, Reason, Tombstone
-from strandline.engine.retention import last_retained_below
+from strandline.engine.retention import is_stale, last_retained_below, needs_expiring
 from strandline.engine.segments.segment import Segment
-from strandline.engine.segments.store import SegmentStore
+from strandline.engine.segments.store import SegmentStore, UnknownSegment
+
+if TYPE_CHECKING:
+    from strandline.engine.engine import Engine
 
 #: A page never takes longer than looking at this many records, however few of them pass the filter.
 SCAN_RECORDS = 16_384
@@ -77,6 +81,58 @@ class Resident:
     def _load(self, id: int, index: int) -> None:
         # Held on to for this page, so that a small cache cannot make the page start over forever.
         self._blocks[id, index] = self._store.load(id, index)
+
+
+def read(
+    engine: Engine,
+    book: Logbook,
+    wait: bool,
+    after: int,
+    limit: int,
+    max_bytes: int | None,
+    without_nodes: Iterable[str] | None,
+    key: str | None,
+    key_prefix: str | None,
+    since: int | None,
+    epoch: int | None,
+) -> Page | None:
+    """See :meth:`Log.read`; if it is not to ``wait`` for the disk, :meth:`Log.read_resident`."""
+    if without_nodes is None and key is None and key_prefix is None and since is None:
+        # A reader who is not far behind needs no more than a look at the last blocks.
+        with engine.lock:
+            book.check_there()
+            if not (book.config.ttl_ms and is_stale(book, engine.now())):
+                page = read_tail(book, after, limit, max_bytes, epoch)
+                if page is not None:
+                    return page
+    nodes = None if without_nodes is None else frozenset(without_nodes)
+    query = Query(after, limit, max_bytes, nodes, key, key_prefix, since, epoch)
+    query.check()
+    segments = Resident(engine.store)
+    while True:
+        try:
+            with engine.lock:
+                book.check_there()
+                # What time takes may be on the disk as well, and is looked at there.
+                if not wait and book.config.ttl_ms and book.runs:
+                    if needs_expiring(book, engine.now(), segments):
+                        return None
+                let_expire(engine, book)
+                return read_page(book, query, segments)
+        except NotResident as missing:
+            if not wait:
+                return None
+            fetch(book, missing)
+
+
+def fetch(book: Logbook, missing: NotResident) -> None:
+    """Get what a reader must have first; the engine's lock must not be held."""
+    try:
+        missing.fetch()
+    except (UnknownSegment, MissingFile):
+        # Merged or dropped in the meantime: then the log has its records elsewhere, or not any more.
+        if any(run.segment == missing.segment for run in book.runs):
+            raise
 
 
 def read_tail(book: Logbook, after: int, limit: int, max_bytes: int | None, epoch: int | None) -> Page | None:

@@ -1,0 +1,48 @@
+"""Giving a log another configuration: what it holds is kept by the rules it was written under until then."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from strandline.engine.commit import Commit
+from strandline.engine.journaling import evicting, let_expire
+from strandline.engine.logbook import Logbook
+from strandline.engine.record import Config, LogState
+from strandline.engine.retention import evict_over_caps
+from strandline.engine.volatile import frames_of_volatile
+
+if TYPE_CHECKING:
+    from strandline.engine.engine import Engine
+
+
+def configure(engine: Engine, book: Logbook, config: Config) -> Commit[LogState]:
+    """See :meth:`Log.configure`."""
+    while True:
+        with engine.lock:
+            engine.check_writable()
+            book.check_there()
+            if not book.pending:
+                return _configure(engine, book, config)
+        engine.flush()
+
+
+def _configure(engine: Engine, book: Logbook, config: Config) -> Commit[LogState]:
+    now = engine.now()
+    let_expire(engine, book, now)
+    ceases = book.config.durability == "ephemeral" != config.durability
+    for frame in frames_of_volatile(book, now) if ceases else ():
+        engine.journal.write(frame)
+    engine.touch(book)
+    engine.write_config(book, config, now)
+    if config.durability != "ephemeral":
+        book.volatile_from = 0
+    # What was volatile is written anew: nothing from before is to be referred to.
+    book.journal_index = 0
+    if book.tail is not None:
+        book.tail.join_no_further()
+    book.totals.count(book.config.durability, -1)
+    book.totals.count(config.durability, 1)
+    book.config = config
+    evicting(engine, book, lambda: evict_over_caps(book, engine.store))
+    let_expire(engine, book, now)
+    return engine.later((book,), book.state(), None)

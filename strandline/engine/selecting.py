@@ -1,0 +1,59 @@
+"""Changing the records that a caller selects: what is asked for is checked before anything is journaled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from strandline.engine import changing
+from strandline.engine.commit import Commit
+from strandline.engine.errors import BadRequest
+from strandline.engine.frame import FrameType, Select, pack
+from strandline.engine.journaling import change
+from strandline.engine.logbook import Logbook
+from strandline.engine.parts import Segments
+from strandline.engine.record import Deleted
+
+if TYPE_CHECKING:
+    from strandline.engine.engine import Engine
+
+
+class Kind(NamedTuple):
+    """What is done to the selected records, and how to know beforehand that it can be."""
+
+    type: FrameType
+    check: Callable[[Logbook, Select, Segments], None]
+    make: Callable[[Logbook, Select, Segments], Deleted]
+
+
+DELETE = Kind(FrameType.DELETE, changing.check_removable, changing.delete)
+HIDE = Kind(FrameType.HIDE, changing.check_readable, changing.hide)
+RESTORE = Kind(FrameType.RESTORE, changing.check_readable, changing.restore)
+
+
+def change_selected(
+    engine: Engine,
+    book: Logbook,
+    kind: Kind,
+    before: int | None,
+    key: str | None,
+    prefix: str | None,
+    seqs: Sequence[int] | None,
+) -> Commit[Deleted]:
+    """See :meth:`Log.delete`, :meth:`Log.hide` and :meth:`Log.restore`."""
+    if before is None and key is None and prefix is None and seqs is None:
+        raise BadRequest("say which records: before, key, prefix or seqs")
+    if before is not None and before < 0:
+        raise BadRequest(f"before must be 0 or more, not {before}")
+    chosen = None if seqs is None else [int(seq) for seq in seqs]
+    if chosen and not (min(chosen) >= 0 and max(chosen) < 1 << 63):
+        raise BadRequest("seqs must be 0 or more")
+    type, check, make = kind
+    select: list[Select] = []
+
+    def body() -> bytes:
+        select.append(Select(book.assigned, before, key, prefix, chosen))
+        check(book, select[0], engine.store)
+        return pack(select[0])
+
+    return change(engine, book, type, body, lambda: make(book, select[0], engine.store))

@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 from documents import ROOT
-
-sys.path.append(str(ROOT / "tests/topics"))
 from server_process import ServerProcess
 
 #: No example takes this long, unless it never ends.

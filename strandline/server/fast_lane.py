@@ -24,6 +24,8 @@ from strandline.server.gate import Gate
 MAX_HEADS = 16_384
 #: Larger heads are not worth remembering.
 MAX_HEAD_BYTES = 4096
+#: A request line with its headers is never larger than this.
+MAX_REQUEST_HEAD_BYTES = 64 << 10
 #: What a client may send ahead, while its last request is still being answered.
 MAX_HELD_BYTES = 1 << 20
 
@@ -90,6 +92,13 @@ class Heads:
         return HotHead(head, length, parsed.keep_alive, refused)
 
 
+class NoHeads(Heads):
+    """Knows of no hot route."""
+
+    def get(self, raw: bytes) -> HotHead | None:
+        return None
+
+
 class _HeadParser:
     """One head, taken apart by the same parser that uvicorn uses."""
 
@@ -149,8 +158,10 @@ class FastLane(HttpToolsProtocol):
         #: A hot request is being answered; what comes in meanwhile is held.
         self._busy = False
         self._held = bytearray()
-        #: uvicorn's parser is inside a request.
+        #: uvicorn's parser is inside a request; inside its head, of which so much has come.
         self._elsewhere = False
+        self._in_head = False
+        self._head_bytes = 0
         self._closing = False
         self._stream: _FastSink | None = None
         self._default_headers: list[tuple[bytes, bytes]] | None = None
@@ -168,9 +179,27 @@ class FastLane(HttpToolsProtocol):
         elif self._busy:
             self._hold(data)
         elif self._elsewhere or (self.cycle is not None and not self.cycle.response_complete):
-            super().data_received(data)
+            self._pass_on(data)
         else:
             self._take(data)
+
+    def _pass_on(self, data: bytes) -> None:
+        """Leave the data to uvicorn's parser, which would take a head of any size."""
+        super().data_received(data)
+        if self._in_head:
+            self._head_bytes += len(data)
+            if self._head_bytes > MAX_REQUEST_HEAD_BYTES and not self.transport.is_closing():
+                self.transport.write(b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n\r\n")
+                self.transport.close()
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._in_head = True
+        self._head_bytes = 0
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        super().on_headers_complete()
 
     def _take(self, data: bytes) -> None:
         """Answer the requests in the data, up to one that takes longer or belongs to the other lane. What comes
@@ -180,7 +209,7 @@ class FastLane(HttpToolsProtocol):
             hot = self.heads.get(data[:end]) if end > 4 else None
             if hot is None:
                 self._elsewhere = True
-                super().data_received(data)
+                self._pass_on(data)
                 return
             stop = end + hot.length
             if len(data) < stop:
@@ -390,6 +419,7 @@ class _FastSink(Sink):
             self._lane.transport.abort()
 
 
-def fast_lane(gate: Gate) -> type[FastLane]:
-    """The protocol class to give to uvicorn."""
-    return type("FastLane", (FastLane,), {"gate": gate, "heads": Heads(gate)})
+def fast_lane(gate: Gate, *, hot: bool = True) -> type[FastLane]:
+    """The protocol class to give to uvicorn. Unless ``hot``, everything goes through the ASGI app; the bounds on idle
+    connections and on the size of heads are the same."""
+    return type("FastLane", (FastLane,), {"gate": gate, "heads": Heads(gate) if hot else NoHeads(gate)})

@@ -99,7 +99,7 @@ class Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 application.app,
-                http=fast_lane(application.gate) if settings.fast_lane else "httptools",
+                http=fast_lane(application.gate, hot=settings.fast_lane),
                 loop="uvloop",
                 ws="websockets-sansio",
                 # Compressing would cost time per message and memory per socket, on every one of them.

@@ -188,6 +188,17 @@ def test_what_is_no_http(lanes: Lanes, garbage: bytes) -> None:
     assert lanes.both(send(request("GET", "/v0/topics/absent"))).startswith(b"HTTP/1.1 404 ")
 
 
+def test_a_head_without_an_end_is_refused(lanes: Lanes) -> None:
+    def talk(connection: RawConnection) -> bytes:
+        # The last byte is the one too many: nothing is left unread, so the answer gets through.
+        head = b"GET /v0/topics HTTP/1.1\r\nhost: x\r\nx-long: "
+        connection.send(head + b"a" * ((64 << 10) + 1 - len(head)))
+        return connection.everything()
+
+    assert lanes.both(talk).startswith(b"HTTP/1.1 431 ")
+    assert lanes.both(send(request("GET", "/v0/topics/absent"))).startswith(b"HTTP/1.1 404 ")
+
+
 def test_requests_in_pieces_of_any_size(lanes: Lanes) -> None:
     name = "/v0/topics/pieces"
     lanes.both(send(request("PUT", name, b"{}")))

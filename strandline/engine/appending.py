@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from strandline.engine.block import Block
+from strandline.engine.bodies import Extras
 from strandline.engine.commit import Commit
 from strandline.engine.duplicates import check_extras, find_duplicate
 from strandline.engine.errors import BadRequest, BatchTooLarge, LogFull
-from strandline.engine.frame import MAX_GROUP, Encoded, Extras, encode_append
+from strandline.engine.frame import MAX_GROUP, Encoded, encode_append
 from strandline.engine.journaling import let_expire, publish
 from strandline.engine.logbook import Logbook
 from strandline.engine.record import Appended, Batch

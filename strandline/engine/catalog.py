@@ -15,6 +15,7 @@ from typing import Any, Literal
 import msgspec
 import xxhash
 
+from strandline.engine.bodies import pack, unpack
 from strandline.engine.disk import Disk
 from strandline.engine.errors import DamagedFile, MissingFile, UnsupportedFormat
 from strandline.engine.frame import (
@@ -26,10 +27,8 @@ from strandline.engine.frame import (
     FrameType,
     encode,
     file_header,
-    pack,
     read_file_header,
     scan,
-    unpack,
 )  # fmt: skip
 from strandline.engine.logbook import Gap, Logbook
 from strandline.engine.parts import Overlay, Run

@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from strandline.engine.frame import Select
+from strandline.engine.bodies import Select
 from strandline.engine.parts import Part, Run, Segments
 from strandline.engine.record import Deleted
 from strandline.engine.removing import add_up, doom, doomed_below, drop_dead_front, kill, pass_dead_front, remove

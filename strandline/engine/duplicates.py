@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from strandline.engine.bodies import Extras
 from strandline.engine.errors import BadRequest, ProducerFenced, ProducerGap
-from strandline.engine.frame import Extras
 from strandline.engine.record import Appended, Producer, ProducerState
 
 if TYPE_CHECKING:

@@ -11,13 +11,14 @@ from typing import Any
 import msgspec
 
 from strandline.engine.appending import Append, append_all
+from strandline.engine.bodies import Configure, pack
 from strandline.engine.clock import Clock, SystemClock
 from strandline.engine.commit import Commit
 from strandline.engine.disk import Disk, LocalDisk
 from strandline.engine.errors import BadRequest, EngineClosed, EngineError, JournalFailed, LogExists, UnknownLog
 from strandline.engine.flushing import Flushing
 from strandline.engine.forwarding import Copy, forward
-from strandline.engine.frame import Configure, FrameType, encode, pack
+from strandline.engine.frame import FrameType, encode
 from strandline.engine.housekeeping.maintenance import Maintenance
 from strandline.engine.housekeeping.snapshot import Snapshot
 from strandline.engine.journal import Journal

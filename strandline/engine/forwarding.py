@@ -12,21 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from strandline.engine.appending import Usage, prepare_append
 from strandline.engine.block import Block
+from strandline.engine.bodies import KEEP_KEYS, KEEP_NODES, Forward, Gap, Target, pack
 from strandline.engine.commit import Commit
 from strandline.engine.errors import BadRequest, BatchTooLarge, LogFull, RecordTooLarge
-from strandline.engine.frame import (
-    KEEP_KEYS,
-    KEEP_NODES,
-    MAX_GROUP,
-    Encoded,
-    Forward,
-    FrameType,
-    Gap,
-    Target,
-    encode,
-    encode_append,
-    pack,
-)
+from strandline.engine.frame import MAX_GROUP, Encoded, FrameType, encode, encode_append
 from strandline.engine.journaling import publish
 from strandline.engine.logbook import Logbook
 from strandline.engine.parts import Piece, Segments

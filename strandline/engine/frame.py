@@ -9,7 +9,7 @@ All numbers are little-endian. A file starts with a 48-byte header, frames follo
     keys, nodes   lengths u16 x count (0xFFFF: none) | text
     metas         lengths u32 x count (0xFFFFFFFF: none) | bytes
     extras        length u32 | msgpack
-    other bodies  msgpack
+    other bodies  msgpack, see ``bodies``
 
 ``length`` is that of the whole frame. The checksum is XXH3 over everything behind it, seeded with the file's
 random seed plus the frame's offset: bytes of another file, from another place, or that merely look like a
@@ -23,14 +23,14 @@ import sys
 from array import array
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import msgspec
 import xxhash
 
 from strandline.engine.block import Block
+from strandline.engine.bodies import Extras, pack, unpack
 from strandline.engine.errors import DamagedFile, UnsupportedFormat
-from strandline.engine.record import Config, Producer, Reason
 
 if sys.byteorder != "little":  # pragma: no cover - columns are written as they lie in memory
     raise ImportError("strandline needs a little-endian machine")
@@ -46,6 +46,7 @@ HEADER = struct.Struct("<IIQBBHIQQQQ")
 COVERED_FROM = 16
 _COVERED = struct.Struct("<BBHIQQQQ")
 _FRONT = struct.Struct("<IIQ")
+_digest = xxhash.xxh3_64_intdigest
 
 #: Payloads below this are copied into the frame: cheaper than to handle another piece.
 SMALL_DATA = 4096
@@ -94,84 +95,6 @@ class FrameType(IntEnum):
     CURSOR = 15
     #: Records of one log went on into others, and cursors moved. Refers to appends in the same file.
     FORWARD = 16
-
-
-class Extras(msgspec.Struct, array_like=True, omit_defaults=True):
-    """What travels with an append besides its records, so that it can never disagree with them."""
-
-    idempotency_key: str | None = None
-    producer: Producer | None = None
-
-
-class Configure(msgspec.Struct, array_like=True):
-    name: str
-    config: Config
-
-
-class Select(msgspec.Struct, array_like=True, frozen=True):
-    """Which records an operation means: those that fulfil every condition that is given, up to ``bound``."""
-
-    bound: int
-    before: int | None = None
-    key: str | None = None
-    prefix: str | None = None
-    seqs: list[int] | None = None
-
-
-class Floor(msgspec.Struct, array_like=True):
-    ttl_floor: int
-    cap_floor: int = 1
-
-
-class Gap(msgspec.Struct, array_like=True):
-    last: int
-    reason: Reason
-
-
-class CursorMove(msgspec.Struct, array_like=True):
-    """Where a cursor is now; None: it is dropped."""
-
-    name: str
-    seq: int | None
-
-
-#: What a target takes over besides the data.
-KEEP_KEYS = 1
-KEEP_NODES = 2
-
-
-class Target(msgspec.Struct, array_like=True):
-    """One log that records went on into, and how far that brought a cursor of the source.
-
-    An epoch of 0: nothing but the cursor counts. The log is not journaled, or its records stand in appends of the
-    same write.
-    """
-
-    epoch: int
-    #: The seq of the first copy. The ``lost`` seqs before it are a gap.
-    first: int
-    lost: int
-    #: Which of the frame's selections, -1: none.
-    selection: int
-    flags: int
-    reserved: int
-    cursor: str
-    through: int
-    #: In place of the source's, one per record.
-    metas: list[bytes | None] | None = None
-
-
-class Forward(msgspec.Struct, array_like=True):
-    """``selections`` are inclusive ranges of the source's seqs; every seq in them has a record."""
-
-    selections: list[list[tuple[int, int]]]
-    targets: list[Target]
-
-    def count(self, target: Target) -> int:
-        """How many records went to a target."""
-        if target.selection < 0:
-            return 0
-        return sum(last - first + 1 for first, last in self.selections[target.selection])
 
 
 class Frame(msgspec.Struct, frozen=True, gc=False):
@@ -309,24 +232,6 @@ def decode_append(frame: Frame) -> tuple[Block, Extras | None]:
         extras = unpack(body[at + 4 : end], Extras)
         at = end
     return Block(frame.first, frame.first + count - 1, frame.ts, offsets, body[at:], keys, nodes, metas), extras
-
-
-_encoder = msgspec.msgpack.Encoder()
-_digest = xxhash.xxh3_64_intdigest
-T = TypeVar("T")
-_decoders: dict[Any, msgspec.msgpack.Decoder[Any]] = {}
-
-
-def pack(value: object) -> bytes:
-    return _encoder.encode(value)
-
-
-def unpack(raw: bytes, type: type[T]) -> T:
-    decoder = _decoders.get(type)
-    if decoder is None:
-        decoder = _decoders[type] = msgspec.msgpack.Decoder(type)
-    result: T = decoder.decode(raw)
-    return result
 
 
 def read_append(raw: bytes, offset: int) -> Block:

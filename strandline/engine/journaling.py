@@ -7,9 +7,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from strandline.engine.block import Block
+from strandline.engine.bodies import Floor, pack
 from strandline.engine.commit import Commit
 from strandline.engine.errors import EngineError
-from strandline.engine.frame import Floor, FrameType, encode, pack
+from strandline.engine.frame import FrameType, encode
 from strandline.engine.logbook import Logbook
 from strandline.engine.retention import expire, is_stale
 from strandline.engine.volatile import has_durable

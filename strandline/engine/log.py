@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 from strandline.engine import changing
 from strandline.engine.appending import after_pending, check_room, publish_later, room_of
 from strandline.engine.block import Block
+from strandline.engine.bodies import CursorMove, Gap, pack
 from strandline.engine.commit import Commit
 from strandline.engine.configuring import configure
 from strandline.engine.duplicates import check_extras, find_duplicate
 from strandline.engine.errors import BadRequest, RecordTooLarge, UnknownSeq
-from strandline.engine.frame import CursorMove, FrameType, Gap, encode, encode_append, pack
+from strandline.engine.frame import FrameType, encode, encode_append
 from strandline.engine.journaling import change, let_expire, publish
 from strandline.engine.logbook import Logbook
 from strandline.engine.reading import read

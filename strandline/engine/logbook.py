@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from strandline.engine.block import Block
+from strandline.engine.bodies import Extras
 from strandline.engine.duplicates import remember
 from strandline.engine.errors import UnknownLog
-from strandline.engine.frame import Extras
 from strandline.engine.parts import Part, Run, Segments, Tail
 from strandline.engine.record import Appended, Config, Cursor, LogState, ProducerState, Reason
 from strandline.engine.retention import evict_over_caps

@@ -10,26 +10,21 @@ import msgspec
 
 from strandline.engine import changing
 from strandline.engine.block import Block
-from strandline.engine.catalog import BookState, Manifest
-from strandline.engine.errors import DamagedFile
-from strandline.engine.frame import (
-    HEADER,
+from strandline.engine.bodies import (
     KEEP_KEYS,
     KEEP_NODES,
-    MARK,
     Configure,
     CursorMove,
-    Damage,
     Floor,
     Forward,
-    Frame,
-    FrameType,
     Select,
     Target,
-    decode_append,
     unpack,
-)  # fmt: skip
-from strandline.engine.frame import Gap as GapFrame
+)
+from strandline.engine.bodies import Gap as GapFrame
+from strandline.engine.catalog import BookState, Manifest
+from strandline.engine.errors import DamagedFile
+from strandline.engine.frame import HEADER, MARK, Damage, Frame, FrameType, decode_append
 from strandline.engine.groups import Broken
 from strandline.engine.journal import JournalFile
 from strandline.engine.journal_records import JournalRecords

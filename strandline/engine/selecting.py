@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from strandline.engine import changing
+from strandline.engine.bodies import Select, pack
 from strandline.engine.commit import Commit
 from strandline.engine.errors import BadRequest
-from strandline.engine.frame import FrameType, Select, pack
+from strandline.engine.frame import FrameType
 from strandline.engine.journaling import change
 from strandline.engine.logbook import Logbook
 from strandline.engine.parts import Segments

@@ -6,8 +6,9 @@ is journaled; the volatile ones are written down when the log takes another clas
 
 from __future__ import annotations
 
+from strandline.engine.bodies import Select, pack
 from strandline.engine.catalog import BookState, state_frame
-from strandline.engine.frame import Encoded, FrameType, Select, encode, encode_append, pack
+from strandline.engine.frame import Encoded, FrameType, encode, encode_append
 from strandline.engine.logbook import Logbook
 from strandline.engine.parts import Overlay
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from strandline.engine import Batch, Config, Engine, ManualClock, Options, Record, Tombstone
+from strandline.engine.bodies import unpack
 from strandline.engine.care.rebuild import checkpoint_frames
 from strandline.engine.catalog import (
     BookState,
@@ -20,7 +21,7 @@ from strandline.engine.catalog import (
     write_manifest,
 )
 from strandline.engine.disk import LocalDisk
-from strandline.engine.frame import FrameType, encode, unpack
+from strandline.engine.frame import FrameType, encode
 from strandline.engine.segments.cold import ColdStore
 
 NOW = 1_700_000_000_000

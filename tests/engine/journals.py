@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from strandline.engine import frame
+from strandline.engine import bodies, frame
 from strandline.engine.block import Block
 from strandline.engine.disk import Disk
 from strandline.engine.record import Batch, Record
@@ -21,7 +21,7 @@ class Append(NamedTuple):
     first: int
     ts: int
     batch: Batch
-    extras: frame.Extras | None = None
+    extras: bodies.Extras | None = None
 
 
 def journal_bytes(appends: Iterable[Append]) -> bytes:

@@ -8,6 +8,19 @@ from directories import poke
 
 from strandline.engine import Batch, Config, Producer
 from strandline.engine.block import Block
+from strandline.engine.bodies import (
+    KEEP_KEYS,
+    KEEP_NODES,
+    Configure,
+    CursorMove,
+    Extras,
+    Floor,
+    Forward,
+    Gap,
+    Select,
+    Target,
+    pack,
+)
 from strandline.engine.care.dump import SHOWN_BYTES, Item, dump, iso, shorten
 from strandline.engine.catalog import (
     BookState,
@@ -20,26 +33,7 @@ from strandline.engine.catalog import (
     write_manifest,
 )
 from strandline.engine.disk import LocalDisk
-from strandline.engine.frame import (
-    KEEP_KEYS,
-    KEEP_NODES,
-    Configure,
-    CursorMove,
-    Encoded,
-    Extras,
-    FileKind,
-    Floor,
-    Forward,
-    FrameType,
-    Gap,
-    Select,
-    Target,
-    encode,
-    encode_append,
-    file_header,
-    group,
-    pack,
-)
+from strandline.engine.frame import Encoded, FileKind, FrameType, encode, encode_append, file_header, group
 from strandline.engine.logbook import Logbook
 from strandline.engine.segments.sealing import Keep, SealJob, run
 

@@ -3,12 +3,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline.engine.block import Block
+from strandline.engine.bodies import Extras
 from strandline.engine.errors import DamagedFile, UnsupportedFormat
 from strandline.engine.frame import (
     FILE_HEADER,
     MARK_BYTES,
     Damage,
-    Extras,
     FileKind,
     Frame,
     FrameType,

@@ -18,7 +18,7 @@ from journals import (
 )
 from test_segment import NAMES, appends, big_log, keep_all
 
-from strandline.engine import frame
+from strandline.engine import bodies, frame
 from strandline.engine.disk import LocalDisk
 from strandline.engine.errors import DamagedFile, MissingFile, UnsupportedFormat
 from strandline.engine.record import Batch, Producer, Record
@@ -124,10 +124,10 @@ def test_merging_logs_of_several_blocks(disk: LocalDisk) -> None:
 
 
 def test_idempotency_keys_and_producers_do_not_get_between_the_records(disk: LocalDisk) -> None:
-    extras = frame.Extras("once", Producer("p", 1, 2))
+    extras = bodies.Extras("once", Producer("p", 1, 2))
     journal = [
         Append(1, 1, 5, Batch([b"a", b"b"], ["k", None], None, [None, b"m"]), extras),
-        Append(1, 3, 5, Batch([b"c"]), frame.Extras("twice")),
+        Append(1, 3, 5, Batch([b"c"]), bodies.Extras("twice")),
     ]
     write_journal(disk, "journal", journal)
     info = run(disk, SealJob(1, "sealed", ["journal"], keep_all()))

@@ -15,30 +15,32 @@ from typing import Any
 import msgspec
 
 from strandline.engine.block import Block
+from strandline.engine.bodies import (
+    KEEP_KEYS,
+    KEEP_NODES,
+    Configure,
+    CursorMove,
+    Floor,
+    Forward,
+    Gap,
+    Select,
+    Target,
+    unpack,
+)
 from strandline.engine.catalog import MANIFEST, BookState, Manifest, OverlayState, RunState, parse_manifest
 from strandline.engine.errors import DamagedFile, EngineError
 from strandline.engine.frame import (
     FILE_HEADER,
-    KEEP_KEYS,
-    KEEP_NODES,
     MAGIC,
     MORE,
     VERSION,
-    Configure,
-    CursorMove,
     Damage,
     FileKind,
-    Floor,
-    Forward,
     Frame,
     FrameType,
-    Gap,
-    Select,
-    Target,
     decode_append,
     read_file_header,
     scan,
-    unpack,
 )
 from strandline.engine.segments.footer import ARROW_MAGIC, RunInfo, describe
 from strandline.engine.segments.segment import Segment

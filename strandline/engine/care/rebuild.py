@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from graphlib import TopologicalSorter
 from itertools import pairwise
 
+from strandline.engine.bodies import Configure, Forward, unpack
 from strandline.engine.catalog import (
     CHECKPOINTS,
     Manifest,
@@ -19,7 +20,7 @@ from strandline.engine.catalog import (
 )
 from strandline.engine.disk import Disk
 from strandline.engine.errors import DamagedFile
-from strandline.engine.frame import Configure, Forward, Frame, FrameType, unpack
+from strandline.engine.frame import Frame, FrameType
 from strandline.engine.journal import journal_indexes, read_journal
 from strandline.engine.logbook import Gap, Logbook
 from strandline.engine.parts import Run

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 
 import msgspec
 
+from strandline.engine.bodies import unpack
 from strandline.engine.care.book_check import check_book
 from strandline.engine.care.damaged import DIRECTORY as DAMAGED
 from strandline.engine.care.report import Report
@@ -30,7 +31,7 @@ from strandline.engine.catalog import (
 )
 from strandline.engine.disk import Disk
 from strandline.engine.errors import DamagedFile, EngineError, NoDataDirectory
-from strandline.engine.frame import FILE_HEADER, Damage, FileKind, Frame, FrameType, read_file_header, unpack
+from strandline.engine.frame import FILE_HEADER, Damage, FileKind, Frame, FrameType, read_file_header
 from strandline.engine.journal import DIRECTORY as JOURNAL
 from strandline.engine.journal import journal_indexes, journal_path, read_journal
 from strandline.engine.logbook import Logbook

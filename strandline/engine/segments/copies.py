@@ -12,7 +12,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from strandline.engine.frame import KEEP_KEYS, KEEP_NODES, Forward, Frame, unpack
+from strandline.engine.bodies import KEEP_KEYS, KEEP_NODES, Forward, unpack
+from strandline.engine.frame import Frame
 from strandline.engine.segments.pieces import Pieces, Rows, concatenate
 from strandline.engine.segments.writer import Codes, Ints
 

@@ -18,7 +18,8 @@ from strandline.engine.errors import BadRequest, BatchTooLarge, LogFull, RecordT
 from strandline.engine.frame import MAX_GROUP, Encoded, FrameType, encode, encode_append
 from strandline.engine.journaling import publish
 from strandline.engine.logbook import Logbook
-from strandline.engine.parts import Piece, Segments
+from strandline.engine.originals import Originals, Ranges, Selection, matching
+from strandline.engine.parts import Segments
 from strandline.engine.reading import NotResident, Resident, fetch
 from strandline.engine.record import MAX_BATCH_BYTES, Appended, check_cursor
 from strandline.engine.volatile import begin_volatile
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
 
 #: A copy is three frames at most, and one write has a bounded number of them.
 MAX_COPIES = MAX_GROUP // 3 - 1
-
-Ranges = Sequence[tuple[int, int]]
 
 
 class Copy(NamedTuple):
@@ -50,16 +49,6 @@ class Copy(NamedTuple):
     keep_keys: bool = True
     keep_nodes: bool = True
     metas: Sequence[bytes | None] | None = None
-
-
-class Selection(NamedTuple):
-    """The records of some ranges: ``template`` has their columns, ready to be shared; None when there are none."""
-
-    template: Block | None
-    size: int
-    #: The seqs that are there, as ranges, and whether a frame may refer to them.
-    found: list[tuple[int, int]]
-    referable: bool
 
 
 class Planned(NamedTuple):
@@ -144,10 +133,8 @@ class _Round:
     def __init__(self, engine: Engine, source: Logbook, segments: Segments) -> None:
         self._engine = engine
         self._source = source
-        self._segments = segments
         self._now = engine.now()
-        self._selections: dict[tuple[tuple[int, int], ...], Selection] = {}
-        self._by_identity: dict[int, Selection] = {}
+        self._originals = Originals(source, segments, engine.journal.index)
         self._usage = Usage()
         #: The copies to be made; None: nothing happens, not even to the cursor.
         self._plan: list[Planned | None] = []
@@ -170,7 +157,7 @@ class _Round:
         config = book.config
         if config.ttl_ms:
             prepare_append(self._engine, book)
-        selection = self._select(copy.ranges)
+        selection = self._originals.select(copy.ranges)
         template, size = selection.template, selection.size
         usage = self._usage
         start = usage.next_seq(book)
@@ -183,7 +170,7 @@ class _Round:
             last = start + copy.lost + count - 1
             metas = template.metas
             if copy.metas is not None:
-                metas = _matching(copy.metas, copy.ranges, selection.found)
+                metas = matching(copy.metas, copy.ranges, selection.found)
                 size = len(template.data) + sum([len(meta) for meta in metas if meta is not None])
             if config.discard == "reject":
                 try:
@@ -203,41 +190,6 @@ class _Round:
         waits, reserved = self._engine.reservations.wanted(book, last, count)
         usage.add(book, last, count, size)
         return Planned(copy, book, selection, start, block, size, reserved, waits)
-
-    def _select(self, ranges: Ranges) -> Selection:
-        # Mostly all copies have the very same ranges; else they may be equal.
-        selection = self._by_identity.get(id(ranges))
-        if selection is None:
-            key = tuple(ranges)
-            selection = self._selections.get(key)
-            if selection is None:
-                selection = self._selections[key] = self._look_up(key)
-            self._by_identity[id(ranges)] = selection
-        return selection
-
-    def _look_up(self, ranges: tuple[tuple[int, int], ...]) -> Selection:
-        source = self._source
-        pieces: list[Piece] = []
-        amended: dict[int, bytes] = {}
-        for first, last in ranges:
-            for part in source.parts():
-                if part.last >= first and part.first <= last:
-                    pieces += part.visible(max(first, source.earliest), last, self._segments)
-                    if part.overlay is not None and part.overlay.amended:
-                        amended.update((s, d) for s, d in part.overlay.amended.items() if first <= s <= last)
-        if not pieces:
-            return Selection(None, 0, [], True)
-        template = Block.gather(pieces, amended)
-        if len(template.data) > MAX_BATCH_BYTES:
-            raise BadRequest(f"the records have {len(template.data)} bytes, the limit is {MAX_BATCH_BYTES}")
-        found = list(_seqs_of(pieces))
-        referable = (
-            source.config.durability != "ephemeral"
-            and source.journal_index == self._engine.journal.index
-            and found[0][0] >= source.journal_first
-            and not amended
-        )
-        return Selection(template, template.size(0, template.last), found, referable)
 
     # --- writing it down -----------------------------------------------------------------------------------
 
@@ -375,30 +327,3 @@ def _target(copy: Copy, book: Logbook, start: int, block: Block | None, selectio
     return Target(
         book.epoch, start + copy.lost, copy.lost, selection, flags, reserved, copy.cursor, copy.through, metas
     )
-
-
-def _seqs_of(pieces: Sequence[Piece]) -> list[tuple[int, int]]:
-    """The seqs of the pieces, as ranges."""
-    found: list[tuple[int, int]] = []
-    for block, start, end in pieces:
-        if block.seqs is None:
-            stretches = [(block.first + start, block.first + end - 1)]
-        else:
-            stretches = [(seq, seq) for seq in block.seqs[start:end].tolist()]
-        for first, last in stretches:
-            if found and found[-1][1] + 1 == first:
-                first = found.pop()[0]
-            found.append((first, last))
-    return found
-
-
-def _matching(
-    metas: Sequence[bytes | None], ranges: Ranges, found: Sequence[tuple[int, int]]
-) -> Sequence[bytes | None]:
-    """Of metas that are given for every seq in the ranges, those of the seqs that are there."""
-    if list(ranges) == list(found):
-        return metas
-    places: dict[int, int] = {}
-    for first, last in ranges:
-        places.update(zip(range(first, last + 1), range(len(places), len(metas)), strict=False))
-    return [metas[places[seq]] for first, last in found for seq in range(first, last + 1)]

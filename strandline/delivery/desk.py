@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from heapq import heappop, heappush
 from itertools import islice
 from typing import NamedTuple
 
 from strandline.delivery.hub import Hub, Waiter
 from strandline.delivery.queues import Claimed, ClaimRequest, Queue
+from strandline.delivery.workers import Holdings, Worker
 from strandline.engine import Commit, Log
 from strandline.engine.errors import EngineError, UnknownLog
 
@@ -29,39 +28,6 @@ RETRY_SECONDS = 1.0
 MAX_TIMER_SECONDS = 3600.0
 #: A timer that is due already fires after this time, and not at once, so that it cannot keep the loop busy.
 MIN_TIMER_SECONDS = 0.001
-
-
-class Worker(ABC):
-    """Somebody who is given jobs as they come, and never holds more than ``max`` of them at a time."""
-
-    __slots__ = ("expected", "held", "lease_ms", "max", "node", "paused")
-
-    def __init__(self, node: str, max: int, lease_ms: int | None) -> None:
-        self.node = node
-        self.max = max
-        self.lease_ms = lease_ms
-        #: Lease ids by seq of what was given to this worker and is not done with yet.
-        self.held: dict[int, str] = {}
-        #: How much was claimed for this worker and has yet to arrive.
-        self.expected = 0
-        #: Wants nothing for the moment.
-        self.paused = False
-
-    @property
-    def free(self) -> int:
-        return 0 if self.paused else self.max - len(self.held) - self.expected
-
-    @abstractmethod
-    def take(self, jobs: list[Claimed]) -> None:
-        """Here are jobs: at least one, in the order of handing out."""
-
-    @abstractmethod
-    def held_back(self, milliseconds: int) -> None:
-        """There are jobs, but the server is too busy to hand them out for about this long."""
-
-    @abstractmethod
-    def dismiss(self, gone: bool) -> None:
-        """There will be no more jobs: the queue is gone, or the server stops. What it held has been given back."""
 
 
 class _Claim(NamedTuple):
@@ -86,11 +52,10 @@ class Desk(Waiter):
 
     __slots__ = (
         "_claims",
-        "_due",
         "_fetching",
-        "_held",
         "_held_back",
         "_hold_back",
+        "_holdings",
         "_hub",
         "_hungry",
         "_idle",
@@ -120,10 +85,7 @@ class Desk(Waiter):
         self._workers: dict[Worker, None] = {}
         #: Workers who can take more, the one who was given something last at the end.
         self._hungry: dict[Worker, None] = {}
-        #: Who holds a job, and until when.
-        self._held: dict[int, tuple[Worker, int]] = {}
-        #: A heap of deadlines with their seqs; those that were extended or given up are still in it.
-        self._due: list[tuple[int, int]] = []
+        self._holdings = Holdings()
         self._window: asyncio.TimerHandle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0
@@ -155,15 +117,9 @@ class Desk(Waiter):
         if self._workers.pop(worker, self) is not None:
             return
         self._hungry.pop(worker, None)
-        self._give_back(worker)
+        self._release(self._holdings.let_go_all(worker))
         self.feed()
         self._rest()
-
-    def _give_back(self, worker: Worker) -> None:
-        held, worker.held = worker.held, {}
-        for seq in held:
-            self._held.pop(seq, None)
-        self._release(held)
 
     def _release(self, leases: dict[int, str]) -> None:
         if leases:
@@ -198,42 +154,29 @@ class Desk(Waiter):
 
     def done_with(self, seqs: list[int], *, given_back: bool = False) -> None:
         """Jobs are not held any more; if they were given back, others may have them."""
-        held = self._held
         found = False
         for seq in seqs:
-            holding = held.pop(seq, None)
-            if holding is not None:
+            worker = self._holdings.let_go(seq)
+            if worker is not None:
                 found = True
-                holding[0].held.pop(seq, None)
-                self.look_at(holding[0])
+                self.look_at(worker)
         if found or given_back:
             self.feed()
 
     def extended(self, deadlines: dict[int, int]) -> None:
         """Leases end later, or earlier."""
-        held = self._held
-        for seq, deadline in deadlines.items():
-            holding = held.get(seq)
-            if holding is not None:
-                held[seq] = (holding[0], deadline)
-                heappush(self._due, (deadline, seq))
+        self._holdings.extend(deadlines)
         self._set_timer()
 
     def check_held(self) -> None:
         """Somebody else has deleted jobs: their places are free."""
-        leases = {seq: holding[0].held[seq] for seq, holding in self._held.items()}
+        leases = self._holdings.leases()
         still = set(self.queue.holds(list(leases), list(leases.values())))
         self.done_with([seq for seq in leases if seq not in still])
 
     def _let_leases_end(self) -> None:
-        now, due, held = self._hub.now(), self._due, self._held
-        while due and due[0][0] < now:
-            deadline, seq = heappop(due)
-            holding = held.get(seq)
-            if holding is not None and holding[1] == deadline:
-                del held[seq]
-                holding[0].held.pop(seq, None)
-                self.look_at(holding[0])
+        for worker in self._holdings.end_leases(self._hub.now()):
+            self.look_at(worker)
 
     # --- waking up -------------------------------------------------------------------------------------------------
 
@@ -267,7 +210,7 @@ class Desk(Waiter):
         """There may be jobs, or somebody who can take some."""
         if self._window is not None or self._fetching:
             return
-        if not self._claims and not self._hungry and not self._due:
+        if not self._claims and not self._hungry and self._holdings.next_deadline is None:
             return
         window_ms = self.queue.settings.claim_jitter_ms
         if window_ms and (self._claims or self._hungry):
@@ -289,8 +232,9 @@ class Desk(Waiter):
         when = None
         with suppress(EngineError):
             when = self.queue.next_change() if self._hungry else None
-        if when is None and self._due:
-            when = self._due[0][0] + 1
+        if when is None:
+            deadline = self._holdings.next_deadline
+            when = None if deadline is None else deadline + 1
         if self._timer is not None:
             if when == self._timer_at:
                 return
@@ -393,13 +337,7 @@ class Desk(Waiter):
             # It left while the claim was on its way to the disk.
             self._release(leases)
             return True
-        for job in jobs:
-            before = self._held.get(job.seq)
-            if before is not None:
-                before[0].held.pop(job.seq, None)
-            self._held[job.seq] = (worker, job.deadline)
-            heappush(self._due, (job.deadline, job.seq))
-        worker.held.update(leases)
+        self._holdings.add(worker, jobs, leases)
         self._hungry.pop(worker, None)
         self.look_at(worker)
         worker.take(jobs)

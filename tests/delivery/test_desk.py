@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline.delivery.desk import Desk, Desks, Worker
+from strandline.delivery.desk import Desk, Desks
 from strandline.delivery.hub import Hub
 from strandline.delivery.queues import Claimed, ClaimRequest, Queues, QueueSettings, Schedule
+from strandline.delivery.workers import Worker
 from strandline.engine import Batch, Config, Engine, ManualClock
 from strandline.engine.disk import Disk
 from strandline.engine.errors import DiskFull, UnknownLog

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 
-from strandline.delivery.desk import Desk, Worker
+from strandline.delivery.desk import Desk
 from strandline.delivery.queues import Claimed, ClaimRequest, Queue
 from strandline.delivery.watching.alarms import Alarms
+from strandline.delivery.workers import Worker
 from strandline.faces.access import Access
 from strandline.faces.topics.config import clamp_lease
 from strandline.faces.topics.context import Context

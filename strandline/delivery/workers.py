@@ -1,0 +1,105 @@
+"""Workers: who is given jobs as they come, and which of them each holds until when."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from heapq import heappop, heappush
+
+from strandline.delivery.queues import Claimed
+
+
+class Worker(ABC):
+    """Somebody who is given jobs as they come, and never holds more than ``max`` of them at a time."""
+
+    __slots__ = ("expected", "held", "lease_ms", "max", "node", "paused")
+
+    def __init__(self, node: str, max: int, lease_ms: int | None) -> None:
+        self.node = node
+        self.max = max
+        self.lease_ms = lease_ms
+        #: Lease ids by seq of what was given to this worker and is not done with yet.
+        self.held: dict[int, str] = {}
+        #: How much was claimed for this worker and has yet to arrive.
+        self.expected = 0
+        #: Wants nothing for the moment.
+        self.paused = False
+
+    @property
+    def free(self) -> int:
+        return 0 if self.paused else self.max - len(self.held) - self.expected
+
+    @abstractmethod
+    def take(self, jobs: list[Claimed]) -> None:
+        """Here are jobs: at least one, in the order of handing out."""
+
+    @abstractmethod
+    def held_back(self, milliseconds: int) -> None:
+        """There are jobs, but the server is too busy to hand them out for about this long."""
+
+    @abstractmethod
+    def dismiss(self, gone: bool) -> None:
+        """There will be no more jobs: the queue is gone, or the server stops. What it held has been given back."""
+
+
+class Holdings:
+    """Who of the workers at a desk holds a job, and until when; ``Worker.held`` is kept in step with it."""
+
+    __slots__ = ("_by_seq", "_due")
+
+    def __init__(self) -> None:
+        self._by_seq: dict[int, tuple[Worker, int]] = {}
+        #: A heap of deadlines with their seqs; those that were extended or given up are still in it.
+        self._due: list[tuple[int, int]] = []
+
+    @property
+    def next_deadline(self) -> int | None:
+        """No lease ends earlier. None: there are no leases."""
+        return self._due[0][0] if self._due else None
+
+    def leases(self) -> dict[int, str]:
+        """The lease ids of all jobs that are held, by seq."""
+        return {seq: holding[0].held[seq] for seq, holding in self._by_seq.items()}
+
+    def add(self, worker: Worker, jobs: list[Claimed], leases: dict[int, str]) -> None:
+        """The worker holds these from now on, whoever held them before."""
+        for job in jobs:
+            before = self._by_seq.get(job.seq)
+            if before is not None:
+                before[0].held.pop(job.seq, None)
+            self._by_seq[job.seq] = (worker, job.deadline)
+            heappush(self._due, (job.deadline, job.seq))
+        worker.held.update(leases)
+
+    def let_go(self, seq: int) -> Worker | None:
+        """Nobody holds the job any more; gives who did."""
+        holding = self._by_seq.pop(seq, None)
+        if holding is None:
+            return None
+        holding[0].held.pop(seq, None)
+        return holding[0]
+
+    def let_go_all(self, worker: Worker) -> dict[int, str]:
+        """The worker holds nothing any more; gives the leases that it had."""
+        held, worker.held = worker.held, {}
+        for seq in held:
+            self._by_seq.pop(seq, None)
+        return held
+
+    def extend(self, deadlines: dict[int, int]) -> None:
+        for seq, deadline in deadlines.items():
+            holding = self._by_seq.get(seq)
+            if holding is not None:
+                self._by_seq[seq] = (holding[0], deadline)
+                heappush(self._due, (deadline, seq))
+
+    def end_leases(self, now: int) -> Iterator[Worker]:
+        """Let go of what is past its deadline; gives, one by one, who held it."""
+        due = self._due
+        while due and due[0][0] < now:
+            deadline, seq = heappop(due)
+            holding = self._by_seq.get(seq)
+            if holding is not None and holding[1] == deadline:
+                del self._by_seq[seq]
+                holding[0].held.pop(seq, None)
+                yield holding[0]

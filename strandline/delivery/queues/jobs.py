@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
 
-from strandline.delivery.queues.errors import BadClaim, BadLeaseId, BadSchedule
+from strandline.delivery.queues.errors import BadClaim, BadLeaseId, BadSchedule, LeaseIdsMismatch
 
 LEASE_ID_PREFIX = "lease_"
 #: The companion log keeps times and priorities as 64-bit numbers.
@@ -102,6 +103,15 @@ def lease_number(token: str) -> int:
         raise BadLeaseId(token)
     # Zero was never given out: let it be a number that no lease has, rather than one that fences nothing.
     return int(digits, 16) or -1
+
+
+def lease_numbers(seqs: Sequence[int], lease_ids: Sequence[str] | None) -> list[int] | None:
+    """The numbers in lease ids that are given one per seq, or not at all."""
+    if lease_ids is None:
+        return None
+    if len(lease_ids) != len(seqs):
+        raise LeaseIdsMismatch(len(seqs), len(lease_ids))
+    return [lease_number(token) for token in lease_ids]
 
 
 def check_amount(field: str, value: int, least: int) -> int:

@@ -9,7 +9,6 @@ from typing import Any
 
 from strandline.delivery.queues.commits import after, then
 from strandline.delivery.queues.companion import Companion
-from strandline.delivery.queues.errors import LeaseIdsMismatch
 from strandline.delivery.queues.events import (
     ClaimedEvent,
     ExtendedEvent,
@@ -32,6 +31,7 @@ from strandline.delivery.queues.jobs import (
     check_amount,
     lease_id,
     lease_number,
+    lease_numbers,
 )
 from strandline.delivery.queues.leaving import Leaving
 from strandline.delivery.queues.lookup import records_at
@@ -232,10 +232,10 @@ class Queue:
     def ack(self, node: str, seqs: Sequence[int], lease_ids: Sequence[str] | None = None) -> Commit[Acked]:
         """The jobs are done: delete those that the node holds. Skipped are those that it does not hold (any more), or
         that it holds under another lease than the one given with the seq."""
-        fences = _fences(seqs, lease_ids)
+        fences = lease_numbers(seqs, lease_ids)
         with self.lock:
             self._catch_up(self._now())
-            held, skipped = self._held(node, seqs, fences)
+            held, skipped = self._state.held_by(node, seqs, fences)
             if not held:
                 return Commit.of(Acked([], skipped))
             commit = self._leaving.delete(list(held.values()))
@@ -248,17 +248,17 @@ class Queue:
     ) -> Commit[Nacked]:
         """Give held jobs back; they can be claimed again after ``delay_ms``."""
         check_amount("delay_ms", delay_ms, 0)
-        fences = _fences(seqs, lease_ids)
+        fences = lease_numbers(seqs, lease_ids)
         with self.lock:
             now = self._now()
             self._catch_up(now)
-            held, skipped = self._held(node, seqs, fences)
+            held, skipped = self._state.held_by(node, seqs, fences)
             commit = self._release(list(held), now + delay_ms if delay_ms else 0)
             return after([commit], Nacked(list(held), skipped))
 
     def release(self, seqs: Sequence[int], lease_ids: Sequence[str]) -> Commit[list[int]]:
         """Give back what a connection that is gone still held: the jobs that are under these very leases."""
-        fences = _fences(seqs, lease_ids)
+        fences = lease_numbers(seqs, lease_ids)
         assert fences is not None
         with self.lock:
             self._catch_up(self._now())
@@ -281,11 +281,11 @@ class Queue:
     ) -> Commit[Extended]:
         """Let the leases of held jobs end ``lease_ms`` from now, whenever they would have ended."""
         check_amount("lease_ms", lease_ms, 0)
-        fences = _fences(seqs, lease_ids)
+        fences = lease_numbers(seqs, lease_ids)
         with self.lock:
             now = self._now()
             self._catch_up(now)
-            held, skipped = self._held(node, seqs, fences)
+            held, skipped = self._state.held_by(node, seqs, fences)
             if not held:
                 return Commit.of(Extended({}, skipped))
             extended, deadline = list(held), now + lease_ms
@@ -293,25 +293,6 @@ class Queue:
             self._state.extend(extended, deadline)
             self._compact()
             return after([commit], Extended(dict.fromkeys(extended, deadline), skipped))
-
-    def _held(self, node: str, seqs: Sequence[int], fences: list[int] | None) -> tuple[dict[int, Job], list[int]]:
-        """Those of the jobs that the node holds, and the seqs of the others. A seq counts once."""
-        jobs = self._state.jobs
-        held: dict[int, Job] = {}
-        skipped = []
-        for index, seq in enumerate(seqs):
-            job = jobs.get(seq)
-            if (
-                job is None
-                or not job.lease
-                or job.node != node
-                or (fences is not None and fences[index] and fences[index] != job.lease)
-                or seq in held
-            ):
-                skipped.append(seq)
-            else:
-                held[seq] = job
-        return held, skipped
 
     # --- looking on ----------------------------------------------------------------------------------------
 
@@ -411,11 +392,3 @@ def _scheduled(schedules: Sequence[Schedule | None], first: int, now: int) -> It
             not_before = schedule.not_before if schedule.not_before > now else 0
             if not_before or schedule.priority:
                 yield Scheduled(seq, not_before, schedule.priority)
-
-
-def _fences(seqs: Sequence[int], lease_ids: Sequence[str] | None) -> list[int] | None:
-    if lease_ids is None:
-        return None
-    if len(lease_ids) != len(seqs):
-        raise LeaseIdsMismatch(len(seqs), len(lease_ids))
-    return [lease_number(token) for token in lease_ids]

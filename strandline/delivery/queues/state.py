@@ -6,7 +6,7 @@ are fresh, and the jobs log knows them. Nothing here reads a log or writes an ev
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 
 from strandline.delivery.queues.events import (
@@ -283,6 +283,25 @@ class State:
             self.forget(heappop(lowest))
         if len(self._ready) > STALE_ENTRIES + 2 * len(self.jobs):
             self._order_ready()
+
+    def held_by(self, node: str, seqs: Sequence[int], fences: list[int] | None) -> tuple[dict[int, Job], list[int]]:
+        """Those of the jobs that the node holds, and the seqs of the others. A seq counts once."""
+        jobs = self.jobs
+        held: dict[int, Job] = {}
+        skipped = []
+        for index, seq in enumerate(seqs):
+            job = jobs.get(seq)
+            if (
+                job is None
+                or not job.lease
+                or job.node != node
+                or (fences is not None and fences[index] and fences[index] != job.lease)
+                or seq in held
+            ):
+                skipped.append(seq)
+            else:
+                held[seq] = job
+        return held, skipped
 
     def known(self) -> Iterator[KnownJob]:
         for job in self.jobs.values():

@@ -71,10 +71,6 @@ class Recovered(msgspec.Struct, kw_only=True):
     unreadable_journals: list[int] = msgspec.field(default_factory=list)
     losses: list[Loss] = msgspec.field(default_factory=list)
 
-    @property
-    def torn_bytes(self) -> int:
-        return 0 if self.torn is None else self.torn.length
-
 
 class Replay:
     """Makes the changes that frames tell of, in order."""

@@ -114,7 +114,8 @@ def test_garbage_behind_the_last_frame_is_cut_off(what: str, killed: Path) -> No
     path.write_bytes(good + GARBAGE[what])
     engine = open_engine(killed)
     assert data_of(engine) == PAYLOADS
-    assert engine.recovered.torn_bytes == len(GARBAGE[what])
+    assert engine.recovered.torn is not None
+    assert engine.recovered.torn.length == len(GARBAGE[what])
     assert engine.recovered.losses == []
     assert path.read_bytes() == good
     assert engine.log("log").append(Batch.of(b"next")).wait().first == 6

@@ -7,7 +7,6 @@ are followed back, all of them one step at a time, until every one has an append
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +15,6 @@ from strandline.engine.bodies import KEEP_KEYS, KEEP_NODES, Forward, unpack
 from strandline.engine.frame import Frame
 from strandline.engine.segments.pieces import Pieces, Rows, concatenate
 from strandline.engine.segments.writer import Codes, Ints
-
-Column = TypeVar("Column", Ints, Codes, "NDArray[np.bool_]")
 
 
 class Copies:

@@ -195,19 +195,6 @@ class Segment:
         index = _Index(self)
         return index.seqs(row, rows, *index.codes(row, prefix, prefix=True))
 
-    def size_between(self, start: int, end: int) -> int:
-        """Bytes of data and meta of the rows from ``start`` to before ``end``; loads at most two blocks."""
-        if start >= end:
-            return 0
-        first, last = self.block_of(start), self.block_of(end - 1)
-        size = sum(block.size for block in self.blocks[first : last + 1])
-        for index in {first, last}:
-            block = self.blocks[index]
-            low, high = max(start - block.row, 0), min(end - block.row, block.rows)
-            if high - low < block.rows:
-                size += self.load(index).size(low, high) - block.size
-        return size
-
     def verify(self) -> list[str]:
         """Everything that is wrong with the file, as sentences: an empty list for a sound one."""
         return check.check(self)

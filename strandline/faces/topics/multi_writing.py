@@ -13,18 +13,18 @@ from strandline.delivery.queues import Write, append_together
 from strandline.delivery.queues.commits import after
 from strandline.engine import Appended, Batch, Config, Log
 from strandline.engine.commit import Commit
-from strandline.faces.topics.config import NameField, TopicConfig, check_name, engine_config
-from strandline.faces.topics.context import Context
-from strandline.faces.topics.errors import capped, invalid, topic_not_found
-from strandline.faces.topics.records import number_list
-from strandline.faces.topics.topics import Topic
-from strandline.faces.topics.writing import (
+from strandline.faces.topics.batches import (
     RecordsField,
     check_idempotency_key,
     check_utf8,
     make_batch,
     make_schedules,
 )
+from strandline.faces.topics.config import NameField, TopicConfig, check_name, engine_config
+from strandline.faces.topics.context import Context
+from strandline.faces.topics.errors import capped, invalid, topic_not_found
+from strandline.faces.topics.records import number_list
+from strandline.faces.topics.topics import Topic
 from strandline.faces.web import Call, Later, Refusal, Reply
 
 

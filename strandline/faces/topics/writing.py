@@ -5,42 +5,32 @@ from __future__ import annotations
 from collections.abc import Awaitable, Sequence
 from functools import partial
 from time import perf_counter
-from typing import Annotated, TypeVar
+from typing import TypeVar
 
 import msgspec
-from msgspec import UNSET, Meta, Raw, UnsetType
 
-from strandline.delivery.queues import Schedule
 from strandline.engine import Appended, Batch, Log
 from strandline.engine.commit import Commit
+from strandline.faces.topics.batches import (
+    RecordsField,
+    WriteRecord,
+    check_idempotency_key,
+    check_utf8,
+    make_batch,
+    make_schedules,
+)
 from strandline.faces.topics.config import TopicConfig, engine_config
 from strandline.faces.topics.context import Context
-from strandline.faces.topics.errors import capped, invalid, topic_not_found
+from strandline.faces.topics.errors import capped, topic_not_found
 from strandline.faces.topics.records import number_list
-from strandline.faces.topics.settings import MAX_IDEMPOTENCY_KEY_BYTES, TopicsSettings
 from strandline.faces.topics.topics import Topic
 from strandline.faces.web import Call, Later, Refusal, Reply
 
 T = TypeVar("T")
-_NULL = b"null"
-
-
-class WriteRecord(msgspec.Struct, gc=False):
-    data: Raw
-    tag: str | None = None
-    node: str | None = None
-    meta: Raw | UnsetType = UNSET
-    #: Queues only: the job cannot be claimed before this moment, and comes before jobs of lower priority.
-    not_before_ts: Annotated[int, Meta(ge=0, lt=1 << 62)] = 0
-    priority: Annotated[int, Meta(ge=-1000, le=1000)] = 0
-
-    @property
-    def is_plain(self) -> bool:
-        """Data and nothing else."""
-        return self.tag is None and self.node is None and not self.meta and not self.not_before_ts and not self.priority
-
-
-RecordsField = Annotated[list[WriteRecord], Meta(extra_json_schema={"minItems": 1})]
+#: A write of more records than this gains nothing by being appended together with others.
+MAX_GATHERED_RECORDS = 16
+#: A group of this size is appended at once.
+MAX_GATHERED_BYTES = 1 << 20
 
 
 class WriteBody(msgspec.Struct, gc=False):
@@ -66,15 +56,6 @@ class WriteBody(msgspec.Struct, gc=False):
 
 
 _decoder = msgspec.json.Decoder(WriteBody)
-
-
-def check_utf8(body: bytes) -> None:
-    """What is kept raw is not looked at when it is decoded, but whoever reads it must be able to."""
-    if not body.isascii():
-        try:
-            body.decode()
-        except UnicodeDecodeError as error:
-            raise invalid(f"the body is not valid UTF-8: {error.reason} at byte {error.start}") from None
 
 
 class Writing:
@@ -170,18 +151,24 @@ class Writing:
         return context.after(commit, reply)
 
     def _gather(self, topic: Topic, write: _Write) -> Reply | Later:
-        """Append with the others of this turn. A write that is likely to be the only one does not wait for the end
-        of the turn: when nobody else was there the last time, it goes first."""
+        """Append with the others of this turn, unless the write is large enough by itself. One that is likely to be
+        the only one does not wait for the end of the turn either: when nobody else was there the last time, it goes
+        first."""
+        if len(write.batch.data) > MAX_GATHERED_RECORDS:
+            return self._append_alone(topic, write)
         self._writes_of_turn += 1
         if self._writes_of_turn == 1:
             self._context.hub.loop.call_soon(self._end_turn)
             if self._alone:
                 return self._append_alone(topic, write)
-        gathered = self._gathered.get(topic)
-        if gathered is None:
-            gathered = self._gathered[topic] = _Gathered()
+        group = self._gathered.get(topic)
+        if group is None:
+            group = self._gathered[topic] = _Gathered()
         later = Later()
-        gathered.add(write, later)
+        group.add(write, later)
+        if group.size > MAX_GATHERED_BYTES:
+            del self._gathered[topic]
+            self._append_group(topic, group)
         return later
 
     def _append_alone(self, topic: Topic, write: _Write) -> Reply | Later:
@@ -195,17 +182,20 @@ class Writing:
         self._writes_of_turn = 0
         gathered, self._gathered = self._gathered, {}
         for topic, group in gathered.items():
-            try:
-                before = perf_counter()
-                commit = topic.log.append(group.batch())
-                group.timing = _Timing(before)
-            except Exception as error:
-                group.fail(error)
-                continue
-            if commit.done:
-                group.settle(topic, commit)
-            else:
-                self._context.hub.on_done(commit, partial(group.settle, topic, commit))
+            self._append_group(topic, group)
+
+    def _append_group(self, topic: Topic, group: _Gathered) -> None:
+        try:
+            before = perf_counter()
+            commit = topic.log.append(group.batch())
+            group.timing = _Timing(before)
+        except Exception as error:
+            group.fail(error)
+            return
+        if commit.done:
+            group.settle(topic, commit)
+        else:
+            self._context.hub.on_done(commit, partial(group.settle, topic, commit))
 
     def _create(self, call: Call, name: str, body: WriteBody) -> tuple[Topic, Commit[Log]]:
         config = body.config or TopicConfig()
@@ -279,9 +269,10 @@ class _Timing:
 class _Gathered:
     """Writes to one topic that are appended in one step."""
 
-    __slots__ = ("_laters", "_writes", "timing")
+    __slots__ = ("_laters", "_writes", "size", "timing")
 
     def __init__(self) -> None:
+        self.size = 0
         self.timing = _Timing(0.0)
         self._writes: list[_Write] = []
         self._laters: list[Later] = []
@@ -289,6 +280,7 @@ class _Gathered:
     def add(self, write: _Write, later: Later) -> None:
         self._writes.append(write)
         self._laters.append(later)
+        self.size += sum(map(len, write.batch.data))
 
     def batch(self) -> Batch:
         if len(self._writes) == 1:
@@ -326,86 +318,3 @@ def _joined(batches: Sequence[Batch], columns: Sequence[Sequence[T | None] | Non
     for batch, column in zip(batches, columns, strict=True):
         joined.extend([None] * len(batch.data) if column is None else column)
     return joined
-
-
-def make_batch(records: list[WriteRecord], node: str | None, settings: TopicsSettings) -> Batch:
-    """The records as columns, checked against the limits."""
-    if not records:
-        raise invalid("records must have at least one record")
-    if len(records) > settings.max_batch_records:
-        raise Refusal(
-            400,
-            "batch_too_large",
-            f"{len(records)} records in one write, the limit is {settings.max_batch_records}",
-            {"records": len(records), "max": settings.max_batch_records},
-        )
-    if len(records) == 1:
-        record = records[0]
-        if record.tag is None and record.node is None and node is None and not record.meta:
-            data = [bytes(record.data)]
-            if len(data[0]) > settings.max_record_bytes:
-                _check_sizes(data, [None], settings.max_record_bytes)
-            return Batch(data)
-    data = [bytes(record.data) for record in records]
-    keys = [record.tag for record in records]
-    nodes = [record.node if record.node is not None else node for record in records]
-    metas = [_meta(index, record.meta, settings) if record.meta else None for index, record in enumerate(records)]
-    has_metas = metas.count(None) != len(metas)
-    if max(map(len, data)) > settings.max_record_bytes or has_metas:
-        _check_sizes(data, metas, settings.max_record_bytes)
-    return Batch(
-        data,
-        _checked("tag", keys, settings.max_tag_bytes),
-        _checked("node", nodes, settings.max_node_bytes),
-        metas if has_metas else None,
-    )
-
-
-def _checked(what: str, values: list[str | None], limit: int) -> list[str | None] | None:
-    if values.count(None) == len(values):
-        return None
-    for index, value in enumerate(values):
-        # A character has at most four bytes.
-        if value is not None and len(value) * 4 > limit and len(value.encode()) > limit:
-            raise invalid(f"records[{index}]: {what} has {len(value.encode())} bytes, the limit is {limit}")
-    return values
-
-
-def _meta(index: int, raw: Raw, settings: TopicsSettings) -> bytes | None:
-    meta = bytes(raw)
-    if meta == _NULL:
-        return None
-    if len(meta) > settings.max_meta_bytes:
-        raise invalid(f"records[{index}]: meta has {len(meta)} bytes, the limit is {settings.max_meta_bytes}")
-    if meta.startswith(b"{") and meta.count(b":") > settings.max_meta_keys:
-        keys = len(msgspec.json.decode(meta, type=dict[str, Raw]))
-        if keys > settings.max_meta_keys:
-            raise invalid(f"records[{index}]: meta has {keys} keys, the limit is {settings.max_meta_keys}")
-    return meta
-
-
-def _check_sizes(data: list[bytes], metas: list[bytes | None], limit: int) -> None:
-    for index, (payload, meta) in enumerate(zip(data, metas, strict=True)):
-        size = len(payload) + (0 if meta is None else len(meta))
-        if size > limit:
-            raise Refusal(
-                400,
-                "record_too_large",
-                f"records[{index}]: data and meta have {size} bytes, the limit is {limit}",
-                {"index": index, "max": limit},
-            )
-
-
-def make_schedules(records: list[WriteRecord], topic: Topic) -> list[Schedule | None]:
-    """When and how urgently the jobs are to be done."""
-    if topic.traits.type != "queue":
-        raise invalid("not_before_ts and priority are for jobs, and this topic is not a queue", {"topic": topic.name})
-    return [
-        Schedule(record.not_before_ts, record.priority) if record.not_before_ts or record.priority else None
-        for record in records
-    ]
-
-
-def check_idempotency_key(key: str | None) -> None:
-    if key is not None and not 1 <= len(key.encode("utf-8", "surrogateescape")) <= MAX_IDEMPOTENCY_KEY_BYTES:
-        raise invalid(f"an idempotency key has 1 to {MAX_IDEMPOTENCY_KEY_BYTES} bytes")

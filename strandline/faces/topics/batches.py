@@ -1,0 +1,126 @@
+"""The records of a write as columns, checked against the limits of the protocol."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import UNSET, Meta, Raw, UnsetType
+
+from strandline.delivery.queues import Schedule
+from strandline.engine import Batch
+from strandline.faces.topics.errors import invalid
+from strandline.faces.topics.settings import MAX_IDEMPOTENCY_KEY_BYTES, TopicsSettings
+from strandline.faces.topics.topics import Topic
+from strandline.faces.web import Refusal
+
+_NULL = b"null"
+
+
+class WriteRecord(msgspec.Struct, gc=False):
+    data: Raw
+    tag: str | None = None
+    node: str | None = None
+    meta: Raw | UnsetType = UNSET
+    #: Queues only: the job cannot be claimed before this moment, and comes before jobs of lower priority.
+    not_before_ts: Annotated[int, Meta(ge=0, lt=1 << 62)] = 0
+    priority: Annotated[int, Meta(ge=-1000, le=1000)] = 0
+
+    @property
+    def is_plain(self) -> bool:
+        """Data and nothing else."""
+        return self.tag is None and self.node is None and not self.meta and not self.not_before_ts and not self.priority
+
+
+RecordsField = Annotated[list[WriteRecord], Meta(extra_json_schema={"minItems": 1})]
+
+
+def check_utf8(body: bytes) -> None:
+    """What is kept raw is not looked at when it is decoded, but whoever reads it must be able to."""
+    if not body.isascii():
+        try:
+            body.decode()
+        except UnicodeDecodeError as error:
+            raise invalid(f"the body is not valid UTF-8: {error.reason} at byte {error.start}") from None
+
+
+def make_batch(records: list[WriteRecord], node: str | None, settings: TopicsSettings) -> Batch:
+    """The records as columns, checked against the limits."""
+    if not records:
+        raise invalid("records must have at least one record")
+    if len(records) > settings.max_batch_records:
+        raise Refusal(
+            400,
+            "batch_too_large",
+            f"{len(records)} records in one write, the limit is {settings.max_batch_records}",
+            {"records": len(records), "max": settings.max_batch_records},
+        )
+    data = [bytes(record.data) for record in records]
+    keys = [record.tag for record in records]
+    nodes = [record.node for record in records]
+    if node is not None:
+        nodes = [node if own is None else own for own in nodes]
+    metas: list[bytes | None] | None = None
+    raw_metas = [record.meta for record in records]
+    if raw_metas.count(UNSET) != len(raw_metas):
+        metas = [_meta(index, raw, settings) for index, raw in enumerate(raw_metas)]
+    if metas is not None or max(map(len, data)) > settings.max_record_bytes:
+        _check_sizes(data, metas or [None] * len(data), settings.max_record_bytes)
+    return Batch(
+        data,
+        _checked("tag", keys, settings.max_tag_bytes),
+        _checked("node", nodes, settings.max_node_bytes),
+        metas,
+    )
+
+
+def _checked(what: str, values: list[str | None], limit: int) -> list[str | None] | None:
+    if values.count(None) == len(values):
+        return None
+    for index, value in enumerate(values):
+        # A character has at most four bytes.
+        if value is not None and len(value) * 4 > limit and len(value.encode()) > limit:
+            raise invalid(f"records[{index}]: {what} has {len(value.encode())} bytes, the limit is {limit}")
+    return values
+
+
+def _meta(index: int, raw: Raw | UnsetType, settings: TopicsSettings) -> bytes | None:
+    if isinstance(raw, UnsetType):
+        return None
+    meta = bytes(raw)
+    if meta == _NULL:
+        return None
+    if len(meta) > settings.max_meta_bytes:
+        raise invalid(f"records[{index}]: meta has {len(meta)} bytes, the limit is {settings.max_meta_bytes}")
+    if meta.startswith(b"{") and meta.count(b":") > settings.max_meta_keys:
+        keys = len(msgspec.json.decode(meta, type=dict[str, Raw]))
+        if keys > settings.max_meta_keys:
+            raise invalid(f"records[{index}]: meta has {keys} keys, the limit is {settings.max_meta_keys}")
+    return meta
+
+
+def _check_sizes(data: list[bytes], metas: list[bytes | None], limit: int) -> None:
+    for index, (payload, meta) in enumerate(zip(data, metas, strict=True)):
+        size = len(payload) + (0 if meta is None else len(meta))
+        if size > limit:
+            raise Refusal(
+                400,
+                "record_too_large",
+                f"records[{index}]: data and meta have {size} bytes, the limit is {limit}",
+                {"index": index, "max": limit},
+            )
+
+
+def make_schedules(records: list[WriteRecord], topic: Topic) -> list[Schedule | None]:
+    """When and how urgently the jobs are to be done."""
+    if topic.traits.type != "queue":
+        raise invalid("not_before_ts and priority are for jobs, and this topic is not a queue", {"topic": topic.name})
+    return [
+        Schedule(record.not_before_ts, record.priority) if record.not_before_ts or record.priority else None
+        for record in records
+    ]
+
+
+def check_idempotency_key(key: str | None) -> None:
+    if key is not None and not 1 <= len(key.encode("utf-8", "surrogateescape")) <= MAX_IDEMPOTENCY_KEY_BYTES:
+        raise invalid(f"an idempotency key has 1 to {MAX_IDEMPOTENCY_KEY_BYTES} bytes")

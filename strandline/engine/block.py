@@ -55,7 +55,7 @@ class Block:
         data = batch.data
         if len(data) == 1:
             offsets = array("I", (0, len(data[0])))
-            return cls(first, first, ts, offsets, data[0], batch.keys, batch.nodes, batch.metas)
+            return cls(first, first, ts, offsets, bytes(data[0]), batch.keys, batch.nodes, batch.metas)
         offsets = array("I", accumulate(map(len, data), initial=0))
         return cls(first, first + len(data) - 1, ts, offsets, b"".join(data), batch.keys, batch.nodes, batch.metas)
 

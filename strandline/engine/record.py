@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import msgspec
+from msgspec import Raw
 
 from strandline.engine.errors import BadConfig, BadName, BadRecord, BadRequest, RecordTooLarge
 
@@ -77,6 +78,10 @@ def check_cursor(name: str, seq: int = 0) -> None:
         raise BadRequest(f"a cursor's seq must be a whole number from 0 to 2^63 - 1, not {seq!r}")
 
 
+#: Data that is still a part of the message it came in is copied once, into the log, rather than twice.
+_DATA = frozenset((bytes, Raw))
+
+
 class Batch:
     """Records to append, as columns. All of them are appended, with consecutive seqs, or none is.
 
@@ -87,7 +92,7 @@ class Batch:
 
     def __init__(
         self,
-        data: Sequence[bytes],
+        data: Sequence[bytes | Raw],
         keys: Sequence[str | None] | None = None,
         nodes: Sequence[str | None] | None = None,
         metas: Sequence[bytes | None] | None = None,
@@ -126,8 +131,8 @@ class Batch:
         for what, column in (("keys", self.keys), ("nodes", self.nodes), ("metas", self.metas)):
             if column is not None and len(column) != count:
                 raise BadRequest(f"the batch has {count} records and {len(column)} {what}")
-        if set(map(type, self.data)) != {bytes}:
-            index = next(i for i, d in enumerate(self.data) if type(d) is not bytes)
+        if not _DATA.issuperset(map(type, self.data)):
+            index = next(i for i, d in enumerate(self.data) if type(d) not in _DATA)
             raise BadRecord(index, f"data must be bytes, not {type(self.data[index]).__name__}")
         sizes = list(map(len, self.data))
         if self.metas is not None:

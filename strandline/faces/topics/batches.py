@@ -55,7 +55,7 @@ def make_batch(records: list[WriteRecord], node: str | None, settings: TopicsSet
             f"{len(records)} records in one write, the limit is {settings.max_batch_records}",
             {"records": len(records), "max": settings.max_batch_records},
         )
-    data = [bytes(record.data) for record in records]
+    data = [record.data for record in records]
     keys = [record.tag for record in records]
     nodes = [record.node for record in records]
     if node is not None:
@@ -99,7 +99,7 @@ def _meta(index: int, raw: Raw | UnsetType, settings: TopicsSettings) -> bytes |
     return meta
 
 
-def _check_sizes(data: list[bytes], metas: list[bytes | None], limit: int) -> None:
+def _check_sizes(data: list[Raw], metas: list[bytes | None], limit: int) -> None:
     for index, (payload, meta) in enumerate(zip(data, metas, strict=True)):
         size = len(payload) + (0 if meta is None else len(meta))
         if size > limit:

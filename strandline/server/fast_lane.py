@@ -26,6 +26,8 @@ MAX_HEADS = 16_384
 MAX_HEAD_BYTES = 4096
 #: A request line with its headers is never larger than this.
 MAX_REQUEST_HEAD_BYTES = 64 << 10
+#: A body from this size on is not copied to put its head in front of it.
+LARGE_BODY_BYTES = 64 << 10
 #: What a client may send ahead, while its last request is still being answered.
 MAX_HELD_BYTES = 1 << 20
 
@@ -307,7 +309,11 @@ class FastLane(HttpToolsProtocol):
         body = reply.body
         if reply.status == 200 and hot.keep_alive and not reply.headers and not self._closing:
             # What nearly every reply looks like.
-            self.transport.write(b"%b%d\r\n\r\n%b" % (self._front(reply.content_type), len(body), body))
+            front = self._front(reply.content_type)
+            if len(body) < LARGE_BODY_BYTES:
+                self.transport.write(b"%b%d\r\n\r\n%b" % (front, len(body), body))
+            else:
+                self.transport.writelines((b"%b%d\r\n\r\n" % (front, len(body)), body))
             return
         further = b""
         if reply.headers:

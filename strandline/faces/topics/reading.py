@@ -143,10 +143,10 @@ class Reading:
         elif after > MAX_SEQ:
             after = MAX_SEQ
         context.consumed(topic)
-        key = None
         if selection.is_plain:
-            key = (topic.log.epoch, after, selection.limit, selection.max_bytes, body.include_tags, body.include_meta)
-            rendered = self._pages.get(key, topic)
+            rendered = self._pages.get(
+                topic, after, selection.limit, selection.max_bytes, tags=body.include_tags, meta=body.include_meta
+            )
             if rendered is not None:
                 return render_diff(call, topic, after, rendered, waited_ms)
         page = topic.log.read_resident(after, **selection.arguments(topic))
@@ -154,8 +154,6 @@ class Reading:
             wait_ms = min(body.wait_ms, MAX_WAIT_MS)
             return self._wait(call, topic, body, after, selection, page, wait_ms, waited_ms)
         rendered = Rendered.of(page, tags=body.include_tags, meta=body.include_meta)
-        if key is not None:
-            self._pages.offer(key, topic, rendered)
         return render_diff(call, topic, after, rendered, waited_ms)
 
     async def _wait(

@@ -19,25 +19,35 @@ def quote(text: str) -> bytes:
 
 def render_records(page: Page, *, tags: bool, meta: bool, data: bool = True) -> bytes:
     """The records of a page, as a JSON array without its brackets."""
-    with_tags = tags and not _all_none(page.keys)
-    with_nodes = not _all_none(page.nodes)
-    with_metas = meta and not _all_none(page.metas)
-    if not (with_tags or with_nodes or with_metas):
+    if _is_plain(page, tags, meta):
         return _render_plain(page, data)
+    return b",".join(render_list(page, tags=tags, meta=meta, data=data))
+
+
+def render_list(page: Page, *, tags: bool, meta: bool, data: bool = True) -> list[bytes]:
+    """The records of a page, each as JSON."""
+    if data and _is_plain(page, tags, meta):
+        rows = zip(page.seqs, page.ts, page.data, strict=True)
+        return [b'{"$seq":%d,"$ts":%d,"data":%b}' % row for row in rows]
     parts: list[bytes] = []
     columns = zip(page.seqs, page.ts, page.nodes, page.keys, page.data, page.metas, strict=True)
     for seq, ts, node, key, payload, extra in columns:
         record = b'{"$seq":%d,"$ts":%d' % (seq, ts)
         if node is not None:
             record += b',"$node":' + quote(node)
-        if with_tags and key is not None:
+        if tags and key is not None:
             record += b',"$tag":' + quote(key)
         if data:
             record += b',"data":' + payload
-        if with_metas and extra is not None:
+        if meta and extra is not None:
             record += b',"meta":' + extra
         parts.append(record + b"}")
-    return b",".join(parts)
+    return parts
+
+
+def _is_plain(page: Page, tags: bool, meta: bool) -> bool:
+    """Whether there is nothing to show but data."""
+    return _all_none(page.nodes) and (not tags or _all_none(page.keys)) and (not meta or _all_none(page.metas))
 
 
 def _render_plain(page: Page, data: bool) -> bytes:
@@ -74,4 +84,5 @@ def tombstone_json(tombstone: Tombstone) -> bytes:
 
 
 def number_list(numbers: Iterable[int]) -> bytes:
-    return ",".join(map(str, numbers)).encode()
+    """Numbers as a JSON array without its brackets."""
+    return msgspec.json.encode(list(numbers))[1:-1]

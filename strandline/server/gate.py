@@ -212,10 +212,11 @@ class Gate:
             answer = route.handler(call)
         except Exception as error:
             return self.failed(call, error)
-        kind = type(answer)
-        if kind is Reply or (kind is Later and self.keys is None):
-            return answer  # type: ignore[return-value]
-        if isinstance(answer, Reply | Stream):
+        if isinstance(answer, Reply):
+            return answer
+        if isinstance(answer, Later) and self.keys is None:
+            return answer
+        if isinstance(answer, Stream):
             return answer
         later = answer if isinstance(answer, Later) else _run(answer)
         # There was room when the request was looked at, and nothing has run since.

@@ -164,12 +164,11 @@ class Writing:
         group = self._gathered.get(topic)
         if group is None:
             group = self._gathered[topic] = _Gathered()
-        later = Later()
-        group.add(write, later)
+        group.add(write)
         if group.size > MAX_GATHERED_BYTES:
             del self._gathered[topic]
             self._append_group(topic, group)
-        return later
+        return write
 
     def _append_alone(self, topic: Topic, write: _Write) -> Reply | Later:
         before = perf_counter()
@@ -213,12 +212,13 @@ class Writing:
             raise capped("max_total_bytes", maximum)
 
 
-class _Write:
+class _Write(Later):
     """One write on its way, with what its answer will say of it."""
 
     __slots__ = ("batch", "call", "created", "waited_ms")
 
     def __init__(self, call: Call, batch: Batch) -> None:
+        super().__init__()
         self.call = call
         self.batch = batch
         self.created: Commit[Log] | None = None
@@ -269,18 +269,17 @@ class _Timing:
 class _Gathered:
     """Writes to one topic that are appended in one step."""
 
-    __slots__ = ("_laters", "_writes", "size", "timing")
+    __slots__ = ("_writes", "size", "timing")
 
     def __init__(self) -> None:
         self.size = 0
         self.timing = _Timing(0.0)
         self._writes: list[_Write] = []
-        self._laters: list[Later] = []
 
-    def add(self, write: _Write, later: Later) -> None:
+    def add(self, write: _Write) -> None:
         self._writes.append(write)
-        self._laters.append(later)
-        self.size += sum(map(len, write.batch.data))
+        data = write.batch.data
+        self.size += len(data[0]) if len(data) == 1 else sum(map(len, data))
 
     def batch(self) -> Batch:
         if len(self._writes) == 1:
@@ -300,14 +299,14 @@ class _Gathered:
             self.fail(error)
             return
         first, timing = appended.first, self.timing
-        for write, later in zip(self._writes, self._laters, strict=True):
+        for write in self._writes:
             behind = first + len(write.batch.data)
-            later.settle(write.reply(topic, first, behind - 1, False, timing))
+            write.settle(write.reply(topic, first, behind - 1, False, timing))
             first = behind
 
     def fail(self, error: Exception) -> None:
-        for later in self._laters:
-            later.fail(error)
+        for write in self._writes:
+            write.fail(error)
 
 
 def _joined(batches: Sequence[Batch], columns: Sequence[Sequence[T | None] | None]) -> list[T | None] | None:

@@ -23,6 +23,10 @@ POLL_SECONDS = 0.01
 _VARIABLE_OF = {field: variable for variable, field in VARIABLES.items()}
 
 
+#: So late the loop never is.
+NEVER_BUSY_MS = 10_000
+
+
 class ServerProcess:
     """``strandline serve`` on a free port of the loopback. ``settings`` are named as in the server's settings.
 
@@ -41,7 +45,8 @@ class ServerProcess:
         self.keys = keys
         self.url = ""
         self._fast_lane = fast_lane
-        self._settings = dict(settings or {})
+        # Other tests share the machine: nobody is to be asked to come back later because of them.
+        self._settings = {"target_latency_ms": NEVER_BUSY_MS, **(settings or {})}
         self._port_file = data.parent / f"{data.name}.port"
         self._log_file = data.parent / f"{data.name}.log"
         self._process: subprocess.Popen[bytes] | None = None

@@ -52,20 +52,21 @@ class Heads:
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
-        self._known: dict[bytes, HotHead | None] = {}
+        #: By the head itself, or by its digest where heads hold secrets.
+        self.known: dict[bytes, HotHead | None] = {}
         self._generation = gate.generation
         self._digest = hashlib.blake2b(digest_size=16, key=os.urandom(32)) if gate.keys is not None else None
 
     def get(self, raw: bytes) -> HotHead | None:
         if self._generation != self._gate.generation:
             self._generation = self._gate.generation
-            self._known.clear()
+            self.known.clear()
         key = raw
         if self._digest is not None:
             digest = self._digest.copy()
             digest.update(raw)
             key = digest.digest()
-        known = self._known
+        known = self.known
         try:
             return known[key]
         except KeyError:
@@ -208,7 +209,10 @@ class FastLane(HttpToolsProtocol):
         behind a last request is not one."""
         while data and not self.transport.is_closing():
             end = data.find(b"\r\n\r\n") + 4
-            hot = self.heads.get(data[:end]) if end > 4 else None
+            raw = data[:end]
+            hot = self.heads.known.get(raw)
+            if hot is None and end > 4:
+                hot = self.heads.get(raw)
             if hot is None:
                 self._elsewhere = True
                 self._pass_on(data)

@@ -26,11 +26,6 @@ class WriteRecord(msgspec.Struct, gc=False):
     not_before_ts: Annotated[int, Meta(ge=0, lt=1 << 62)] = 0
     priority: Annotated[int, Meta(ge=-1000, le=1000)] = 0
 
-    @property
-    def is_plain(self) -> bool:
-        """Data and nothing else."""
-        return self.tag is None and self.node is None and not self.meta and not self.not_before_ts and not self.priority
-
 
 RecordsField = Annotated[list[WriteRecord], Meta(extra_json_schema={"minItems": 1})]
 

@@ -8,6 +8,7 @@ from time import perf_counter
 from typing import TypeVar
 
 import msgspec
+from msgspec import UNSET
 
 from strandline.engine import Appended, Batch, Log
 from strandline.engine.commit import Commit
@@ -43,8 +44,21 @@ class WriteBody(msgspec.Struct, gc=False):
 
     @property
     def is_plain(self) -> bool:
-        """Whether nothing is said of the write itself."""
-        return self.idempotency_key is None and self.node is None and self.create is None and self.config is None
+        """Whether it is one record, and nothing is said but its data."""
+        if len(self.records) != 1:
+            return False
+        record = self.records[0]
+        return (
+            record.tag is None
+            and record.node is None
+            and record.meta is UNSET
+            and not record.not_before_ts
+            and not record.priority
+            and self.idempotency_key is None
+            and self.node is None
+            and self.create is None
+            and self.config is None
+        )
 
     @property
     def scheduled(self) -> bool:
@@ -75,10 +89,12 @@ class Writing:
 
     def write(self, call: Call) -> Reply | Later | Awaitable[Reply]:
         """POST /v0/topics/{topic}"""
-        check_utf8(call.body)
-        body = _decoder.decode(call.body)
+        raw = call.body
+        if not raw.isascii():
+            check_utf8(raw)
+        body = _decoder.decode(raw)
         head = call.head
-        if len(body.records) == 1 and body.is_plain and b"idempotency-key" not in head.headers:
+        if body.is_plain and b"idempotency-key" not in head.headers:
             answer = self._write_straight(call, head.params["topic"], body.records[0])
             if answer is not None:
                 return answer
@@ -91,10 +107,11 @@ class Writing:
         """What most writes are: one record without anything to it, to a topic that is there and takes it. Does the
         same as ``append``, sooner; None when this is not such a write."""
         context, settings = self._context, self._settings
-        if record.is_plain and not context.pressure.level and not settings.max_total_bytes:
-            topic = context.topics.find(name)
-            if topic is not None and topic.is_plain and len(record.data) <= settings.max_record_bytes:
-                return self._gather(topic, _Write(call, Batch([bytes(record.data)])))
+        if context.pressure.level or settings.max_total_bytes:
+            return None
+        topic = context.topics.find(name)
+        if topic is not None and topic.is_plain and len(record.data) <= settings.max_record_bytes:
+            return self._gather(topic, _Write(call, Batch((bytes(record.data),))))
         return None
 
     def append(self, call: Call, name: str, body: WriteBody, key: str | None) -> Reply | Later | Awaitable[Reply]:
@@ -218,7 +235,8 @@ class _Write(Later):
     __slots__ = ("batch", "call", "created", "waited_ms")
 
     def __init__(self, call: Call, batch: Batch) -> None:
-        super().__init__()
+        # As in Later, without another call.
+        self.answer = self._error = self._waiting = None
         self.call = call
         self.batch = batch
         self.created: Commit[Log] | None = None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from time import perf_counter
@@ -120,13 +121,14 @@ class Hub:
                 self.loop.call_soon(self._drain)
 
 
-class Waiter:
+class Waiter(ABC):
     """Somebody who waits for a log to change. ``wake`` is called on the loop and must not take long."""
 
     __slots__ = ()
 
+    @abstractmethod
     def wake(self, log: Log) -> None:
-        raise NotImplementedError
+        """Something may be new in the log."""
 
     def priority(self, now: int) -> int:
         """How urgent it is to wake this one; the most urgent waiter decides for the log."""

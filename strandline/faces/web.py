@@ -7,6 +7,7 @@ It knows nothing of how the request came in.
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from time import perf_counter
 from typing import Any, Protocol
@@ -51,24 +52,24 @@ class Sink(Protocol):
         """The reader will never take what was written: drop it, and the connection."""
 
 
-class Stream:
+class Stream(ABC):
     """An answer without an end. All its methods are called on the event loop's thread."""
 
     __slots__ = ()
     content_type = EVENT_STREAM
     headers: tuple[tuple[bytes, bytes], ...] = ((b"cache-control", b"no-store"), (b"x-accel-buffering", b"no"))
 
+    @abstractmethod
     def opened(self, sink: Sink) -> None:
         """The reader is there and the headers are sent."""
-        raise NotImplementedError
 
+    @abstractmethod
     def resumed(self) -> None:
         """The reader has caught up with what was written."""
-        raise NotImplementedError
 
+    @abstractmethod
     def closed(self) -> None:
         """The connection is gone, whoever ended it. Called exactly once for every ``opened``."""
-        raise NotImplementedError
 
 
 class Slots(Protocol):

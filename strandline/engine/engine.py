@@ -221,10 +221,6 @@ class Engine:
         """
         self.flushing.flush(wanted)
 
-    def flush_soon(self) -> None:
-        """As ``flush``, on another thread if there is one."""
-        self.flushing.flush_soon()
-
     def maintain(self) -> bool:
         """Seal, merge and move what is due, now; tells whether there was anything to do."""
         return self.maintenance.run()

@@ -273,7 +273,7 @@ class FastLane(HttpToolsProtocol):
 
     def _answer(self, hot: HotHead, body: bytes) -> None:
         gate, refused = self.gate, hot.refused
-        if refused is not None or not gate.open or gate.keys is not None:
+        if refused is not None or not gate.status.serving or gate.keys is not None:
             refused = gate.check_now(hot.head) or refused
             if refused is not None:
                 self._reply(hot, refused)

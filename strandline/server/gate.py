@@ -170,12 +170,6 @@ class Gate:
 
     # --- every single request ------------------------------------------------------------------------------
 
-    @property
-    def open(self) -> bool:
-        """Whether there is no reason to look at every single request."""
-        status = self.status
-        return status.ready and not status.draining
-
     def check_now(self, head: Head) -> Reply | None:
         """What may differ from one moment to the next: whether the server is up, and what its key has under way. It
         comes before everything else that a head can be refused for, but not before asking who it is from."""

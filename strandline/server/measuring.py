@@ -10,6 +10,8 @@ import asyncio
 from itertools import islice
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from strandline.engine.errors import UnknownLog
 from strandline.faces.access import Access
 from strandline.faces.topics.context import Context
@@ -63,12 +65,8 @@ async def take_snapshot(application: Application, prefixes: tuple[str, ...]) -> 
     # Before the totals: a queue that is looked at for the first time is known to hold jobs from then on.
     topic_rows = await _topic_rows(context, prefixes)
     totals = engine.totals
-    return Snapshot(
-        ready=started.ready,
-        replay_progress=started.replay_progress,
-        uptime_ms=started.uptime_ms,
-        streams=started.streams,
-        requests=started.requests,
+    return msgspec.structs.replace(
+        started,
         topics=dict(totals.logs),
         routers=len(context.routers),
         records=totals.records,

@@ -78,14 +78,15 @@ class Pages:
 
     def get(self, topic: Topic, after: int, limit: int, max_bytes: int, *, tags: bool, meta: bool) -> Rendered | None:
         """The page, if all of it is at hand and nothing was lost on the way; else whoever asks reads it as usual."""
-        log = topic.log
-        state = log.state()
+        # Where too little is left for a whole span, and before the first record, there is nothing to gain.
+        if limit < MIN_LIMIT or (after // SPAN + 1) * SPAN > topic.log.head:
+            return None
+        state = topic.log.state()
+        if after + 1 < state.earliest:
+            return None
         head = state.head
         at = after
         parts: list[bytes] = []
-        # Before the first record, and where too little is left for a whole span, there is nothing to gain.
-        if limit < MIN_LIMIT or after + 1 < state.earliest or (after // SPAN + 1) * SPAN > head:
-            return None
         while limit and (at // SPAN + 1) * SPAN <= head:
             span = self._span(topic, at // SPAN, tags, meta)
             if span is None:

@@ -30,14 +30,13 @@ class Administering:
         name = check_name(call.param("topic"))
         topic = self._context.topics.find(name)
         if topic is None:
-            kind = wanted.type if isinstance(wanted.type, str) else "log"
-            topic, created = self._context.topics.create(name, engine_config(name, wanted, kind))
+            topic, created = self._context.topics.create(name, engine_config(name, wanted, wanted.kind()))
             return self._context.after(created, lambda _: self._put_reply(call, topic, created=True))
         return self._configure(call, topic, wanted)
 
     def _configure(self, call: Call, topic: Topic, wanted: TopicConfig) -> Reply | Later | Awaitable[Reply]:
         existing = topic.traits.type
-        kind = wanted.type if isinstance(wanted.type, str) else existing
+        kind = wanted.kind(existing)
         if kind != existing:
             detail = {"topic": topic.name, "existing_type": existing, "requested_type": kind}
             raise Refusal(409, "topic_exists_incompatible", "the type of a topic cannot be changed", detail)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
@@ -12,8 +13,9 @@ from strandline.engine import Batch
 from strandline.faces.topics.errors import invalid
 from strandline.faces.topics.settings import MAX_IDEMPOTENCY_KEY_BYTES, TopicsSettings
 from strandline.faces.topics.topics import Topic
-from strandline.faces.web import Refusal
+from strandline.faces.web import Call, Refusal
 
+T = TypeVar("T")
 _NULL = b"null"
 
 
@@ -106,14 +108,60 @@ def _check_sizes(data: list[Raw], metas: list[bytes | None], limit: int) -> None
             )
 
 
+def join_batches(batches: Sequence[Batch]) -> Batch:
+    """The batches behind one another."""
+    if len(batches) == 1:
+        return batches[0]
+    return Batch(
+        [payload for batch in batches for payload in batch.data],
+        _joined(batches, [batch.keys for batch in batches]),
+        _joined(batches, [batch.nodes for batch in batches]),
+        _joined(batches, [batch.metas for batch in batches]),
+    )
+
+
+def _joined(batches: Sequence[Batch], columns: Sequence[Sequence[T | None] | None]) -> list[T | None] | None:
+    """The columns behind one another; None when no batch has one."""
+    if columns.count(None) == len(columns):
+        return None
+    joined: list[T | None] = []
+    for batch, column in zip(batches, columns, strict=True):
+        joined.extend([None] * len(batch.data) if column is None else column)
+    return joined
+
+
+def size_of(batch: Batch) -> int:
+    """What the batch counts towards a quota: data and metas."""
+    return sum(map(len, batch.data)) + sum(len(meta) for meta in batch.metas or () if meta is not None)
+
+
+def is_scheduled(records: list[WriteRecord]) -> bool:
+    """Whether any of the records says when or how urgently it is to be done."""
+    for record in records:  # noqa: SIM110 - a generator would take twice as long
+        if record.not_before_ts or record.priority:
+            return True
+    return False
+
+
+def for_jobs_only(name: str) -> Refusal:
+    return invalid("not_before_ts and priority are for jobs, and this topic is not a queue", {"topic": name})
+
+
 def make_schedules(records: list[WriteRecord], topic: Topic) -> list[Schedule | None]:
     """When and how urgently the jobs are to be done."""
     if topic.traits.type != "queue":
-        raise invalid("not_before_ts and priority are for jobs, and this topic is not a queue", {"topic": topic.name})
+        raise for_jobs_only(topic.name)
     return [
         Schedule(record.not_before_ts, record.priority) if record.not_before_ts or record.priority else None
         for record in records
     ]
+
+
+def key_of(call: Call, own: str | None) -> str | None:
+    """The idempotency key of a request: what its body says, or else its header."""
+    if own is None and b"idempotency-key" in call.head.headers:
+        return call.head.headers[b"idempotency-key"].decode("utf-8", "surrogateescape")
+    return own
 
 
 def check_idempotency_key(key: str | None) -> None:

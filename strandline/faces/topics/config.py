@@ -9,6 +9,8 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from strandline.engine import Config
+from strandline.faces.access import Access
+from strandline.faces.topics.errors import topic_not_found
 from strandline.faces.web import Refusal
 
 Kind = Literal["log", "queue"]
@@ -43,6 +45,10 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_deliveries: Count = 0
     dead_letter: NameField | None = None
     leases_durable: bool = False
+
+    def kind(self, default: Kind = "log") -> Kind:
+        """The type that is asked for, or the default when nothing is said of it."""
+        return default if isinstance(self.type, UnsetType) else self.type
 
 
 class Traits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -99,6 +105,16 @@ def engine_config(name: str, wanted: TopicConfig, kind: Kind) -> Config:
         idempotency_window_ms=wanted.idempotency_window_ms,
         attributes={ATTRIBUTE: msgspec.to_builtins(traits)},
     )
+
+
+def config_of_new(name: str, create: bool | None, wanted: TopicConfig | None, access: Access) -> Config:
+    """The configuration of a topic that a write makes, if it may make one."""
+    config = wanted or TopicConfig()
+    if create is False or (create is None and not config.auto_create):
+        raise topic_not_found(name)
+    if wanted is not None and not access.may("admin"):
+        raise Refusal(403, "forbidden", "creating a topic with a config needs the admin scope", {"topic": name})
+    return engine_config(name, config, config.kind())
 
 
 def clamp_lease(lease_ms: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable
 from time import perf_counter
 from typing import Any, TypeVar
 
@@ -13,15 +13,19 @@ from strandline.delivery.hub import Hub
 from strandline.delivery.pressure import Pressure, Throttled
 from strandline.delivery.queues import Queue, Queues, QueueSettings
 from strandline.delivery.routers import Routers
-from strandline.engine import Engine, Log
+from strandline.engine import Batch, Engine, Log
 from strandline.engine.commit import Commit
 from strandline.engine.errors import EngineError
+from strandline.faces.topics.batches import size_of
 from strandline.faces.topics.config import TopicConfig, engine_config
+from strandline.faces.topics.errors import capped
 from strandline.faces.topics.settings import TopicsSettings
 from strandline.faces.topics.topics import Topic, Topics
 from strandline.faces.web import Call, Later, Refusal, Reply, Slots
 
 T = TypeVar("T")
+#: What a handler without a stream gives.
+Replying = Reply | Later | Awaitable[Reply]
 
 log = logging.getLogger(__name__)
 
@@ -128,6 +132,26 @@ class Context:
                 retry_after=-(-error.retry_after_ms // 1000),
             ) from None
 
+    def in_turn(self, topic: Topic | None, act: Callable[[float], Replying], *, patient: bool = False) -> Replying:
+        """Do it now, or after the wait that the pressure on the server asks for; ``act`` is told how long that was.
+        Refuses when the server is too busy for it."""
+        if self.pressure.level:
+            delay_ms = self.throttle(topic, patient=patient)
+            if delay_ms:
+                return self._in_turn_later(topic, act, delay_ms, patient)
+        return act(0.0)
+
+    async def _in_turn_later(
+        self, topic: Topic | None, act: Callable[[float], Replying], delay_ms: float, patient: bool
+    ) -> Reply:
+        return await reply_of(act(await self.park(topic, delay_ms, patient=patient)))
+
+    def check_quota(self, batches: Iterable[Batch]) -> None:
+        """Refuse what would bring all topics together over their quota."""
+        maximum = self.settings.max_total_bytes
+        if maximum and self.engine.total_size + sum(map(size_of, batches)) > maximum:
+            raise capped("max_total_bytes", maximum)
+
     async def park(self, topic: Topic | None, delay_ms: float, *, patient: bool) -> float:
         """Wait so long; one that is patient goes on waiting while it would be refused. Returns for how long it was."""
         started = perf_counter()
@@ -154,6 +178,13 @@ def _queue_settings(topic: Topic) -> QueueSettings:
         dead_letter=traits.dead_letter,
         leases_durable=traits.leases_durable,
     )
+
+
+async def reply_of(answer: Replying) -> Reply:
+    """The reply, once it is there."""
+    reply = answer if isinstance(answer, Reply) else await answer
+    assert isinstance(reply, Reply)
+    return reply
 
 
 def performance(call: Call) -> bytes:

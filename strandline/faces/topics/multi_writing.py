@@ -17,12 +17,16 @@ from strandline.faces.topics.batches import (
     RecordsField,
     check_idempotency_key,
     check_utf8,
+    for_jobs_only,
+    is_scheduled,
+    join_batches,
+    key_of,
     make_batch,
     make_schedules,
 )
-from strandline.faces.topics.config import NameField, TopicConfig, check_name, engine_config
+from strandline.faces.topics.config import NameField, TopicConfig, check_name, config_of_new, kind_of
 from strandline.faces.topics.context import Context
-from strandline.faces.topics.errors import capped, invalid, topic_not_found
+from strandline.faces.topics.errors import capped, invalid
 from strandline.faces.topics.records import number_list
 from strandline.faces.topics.topics import Topic
 from strandline.faces.web import Call, Later, Refusal, Reply
@@ -64,7 +68,7 @@ class _Part:
 
     @property
     def scheduled(self) -> bool:
-        return any(record.not_before_ts or record.priority for record in self.records)
+        return is_scheduled(self.records)
 
 
 class MultiWriting:
@@ -76,19 +80,15 @@ class MultiWriting:
         """POST /v0/write"""
         check_utf8(call.body)
         body = _decoder.decode(call.body)
-        key = body.idempotency_key
-        if key is None and b"idempotency-key" in call.head.headers:
-            key = call.head.headers[b"idempotency-key"].decode("utf-8", "surrogateescape")
+        key = key_of(call, body.idempotency_key)
         check_idempotency_key(key)
         self._check(call, body)
         parts = self._parts(body)
-        context = self._context
-        if context.pressure.level:
-            topic = self._least_urgent(parts)
-            delay_ms = context.throttle(topic, patient=body.disable_backpressure)
-            if delay_ms:
-                return self._append_later(call, body, parts, key, topic, delay_ms)
-        return self._append(call, body, parts, key, 0.0)
+        return self._context.in_turn(
+            self._least_urgent(parts),
+            lambda waited_ms: self._append(call, body, parts, key, waited_ms),
+            patient=body.disable_backpressure,
+        )
 
     # --- what is asked for -----------------------------------------------------------------------------------------
 
@@ -124,7 +124,7 @@ class MultiWriting:
             else:
                 part.records.extend(write.records)
         for name, part in parts.items():
-            part.batch = _joined(batches[name])
+            part.batch = join_batches(batches[name])
         return parts
 
     def _least_urgent(self, parts: dict[str, _Part]) -> Topic | None:
@@ -135,25 +135,10 @@ class MultiWriting:
 
     # --- doing it --------------------------------------------------------------------------------------------------
 
-    async def _append_later(
-        self,
-        call: Call,
-        body: MultiWriteBody,
-        parts: dict[str, _Part],
-        key: str | None,
-        topic: Topic | None,
-        delay_ms: float,
-    ) -> Reply:
-        waited_ms = await self._context.park(topic, delay_ms, patient=body.disable_backpressure)
-        answer = self._append(call, body, parts, key, waited_ms)
-        reply = answer if isinstance(answer, Reply) else await answer
-        assert isinstance(reply, Reply)
-        return reply
-
     def _append(
         self, call: Call, body: MultiWriteBody, parts: dict[str, _Part], key: str | None, waited_ms: float
     ) -> Reply | Later:
-        self._check_quota(parts)
+        self._context.check_quota(part.batch for part in parts.values())
         self._resolve(call, parts)
         before = perf_counter()
         commit = self._make(parts, key)
@@ -178,16 +163,6 @@ class MultiWriting:
 
         return self._context.after(after([*created, commit], None), reply)
 
-    def _check_quota(self, parts: dict[str, _Part]) -> None:
-        maximum = self._settings.max_total_bytes
-        if maximum:
-            size = sum(
-                sum(map(len, part.batch.data)) + sum(len(meta) for meta in part.batch.metas or () if meta is not None)
-                for part in parts.values()
-            )
-            if self._context.engine.total_size + size > maximum:
-                raise capped("max_total_bytes", maximum)
-
     def _resolve(self, call: Call, parts: dict[str, _Part]) -> None:
         """Find the topics, and how those that are not there would be made. Everything that can be refused is."""
         context, absent = self._context, 0
@@ -203,16 +178,11 @@ class MultiWriting:
             raise capped("max_topics", maximum)
 
     def _new_config(self, call: Call, part: _Part) -> Config:
-        name, wanted = check_name(part.name), part.first.config
-        config = wanted or TopicConfig()
-        if part.first.create is False or (part.first.create is None and not config.auto_create):
-            raise topic_not_found(name)
-        if wanted is not None and not call.access.may("admin"):
-            raise Refusal(403, "forbidden", "creating a topic with a config needs the admin scope", {"topic": name})
-        kind = config.type if isinstance(config.type, str) else "log"
-        if kind != "queue" and part.scheduled:
-            raise invalid("not_before_ts and priority are for jobs, and this topic is not a queue", {"topic": name})
-        return engine_config(name, config, kind)
+        wanted = part.first.config
+        config = config_of_new(check_name(part.name), part.first.create, wanted, call.access)
+        if part.scheduled and kind_of(config) != "queue":
+            raise for_jobs_only(part.name)
+        return config
 
     def _make(self, parts: dict[str, _Part], key: str | None) -> Commit[list[Appended]]:
         """Make the topics that are missing, and append. If that fails, there are no new topics either."""
@@ -266,20 +236,3 @@ def _render(writes: list[OneWrite], parts: dict[str, _Part], appended: dict[str,
             )
         )
     return b",".join(rows)
-
-
-def _joined(batches: list[Batch]) -> Batch:
-    """The batches behind one another."""
-    if len(batches) == 1:
-        return batches[0]
-    data = [payload for batch in batches for payload in batch.data]
-    nothing = [[None] * len(batch) for batch in batches]
-    keys = [key for batch, none in zip(batches, nothing, strict=True) for key in batch.keys or none]
-    nodes = [node for batch, none in zip(batches, nothing, strict=True) for node in batch.nodes or none]
-    metas = [meta for batch, none in zip(batches, nothing, strict=True) for meta in batch.metas or none]
-    return Batch(
-        data,
-        keys if any(batch.keys for batch in batches) else None,
-        nodes if any(batch.nodes for batch in batches) else None,
-        metas if any(batch.metas for batch in batches) else None,
-    )

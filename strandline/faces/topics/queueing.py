@@ -86,18 +86,7 @@ class Queueing:
         context = self._context
         topic = queue_topic(context, call.head.params["topic"])
         check_node(context, body.node)
-        if context.pressure.level:
-            delay_ms = context.throttle(topic)
-            if delay_ms:
-                return self._claim_later(call, topic, body, delay_ms)
-        return self._claim(call, topic, body, 0.0)
-
-    async def _claim_later(self, call: Call, topic: Topic, body: ClaimBody, delay_ms: float) -> Reply:
-        waited_ms = await self._context.park(topic, delay_ms, patient=False)
-        answer = self._claim(call, topic, body, waited_ms)
-        reply = answer if isinstance(answer, Reply) else await answer
-        assert isinstance(reply, Reply)
-        return reply
+        return context.in_turn(topic, lambda waited_ms: self._claim(call, topic, body, waited_ms))
 
     def _claim(self, call: Call, topic: Topic, body: ClaimBody, waited_ms: float) -> Reply | Later | Awaitable[Reply]:
         context = self._context

@@ -13,7 +13,7 @@ from strandline.engine import Log, Page
 from strandline.engine.commit import Commit
 from strandline.engine.errors import UnknownLog
 from strandline.faces.topics.consumers import stored_cursor
-from strandline.faces.topics.context import Context
+from strandline.faces.topics.context import Context, Replying, reply_of
 from strandline.faces.topics.errors import topic_not_found
 from strandline.faces.topics.match import Match, MatchField, parse_match
 from strandline.faces.topics.pages import Pages, Rendered
@@ -109,24 +109,25 @@ class Reading:
         self._polls: set[_LongPoll] = set()
         self._pages = Pages()
 
-    def diff(self, call: Call) -> Reply | Awaitable[Reply]:
+    def diff(self, call: Call) -> Replying:
         """POST /v0/topics/{topic}/diff"""
         body = _decoder.decode(call.body) if call.body else DiffBody()
         context = self._context
         topic = context.topics.get(call.head.params["topic"])
-        delay_ms = context.throttle(topic) if context.pressure.level else 0.0
-        unfinished = context.catch_up(topic)
-        if delay_ms or unfinished is not None:
-            return self._diff_later(call, topic, body, delay_ms, unfinished)
-        return self._diff(call, topic, body, 0.0)
+        return context.in_turn(topic, lambda waited_ms: self._diff_here(call, topic, body, waited_ms))
 
-    async def _diff_later(
-        self, call: Call, topic: Topic, body: DiffBody, delay_ms: float, unfinished: Commit[Any] | None
+    def _diff_here(self, call: Call, topic: Topic, body: DiffBody, waited_ms: float) -> Reply | Awaitable[Reply]:
+        """With everything that is on its way into the topic."""
+        unfinished = self._context.catch_up(topic)
+        if unfinished is not None:
+            return self._diff_behind(call, topic, body, waited_ms, unfinished)
+        return self._diff(call, topic, body, waited_ms)
+
+    async def _diff_behind(
+        self, call: Call, topic: Topic, body: DiffBody, waited_ms: float, unfinished: Commit[Any]
     ) -> Reply:
-        waited_ms = await self._context.park(topic, delay_ms, patient=False) if delay_ms else 0.0
         await self._context.caught_up(topic, unfinished)
-        answer = self._diff(call, topic, body, waited_ms)
-        return answer if isinstance(answer, Reply) else await answer
+        return await reply_of(self._diff(call, topic, body, waited_ms))
 
     def _diff(self, call: Call, topic: Topic, body: DiffBody, waited_ms: float) -> Reply | Awaitable[Reply]:
         context = self._context

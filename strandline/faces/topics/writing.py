@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable
 from functools import partial
 from time import perf_counter
 from typing import TypeVar
@@ -17,15 +17,17 @@ from strandline.faces.topics.batches import (
     WriteRecord,
     check_idempotency_key,
     check_utf8,
+    is_scheduled,
+    join_batches,
+    key_of,
     make_batch,
     make_schedules,
 )
-from strandline.faces.topics.config import TopicConfig, engine_config
+from strandline.faces.topics.config import TopicConfig, config_of_new
 from strandline.faces.topics.context import Context
-from strandline.faces.topics.errors import capped, topic_not_found
 from strandline.faces.topics.records import number_list
 from strandline.faces.topics.topics import Topic
-from strandline.faces.web import Call, Later, Refusal, Reply
+from strandline.faces.web import Call, Later, Reply
 
 T = TypeVar("T")
 #: A write of more records than this gains nothing by being appended together with others.
@@ -60,14 +62,6 @@ class WriteBody(msgspec.Struct, gc=False):
             and self.config is None
         )
 
-    @property
-    def scheduled(self) -> bool:
-        """Whether any of the records says when or how urgently it is to be done."""
-        for record in self.records:  # noqa: SIM110 - a generator would take twice as long
-            if record.not_before_ts or record.priority:
-                return True
-        return False
-
 
 _decoder = msgspec.json.Decoder(WriteBody)
 
@@ -98,10 +92,7 @@ class Writing:
             answer = self._write_straight(call, head.params["topic"], body.records[0])
             if answer is not None:
                 return answer
-        key = body.idempotency_key
-        if key is None and b"idempotency-key" in head.headers:
-            key = head.headers[b"idempotency-key"].decode("utf-8", "surrogateescape")
-        return self.append(call, head.params["topic"], body, key)
+        return self.append(call, head.params["topic"], body, key_of(call, body.idempotency_key))
 
     def _write_straight(self, call: Call, name: str, record: WriteRecord) -> Reply | Later | None:
         """What most writes are: one record without anything to it, to a topic that is there and takes it. Does the
@@ -120,27 +111,21 @@ class Writing:
         if key is not None:
             check_idempotency_key(key)
         write = _Write(call, batch)
-        if context.pressure.level:
-            delay_ms = context.throttle(context.topics.find(name), patient=body.disable_backpressure)
-            if delay_ms:
-                return self._append_later(name, body, write, key, delay_ms)
-        return self._append(name, body, write, key)
 
-    async def _append_later(self, name: str, body: WriteBody, write: _Write, key: str | None, delay_ms: float) -> Reply:
-        context = self._context
-        write.waited_ms = await context.park(context.topics.find(name), delay_ms, patient=body.disable_backpressure)
-        answer = self._append(name, body, write, key)
-        reply = answer if isinstance(answer, Reply) else await answer
-        assert isinstance(reply, Reply)
-        return reply
+        def act(waited_ms: float) -> Reply | Later:
+            write.waited_ms = waited_ms
+            return self._append(name, body, write, key)
+
+        return context.in_turn(context.topics.find(name), act, patient=body.disable_backpressure)
 
     def _append(self, name: str, body: WriteBody, write: _Write, key: str | None) -> Reply | Later:
         topic = self._context.topics.find(name)
         if self._settings.max_total_bytes and not (topic is not None and key is not None and topic.log.remembers(key)):
-            self._check_quota(write.batch)
+            self._context.check_quota([write.batch])
         if topic is not None:
             return self._append_to(topic, body, write, key)
-        topic, write.created = self._create(write.call, name, body)
+        config = config_of_new(name, body.create, body.config, write.call.access)
+        topic, write.created = self._context.topics.create(name, config)
         try:
             return self._append_to(topic, body, write, key)
         except BaseException:
@@ -149,7 +134,7 @@ class Writing:
 
     def _append_to(self, topic: Topic, body: WriteBody, write: _Write, key: str | None) -> Reply | Later:
         context, batch = self._context, write.batch
-        schedules = make_schedules(body.records, topic) if body.scheduled else None
+        schedules = make_schedules(body.records, topic) if is_scheduled(body.records) else None
         if key is None and write.created is None and topic.is_plain:
             return self._gather(topic, write)
         before = perf_counter()
@@ -212,21 +197,6 @@ class Writing:
             group.settle(topic, commit)
         else:
             self._context.hub.on_done(commit, partial(group.settle, topic, commit))
-
-    def _create(self, call: Call, name: str, body: WriteBody) -> tuple[Topic, Commit[Log]]:
-        config = body.config or TopicConfig()
-        if body.create is False or (body.create is None and not config.auto_create):
-            raise topic_not_found(name)
-        if body.config is not None and not call.access.may("admin"):
-            raise Refusal(403, "forbidden", "creating a topic with a config needs the admin scope", {"topic": name})
-        kind = config.type if isinstance(config.type, str) else "log"
-        return self._context.topics.create(name, engine_config(name, config, kind))
-
-    def _check_quota(self, batch: Batch) -> None:
-        maximum = self._settings.max_total_bytes
-        size = sum(map(len, batch.data)) + sum(len(meta) for meta in batch.metas or () if meta is not None)
-        if self._context.engine.total_size + size > maximum:
-            raise capped("max_total_bytes", maximum)
 
 
 class _Write(Later):
@@ -300,15 +270,7 @@ class _Gathered:
         self.size += len(data[0]) if len(data) == 1 else sum(map(len, data))
 
     def batch(self) -> Batch:
-        if len(self._writes) == 1:
-            return self._writes[0].batch
-        batches = [write.batch for write in self._writes]
-        return Batch(
-            [payload for batch in batches for payload in batch.data],
-            _joined(batches, [batch.keys for batch in batches]),
-            _joined(batches, [batch.nodes for batch in batches]),
-            _joined(batches, [batch.metas for batch in batches]),
-        )
+        return join_batches([write.batch for write in self._writes])
 
     def settle(self, topic: Topic, commit: Commit[Appended]) -> None:
         try:
@@ -325,13 +287,3 @@ class _Gathered:
     def fail(self, error: Exception) -> None:
         for write in self._writes:
             write.fail(error)
-
-
-def _joined(batches: Sequence[Batch], columns: Sequence[Sequence[T | None] | None]) -> list[T | None] | None:
-    """The columns behind one another; None when no batch has one."""
-    if columns.count(None) == len(columns):
-        return None
-    joined: list[T | None] = []
-    for batch, column in zip(batches, columns, strict=True):
-        joined.extend([None] * len(batch.data) if column is None else column)
-    return joined

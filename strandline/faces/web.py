@@ -20,6 +20,11 @@ from strandline.faces.access import Access
 JSON = b"application/json"
 EVENT_STREAM = b"text/event-stream; charset=utf-8"
 
+#: Replies of these statuses have no body, and say nothing of one.
+BODILESS = frozenset((204, 304))
+#: A header of every reply: no browser is to guess what a payload might be.
+NOSNIFF = (b"x-content-type-options", b"nosniff")
+
 
 class Reply:
     """One answer. ``headers`` are further ones, by lower-case name."""
@@ -146,7 +151,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     handler: Handler
     scopes: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
-    #: Whether the request has a JSON body; ``optional``: it may be empty, and then needs no media type.
+    #: Whether the request has a JSON body; ``optional``: it may be empty, and then needs no media type; ``any``: the
+    #: handler looks at the media type.
     body: str = "none"
     #: An event stream: the client must accept one, and its key may come in the query string.
     stream: bool = False
@@ -159,14 +165,20 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     always: bool = False
     #: Says by itself who may call it: the gate only looks who asks.
     own_access: bool = False
+    #: The parameter that may span several segments of the path, if one may; what follows it is found from the end.
+    spans: str = ""
+    #: Headers of every reply, also of one that refuses.
+    headers: tuple[tuple[bytes, bytes], ...] = ()
     #: Makes a reply of an exception of the rooms behind, in the words of the protocol.
     errors: Callable[[Exception], Reply | None] = lambda error: None
+    #: Says a refusal of the gate in the words of the protocol.
+    refuse: Callable[[Refusal], Reply] = lambda refusal: refusal.reply()
 
 
 class Head:
     """Everything of a request but its body."""
 
-    __slots__ = ("_query", "access", "headers", "method", "params", "path", "query_string", "route")
+    __slots__ = ("_query", "access", "headers", "memo", "method", "params", "path", "query_string", "route")
 
     def __init__(self, method: str, path: str, query_string: str, headers: Mapping[bytes, bytes]) -> None:
         self.method = method
@@ -177,6 +189,8 @@ class Head:
         self.route: Route | None = None
         self.params: Mapping[str, str] = {}
         self.access: Access | None = None
+        #: What the route's handler made of the head. A head that comes again need not be looked at again.
+        self.memo: Any = None
         self._query: dict[str, str] | None = None
 
     @property
@@ -235,6 +249,7 @@ class Refusal(Exception):
         detail: Mapping[str, object] | None = None,
         retry_after: int | None = None,
         allow: str | None = None,
+        headers: tuple[tuple[bytes, bytes], ...] = (),
     ) -> None:
         super().__init__(message)
         self.status = status
@@ -244,12 +259,13 @@ class Refusal(Exception):
         self.retry_after = retry_after
         #: The methods that a path has, for whoever came with another one.
         self.allow = allow
+        self.headers = headers
 
     def reply(self) -> Reply:
         error: dict[str, object] = {"code": self.code, "message": self.message}
         if self.detail is not None:
             error["detail"] = self.detail
-        headers: list[tuple[bytes, bytes]] = []
+        headers = list(self.headers)
         if self.retry_after is not None:
             headers.append((b"retry-after", str(self.retry_after).encode()))
         if self.allow is not None:

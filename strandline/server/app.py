@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from strandline.faces.access import Access
-from strandline.faces.web import Call, Head, Later, Refusal, Reply, Sink, Stream
+from strandline.faces.web import BODILESS, NOSNIFF, Call, Head, Later, Refusal, Reply, Sink, Stream
 from strandline.server.gate import Gate, too_large
 
 #: A stream that has this much unsent is told to wait.
@@ -95,11 +95,9 @@ async def _read_body(receive: Receive, limit: int) -> bytes | Reply | None:
 
 
 async def _send_reply(send: Send, reply: Reply) -> None:
-    headers: list[tuple[bytes, bytes]] = [
-        (b"content-type", reply.content_type),
-        (b"content-length", str(len(reply.body)).encode()),
-        *reply.headers,
-    ]
+    headers = [NOSNIFF, *reply.headers]
+    if reply.status not in BODILESS:
+        headers += [(b"content-type", reply.content_type), (b"content-length", str(len(reply.body)).encode())]
     await send({"type": "http.response.start", "status": reply.status, "headers": headers})
     await send({"type": "http.response.body", "body": reply.body})
 
@@ -165,7 +163,7 @@ class _AsgiSink(Sink):
 
 
 async def _run_stream(stream: Stream, receive: Receive, send: Send) -> None:
-    headers = [(b"content-type", stream.content_type), *stream.headers]
+    headers = [NOSNIFF, (b"content-type", stream.content_type), *stream.headers]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     sink = _AsgiSink()
     gone = asyncio.ensure_future(_wait_for_disconnect(receive, sink))

@@ -17,7 +17,7 @@ from typing import Any
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from strandline.faces.web import Call, Head, Later, Reply, Sink, Stream
+from strandline.faces.web import BODILESS, NOSNIFF, Call, Head, Later, Reply, Sink, Stream
 from strandline.server.gate import Gate
 
 #: Heads that are remembered. Every topic a client writes to is another one.
@@ -168,6 +168,8 @@ class FastLane(HttpToolsProtocol):
         self._closing = False
         self._stream: _FastSink | None = None
         self._default_headers: list[tuple[bytes, bytes]] | None = None
+        self._joined_of: list[tuple[bytes, bytes]] | None = None
+        self._joined = b""
         self._front_type = b""
         self._front_bytes = b""
         #: How often the sweep of idle connections has come by since something last came in or went out.
@@ -319,16 +321,18 @@ class FastLane(HttpToolsProtocol):
             else:
                 self.transport.writelines((b"%b%d\r\n\r\n" % (front, len(body)), body))
             return
-        further = b""
-        if reply.headers:
-            further = b"".join([b"%b: %b\r\n" % header for header in reply.headers])
+        further = _lines(reply.headers)
         keep_alive = hot.keep_alive and not self._closing
         if not keep_alive:
             further += b"connection: close\r\n"
-        self.transport.write(
-            b"%b%bcontent-type: %b\r\ncontent-length: %d\r\n%b\r\n%b"
-            % (STATUS_LINE[reply.status], self._defaults(), reply.content_type, len(body), further, body)
-        )
+        begin = STATUS_LINE[reply.status], self._defaults()
+        if reply.status in BODILESS:
+            self.transport.write(b"%b%b%b\r\n" % (*begin, further))
+        else:
+            self.transport.write(
+                b"%b%bcontent-type: %b\r\ncontent-length: %d\r\n%b\r\n%b"
+                % (*begin, reply.content_type, len(body), further, body)
+            )
         if not keep_alive:
             self.transport.close()
 
@@ -346,15 +350,18 @@ class FastLane(HttpToolsProtocol):
         return self._front_bytes
 
     def _defaults(self) -> bytes:
-        """The headers that uvicorn adds to everything; it makes a new list of them every second."""
-        return b"".join([b"%b: %b\r\n" % header for header in self.server_state.default_headers])
+        """The headers of everything: those that uvicorn adds, of which it makes a new list every second, and ours."""
+        defaults = self.server_state.default_headers
+        if defaults is not self._joined_of:
+            self._joined_of = defaults
+            self._joined = _lines((*defaults, NOSNIFF))
+        return self._joined
 
     def _begin_stream(self, stream: Stream) -> None:
         self._busy = True
-        headers = b"".join([b"%b: %b\r\n" % header for header in stream.headers])
         self.transport.write(
             b"%b%bcontent-type: %b\r\n%btransfer-encoding: chunked\r\n\r\n"
-            % (STATUS_LINE[200], self._defaults(), stream.content_type, headers)
+            % (STATUS_LINE[200], self._defaults(), stream.content_type, _lines(stream.headers))
         )
         self._stream = _FastSink(self, stream)
         stream.opened(self._stream)
@@ -401,6 +408,10 @@ class FastLane(HttpToolsProtocol):
             self._closing = True
         else:
             super().shutdown()
+
+
+def _lines(headers: tuple[tuple[bytes, bytes], ...]) -> bytes:
+    return b"".join([b"%b: %b\r\n" % header for header in headers])
 
 
 class _FastSink(Sink):

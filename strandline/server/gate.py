@@ -10,13 +10,13 @@ import asyncio
 import logging
 import zlib
 from collections.abc import Awaitable, Mapping, Sequence
-from urllib.parse import unquote
 
 import msgspec
 
 from strandline.faces.access import FULL_ACCESS, Access, Keys
 from strandline.faces.web import Answer, Call, Head, Later, Refusal, Reply, Route, Stream
 from strandline.server.limits import Limits
+from strandline.server.paths import Paths
 
 log = logging.getLogger(__name__)
 
@@ -71,26 +71,26 @@ class Gate:
         #: Requests answered so far, by path of the route and status.
         self.answered: dict[tuple[str, int], int] = {}
         self._probe_auth = probe_auth
-        self._routes: dict[int, list[tuple[tuple[str, ...], Route]]] = {}
+        self._paths = Paths()
         #: Counts how often routes were added: what was remembered before may be out of date.
         self.generation = 0
         self.add(routes)
 
     def add(self, routes: Sequence[Route]) -> None:
         for route in routes:
-            pattern = tuple(route.path.split("/"))
-            self._routes.setdefault(len(pattern), []).append((pattern, route))
+            self._paths.add(route)
         self.generation += 1
 
     # --- what depends on the head alone --------------------------------------------------------------------
 
     def find(self, head: Head) -> None:
         """Set the head's route and parameters; leaves the route None when there is none."""
-        parts = head.path.split("/")
-        for pattern, route in self._routes.get(len(parts), ()):
-            if route.method == head.method and (params := _match(pattern, parts)) is not None:
+        found = self._paths.find(head.path)
+        if found is not None:
+            methods, params = found
+            route = methods.get(head.method)
+            if route is not None:
                 head.route, head.params = route, params
-                return
 
     def admit(self, head: Head) -> Reply | None:
         """Find the route and check the head; a reply if the request is refused. Not what changes from moment to
@@ -99,7 +99,7 @@ class Gate:
         try:
             self._check_head(head)
         except Refusal as refusal:
-            return refusal.reply()
+            return _refuse(head.route, refusal)
         return None
 
     def _check_head(self, head: Head) -> None:
@@ -150,19 +150,17 @@ class Gate:
             return Refusal(401, "unauthorized", "a valid API key is required")
         # Before the server is ready it does not have all of its routes yet.
         self.status.check()
-        parts = head.path.split("/")
-        candidates = self._routes.get(len(parts), ())
-        methods = {route.method for pattern, route in candidates if _match(pattern, parts) is not None}
-        if methods:
+        found = self._paths.find(head.path)
+        if found is not None:
             words = f"{head.method} is not allowed for {head.path}"
-            return Refusal(405, "method_not_allowed", words, allow=", ".join(sorted(methods)))
+            return Refusal(405, "method_not_allowed", words, allow=", ".join(sorted(found[0])))
         return Refusal(404, "not_found", f"there is nothing at {head.path}")
 
     def _check_body(self, head: Head, route: Route) -> None:
         length = int(head.headers.get(b"content-length", b"0") or b"0")
         if length > self.max_body_bytes:
             raise too_large(self.max_body_bytes)
-        if head.headers.get(b"content-type", b"").startswith(b"application/json"):
+        if route.body == "any" or head.headers.get(b"content-type", b"").startswith(b"application/json"):
             return
         has_body = length > 0 or b"transfer-encoding" in head.headers
         if has_body or route.body == "required":
@@ -182,7 +180,7 @@ class Gate:
             if self.keys is not None and not self.limits.requests.room(head.access):
                 raise Refusal(429, "throttled", "too many requests are in flight for this API key", retry_after=1)
         except Refusal as refusal:
-            return refusal.reply()
+            return _refuse(route, refusal)
         return None
 
     def hold(self, head: Head) -> None:
@@ -239,20 +237,23 @@ class Gate:
             return self.failed(call, error)
 
     def failed(self, call: Call, error: BaseException) -> Reply:
-        if isinstance(error, Refusal):
-            return error.reply()
         route = call.head.route
+        if isinstance(error, Refusal):
+            return _refuse(route, error)
         reply = route.errors(error) if route is not None and isinstance(error, Exception) else None
         if reply is None:
             log.error("%s %s failed", call.head.method, call.head.path, exc_info=error)
-            reply = Refusal(500, "internal", "an internal error; the server's log has the details").reply()
+            reply = _refuse(route, Refusal(500, "internal", "an internal error; the server's log has the details"))
         return reply
 
     def finish(self, head: Head, reply: Reply) -> Reply:
-        """Count the reply, and compress it if the client asked for that and it is worth it."""
+        """Count the reply, give it the headers of its route, and compress it if the client asked for that and it is
+        worth it."""
         route = head.route
         counted = ("" if route is None else route.path, reply.status)
         self.answered[counted] = self.answered.get(counted, 0) + 1
+        if route is not None and route.headers:
+            reply = Reply(reply.body, reply.status, reply.content_type, reply.headers + route.headers)
         if len(reply.body) >= GZIP_FROM_BYTES and b"accept-encoding" in head.headers and _accepts_gzip(head):
             compressor = zlib.compressobj(GZIP_LEVEL, wbits=31)
             body = compressor.compress(reply.body) + compressor.flush()
@@ -313,16 +314,8 @@ def _unzip(data: bytes, limit: int) -> bytes:
             return body
 
 
-def _match(pattern: Sequence[str], parts: Sequence[str]) -> dict[str, str] | None:
-    params: dict[str, str] = {}
-    for wanted, part in zip(pattern, parts, strict=True):
-        if wanted.startswith("{"):
-            if not part:
-                return None
-            params[wanted[1:-1]] = unquote(part) if "%" in part else part
-        elif wanted != part:
-            return None
-    return params
+def _refuse(route: Route | None, refusal: Refusal) -> Reply:
+    return refusal.reply() if route is None else route.refuse(refusal)
 
 
 def _check_accept(head: Head) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
-from time import perf_counter
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from strandline.delivery.desk import Desks
@@ -21,11 +19,10 @@ from strandline.faces.topics.config import TopicConfig, engine_config
 from strandline.faces.topics.errors import capped
 from strandline.faces.topics.settings import TopicsSettings
 from strandline.faces.topics.topics import Topic, Topics
+from strandline.faces.turns import Replying, Turns, after
 from strandline.faces.web import Call, Later, Refusal, Reply, Slots
 
 T = TypeVar("T")
-#: What a handler without a stream gives.
-Replying = Reply | Later | Awaitable[Reply]
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +36,7 @@ class Context:
         self.streams = streams
         self.hub = hub
         self.pressure = pressure
+        self._turns = Turns(pressure)
         self.settings = settings
         self.topics = Topics(engine, settings)
         self.queues = Queues(engine, hub.now, self._dead_letter_log)
@@ -102,49 +100,14 @@ class Context:
 
     def after(self, commit: Commit[T], make: Callable[[T], Reply]) -> Reply | Later:
         """The reply that is made of the commit's value: now if it is done, else when it is."""
-        if commit.done:
-            return make(commit.wait())
-        later = Later()
-
-        def settle() -> None:
-            try:
-                reply = make(commit.wait())
-            except Exception as error:
-                later.fail(error)
-            else:
-                later.settle(reply)
-
-        self.hub.on_done(commit, settle)
-        return later
-
-    def throttle(self, topic: Topic | None, *, patient: bool = False) -> float:
-        """How long the request has to wait, in milliseconds; refuses it when the server is too busy for it. Without a
-        topic it is about one that is to be made."""
-        priority = 0 if topic is None else topic.priority(self.hub.now())
-        try:
-            return self.pressure.delay_ms(priority, patient)
-        except Throttled as error:
-            raise Refusal(
-                429,
-                "throttled",
-                str(error),
-                {"retry_after_ms": error.retry_after_ms},
-                retry_after=-(-error.retry_after_ms // 1000),
-            ) from None
+        return after(self.hub, commit, make)
 
     def in_turn(self, topic: Topic | None, act: Callable[[float], Replying], *, patient: bool = False) -> Replying:
         """Do it now, or after the wait that the pressure on the server asks for; ``act`` is told how long that was.
-        Refuses when the server is too busy for it."""
-        if self.pressure.level:
-            delay_ms = self.throttle(topic, patient=patient)
-            if delay_ms:
-                return self._in_turn_later(topic, act, delay_ms, patient)
-        return act(0.0)
-
-    async def _in_turn_later(
-        self, topic: Topic | None, act: Callable[[float], Replying], delay_ms: float, patient: bool
-    ) -> Reply:
-        return await reply_of(act(await self.park(topic, delay_ms, patient=patient)))
+        Refuses when the server is too busy for it. Without a topic it is about one that is to be made."""
+        if not self.pressure.level:
+            return act(0.0)
+        return self._turns.take(lambda: 0 if topic is None else topic.priority(self.hub.now()), act, patient=patient)
 
     def check_quota(self, batches: Iterable[Batch]) -> None:
         """Refuse what would bring all topics together over their quota."""
@@ -152,21 +115,9 @@ class Context:
         if maximum and self.engine.total_size + sum(map(size_of, batches)) > maximum:
             raise capped("max_total_bytes", maximum)
 
-    async def park(self, topic: Topic | None, delay_ms: float, *, patient: bool) -> float:
-        """Wait so long; one that is patient goes on waiting while it would be refused. Returns for how long it was."""
-        started = perf_counter()
-        while delay_ms:
-            await asyncio.sleep(delay_ms / 1000)
-            delay_ms = self.throttle(topic, patient=True) if patient and self.pressure.shedding else 0.0
-            if (perf_counter() - started) > MAX_PARKED_SECONDS:
-                break
-        return (perf_counter() - started) * 1000
-
 
 #: Over so many topics in a row a reader waits for what is on its way.
 MAX_HOPS = 16
-#: Even a patient request is let in after this time.
-MAX_PARKED_SECONDS = 10.0
 
 
 def _queue_settings(topic: Topic) -> QueueSettings:
@@ -178,13 +129,6 @@ def _queue_settings(topic: Topic) -> QueueSettings:
         dead_letter=traits.dead_letter,
         leases_durable=traits.leases_durable,
     )
-
-
-async def reply_of(answer: Replying) -> Reply:
-    """The reply, once it is there."""
-    reply = answer if isinstance(answer, Reply) else await answer
-    assert isinstance(reply, Reply)
-    return reply
 
 
 def performance(call: Call) -> bytes:

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from strandline.delivery.pressure import Throttled
 from strandline.delivery.queues import QueueError
 from strandline.engine.errors import (
     BadConfig,
@@ -51,10 +52,16 @@ def _full(error: LogFull) -> Refusal:
     return Refusal(422, "topic_full", f"topic {error.name!r} is full and rejects what does not fit", detail)
 
 
+def _throttled(error: Throttled) -> Refusal:
+    wait_ms = error.retry_after_ms
+    return Refusal(429, "throttled", str(error), {"retry_after_ms": wait_ms}, retry_after=-(-wait_ms // 1000))
+
+
 #: The first match counts, so the special ones come first.
 _TABLE: tuple[tuple[type[Exception], Callable[[Any], Refusal]], ...] = (
     (UnknownLog, lambda error: topic_not_found(error.name)),
     (LogFull, _full),
+    (Throttled, _throttled),
     (BatchTooLarge, lambda error: Refusal(400, "record_too_large", str(error), {"topic": error.name})),
     (RecordTooLarge, lambda error: Refusal(400, "record_too_large", str(error))),
     (BadRequest, lambda error: invalid(str(error))),

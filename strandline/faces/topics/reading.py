@@ -13,7 +13,7 @@ from strandline.engine import Log, Page
 from strandline.engine.commit import Commit
 from strandline.engine.errors import UnknownLog
 from strandline.faces.topics.consumers import stored_cursor
-from strandline.faces.topics.context import Context, Replying, reply_of
+from strandline.faces.topics.context import Context
 from strandline.faces.topics.errors import topic_not_found
 from strandline.faces.topics.match import Match, MatchField, parse_match
 from strandline.faces.topics.pages import Pages, Rendered
@@ -27,6 +27,7 @@ from strandline.faces.topics.settings import (
     TopicsSettings,
 )
 from strandline.faces.topics.topics import Topic
+from strandline.faces.turns import Replying, reply_of
 from strandline.faces.web import Call, Reply
 
 

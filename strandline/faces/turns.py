@@ -1,0 +1,74 @@
+"""Waiting, for handlers: for what was journaled to be durable, and for one's turn when the server is busy."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from time import perf_counter
+from typing import TypeVar
+
+from strandline.delivery.hub import Hub
+from strandline.delivery.pressure import Pressure
+from strandline.engine.commit import Commit
+from strandline.faces.web import Later, Reply
+
+T = TypeVar("T")
+#: What a handler without a stream gives.
+Replying = Reply | Later | Awaitable[Reply]
+#: How urgent something is at this moment.
+Urgency = Callable[[], int]
+
+#: Even a patient request is let in after this time.
+MAX_PARKED_SECONDS = 10.0
+
+
+def after(hub: Hub, commit: Commit[T], make: Callable[[T], Reply]) -> Reply | Later:
+    """The reply that is made of the commit's value: now if it is done, else when it is."""
+    if commit.done:
+        return make(commit.wait())
+    later = Later()
+
+    def settle() -> None:
+        try:
+            reply = make(commit.wait())
+        except Exception as error:
+            later.fail(error)
+        else:
+            later.settle(reply)
+
+    hub.on_done(commit, settle)
+    return later
+
+
+class Turns:
+    """Raises :class:`~strandline.delivery.pressure.Throttled` when the server is too busy for a request."""
+
+    def __init__(self, pressure: Pressure) -> None:
+        self._pressure = pressure
+
+    def take(self, urgency: Urgency, act: Callable[[float], Replying], *, patient: bool = False) -> Replying:
+        """Do it now, or after the wait that the pressure on the server asks for; ``act`` is told how long that was.
+        One that is patient goes on waiting while it would be refused."""
+        if self._pressure.level:
+            delay_ms = self._pressure.delay_ms(urgency(), patient)
+            if delay_ms:
+                return self._take_later(urgency, act, delay_ms, patient)
+        return act(0.0)
+
+    async def _take_later(
+        self, urgency: Urgency, act: Callable[[float], Replying], delay_ms: float, patient: bool
+    ) -> Reply:
+        started = perf_counter()
+        while delay_ms:
+            await asyncio.sleep(delay_ms / 1000)
+            delay_ms = self._pressure.delay_ms(urgency(), True) if patient and self._pressure.shedding else 0.0
+            if (perf_counter() - started) > MAX_PARKED_SECONDS:
+                break
+        return await reply_of(act((perf_counter() - started) * 1000))
+
+
+async def reply_of(answer: Replying) -> Reply:
+    """The reply, once it is there."""
+    reply = answer if isinstance(answer, Reply) else await answer
+    assert isinstance(reply, Reply)
+    return reply

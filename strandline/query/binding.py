@@ -5,13 +5,14 @@ What is refused is refused here, before a single record is looked at.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from msgspec import Struct
 
-from strandline.query.config import Field
-from strandline.query.language import Operator
-
-#: A canonical value: keywords and texts are str, integers and dates (ms) int, floats float, bools bool.
-Value = str | int | float | bool
+from strandline.query.config import DefaultField, Field, SearchConfig
+from strandline.query.errors import BadQuery
+from strandline.query.language import And, Bare, Compare, Has, Node, Not, Operator, Or
+from strandline.query.values import Value, parse_value, tokens
 
 
 class AndB(Struct, frozen=True):
@@ -76,3 +77,143 @@ class TextB(Struct, frozen=True):
 
 
 Bound = AndB | OrB | AnyOfB | NotB | HasB | EqualB | RangeB | PrefixB | TextB
+
+Leaf = Has | Compare | Bare
+
+
+def bind_filter(node: Node, config: SearchConfig) -> Bound:
+    """The query of a filtered read: no bare terms, no prefixes, no text. Raises BadQuery."""
+    return bind(node, lambda leaf: filter_clause(leaf, config))
+
+
+def bind_search(node: Node, config: SearchConfig) -> Bound:
+    """The query of a search or an aggregation. Raises BadQuery."""
+    return bind(node, lambda leaf: search_clause(leaf, config))
+
+
+def bind(node: Node, clause: Callable[[Leaf], Bound]) -> Bound:
+    if isinstance(node, And):
+        return AndB(tuple(bind(child, clause) for child in node.children))
+    if isinstance(node, Or):
+        return OrB(tuple(bind(child, clause) for child in node.children))
+    if isinstance(node, Not):
+        return NotB(bind(node.child, clause))
+    return clause(node)
+
+
+def filter_clause(leaf: Leaf, config: SearchConfig) -> Bound:
+    if isinstance(leaf, Bare):
+        raise BadQuery(f"filter term {leaf.value!r} needs a field")
+    name = leaf.field
+    field = config.resolve(name)
+    if field is None:
+        raise BadQuery(f"filter field {name} is not indexed")
+    if isinstance(leaf, Has):
+        if not (field.exists or field.exact or field.column):
+            raise BadQuery(f"filter field {name} does not support has: filters")
+        return HasB(field)
+    if leaf.op == "=":
+        if field.kind == "text" or not (field.exact or field.column):
+            raise BadQuery(f"filter field {name} does not support equality filters")
+    elif not field.column or field.kind not in ("integer", "float", "date"):
+        raise BadQuery(f"comparison operator not supported for filter field {name}")
+    value = parse_value(field, leaf.value)
+    if value is None:
+        raise BadQuery(f"invalid value for filter field {name}")
+    return EqualB(field, value) if leaf.op == "=" else RangeB(field, leaf.op, value)
+
+
+def search_clause(leaf: Leaf, config: SearchConfig) -> Bound:
+    if isinstance(leaf, Bare):
+        return bare_clause(leaf, config)
+    name = leaf.field
+    if name == "contains":
+        raise BadQuery("contains: is not supported on _search yet")
+    field = config.resolve(name)
+    if field is None:
+        raise BadQuery(f"unknown search field {name}")
+    if isinstance(leaf, Has):
+        if not (field.exists or field.exact or field.column or field.kind == "text"):
+            raise BadQuery(f"search field {name} does not support has:")
+        return HasB(field)
+    if field.kind in ("keyword", "text"):
+        if leaf.op != "=":
+            raise BadQuery(f"search field {name} does not support comparisons")
+        if field.kind == "text":
+            return text_clause(name, field, leaf.value, leaf.quoted)
+        return keyword_clause(name, field, leaf.value)
+    return typed_clause(name, field, leaf)
+
+
+def typed_clause(name: str, field: Field, leaf: Compare) -> EqualB | RangeB:
+    if leaf.op != "=" and not field.column:
+        raise BadQuery(f"search field {name} does not support comparisons")
+    if not (field.exact or field.column):
+        raise BadQuery(f"search field {name} does not support equality")
+    value = parse_value(field, leaf.value)
+    if value is None:
+        raise BadQuery(f"invalid value for search field {name}")
+    return EqualB(field, value) if leaf.op == "=" else RangeB(field, leaf.op, value)
+
+
+def keyword_clause(name: str, field: Field, value: str, boost: float = 0.0) -> EqualB | PrefixB:
+    """Whole values, or with a star at the end their beginnings, in quotes too."""
+    beginning = without_star(value)
+    if beginning is not None:
+        if not field.prefix:
+            raise BadQuery(f"search field {name} does not support prefix queries")
+        return PrefixB(field, field.normalise(beginning), boost)
+    if not field.exact:
+        raise BadQuery(f"search field {name} does not support exact queries")
+    return EqualB(field, field.normalise(value), boost)
+
+
+def text_clause(name: str, field: Field, value: str, quoted: bool, boost: float = 1.0) -> TextB:
+    """The words of a value, in quotes a phrase; with a star at the end the last word is the beginning of one."""
+    words = tuple(tokens(value))
+    if not words:
+        raise BadQuery(f"the query for search field {name} has no letter or digit to look for")
+    beginning = without_star(value)
+    prefix = beginning is not None and beginning[-1].isalnum()
+    if prefix and not field.prefix:
+        raise BadQuery(f"search field {name} does not support prefix queries")
+    phrase = quoted and len(words) > 1
+    if phrase and not field.positions:
+        raise BadQuery(f"search field {name} does not support phrase queries")
+    return TextB(field, words, phrase, prefix, boost)
+
+
+def without_star(value: str) -> str | None:
+    """The beginning that ``value`` asks for, or None where it asks for all. A star alone is just a star."""
+    return value[:-1] if len(value) > 1 and value.endswith("*") else None
+
+
+def bare_clause(leaf: Bare, config: SearchConfig) -> Bound:
+    """A term over the default fields that can answer it; refused if none can.
+
+    Each field reads the term by its own rules: words for a text, the whole value (or its beginning) for a keyword,
+    a number, date or truth for the others."""
+    defaults = config.default_fields or tuple(
+        DefaultField(field.name) for field in config.fields.values() if field.kind == "text"
+    )
+    if not defaults:
+        raise BadQuery(f"search term {leaf.value!r} needs a field: no default fields are configured")
+    found: list[EqualB | PrefixB | TextB] = []
+    refusals: list[str] = []
+    for default in defaults:
+        try:
+            found.append(default_clause(leaf, config.fields[default.field], default.boost))
+        except BadQuery as refusal:
+            refusals.append(str(refusal))
+    if not found:
+        raise BadQuery(refusals[0])
+    return found[0] if len(found) == 1 else AnyOfB(tuple(found))
+
+
+def default_clause(leaf: Bare, field: Field, boost: float) -> EqualB | PrefixB | TextB:
+    if field.kind == "text":
+        return text_clause(field.name, field, leaf.value, leaf.quoted, boost)
+    if field.kind == "keyword":
+        return keyword_clause(field.name, field, leaf.value, boost)
+    equal = typed_clause(field.name, field, Compare(field.name, "=", leaf.value, leaf.quoted))
+    return EqualB(field, equal.value, boost)

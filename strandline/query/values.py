@@ -1,0 +1,173 @@
+"""What a record has in a field: canonical values, the one form in which values are compared, indexed and counted.
+
+Keywords are normalised strings, texts strings, integers ints of any size, floats finite floats, dates milliseconds,
+bools bools. Arrays stand for all their scalars, at any depth. What is absent, null, or not of the field's kind is no
+value.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from strandline.query.config import Field
+from strandline.query.pointers import parse_pointer, resolve
+
+Value = str | int | float | bool
+#: From a decoded JSON scalar to its canonical value, or None.
+Converter = Callable[[Any], Value | None]
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MILLISECOND = timedelta(milliseconds=1)
+#: The dates that can be written with a year of four digits, in ms. A number beyond is no date.
+EARLIEST_DATE = -62135596800000
+LATEST_DATE = 253402300799999
+
+#: Python refuses to read longer decimal numbers, because it takes quadratic time.
+INTEGER = re.compile(r"-?[0-9]{1,4300}\Z")
+NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\Z")
+MONTH = re.compile(r"[0-9]{4}-[0-9]{2}\Z")
+MOMENT = re.compile(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2})"
+    r"(?:[Tt ]([0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:[.,][0-9]+)?)?) ?(Z|z|[+-][0-9]{2}(?::?[0-9]{2})?)?)?\Z"
+)
+MAIL_DATE = re.compile(r"(?:[A-Z][a-z]{2}, )?[0-9]{1,2} [A-Z][a-z]{2} [0-9]{4} [0-9:]{5,8} (?:GMT|UTC|[+-][0-9]{4})\Z")
+WORD = re.compile(r"[^\W_]+")
+
+
+def values_of(field: Field, document: object, version: int) -> list[Value]:
+    """The canonical values of ``field`` in a decoded record of this schema version, in the order they stand there."""
+    convert = converter(field)
+    return [value for raw in raw_values_of(field, document, version) if (value := convert(raw)) is not None]
+
+
+def raw_values_of(field: Field, document: object, version: int) -> list[str | int | float | bool]:
+    """The scalars of ``field`` as they stand in the record, whether or not they are of its kind."""
+    binding = field.binding(version)
+    if binding is None or not isinstance(document, dict):
+        return []
+    return list(scalars(resolve(document, parse_pointer(binding.pointer))))
+
+
+def scalars(found: object) -> Iterator[str | int | float | bool]:
+    """The strings, numbers and booleans of a value: itself, or those of an array at any depth."""
+    waiting = [found]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, list):
+            waiting.extend(reversed(value))
+        elif isinstance(value, str | int | float):
+            yield value
+
+
+def parse_value(field: Field, text: str) -> Value | None:
+    """The canonical form of a value in a query, or None where no value of this field could be written like this."""
+    return converter(field)(text)
+
+
+def tokens(text: str) -> list[str]:
+    """The words of a text as the analyzer unicode_word_v1 sees them: runs of letters and digits, in lower case."""
+    return WORD.findall(text.lower())
+
+
+def converter(field: Field) -> Converter:
+    """How the raw scalars of this field become canonical."""
+    if field.kind == "keyword" and field.normalizer == "lowercase_v1":
+        return lowercase
+    return CONVERTERS[field.kind]
+
+
+def string(raw: Any) -> str | None:
+    return raw if raw.__class__ is str else None
+
+
+def lowercase(raw: Any) -> str | None:
+    return raw.lower() if raw.__class__ is str else None
+
+
+def integer(raw: Any) -> int | None:
+    kind = raw.__class__
+    if kind is int:
+        return int(raw)
+    if kind is float:
+        return int(raw) if raw.is_integer() else None
+    return int(raw) if kind is str and INTEGER.match(raw) else None
+
+
+def number(raw: Any) -> float | None:
+    kind = raw.__class__
+    if kind is float:
+        return float(raw)
+    if kind is not int and not (kind is str and NUMBER.match(raw)):
+        return None
+    try:
+        value = float(raw)
+    except OverflowError:
+        return None
+    return value if abs(value) != float("inf") else None
+
+
+def date(raw: Any) -> int | None:
+    kind = raw.__class__
+    if kind is str:
+        return parse_date(raw)
+    if kind is int or kind is float:
+        return int(raw) if EARLIEST_DATE <= raw <= LATEST_DATE else None
+    return None
+
+
+def boolean(raw: Any) -> bool | None:
+    if raw.__class__ is bool:
+        return bool(raw)
+    return TRUTHS.get(raw) if raw.__class__ is str else None
+
+
+TRUTHS = {"true": True, "false": False}
+CONVERTERS: dict[str, Converter] = {
+    "keyword": string,
+    "text": string,
+    "integer": integer,
+    "float": number,
+    "date": date,
+    "bool": boolean,
+}
+
+
+def parse_date(text: str) -> int | None:
+    """Milliseconds since 1970 of a date, or None.
+
+    RFC 3339, with less precision too (a minute, a day, a month), the dates of mail and HTTP, and decimal milliseconds.
+    Without an offset it is UTC; what is finer than milliseconds is cut off."""
+    if INTEGER.match(text):
+        milliseconds = int(text)
+    else:
+        moment = parse_moment(text)
+        if moment is None:
+            return None
+        milliseconds = (moment - EPOCH) // MILLISECOND
+    return milliseconds if EARLIEST_DATE <= milliseconds <= LATEST_DATE else None
+
+
+def parse_moment(text: str) -> datetime | None:
+    parts = MOMENT.match(text)
+    try:
+        if parts is not None:
+            day, time, offset = parts.groups()
+            moment = datetime.fromisoformat(f"{day}T{time or '00:00'}{(offset or 'Z').upper()}")
+        elif MONTH.match(text):
+            moment = datetime.fromisoformat(f"{text}-01T00:00Z")
+        elif MAIL_DATE.match(text):
+            moment = parsedate_to_datetime(text)
+        else:
+            return None
+    except (ValueError, OverflowError):
+        return None
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
+def format_date(milliseconds: int) -> str:
+    """A canonical date as RFC 3339 in UTC with milliseconds."""
+    return (EPOCH + milliseconds * MILLISECOND).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,98 @@
+"""What the handlers of this face share."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from typing import TypeVar
+
+from strandline.delivery.hub import Hub
+from strandline.delivery.pressure import Pressure
+from strandline.delivery.watching.alarms import Alarms
+from strandline.delivery.watching.feeds import Feeds
+from strandline.engine import Engine
+from strandline.engine.commit import Commit
+from strandline.faces.streams.deadlines import Deadlines
+from strandline.faces.streams.errors import append_timeout, bad_request, overloaded
+from strandline.faces.streams.settings import StreamsSettings
+from strandline.faces.streams.stream import Stream
+from strandline.faces.streams.streams import Streams
+from strandline.faces.turns import Replying, Turns, after
+from strandline.faces.web import Call, Later, Reply, Slots
+
+T = TypeVar("T")
+
+_BAD_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")
+#: How often expired streams are removed.
+SWEEP_SECONDS = 1.0
+
+
+class StreamsContext:
+    """Made on the loop's thread, once the engine is open."""
+
+    def __init__(self, engine: Engine, hub: Hub, pressure: Pressure, settings: StreamsSettings, slots: Slots) -> None:
+        self.engine = engine
+        self.hub = hub
+        self.pressure = pressure
+        self.settings = settings
+        #: What every open event stream takes one of.
+        self.slots = slots
+        self.streams = Streams(engine, settings, hub.now)
+        self.feeds = Feeds(hub, pressure)
+        self.alarms = Alarms(hub.loop)
+        self.turns = Turns(pressure)
+        #: Appends that wait for the disk.
+        self.appends = Deadlines(hub.loop, settings.append_timeout_ms / 1000, append_timeout())
+        self._sweeping: asyncio.TimerHandle | None = None
+        self._sweep()
+
+    def stream(self, call: Call) -> Stream:
+        """The stream that the path names; refuses where there is none."""
+        path = call.head.path
+        if "%" in path and _BAD_ESCAPE.search(path):
+            raise bad_request("the path has a % that does not begin an escape")
+        return self.streams.get(call.head.params["name"])
+
+    def after(self, commit: Commit[T], make: Callable[[T], Reply]) -> Reply | Later:
+        """The reply that is made of the commit's value: now if it is done, else when it is."""
+        return after(self.hub, commit, make)
+
+    def after_append(self, commit: Commit[T], size: int, make: Callable[[T], Reply]) -> Reply | Later:
+        """As ``after``, but without the outcome when it takes too long."""
+        if commit.done:
+            return make(commit.wait())
+        pending = self.appends.begin(size)
+
+        def settle() -> None:
+            if self.appends.end(pending):
+                try:
+                    reply = make(commit.wait())
+                except Exception as error:
+                    pending.fail(error)
+                else:
+                    pending.settle(reply)
+
+        self.hub.on_done(commit, settle)
+        return pending
+
+    def check_backlog(self) -> None:
+        """Send the request away while too much waits for the disk."""
+        appends, settings = self.appends, self.settings
+        if appends.count >= settings.max_waiting_appends or appends.size >= settings.max_waiting_bytes:
+            raise overloaded("too many appends wait for the disk")
+
+    def in_turn(self, act: Callable[[float], Replying]) -> Replying:
+        """Do it now, or after the wait that the pressure on the server asks for."""
+        if not self.pressure.level:
+            return act(0.0)
+        return self.turns.take(lambda: 0, act)
+
+    def _sweep(self) -> None:
+        self.streams.sweep()
+        self._sweeping = self.hub.loop.call_later(SWEEP_SECONDS, self._sweep)
+
+    def stop(self) -> None:
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+        self.alarms.stop()

@@ -30,7 +30,7 @@ NEVER_BUSY_MS = 10_000
 class ServerProcess:
     """``strandline serve`` on a free port of the loopback. ``settings`` are named as in the server's settings.
 
-    A process that was stopped or killed can be started again on the same data, at another port.
+    A process that was stopped or killed can be started again on the same data, at another port unless told which.
     """
 
     def __init__(
@@ -54,9 +54,9 @@ class ServerProcess:
 
     # --- from start to end -----------------------------------------------------------------------------------------
 
-    def start(self) -> ServerProcess:
-        """Start it and wait until it is ready."""
-        self.launch()
+    def start(self, port: int = 0) -> ServerProcess:
+        """Start it, on a free port unless told which, and wait until it is ready."""
+        self.launch(port)
         deadline = monotonic() + START_SECONDS
         while not self.is_ready():
             self._check_alive()
@@ -66,12 +66,12 @@ class ServerProcess:
             sleep(POLL_SECONDS)
         return self
 
-    def launch(self) -> None:
+    def launch(self, port: int = 0) -> None:
         """Start it and wait until it listens; it may still be replaying its journal."""
         assert self._process is None, "it runs already"
         self._port_file.unlink(missing_ok=True)
         command = [sys.executable, "-m", "strandline", "serve"]
-        command += ["--data", str(self.data), "--port", "0", "--port-file", str(self._port_file)]
+        command += ["--data", str(self.data), "--port", str(port), "--port-file", str(self._port_file)]
         if not self._fast_lane:
             command.append("--no-fast-lane")
         with self._log_file.open("ab") as log:
@@ -133,6 +133,11 @@ class ServerProcess:
     @property
     def running(self) -> bool:
         return self._process is not None and self._process.poll() is None
+
+    @property
+    def port(self) -> int:
+        """Where it listens, or listened last."""
+        return int(self.url.rpartition(":")[2])
 
     @property
     def pid(self) -> int:

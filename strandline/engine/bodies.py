@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec import Raw
 
 from strandline.engine.record import Config, Producer, Reason
 
@@ -33,6 +34,8 @@ class Extras(msgspec.Struct, array_like=True, omit_defaults=True):
 
     idempotency_key: str | None = None
     producer: Producer | None = None
+    #: Notes of the log that change with it, packed; nil: the note is removed.
+    notes: dict[str, Raw] | None = None
 
 
 class Configure(msgspec.Struct, array_like=True):

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 import xxhash
+from msgspec import Raw
 
 from strandline.engine.bodies import pack, unpack
 from strandline.engine.disk import Disk
@@ -31,6 +32,7 @@ from strandline.engine.frame import (
     scan,
 )  # fmt: skip
 from strandline.engine.logbook import Gap, Logbook
+from strandline.engine.notes import Notes
 from strandline.engine.parts import Overlay, Run
 from strandline.engine.ranges import SeqRanges
 from strandline.engine.record import Appended, Config, Cursor, ProducerState
@@ -136,6 +138,7 @@ class BookState(msgspec.Struct, array_like=True):
     idempotency: dict[str, Appended]
     producers: dict[str, ProducerState]
     cursors: dict[str, Cursor] = {}
+    notes: dict[str, Raw] = {}
 
     @classmethod
     def of(cls, book: Logbook) -> BookState:
@@ -155,6 +158,7 @@ class BookState(msgspec.Struct, array_like=True):
             idempotency=dict(book.idempotency or {}),
             producers=dict(book.producers or {}),
             cursors=dict(book.cursors or {}),
+            notes={} if book.notes is None else book.notes.raw(),
         )
 
     def make(self, epoch: int) -> Logbook:
@@ -178,6 +182,7 @@ class BookState(msgspec.Struct, array_like=True):
         book.idempotency = self.idempotency or None
         book.producers = self.producers or None
         book.cursors = self.cursors or None
+        book.notes = Notes.of(self.notes)
 
 
 class OverlayState(msgspec.Struct, array_like=True):

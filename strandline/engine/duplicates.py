@@ -5,10 +5,12 @@ What is remembered travels in the append's own frame, so it survives a restart a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from strandline.engine.bodies import Extras
 from strandline.engine.errors import BadRequest, ProducerFenced, ProducerGap
+from strandline.engine.notes import check_changes
 from strandline.engine.record import Appended, Producer, ProducerState
 
 if TYPE_CHECKING:
@@ -71,7 +73,9 @@ def remember(book: Logbook, extras: Extras, appended: Appended) -> None:
         book.producers[producer.id] = ProducerState(producer.epoch, producer.seq, appended)
 
 
-def check_extras(idempotency_key: str | None, producer: Producer | None) -> Extras:
+def check_extras(
+    idempotency_key: str | None, producer: Producer | None, notes: Mapping[str, Any] | None = None
+) -> Extras:
     if idempotency_key is not None:
         _check_identity("an idempotency key", idempotency_key)
     if producer is not None:
@@ -79,7 +83,7 @@ def check_extras(idempotency_key: str | None, producer: Producer | None) -> Extr
         for what, number in (("epoch", producer.epoch), ("seq", producer.seq)):
             if type(number) is not int or not 0 <= number < 1 << 63:
                 raise BadRequest(f"a producer's {what} must be a whole number from 0 to 2^63 - 1, not {number!r}")
-    return Extras(idempotency_key, producer)
+    return Extras(idempotency_key, producer, None if notes is None else check_changes(notes))
 
 
 def _check_identity(what: str, text: str) -> None:

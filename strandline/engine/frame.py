@@ -95,6 +95,8 @@ class FrameType(IntEnum):
     CURSOR = 15
     #: Records of one log went on into others, and cursors moved. Refers to appends in the same file.
     FORWARD = 16
+    #: Notes of a log were changed without an append. The body is the extras of one.
+    NOTE = 17
 
 
 class Frame(msgspec.Struct, frozen=True, gc=False):

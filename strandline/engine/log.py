@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from strandline.engine import changing
 from strandline.engine.appending import after_pending, check_room, publish_later, room_of
 from strandline.engine.block import Block
-from strandline.engine.bodies import CursorMove, Gap, pack
+from strandline.engine.bodies import CursorMove, Extras, Gap, pack
 from strandline.engine.commit import Commit
 from strandline.engine.configuring import configure
 from strandline.engine.duplicates import check_extras, find_duplicate
@@ -16,6 +16,8 @@ from strandline.engine.errors import BadRequest, RecordTooLarge, UnknownSeq
 from strandline.engine.frame import FrameType, encode, encode_append
 from strandline.engine.journaling import change, let_expire, publish
 from strandline.engine.logbook import Logbook
+from strandline.engine.notes import NO_VALUES, check_fits
+from strandline.engine.noting import note, note_frame
 from strandline.engine.reading import read
 from strandline.engine.record import (
     Appended,
@@ -26,6 +28,7 @@ from strandline.engine.record import (
     LogState,
     Page,
     Producer,
+    ProducerState,
     Reason,
     check_cursor,
 )
@@ -189,18 +192,23 @@ class Log:
     # --- appending -----------------------------------------------------------------------------------------
 
     def append(
-        self, batch: Batch, *, idempotency_key: str | None = None, producer: Producer | None = None
+        self,
+        batch: Batch,
+        *,
+        idempotency_key: str | None = None,
+        producer: Producer | None = None,
+        notes: Mapping[str, Any] | None = None,
     ) -> Commit[Appended]:
         """Append all records of the batch under consecutive seqs, or none.
 
         With an ``idempotency_key`` or a ``producer`` a repeated append changes nothing and gives the first
-        one's result, marked ``deduped``.
+        one's result, marked ``deduped``. ``notes`` are changed in the same step; see :meth:`note`.
         """
         engine, book = self._engine, self._book
         size = batch.check(engine.options.max_record_bytes)
         extras = None
-        if idempotency_key is not None or producer is not None:
-            extras = check_extras(idempotency_key, producer)
+        if idempotency_key is not None or producer is not None or notes is not None:
+            extras = check_extras(idempotency_key, producer, notes)
         with engine.lock:
             if book.dropped or not engine.writable:
                 self._check_writable()
@@ -209,6 +217,8 @@ class Log:
                 duplicate = find_duplicate(book, idempotency_key, producer, now)
                 if duplicate is not None:
                     return after_pending(engine, book, duplicate)
+                if extras.notes is not None:
+                    check_fits(book.notes, extras.notes)
             config = book.config
             if config.ttl_ms:
                 let_expire(engine, book, now)
@@ -216,15 +226,17 @@ class Log:
                 check_room(book, len(batch), size)
             block = Block.of_batch(book.assigned + 1, now, batch)
             must_wait, reserved = engine.reservations.wanted(book, block.last, len(batch))
+            engine.touch(book)
             if config.durability == "ephemeral":
                 engine.reservations.write(book, reserved, now)
+                if extras is not None and extras.notes is not None:
+                    engine.journal.write(note_frame(book, Extras(notes=extras.notes), now))
                 begin_volatile(book)
             else:
                 engine.journal.write(encode_append(book.epoch, block, now, reserved, extras))
                 engine.reservations.written(book, reserved)
                 if book.journal_index != engine.journal.index:
                     engine.note_place(book, block.first)
-            engine.touch(book)
             appended = book.assign(block, now, extras)
             if must_wait:
                 return publish_later(engine, book, block, size, appended)
@@ -265,6 +277,34 @@ class Log:
             book.assigned = last
             book.reserved = max(book.reserved, last)
             return commit
+
+    def producer(self, id: str) -> ProducerState | None:
+        """What the log remembers of a producer."""
+        self._book.check_there()
+        producers = self._book.producers
+        return None if producers is None else producers.get(id)
+
+    # --- notes ---------------------------------------------------------------------------------------------
+
+    @property
+    def notes(self) -> Mapping[str, Any]:
+        """The small values that a protocol keeps with the log, by name; not to be changed, nor is anything in them.
+
+        Another object whenever something changed, and in it the values of all other names are the same objects as
+        before. A change shows as soon as it is journaled, as a producer's does: on a ``fsync`` log that is before
+        readers see the records it came with. Who concludes from a note that there is no more to come has to see that
+        ``head`` has come to ``next_seq - 1`` as well.
+        """
+        notes = self._book.notes
+        return NO_VALUES if notes is None else notes.values
+
+    def note(self, changes: Mapping[str, Any], *, producer: Producer | None = None) -> Commit[Appended]:
+        """Change notes: builtin values by name, and None to remove a note. Listeners are told.
+
+        They outlive restarts, on an ephemeral log as well, and go with the log. A ``producer`` goes on as with an
+        append. The result has no records: its ``first`` is the next seq, its ``last`` the one before.
+        """
+        return note(self._engine, self._book, changes, producer)
 
     # --- cursors -------------------------------------------------------------------------------------------
 

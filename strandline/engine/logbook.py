@@ -15,6 +15,7 @@ from strandline.engine.block import Block
 from strandline.engine.bodies import Extras
 from strandline.engine.duplicates import remember
 from strandline.engine.errors import UnknownLog
+from strandline.engine.notes import Notes, changed
 from strandline.engine.parts import Part, Run, Segments, Tail
 from strandline.engine.record import Appended, Config, Cursor, LogState, ProducerState, Reason
 from strandline.engine.retention import evict_over_caps
@@ -42,7 +43,7 @@ class Logbook:
 
     __slots__ = (
         "assigned", "cap_floor", "config", "count", "cursors", "dropped", "earliest", "epoch", "filed_in", "gaps",
-        "head", "idempotency", "journal_first", "journal_index", "last_ts", "listeners", "name", "pending",
+        "head", "idempotency", "journal_first", "journal_index", "last_ts", "listeners", "name", "notes", "pending",
         "pending_count", "pending_size", "producers", "reserve_step",
         "reserved", "reserved_durable", "revision", "runs", "size", "tail", "totals", "ttl_floor", "volatile_from",
     )  # fmt: skip
@@ -67,6 +68,7 @@ class Logbook:
         self.idempotency: dict[str, Appended] | None = None
         self.producers: dict[str, ProducerState] | None = None
         self.cursors: dict[str, Cursor] | None = None
+        self.notes: Notes | None = None
         self.totals: Totals = NOWHERE
         self.listeners: tuple[Listener, ...] = ()
         #: The segments in which the newest checkpoint says this log has a run.
@@ -130,8 +132,19 @@ class Logbook:
         self.assigned = block.last
         self.last_ts = ts
         if extras is not None:
-            remember(self, extras, appended)
+            self._keep(extras, appended)
         return appended
+
+    def note(self, extras: Extras, ts: int) -> Appended:
+        """Change notes, and a producer's state, without an append."""
+        appended = Appended(self.assigned + 1, self.assigned, ts)
+        self._keep(extras, appended)
+        return appended
+
+    def _keep(self, extras: Extras, appended: Appended) -> None:
+        remember(self, extras, appended)
+        if extras.notes is not None:
+            self.notes = changed(self.notes, extras.notes)
 
     def publish(self, block: Block, segments: Segments) -> None:
         """Let readers see the block, and evict what no longer fits."""

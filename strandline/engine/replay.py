@@ -15,6 +15,7 @@ from strandline.engine.bodies import (
     KEEP_NODES,
     Configure,
     CursorMove,
+    Extras,
     Floor,
     Forward,
     Select,
@@ -214,6 +215,8 @@ class Replay:
                 book.drop_cursor(move.name)
             else:
                 book.move_cursor(move.name, move.seq, frame.ts)
+        elif frame.type is FrameType.NOTE:
+            book.note(unpack(frame.body, Extras), frame.ts)
         elif frame.type is FrameType.STATE:
             state = unpack(frame.body, BookState)
             # Unless some of the records before it are missing: then what is not there stays lost.

@@ -33,6 +33,7 @@ from strandline.engine.catalog import (
     write_manifest,
 )
 from strandline.engine.disk import LocalDisk
+from strandline.engine.duplicates import check_extras
 from strandline.engine.frame import Encoded, FileKind, FrameType, encode, encode_append, file_header, group
 from strandline.engine.logbook import Logbook
 from strandline.engine.segments.sealing import Keep, SealJob, run
@@ -94,7 +95,7 @@ def test_a_journal_is_printed_frame_by_frame(tmp_path: Path) -> None:
         "record seq=1 key='k' node='n' meta='{}' size=3 data='one'",
         "record seq=2 node='n' size=3 data='two'",
         "record seq=3 key='l' node='n' size=2 data=0x00ff",
-        f"{at[1]} append epoch=1 seqs=4 idempotency_key='again' producer='p' epoch 1 seq 2 {TIME} bytes=180 "
+        f"{at[1]} append epoch=1 seqs=4 idempotency_key='again' producer='p' epoch 1 seq 2 {TIME} bytes=181 "
         "reserved=99",
         f"record seq=4 size=100 data='{'x' * SHOWN_BYTES}'…",
         f"{at[2]} delete epoch=1 bound=4 key=k {TIME} bytes=63",
@@ -108,7 +109,7 @@ def test_a_journal_is_printed_frame_by_frame(tmp_path: Path) -> None:
     ]
 
 
-def test_cursors_and_forwarded_records_are_printed(tmp_path: Path) -> None:
+def test_cursors_notes_and_forwarded_records_are_printed(tmp_path: Path) -> None:
     path = tmp_path / "00000007.journal"
     targets = [
         Target(2, 5, 3, 0, KEEP_KEYS, 99, "router", 4, [b"m", None, None]),
@@ -118,6 +119,7 @@ def test_cursors_and_forwarded_records_are_printed(tmp_path: Path) -> None:
     frames = [
         encode(FrameType.CURSOR, 1, 4, TS, pack(CursorMove("c", 3))),
         encode(FrameType.CURSOR, 1, 4, TS, pack(CursorMove("c", None))),
+        encode(FrameType.NOTE, 1, 4, TS, pack(check_extras(None, Producer("p", 0, 1), {"n": {"a": 1}, "gone": None}))),
         *group(
             [
                 append(9, Batch.of(b"x")),
@@ -129,9 +131,11 @@ def test_cursors_and_forwarded_records_are_printed(tmp_path: Path) -> None:
     assert lines(path)[1:] == [
         f"{at[0]} cursor epoch=1 cursor='c' at=3 {TIME} bytes={length[0]}",
         f"{at[1]} cursor epoch=1 cursor='c' at=dropped {TIME} bytes={length[1]}",
-        f"{at[2]} append epoch=1 seqs=9 {TIME} bytes={length[2]} group=0 reserved=99",
+        f"{at[2]} note epoch=1 producer='p' epoch 0 seq 1 notes={{'n': '\"{{\\'a\\': 1}}\"', "
+        f"'gone': \"'None'\"}} {TIME} bytes={length[2]}",
+        f"{at[3]} append epoch=1 seqs=9 {TIME} bytes={length[3]} group=0 reserved=99",
         "record seq=9 size=1 data='x'",
-        f"{at[3]} forward epoch=1 selections=['1..2,4'] targets=3 {TIME} bytes={length[3]} group=1, the last one",
+        f"{at[4]} forward epoch=1 selections=['1..2,4'] targets=3 {TIME} bytes={length[4]} group=1, the last one",
         "target epoch=2 gap=2..4 seqs=5..7 selection=0 without=nodes metas=3 reserved=99 cursor='router' through=4",
         "target epoch=3 seqs=1..3 selection=0 reserved=9 cursor='other' through=4",
         "target cursor='third' through=4",
@@ -204,7 +208,7 @@ def test_a_checkpoint_is_printed_with_states_and_overlays(tmp_path: Path) -> Non
         "last_ts=1970-01-01T00:00:00.000Z segments=1",
         "segment id=1 size=100 edges=00000000000000ff rows=3 tier=hot",
         f"{state_at} state epoch=3 name='orders' config=default assigned=12 earliest=1 cap_floor=1 ttl_floor=1 "
-        "records=0 size=0 gaps=['10..12 lost'] idempotency_keys=0 producers=0 cursors={}",
+        "records=0 size=0 gaps=['10..12 lost'] idempotency_keys=0 producers=0 cursors={} notes={}",
         f"{overlay_at} overlay epoch=3 segment=1 dead=['1..2'] hidden=['3'] amended={{4: \"'new'\"}}",
     ]
 

@@ -7,12 +7,13 @@ An item prints as one line.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import Raw
 
 from strandline.engine.block import Block
 from strandline.engine.bodies import (
@@ -20,6 +21,7 @@ from strandline.engine.bodies import (
     KEEP_NODES,
     Configure,
     CursorMove,
+    Extras,
     Floor,
     Forward,
     Gap,
@@ -175,11 +177,9 @@ def _facts_of(frame: Frame) -> Facts:
         case FrameType.APPEND:
             _, extras = decode_append(frame)
             facts: Facts = {"seqs": _range(frame.first, frame.first + frame.count - 1)}
-            if extras is not None and extras.idempotency_key is not None:
-                facts["idempotency_key"] = repr(extras.idempotency_key)
-            if extras is not None and extras.producer is not None:
-                facts["producer"] = "{!r} epoch {} seq {}".format(*extras.producer)
-            return facts
+            return facts | _extras(extras)
+        case FrameType.NOTE:
+            return _extras(unpack(frame.body, Extras))
         case FrameType.CONFIGURE:
             configure = unpack(frame.body, Configure)
             return {"name": repr(configure.name), "config": _changed(configure.config)}
@@ -204,6 +204,22 @@ def _facts_of(frame: Frame) -> Facts:
         case FrameType.OVERLAY:
             return _overlay(unpack(frame.body, OverlayState))
     return {}
+
+
+def _extras(extras: Extras | None) -> Facts:
+    facts: Facts = {}
+    if extras is not None and extras.idempotency_key is not None:
+        facts["idempotency_key"] = repr(extras.idempotency_key)
+    if extras is not None and extras.producer is not None:
+        facts["producer"] = "{!r} epoch {} seq {}".format(*extras.producer)
+    if extras is not None and extras.notes is not None:
+        facts["notes"] = _notes(extras.notes)
+    return facts
+
+
+def _notes(notes: Mapping[str, Raw]) -> Facts:
+    """Notes with their values, cut off where they get long; None: removed."""
+    return {name: shorten(repr(unpack(bytes(raw), object)).encode()) for name, raw in notes.items()}
 
 
 def _details_of(frame: Frame, rows: int) -> Iterator[Item]:
@@ -253,6 +269,7 @@ def _state(state: BookState) -> Facts:
         "idempotency_keys": len(state.idempotency),
         "producers": len(state.producers),
         "cursors": {name: cursor.seq for name, cursor in state.cursors.items()},
+        "notes": _notes(state.notes),
     }
 
 

@@ -44,7 +44,7 @@ class Captured:
         }
         for run in book.runs:
             run.dirty = False
-        if book.volatile_from:
+        if 0 < book.volatile_from <= book.assigned:
             self._leave_out_volatile(book)
         if book.tail is not None and book.tail.blocks:
             self._capture_tail(book)

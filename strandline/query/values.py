@@ -8,7 +8,7 @@ value.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -17,11 +17,13 @@ from strandline.query.config import Field
 from strandline.query.pointers import parse_pointer, resolve
 
 Value = str | int | float | bool
+SCALAR = (str, int, float)
 #: From a decoded JSON scalar to its canonical value, or None.
 Converter = Callable[[Any], Value | None]
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MILLISECOND = timedelta(milliseconds=1)
+MILLISECONDS_PER_DAY = 86_400_000
 #: The dates that can be written with a year of four digits, in ms. A number beyond is no date.
 EARLIEST_DATE = -62135596800000
 LATEST_DATE = 253402300799999
@@ -52,15 +54,26 @@ def raw_values_of(field: Field, document: object, version: int) -> list[str | in
     return list(scalars(resolve(document, parse_pointer(binding.pointer))))
 
 
-def scalars(found: object) -> Iterator[str | int | float | bool]:
+def scalars(found: object) -> list[str | int | float | bool]:
     """The strings, numbers and booleans of a value: itself, or those of an array at any depth."""
-    waiting = [found]
+    items = items_of(found) if isinstance(found, list) else (found,)
+    return [item for item in items if isinstance(item, SCALAR)]
+
+
+def items_of(array: list[Any]) -> Iterable[Any]:
+    """The items of an array, with those of the arrays in it in their place."""
+    return flattened(array) if list in map(type, array) else array
+
+
+def flattened(array: list[Any]) -> Iterator[Any]:
+    """Without recursion, since arrays may be nested very deep."""
+    waiting = array[::-1]
     while waiting:
-        value = waiting.pop()
-        if isinstance(value, list):
-            waiting.extend(reversed(value))
-        elif isinstance(value, str | int | float):
-            yield value
+        item = waiting.pop()
+        if isinstance(item, list):
+            waiting += reversed(item)
+        else:
+            yield item
 
 
 def parse_value(field: Field, text: str) -> Value | None:
@@ -78,6 +91,13 @@ def converter(field: Field) -> Converter:
     if field.kind == "keyword" and field.normalizer == "lowercase_v1":
         return lowercase
     return CONVERTERS[field.kind]
+
+
+def canonical_class(field: Field) -> type | None:
+    """The type whose raw scalars are canonical as they are, so that converting them can be spared, if there is one."""
+    if field.kind == "keyword" and field.normalizer == "lowercase_v1":
+        return None
+    return CANONICAL_CLASSES.get(field.kind)
 
 
 def string(raw: Any) -> str | None:
@@ -134,6 +154,7 @@ CONVERTERS: dict[str, Converter] = {
     "date": date,
     "bool": boolean,
 }
+CANONICAL_CLASSES: dict[str, type] = {"keyword": str, "text": str, "integer": int, "float": float, "bool": bool}
 
 
 def parse_date(text: str) -> int | None:
@@ -144,11 +165,22 @@ def parse_date(text: str) -> int | None:
     if INTEGER.match(text):
         milliseconds = int(text)
     else:
-        moment = parse_moment(text)
+        moment = parse_utc_moment(text) or parse_moment(text)
         if moment is None:
             return None
-        milliseconds = (moment - EPOCH) // MILLISECOND
+        since = moment - EPOCH
+        milliseconds = since.days * MILLISECONDS_PER_DAY + since.seconds * 1000 + since.microseconds // 1000
     return milliseconds if EARLIEST_DATE <= milliseconds <= LATEST_DATE else None
+
+
+def parse_utc_moment(text: str) -> datetime | None:
+    """The most frequent form (2026-03-25T10:00:00Z, with or without milliseconds) without much ado."""
+    if len(text) not in (20, 24) or text[4] != "-" or text[7] != "-" or text[10] != "T" or text[-1] != "Z":
+        return None
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return None
 
 
 def parse_moment(text: str) -> datetime | None:

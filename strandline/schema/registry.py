@@ -1,0 +1,185 @@
+"""The registry of a stream: its schemas by version, the lenses between them, and since when each version counts."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from strandline.query.config import SearchConfig
+from strandline.query.declaring import parse_search_config
+from strandline.schema.errors import SchemaError
+from strandline.schema.lenses import Lens, parse_lens
+from strandline.schema.promotion import Step, compile_steps, duplicate
+from strandline.schema.routing import RoutingKey, parse_routing_key
+from strandline.schema.updating import API_VERSION, check_sequence, parse_update, updated
+from strandline.schema.validation import Validation
+
+_decode = msgspec.json.Decoder().decode
+_encode = msgspec.json.Encoder().encode
+
+
+@dataclass(frozen=True)
+class Registry:
+    """A value: nothing in it is ever changed. What is compiled out of it is kept with the object and goes with it, so
+    a stream that is made anew under an old name shares nothing with the one before.
+
+    ``boundaries`` ascend: from the sequence number (a seq less one) of each, records have its version; before the first
+    they have version 0.
+    """
+
+    schema: str
+    current_version: int = 0
+    routing_key: RoutingKey | None = None
+    search: SearchConfig | None = None
+    boundaries: tuple[tuple[int, int], ...] = ()
+    schemas: Mapping[int, Any] = field(default_factory=dict)
+    #: By the version they lead from.
+    lenses: Mapping[int, Lens] = field(default_factory=dict)
+
+    @classmethod
+    def empty(cls, name: str) -> Registry:
+        """What a stream has that was given none."""
+        return cls(name)
+
+    @classmethod
+    def installed(
+        cls, name: str, schema: Any, *, routing_key: RoutingKey | None = None, search: SearchConfig | None = None
+    ) -> Registry:
+        """One with a first schema, which counts from the first record on."""
+        return cls(name, 1, routing_key, search, ((0, 1),), {1: schema})
+
+    # --- as documents ------------------------------------------------------------------------------------------------
+
+    def document(self) -> dict[str, Any]:
+        """What is shown; what is not set is left out."""
+        document: dict[str, Any] = {
+            "apiVersion": API_VERSION,
+            "schema": self.schema,
+            "currentVersion": self.current_version,
+        }
+        if self.routing_key is not None:
+            document["routingKey"] = self.routing_key.document()
+        if self.search is not None:
+            document["search"] = self.search.document()
+        document["boundaries"] = [{"offset": sequence, "version": version} for sequence, version in self.boundaries]
+        document["schemas"] = {str(version): schema for version, schema in self.schemas.items()}
+        document["lenses"] = {str(version): lens.document for version, lens in self.lenses.items()}
+        return document
+
+    def stored(self) -> bytes:
+        """What ``load`` takes: JSON, because that keeps numbers of any size."""
+        return _encode(self.document())
+
+    @classmethod
+    def load(cls, stored: bytes) -> Registry:
+        document = _decode(stored)
+        return cls(
+            document["schema"],
+            document["currentVersion"],
+            parse_routing_key(document.get("routingKey")),
+            parse_search_config(document["search"]) if "search" in document else None,
+            tuple((boundary["offset"], boundary["version"]) for boundary in document["boundaries"]),
+            {int(version): schema for version, schema in document["schemas"].items()},
+            {int(version): parse_lens(lens) for version, lens in document["lenses"].items()},
+        )
+
+    # --- changing ----------------------------------------------------------------------------------------------------
+
+    def update(self, body: bytes, *, next_sequence: int) -> Registry:
+        """The registry after an update, for a stream whose next record gets this sequence number. Raises SchemaError.
+
+        It takes as long as the schemas are large; see ``moved`` for what to do if records were appended meanwhile.
+        """
+        return updated(self, parse_update(body), next_sequence)
+
+    def moved(self, before: Registry, next_sequence: int) -> Registry:
+        """This one, an update of ``before``, with the boundary it added where it belongs now. Raises SchemaError."""
+        if self.current_version == before.current_version:
+            return self
+        check_sequence(next_sequence, first=self.current_version == 1)
+        return replace(self, boundaries=(*self.boundaries[:-1], (next_sequence, self.current_version)))
+
+    # --- versions ----------------------------------------------------------------------------------------------------
+
+    @property
+    def versions(self) -> list[tuple[int, int]]:
+        """The first seq of each version that has a place for records, ascending."""
+        return [(sequence + 1, version) for sequence, version in self._ranges]
+
+    @cached_property
+    def _ranges(self) -> tuple[tuple[int, int], ...]:
+        """The boundaries without those that another one at the same place has made void."""
+        return tuple(dict(self.boundaries).items())
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return [sequence + 1 for sequence, _ in self._ranges]
+
+    def version_at(self, seq: int) -> int:
+        """The version of the record with this seq (the first is 1)."""
+        place = bisect_right(self._starts, seq)
+        return self._ranges[place - 1][1] if place else 0
+
+    # --- writing -----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _validation(self) -> Validation:
+        return Validation(self.schemas[self.current_version])
+
+    def check(self, documents: Sequence[Any]) -> None:
+        """Raise SchemaError unless all documents conform to the current schema, if there is one."""
+        if self.current_version:
+            self._validation.check(documents)
+
+    def keys_of(self, documents: Sequence[Any], header_key: str | None) -> list[str | None] | None:
+        """The routing key of each document: by pointer where one is configured, else the header's; None: there are
+        no keys. Raises SchemaError."""
+        if self.routing_key is None:
+            return None if header_key is None else [header_key] * len(documents)
+        if header_key is not None:
+            raise SchemaError("Stream-Key not allowed when routingKey is configured")
+        return self.routing_key.keys_of(documents)
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    @property
+    def promotes(self) -> bool:
+        """Whether there can be a record that is not of the current version; if not, all are read as they are stored."""
+        return len(self._ranges) > 1
+
+    @cached_property
+    def _steps(self) -> dict[int, Step]:
+        """By version, what makes the current version of a document; None of it for version 0, which has no lens."""
+        steps: dict[int, Step] = {}
+        operations: tuple[Any, ...] = ()
+        for version in range(self.current_version - 1, 0, -1):
+            operations = self.lenses[version].operations + operations
+            steps[version] = compile_steps(operations)
+        return steps
+
+    def promote(self, seq: int, document: Any) -> Any:
+        """The document of the record with this seq as one of the current version. The given one stays as it is.
+        Raises SchemaError where a lens fails."""
+        step = self._steps.get(self.version_at(seq))
+        return document if step is None else step(duplicate(document))
+
+    def promote_rows(self, seqs: Sequence[int], data: Sequence[bytes]) -> list[bytes]:
+        """The same for records as they are stored. ``seqs`` ascend."""
+        rows = list(data)
+        for place in range(bisect_right(seqs, self._starts[-1] - 1) if self._starts else 0):
+            step = self._steps.get(self.version_at(seqs[place]))
+            if step is not None:
+                rows[place] = _encode(step(_decode_row(rows[place])))
+        return rows
+
+
+def _decode_row(row: bytes) -> Any:
+    try:
+        return _decode(row)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        raise SchemaError("lens failed: the record is not JSON") from None

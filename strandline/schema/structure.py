@@ -1,0 +1,286 @@
+"""What can be concluded from a schema about the documents that conform to it.
+
+Conclusions are about structure: types, what is where and always there, and values that are listed one by one. Bounds
+(lengths, ranges, patterns) are not weighed. A document is taken to hold what its schema declares: properties that a
+schema merely tolerates are nobody's promise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from strandline.query.pointers import ARRAY_INDEX
+from strandline.schema.lenses import Path
+from strandline.schema.transforms import TYPES, type_of
+from strandline.schema.validation import Validation
+
+#: An object of keywords, or a boolean.
+Schema = Any
+
+ALL_TYPES = frozenset(TYPES)
+_NUMBERS = frozenset({"number", "integer"})
+#: Demands that only a list of values, or the very same schema, can be known to meet.
+_UNPROVABLE = frozenset({"const", "enum", "not", "if"})
+_KEPT = ("properties", "required", "additionalProperties", "patternProperties", "items", "additionalItems",
+         "prefixItems", "minItems")  # fmt: skip
+
+
+def same(left: Any, right: Any) -> bool:
+    """Equality of JSON: true is not 1, while 1.0 is."""
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(same(value, right[name]) for name, value in left.items())
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(same, left, right))
+    return isinstance(left, bool) == isinstance(right, bool) and bool(left == right)
+
+
+def accepts(schema: Schema, value: Any) -> bool:
+    return Validation(schema).accepts(value)
+
+
+def known_values(schema: Schema) -> list[Any] | None:
+    """The only values there can be, where the schema lists them."""
+    if not isinstance(schema, dict):
+        return None
+    if "const" in schema:
+        listed = [schema["const"]]
+    elif isinstance(schema.get("enum"), list):
+        listed = schema["enum"]
+    else:
+        return None
+    validation = Validation(schema)
+    return [value for value in listed if validation.accepts(value)]
+
+
+def types_within(name: str) -> frozenset[str]:
+    """The types that are allowed where this one is."""
+    return _NUMBERS if name == "number" else frozenset({name})
+
+
+def types_of(schema: Schema) -> frozenset[str]:
+    """The types that a value can have."""
+    if not isinstance(schema, dict):
+        return ALL_TYPES if schema else frozenset()
+    values = known_values(schema)
+    if values is not None:
+        return frozenset(type_of(value) for value in values)
+    types = ALL_TYPES
+    if "type" in schema:
+        declared = schema["type"]
+        types = _union(types_within(name) for name in ([declared] if isinstance(declared, str) else declared))
+    for keyword in ("anyOf", "oneOf"):
+        if keyword in schema:
+            types &= _union(types_of(each) for each in schema[keyword])
+    for each in schema.get("allOf", ()):
+        types &= types_of(each)
+    return types
+
+
+def _union(sets: Iterator[frozenset[str]]) -> frozenset[str]:
+    return frozenset[str]().union(*sets)
+
+
+def is_object(schema: Schema) -> bool:
+    return types_of(schema) == {"object"}
+
+
+def is_array(schema: Schema) -> bool:
+    return types_of(schema) == {"array"}
+
+
+def minimum_items(schema: Schema) -> int:
+    return int(schema.get("minItems", 0)) if isinstance(schema, dict) else 0
+
+
+def elements(schema: Schema) -> list[Schema]:
+    """Schemas of which each element of the array conforms to one; none if there cannot be elements."""
+    if not isinstance(schema, dict) or "prefixItems" in schema:
+        return [True]
+    items = schema.get("items", True)
+    listed = [*items, schema.get("additionalItems", True)] if isinstance(items, list) else [items]
+    return [each for item in listed for each in _alternatives(item) if each is not False]
+
+
+def _alternatives(schema: Schema) -> list[Schema]:
+    return list(schema["anyOf"]) if isinstance(schema, dict) and schema.keys() == {"anyOf"} else [schema]
+
+
+def element_at(schema: Schema, index: int) -> Schema:
+    if "prefixItems" in schema:
+        return True
+    items = schema.get("items", True)
+    if isinstance(items, list):
+        return items[index] if index < len(items) else schema.get("additionalItems", True)
+    return items
+
+
+# --- places ----------------------------------------------------------------------------------------------------------
+
+
+class Place(NamedTuple):
+    """What a schema says about a path. ``required``: it is in every document. ``explicit``: every step is declared by
+    its own name."""
+
+    schema: Schema
+    required: bool
+    explicit: bool
+
+
+def find(schema: Schema, path: Path) -> Place | None:
+    """None where nothing is declared, or where there can be nothing."""
+    place = Place(schema, True, True)
+    for segment in path:
+        step = _step(place.schema, segment)
+        if step is None or step.schema is False:
+            return None
+        place = Place(step.schema, place.required and step.required, place.explicit and step.explicit)
+    return place
+
+
+def _step(schema: Schema, name: str) -> Place | None:
+    if not isinstance(schema, dict):
+        return None
+    if is_array(schema):
+        if not ARRAY_INDEX.match(name):
+            return None
+        return Place(element_at(schema, int(name)), int(name) < minimum_items(schema), True)
+    required = name in schema.get("required", ()) and is_object(schema)
+    properties = schema.get("properties", {})
+    if name in properties:
+        return Place(properties[name], required, True)
+    additional = schema.get("additionalProperties")
+    if isinstance(additional, dict) and not schema.get("patternProperties"):
+        return Place(additional, required, False)
+    return None
+
+
+def put(schema: Schema, path: Path, value: Schema) -> Schema:
+    """The schema of documents in which something of schema ``value`` was set at ``path``."""
+    if not path:
+        return value
+    name, rest = path[0], path[1:]
+    if is_array(schema):
+        changed = put(element_at(schema, int(name)), rest, value)
+        return {
+            "type": "array",
+            "items": any_of([*elements(schema), changed]),
+            "minItems": minimum_items(schema),
+        }
+    step = _step(schema, name)
+    node = _structure(schema)
+    node["properties"] = node.get("properties", {}) | {name: put(True if step is None else step.schema, rest, value)}
+    if not rest:
+        node["required"] = [*dict.fromkeys([*node.get("required", ()), name])]
+    return node
+
+
+def drop(schema: Schema, path: Path) -> Schema:
+    """The schema of documents from which the property at ``path`` was removed."""
+    parent = find(schema, path[:-1])
+    assert parent is not None
+    node = _structure(parent.schema)
+    node["properties"] = node.get("properties", {}) | {path[-1]: False}
+    node["required"] = [name for name in node.get("required", ()) if name != path[-1]]
+    return put(schema, path[:-1], node)
+
+
+def _structure(schema: Schema) -> dict[str, Any]:
+    """What remains true of an object when something in it is changed."""
+    assert isinstance(schema, dict)
+    return {"type": "object"} | {keyword: schema[keyword] for keyword in _KEPT if keyword in schema}
+
+
+def any_of(schemas: list[Schema]) -> Schema:
+    distinct: list[Schema] = []
+    for schema in schemas:
+        if not any(same(schema, other) for other in distinct):
+            distinct.append(schema)
+    if len(distinct) == 1:
+        return distinct[0]
+    return {"anyOf": distinct} if distinct else False
+
+
+def schema_of(value: Any) -> dict[str, Any]:
+    """The schema of this very value."""
+    if isinstance(value, dict):
+        properties = {name: schema_of(each) for name, each in value.items()}
+        return {"const": value, "type": "object", "properties": properties, "required": list(value)}
+    if isinstance(value, list):
+        items = any_of([schema_of(each) for each in value])
+        return {"const": value, "type": "array", "items": items, "minItems": len(value)}
+    return {"const": value}
+
+
+# --- compatibility ---------------------------------------------------------------------------------------------------
+
+
+def compatible(source: Schema, target: Schema) -> bool:
+    """Whether a value of schema ``source`` is known to fit ``target``, bounds aside."""
+    if source is False or target is True or target == {} or same(source, target):
+        return True
+    if target is False:
+        return False
+    values = known_values(source)
+    if values is not None:
+        validation = Validation(target)
+        return all(validation.accepts(value) for value in values)
+    if source is True:
+        source = {}
+    if not _UNPROVABLE.isdisjoint(target) or not types_of(source) <= types_of(target):
+        return False
+    variants = _variants(source)
+    if len(variants) > 1:
+        return all(compatible(variant, target) for variant in variants)
+    return _combinations(source, target) and _contents(source, target)
+
+
+def _variants(schema: dict[str, Any]) -> list[Schema]:
+    """Schemas of which each value fits one: of several types, or several alternatives, each by itself."""
+    if isinstance(schema.get("type"), list):
+        return [schema | {"type": name} for name in schema["type"]]
+    if "type" not in schema:
+        for keyword in ("anyOf", "oneOf"):
+            if keyword in schema:
+                return list(schema[keyword])
+    return [schema]
+
+
+def _combinations(source: Schema, target: dict[str, Any]) -> bool:
+    if not all(compatible(source, each) for each in target.get("allOf", ())):
+        return False
+    if "anyOf" in target and not any(compatible(source, each) for each in target["anyOf"]):
+        return False
+    if "oneOf" in target:
+        fitting = [each for each in target["oneOf"] if compatible(source, each)]
+        others = [each for each in target["oneOf"] if not types_of(source).isdisjoint(types_of(each))]
+        return len(fitting) == len(others) == 1
+    return True
+
+
+def _contents(source: dict[str, Any], target: dict[str, Any]) -> bool:
+    types = types_of(source)
+    if "object" in types and not _properties(source, target):
+        return False
+    return "array" not in types or _items(source, target)
+
+
+def _properties(source: dict[str, Any], target: dict[str, Any]) -> bool:
+    if not set(target.get("required", ())) <= set(source.get("required", ())):
+        return False
+    declared, wanted = source.get("properties", {}), target.get("properties", {})
+    others: Schema = True if target.get("patternProperties") else target.get("additionalProperties", True)
+    if not all(compatible(schema, wanted.get(name, others)) for name, schema in declared.items()):
+        return False
+    additional = source.get("additionalProperties")
+    if not isinstance(additional, dict):
+        return True
+    undeclared = [schema for name, schema in wanted.items() if name not in declared]
+    return all(compatible(additional, schema) for schema in [*undeclared, others])
+
+
+def _items(source: dict[str, Any], target: dict[str, Any]) -> bool:
+    wanted = target.get("items", True)
+    if isinstance(wanted, list) or "prefixItems" in target:
+        return False
+    return all(compatible(element, wanted) for element in elements(source))

@@ -1,0 +1,146 @@
+"""JSON Schema, as this protocol has it: permissive about the schema, without references, without any access to a
+network or to files.
+
+A schema is reduced to what asserts something before it is compiled. Annotations, unknown keywords and formats other
+than date-time can say whatever they like, and nothing in a schema can point anywhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jsonschema_rs
+
+from strandline.schema.errors import SchemaError
+
+#: How deep schemas and lenses may be nested. More is nobody's schema, and every walk over one is recursive.
+MAX_DEPTH = 100
+#: Messages about one document; a large array with nothing but wrong elements would have as many.
+MAX_MESSAGES = 20
+
+_DATE_TIME = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?(?:Z|[+-]\d{2}:\d{2})", re.ASCII)
+
+_PLAIN = frozenset({
+    "type", "enum", "const", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength",
+    "maxLength", "pattern", "minItems", "maxItems", "uniqueItems", "minContains", "maxContains", "minProperties",
+    "maxProperties", "required", "dependentRequired",
+})  # fmt: skip
+_SCHEMA = frozenset({
+    "additionalProperties", "additionalItems", "contains", "not", "if", "then", "else", "propertyNames",
+    "unevaluatedItems", "unevaluatedProperties",
+})  # fmt: skip
+_SCHEMAS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
+_NAMED_SCHEMAS = frozenset({"properties", "patternProperties", "dependentSchemas", "dependencies"})
+_REFERENCES = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
+
+#: What a schema says it is written in; draft 7 unless it names one of these.
+_DIALECTS: dict[str, type[jsonschema_rs.Validator]] = {
+    "https://json-schema.org/draft/2019-09/schema": jsonschema_rs.Draft201909Validator,
+    "https://json-schema.org/draft/2020-12/schema": jsonschema_rs.Draft202012Validator,
+}
+
+
+class Validation:
+    """A compiled schema. Raises SchemaError for one that has references or cannot be compiled."""
+
+    __slots__ = ("_validator",)
+
+    def __init__(self, schema: object) -> None:
+        if not isinstance(schema, (dict, bool)):
+            raise SchemaError("schema must be an object or a boolean")
+        refuse_references(schema)
+        named = schema.get("$schema") if isinstance(schema, dict) else None
+        dialect = named.rstrip("#") if isinstance(named, str) else ""
+        self._validator = _compile(_assertions(schema), _DIALECTS.get(dialect, jsonschema_rs.Draft7Validator))
+
+    def accepts(self, document: Any) -> bool:
+        try:
+            return self._validator.is_valid(document)
+        except ValueError:
+            return False
+
+    def check(self, documents: Sequence[Any]) -> None:
+        """Raise for the first document that does not conform, with everything that is wrong with it."""
+        is_valid = self._validator.is_valid
+        for number, document in enumerate(documents):
+            try:
+                if is_valid(document):
+                    continue
+            except ValueError as error:  # nested deeper than a document can be checked
+                raise SchemaError(_of_element(number, documents, str(error))) from None
+            raise SchemaError(_of_element(number, documents, "; ".join(self._messages(document))))
+
+    def _messages(self, document: Any) -> Iterator[str]:
+        for number, error in enumerate(self._validator.iter_errors(document)):
+            if number == MAX_MESSAGES:
+                yield "and more"
+                return
+            place = "".join(f"/{step}" for step in error.instance_path)
+            yield f"{place} {error.message}" if place else error.message
+
+
+def _of_element(number: int, documents: Sequence[Any], message: str) -> str:
+    return message if len(documents) == 1 else f"element {number}: {message}"
+
+
+def refuse_references(schema: object) -> None:
+    """Raise if there is a reference anywhere, or if it is nested too deeply to look."""
+    for level in levels(schema):
+        for value in level:
+            if isinstance(value, dict) and not _REFERENCES.isdisjoint(value):
+                raise SchemaError("external $ref is not supported")
+
+
+def levels(document: object) -> Iterator[list[dict[str, Any] | list[Any]]]:
+    """The objects and arrays of a document, level by level; raises SchemaError where there are too many levels."""
+    level = [document] if isinstance(document, (dict, list)) else []
+    for _ in range(MAX_DEPTH):
+        if not level:
+            return
+        yield level
+        below = [each for value in level for each in (value.values() if isinstance(value, dict) else value)]
+        level = [each for each in below if isinstance(each, (dict, list))]
+    raise SchemaError("schema is nested too deeply")
+
+
+def _compile(schema: object, compiler: Callable[..., jsonschema_rs.Validator]) -> jsonschema_rs.Validator:
+    try:
+        return compiler(schema, formats={"date-time": _is_date_time}, validate_formats=True, mask="value", offline=True)
+    except jsonschema_rs.ValidationError as error:
+        place = "".join(f"/{step}" for step in error.instance_path)
+        raise SchemaError(f"schema{place} is invalid: {error.message}") from None
+    except (ValueError, jsonschema_rs.ReferencingError) as error:
+        raise SchemaError(f"schema is invalid: {error}") from None
+
+
+def _is_date_time(text: str) -> bool:
+    return _DATE_TIME.fullmatch(text) is not None
+
+
+def _assertions(schema: Any) -> Any:
+    """What of the schema asserts something; everything of an unexpected form stays for the compiler to refuse."""
+    if not isinstance(schema, dict):
+        return schema
+    kept: dict[str, Any] = {}
+    for keyword, value in schema.items():
+        if keyword in _PLAIN:
+            kept[keyword] = _distinct(value) if keyword in ("required", "type") else value
+        elif keyword in _SCHEMA:
+            kept[keyword] = _assertions(value)
+        elif keyword in _SCHEMAS or keyword == "items":
+            kept[keyword] = [_assertions(each) for each in value] if isinstance(value, list) else _assertions(value)
+        elif keyword in _NAMED_SCHEMAS:
+            named = isinstance(value, dict)
+            kept[keyword] = {name: _assertions(each) for name, each in value.items()} if named else value
+        elif keyword == "format" and value == "date-time":
+            kept[keyword] = value
+    return kept
+
+
+def _distinct(value: Any) -> Any:
+    """A name that is listed twice harms nobody."""
+    if isinstance(value, list) and all(isinstance(each, str) for each in value):
+        return list(dict.fromkeys(value))
+    return value

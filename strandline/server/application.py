@@ -17,6 +17,8 @@ from strandline.delivery.pressure import SAMPLE_MS, Pressure
 from strandline.engine import Engine
 from strandline.engine.clock import SystemClock
 from strandline.faces.access import Access
+from strandline.faces.streams.context import StreamsContext
+from strandline.faces.streams.face import StreamsFace
 from strandline.faces.topics.context import Context
 from strandline.faces.topics.face import TopicsFace
 from strandline.faces.web import Reply
@@ -53,6 +55,7 @@ class Application:
             probe_auth=settings.server.probe_auth,
         )
         self.face: TopicsFace | None = None
+        self.streams: StreamsFace | None = None
         self.engine: Engine | None = None
         #: Set when the directory could not be opened: the server stops with it.
         self.failure: BaseException | None = None
@@ -83,8 +86,11 @@ class Application:
         hub = Hub(SystemClock().now)
         self.pressure = Pressure(hub.scheduler, settings.delivery.target_latency_ms)
         context = Context(engine, hub, self.pressure, settings.topics_settings(), self.limits.streams)
+        streams = StreamsContext(engine, hub, self.pressure, settings.streams_settings(), self.limits.streams)
+        streams.streams.dropping.append(context.forget)
         self.face = TopicsFace(context)
-        routes = self.face.routes()
+        self.streams = StreamsFace(streams)
+        routes = [*self.face.routes(), *self.streams.routes()]
         self.gate.add([*routes, openapi_route([*self.probes.routes(), *routes])])
         self.status.progress = 1.0
         self.status.ready = True
@@ -116,6 +122,8 @@ class Application:
         self.status.draining = True
         if self.face is not None:
             self.face.drain()
+        if self.streams is not None:
+            self.streams.drain()
 
     async def _close(self) -> None:
         self.status.draining = True

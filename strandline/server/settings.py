@@ -16,10 +16,12 @@ from msgspec import Meta
 from strandline.engine import Options
 from strandline.engine.record import MAX_BATCH_BYTES, MAX_KEY_BYTES, MAX_NODE_BYTES, MAX_RECORD_BYTES
 from strandline.faces.access import Keys
+from strandline.faces.streams.settings import StreamsSettings
 from strandline.faces.topics.settings import TopicsSettings
 
 _ENGINE = Options()
 _TOPICS = TopicsSettings()
+_STREAMS = StreamsSettings()
 
 #: What a router or a dead-letter queue may add to a record that is as large as it may be: names and seqs.
 STAMP_BYTES = 4096
@@ -33,6 +35,10 @@ LogLevel = Annotated[
     Literal["debug", "info", "warning", "error", "critical"],
     Meta(description="debug, info, warning, error or critical"),
 ]
+Durability = Annotated[
+    Literal["ephemeral", "memory", "disk", "fsync"], Meta(description="ephemeral, memory, disk or fsync")
+]
+Milliseconds = Annotated[int, Meta(ge=1, le=600_000, description="a whole number of milliseconds from 1 to 600000")]
 Positive = Annotated[int, Meta(ge=1, lt=1 << 62, description="a whole number, 1 or more")]
 Count = Annotated[int, Meta(ge=0, lt=1 << 62, description="a whole number, 0 or more")]
 Cap = Annotated[int, Meta(ge=0, lt=1 << 62, description="a whole number, 0 or more; 0 is unlimited")]
@@ -115,6 +121,47 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_watch_topics: Positive = _TOPICS.max_watch_topics
 
 
+class StreamTableSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The streams protocol: what an acknowledgement is worth, how much and how long."""
+
+    #: What an acknowledged append to a new stream is: ephemeral, memory, disk or fsync, which is on the disk.
+    stream_durability: Durability = _STREAMS.stream_durability
+    #: The body of one append.
+    max_append_bytes: BatchBytes = _STREAMS.max_append_bytes
+    #: Records of one page.
+    read_max_records: Positive = _STREAMS.read_max_records
+    #: Payload of one page, but for a single record that is larger.
+    read_max_bytes: Positive = _STREAMS.read_max_bytes
+    #: How much payload one filtered read looks at.
+    filter_scan_bytes: Positive = _STREAMS.filter_scan_bytes
+    #: How long a long-poll waits unless it says otherwise.
+    long_poll_ms: Milliseconds = _STREAMS.long_poll_ms
+    #: A request that asks for more time than this is cut off.
+    request_timeout_ms: Milliseconds = _STREAMS.request_timeout_ms
+    #: An append that is not done after this time is answered without its outcome.
+    append_timeout_ms: Milliseconds = _STREAMS.append_timeout_ms
+    #: No search takes longer than this.
+    search_timeout_ms: Milliseconds = _STREAMS.search_timeout_ms
+    #: What the indexes that searches work on may take of the memory.
+    search_memory_bytes: Positive = _STREAMS.search_memory_bytes
+    #: Appends that wait for the disk before further ones are sent away.
+    max_waiting_appends: Positive = _STREAMS.max_waiting_appends
+    #: Their bytes.
+    max_waiting_bytes: Positive = _STREAMS.max_waiting_bytes
+    #: An event stream is ended after this time, for its client to connect anew.
+    sse_rotate_seconds: Seconds = _STREAMS.sse_rotate_seconds
+    #: Streams, and logs of any other kind, there can be.
+    max_streams: Cap = _STREAMS.max_streams
+    #: How often the server writes down its own metrics; 0: never.
+    metrics_flush_ms: Count = _STREAMS.metrics_flush_ms
+    #: Where traces go that come in without a stream; empty: they are refused.
+    otlp_traces_stream: Text = _STREAMS.otlp_traces_stream
+    #: Make that stream if it is not there.
+    otlp_auto_create: Flag = _STREAMS.otlp_auto_create
+    #: Let browsers ask without a key what they may send.
+    open_preflight: Flag = _STREAMS.open_preflight
+
+
 class DeliverySettings(msgspec.Struct, frozen=True, kw_only=True):
     """How records get to those who wait for them."""
 
@@ -159,6 +206,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     server: ServerSettings = ServerSettings()
     limits: LimitSettings = LimitSettings()
     topics: TopicSettings = TopicSettings()
+    streams: StreamTableSettings = StreamTableSettings()
     delivery: DeliverySettings = DeliverySettings()
     storage: StorageSettings = StorageSettings()
     #: What was asked for and has no effect. To be told whoever starts the server; no setting by itself.
@@ -170,6 +218,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         tables = (self.limits, self.topics, self.delivery)
         chosen = {name: value for table in tables for name, value in msgspec.structs.asdict(table).items()}
         return TopicsSettings(**{name: value for name, value in chosen.items() if name in known})
+
+    def streams_settings(self) -> StreamsSettings:
+        """What of it the streams protocol goes by."""
+        return StreamsSettings(**msgspec.structs.asdict(self.streams))
 
     def engine_options(self) -> Options:
         storage = msgspec.structs.asdict(self.storage)
@@ -185,6 +237,7 @@ TABLES: dict[str, type[msgspec.Struct]] = {
     "server": ServerSettings,
     "limits": LimitSettings,
     "topics": TopicSettings,
+    "streams": StreamTableSettings,
     "delivery": DeliverySettings,
     "storage": StorageSettings,
 }

@@ -47,11 +47,16 @@ class StreamsContext:
         self._sweeping: asyncio.TimerHandle | None = None
         self._sweep()
 
-    def stream(self, call: Call) -> Stream:
-        """The stream that the path names; refuses where there is none."""
+    @staticmethod
+    def check_path(call: Call) -> None:
+        """Refuse a path whose names cannot be read."""
         path = call.head.path
         if "%" in path and _BAD_ESCAPE.search(path):
             raise bad_request("the path has a % that does not begin an escape")
+
+    def stream(self, call: Call) -> Stream:
+        """The stream that the path names; refuses where there is none."""
+        self.check_path(call)
         return self.streams.get(call.head.params["name"])
 
     def after(self, commit: Commit[T], make: Callable[[T], Reply]) -> Reply | Later:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
+from strandline.engine.record import Durability
+
 
 class StreamsSettings(msgspec.Struct, frozen=True, kw_only=True):
     #: What an acknowledgement of an append to a new stream is worth; see the durability classes of the engine.
-    stream_durability: str = "fsync"
+    stream_durability: Durability = "fsync"
     #: The body of one append.
     max_append_bytes: int = 10 << 20
     #: Records and bytes of one page.

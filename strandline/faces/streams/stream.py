@@ -8,15 +8,14 @@ import msgspec
 
 from strandline.engine import Config, Log
 from strandline.engine.errors import EngineError
+from strandline.faces.neighbours import CLOSED, PROFILE, REGISTRY, STREAMS, is_hidden
 from strandline.faces.streams.words import media_type
 from strandline.schema.profiles import GENERIC, Profile, load_profile
 from strandline.schema.registry import Registry
 
-#: Where the traits are among the attributes of a log.
-ATTRIBUTE = "streams"
 JSON = "application/json"
-#: Notes of a log that belong to this protocol.
-CLOSED, STREAM_SEQ, REGISTRY, PROFILE, USED, GONE = "closed", "stream_seq", "registry", "profile", "used", "gone"
+#: Notes of a log that concern nobody but this protocol.
+STREAM_SEQ, USED = "stream_seq", "used"
 #: A stream whose time to live slides is written down as used so far ahead that reads seldom write anything.
 _AHEAD = 4
 _MAX_AHEAD_MS = 60_000
@@ -41,12 +40,12 @@ class StreamTraits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     @property
     def attributes(self) -> dict[str, Any]:
-        return {ATTRIBUTE: msgspec.to_builtins(self)}
+        return {STREAMS: msgspec.to_builtins(self)}
 
 
 def traits_of(config: Config) -> StreamTraits:
     """A log that another protocol made is JSON, and stays."""
-    return msgspec.convert(config.attributes.get(ATTRIBUTE, {}), StreamTraits)
+    return msgspec.convert(config.attributes.get(STREAMS, {}), StreamTraits)
 
 
 class Closing(msgspec.Struct, frozen=True, array_like=True):
@@ -76,7 +75,7 @@ class Stream:
         self.media_type = media_type(self.content_type)
         self.is_json = self.media_type == JSON
         self.consumed_at: int | None = None
-        self._used_until: int = log.notes.get(USED, 0)
+        self._used_until = int(log.notes.get(USED, 0))
         #: When it was last read or written, as far as that matters for its time to live.
         self.used_at = max(self._used_until, self.traits.created_at)
         self._stored_registry: object = None
@@ -130,7 +129,7 @@ class Stream:
     @property
     def gone(self) -> bool:
         """Deleted, and kept only for the streams that were forked from it."""
-        return GONE in self.log.notes
+        return is_hidden(self.log)
 
     @property
     def end(self) -> int:

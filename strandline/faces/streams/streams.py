@@ -8,13 +8,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
+from typing import Any
 
 from strandline.engine import Batch, Config, Engine, Log
 from strandline.engine.commit import Commit
 from strandline.engine.errors import EngineError
+from strandline.engine.record import Durability
+from strandline.faces.neighbours import GONE, is_hidden
 from strandline.faces.streams.errors import bad_request, gone, not_found, overloaded
 from strandline.faces.streams.settings import StreamsSettings
-from strandline.faces.streams.stream import GONE, Stream, StreamTraits, traits_of
+from strandline.faces.streams.stream import Stream, StreamTraits, traits_of
 
 log = logging.getLogger(__name__)
 
@@ -67,8 +70,9 @@ class Streams:
                 self._note_expiry(self._timed.setdefault(book.name, Stream(self.engine.log(book.name))))
         heapify(self._expiring)
         for book in list(self.engine.by_epoch.values()):
-            if GONE in book.notes and not book.dropped:
-                self._release(self.engine.log(book.name))
+            log = None if book.dropped else self.engine.log(book.name)
+            if log is not None and is_hidden(log) and not getattr(log, 'forks', 0):
+                self._release(log)
 
     # --- finding -------------------------------------------------------------------------------------------------
 
@@ -127,7 +131,7 @@ class Streams:
         source: tuple[Log, int] | None = None,
         notes: dict[str, object] | None = None,
         batch: Batch | None = None,
-        durability: str | None = None,
+        durability: Durability | None = None,
     ) -> tuple[Stream, Commit[Log]]:
         """Make a stream that is not there, with its first records, as one step. It can be used at once and is durable
         when the commit is done."""
@@ -136,11 +140,11 @@ class Streams:
         if maximum and len(self.engine) >= maximum:
             raise overloaded(f"there are {maximum} streams already, which is the most there may be")
         config = Config(
-            durability=durability or self._settings.stream_durability,  # type: ignore[arg-type]
+            durability=durability or self._settings.stream_durability,
             attributes=traits.attributes,
         )
         if source is None:
-            commit = self.engine.create(name, config, notes=notes, batch=batch)
+            commit = self.engine.create(name, config) if not notes and not batch else self.engine.create(name, config, notes=notes, batch=batch)
         else:
             commit = self.engine.fork(name, *source, config, notes=notes, batch=batch)
         self._deleted.pop(name, None)
@@ -156,21 +160,21 @@ class Streams:
         """Whether there was a stream of this name that was deleted not too long ago."""
         return name in self._deleted
 
-    def delete(self, stream: Stream) -> Commit[object]:
+    def delete(self, stream: Stream) -> Commit[Any]:
         """Remove the stream, or hide it while others were forked from it."""
         self._deleted[stream.name] = None
         if len(self._deleted) > MAX_DELETED:
             del self._deleted[next(iter(self._deleted))]
         return self._remove(stream)
 
-    def _remove(self, stream: Stream) -> Commit[object]:
-        if stream.log.forks:
+    def _remove(self, stream: Stream) -> Commit[Any]:
+        if getattr(stream.log, 'forks', 0):
             return stream.log.note({GONE: True})
         return self._release(stream.log)
 
-    def _release(self, log: Log) -> Commit[object]:
+    def _release(self, log: Log) -> Commit[Any]:
         """Drop a log that nothing was forked from, and whatever was kept only for it."""
-        base = log.base
+        base = getattr(log, 'base', None)
         for listener in self.dropping:
             listener(log)
         commit = log.drop()
@@ -178,7 +182,7 @@ class Streams:
         self._timed.pop(log.name, None)
         if base is not None:
             source = base[0]
-            if GONE in source.notes and not source.forks:
+            if is_hidden(source) and not getattr(source, 'forks', 0):
                 self._release(source)
         return commit
 

@@ -50,6 +50,15 @@ class Context:
         """For looking on: None if none of its jobs was ever handed out. May read from the disk."""
         return self.queues.known(topic.log, _queue_settings(topic))
 
+    def forget(self, log: Log) -> None:
+        """Another protocol is about to drop a log: what belongs to it here goes with it."""
+        topic = self.topics.find(log.name)
+        if topic is not None:
+            self.routers.remove_touching(log)
+            if topic.traits.type == "queue":
+                self.queues.drop(log)
+                self.topics.queues -= 1
+
     def unmake(self, topic: Topic) -> None:
         """Remove a topic that was made for a write which then failed."""
         try:

@@ -171,7 +171,9 @@ class MultiWriting:
             if part.topic is None:
                 part.config = self._new_config(call, part)
                 absent += 1
-            elif part.scheduled:
+                continue
+            part.topic.check_takes_writes()
+            if part.scheduled:
                 make_schedules(part.records, part.topic)
         maximum = self._settings.max_topics
         if maximum and absent and context.topics.count + absent > maximum:

@@ -7,10 +7,12 @@ from collections.abc import Callable
 from strandline.delivery.priority import base_priority
 from strandline.engine import Config, Engine, Log
 from strandline.engine.commit import Commit
+from strandline.faces.neighbours import closed_to_others, is_hidden, media_type_of
 from strandline.faces.topics.config import Traits, check_name, kind_of, traits_of
 from strandline.faces.topics.errors import capped, topic_not_found
 from strandline.faces.topics.records import quote
 from strandline.faces.topics.settings import TopicsSettings
+from strandline.faces.web import Refusal
 
 #: Topics whose traits are kept decoded. More than this are looked up again when they are used.
 MAX_KNOWN = 200_000
@@ -40,11 +42,17 @@ class Topic:
 
     @property
     def is_plain(self) -> bool:
-        """Whether every append to it is the same: it is no queue, and never full."""
+        """Whether every append to it is the same: it is no queue, never full, and nobody else has a say in it."""
         config = self.log.config
         if config is not self._config:
             self._look_at(config)
-        return self._is_plain
+        return self._is_plain and not self.log.notes
+
+    def check_takes_writes(self) -> None:
+        """Refuse where another protocol has rules for what is appended."""
+        why = closed_to_others(self.log)
+        if why is not None:
+            raise Refusal(409, "not_writable", f"topic {self.name!r} takes no writes: {why}", {"topic": self.name})
 
     def _look_at(self, config: Config) -> None:
         self._traits = traits_of(config)
@@ -67,16 +75,18 @@ class Topics:
         self.engine = engine
         self._settings = settings
         self._known: dict[str, Topic] = {}
-        #: How many topics there are, and how many of them are queues; kept up, so that nobody has to count.
-        self.count = self.queues = 0
-        for book in engine.by_epoch.values():
-            if is_topic(book.name):
-                self.count += 1
-                self.queues += kind_of(book.config) == "queue"
+        #: How many topics are queues; kept up, so that nobody has to count.
+        self.queues = sum(is_topic(book.name) and kind_of(book.config) == "queue" for book in engine.by_epoch.values())
         #: Told of every topic that is made; on the loop, and must be quick.
         self.listeners: dict[Callable[[Topic], None], None] = {}
 
+    @property
+    def count(self) -> int:
+        """How many topics there are. A log that another protocol made is one too."""
+        return sum(self.engine.totals.logs.values())
+
     def find(self, name: str) -> Topic | None:
+        """The topic; None if there is none. Refuses where there is a log of this name that is no topic."""
         topic = self._known.get(name)
         if topic is not None and not topic.log.dropped:
             return topic
@@ -85,6 +95,8 @@ class Topics:
             if topic is not None:
                 del self._known[name]
             return None
+        if not holds_json(log):
+            raise Refusal(409, "not_json", f"{name!r} holds {media_type_of(log)}: use /v1/stream", {"topic": name})
         if len(self._known) >= MAX_KNOWN:
             self._known.clear()
         topic = self._known[name] = Topic(log)
@@ -92,7 +104,7 @@ class Topics:
 
     def get(self, name: str) -> Topic:
         topic = self.find(name)
-        if topic is None:
+        if topic is None or is_hidden(topic.log):
             raise topic_not_found(name)
         return topic
 
@@ -103,7 +115,6 @@ class Topics:
         if maximum and self.count >= maximum:
             raise capped("max_topics", maximum)
         commit = self.engine.create(name, config)
-        self.count += 1
         self.queues += kind_of(config) == "queue"
         topic = self.find(name)
         assert topic is not None
@@ -114,7 +125,6 @@ class Topics:
     def drop(self, topic: Topic) -> Commit[None]:
         commit = topic.log.drop()
         self._known.pop(topic.name, None)
-        self.count -= 1
         self.queues -= topic.traits.type == "queue"
         return commit
 
@@ -124,7 +134,7 @@ class Topics:
         while True:
             names = self.engine.names(prefix, after, limit + 1)
             for name in names:
-                topic = self.find(name) if not prefixes or name.startswith(prefixes) else None
+                topic = self._shown(name) if not prefixes or name.startswith(prefixes) else None
                 if topic is not None:
                     if len(found) == limit:
                         return found, True
@@ -132,6 +142,15 @@ class Topics:
             if len(names) <= limit:
                 return found, False
             after = names[-1]
+
+    def _shown(self, name: str) -> Topic | None:
+        """The topic, unless it is none or was deleted."""
+        log = self.engine.find(name)
+        return None if log is None or not holds_json(log) or is_hidden(log) else self.find(name)
+
+
+def holds_json(log: Log) -> bool:
+    return media_type_of(log) == "application/json"
 
 
 def is_topic(name: str) -> bool:

@@ -137,6 +137,7 @@ class Writing:
         schedules = make_schedules(body.records, topic) if is_scheduled(body.records) else None
         if key is None and write.created is None and topic.is_plain:
             return self._gather(topic, write)
+        topic.check_takes_writes()
         before = perf_counter()
         commit: Commit[Appended]
         if topic.traits.type == "queue":
@@ -187,6 +188,7 @@ class Writing:
 
     def _append_group(self, topic: Topic, group: _Gathered) -> None:
         try:
+            topic.check_takes_writes()
             before = perf_counter()
             commit = topic.log.append(group.batch())
             group.timing = _Timing(before)

@@ -1,0 +1,249 @@
+"""POST: appending to a stream, closing it, or both in one step.
+
+Everything that can be wrong with a request is found out before anything is written: a refused append leaves neither
+records nor the state of a producer behind.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from strandline.engine import Appended, Batch, Producer
+from strandline.engine.record import MAX_KEY_BYTES
+from strandline.faces.neighbours import CLOSED as CLOSED_NOTE
+from strandline.faces.streams.context import StreamsContext
+from strandline.faces.streams.entries import byte_batch, checked_batch, json_batch
+from strandline.faces.streams.errors import bad_request, conflict, too_large
+from strandline.faces.streams.replying import CLOSED, Headers, next_offset
+from strandline.faces.streams.stream import STREAM_SEQ, Stream
+from strandline.faces.streams.streams import SYSTEM
+from strandline.faces.streams.words import is_true, media_type, time_ms
+from strandline.faces.turns import Replying
+from strandline.faces.web import Call, Head, Refusal, Reply
+
+_NUMBER = re.compile(rb"[0-9]{1,16}")
+MAX_PRODUCER_NUMBER = (1 << 53) - 1
+
+
+class AppendHead(NamedTuple):
+    """What the head of an append says."""
+
+    media_type: str | None
+    close: bool
+    key: str | None
+    ts: int | None
+    seq: str | None
+    producer: Producer | None
+
+    @classmethod
+    def of(cls, head: Head) -> AppendHead:
+        headers = head.headers
+        content_type = headers.get(b"content-type")
+        return cls(
+            None if content_type is None else media_type(content_type.decode("latin-1")),
+            is_true(headers.get(b"stream-closed")),
+            routing_key(head),
+            _timestamp(head),
+            _stream_seq(head),
+            _producer(head),
+        )
+
+
+def routing_key(head: Head) -> str | None:
+    value = head.headers.get(b"stream-key")
+    if not value:
+        return None
+    try:
+        key = value.decode()
+    except UnicodeDecodeError:
+        key = value.decode("latin-1")
+    if len(key.encode()) > MAX_KEY_BYTES:
+        raise bad_request(f"Stream-Key has more than {MAX_KEY_BYTES} bytes")
+    return key
+
+
+def _timestamp(head: Head) -> int | None:
+    value = head.headers.get(b"stream-timestamp")
+    return None if value is None else time_ms("Stream-Timestamp", value.decode("latin-1"))
+
+
+def _stream_seq(head: Head) -> str | None:
+    value = head.headers.get(b"stream-seq")
+    if value is None:
+        return None
+    if not value.strip():
+        raise bad_request("Stream-Seq must not be empty")
+    return value.decode("latin-1")
+
+
+def _producer(head: Head) -> Producer | None:
+    headers = head.headers
+    values = [headers.get(name) for name in (b"producer-id", b"producer-epoch", b"producer-seq")]
+    if values == [None, None, None]:
+        return None
+    identity, epoch, seq = values
+    if identity is None or epoch is None or seq is None:
+        raise bad_request("Producer-Id, Producer-Epoch and Producer-Seq come together or not at all")
+    if not identity.strip():
+        raise bad_request("Producer-Id must not be empty")
+    return Producer(identity.decode("latin-1"), _number("Producer-Epoch", epoch), _number("Producer-Seq", seq))
+
+
+def _number(name: str, value: bytes) -> int:
+    if _NUMBER.fullmatch(value) is None or int(value) > MAX_PRODUCER_NUMBER:
+        raise bad_request(f"{name} must be a whole number up to {MAX_PRODUCER_NUMBER}")
+    return int(value)
+
+
+class Appending:
+    def __init__(self, context: StreamsContext) -> None:
+        self._context = context
+
+    def append(self, call: Call) -> Replying:
+        """POST /v1/stream/{name}"""
+        context = self._context
+        stream = context.stream(call)
+        head: AppendHead | None = call.head.memo
+        if head is None:
+            head = call.head.memo = AppendHead.of(call.head)
+        body = call.body
+        if len(body) > context.settings.max_append_bytes:
+            raise too_large(context.settings.max_append_bytes)
+        if stream.name in SYSTEM:
+            raise Refusal(403, "forbidden", "this stream is written by the server alone")
+        if not context.pressure.level:
+            return self._append(stream, head, body)
+        return context.in_turn(lambda _: self._append(stream, head, body))
+
+    def _append(self, stream: Stream, head: AppendHead, body: bytes) -> Replying:
+        if not body:
+            if not head.close:
+                raise bad_request("the body is empty")
+            return self._close(stream, head)
+        if head.media_type is None:
+            raise bad_request("Content-Type is missing")
+        if stream.closed:
+            return self._closed(stream, head.producer, None)
+        if head.media_type != stream.media_type:
+            raise conflict(f"the stream holds {stream.media_type}, not {head.media_type}")
+        context = self._context
+        context.check_backlog()
+        now = context.hub.now()
+        batch = self._batch(stream, head, body, now)
+        producer = head.producer
+        if producer is not None and self._repeats(stream, producer):
+            commit = stream.log.append(batch, producer=producer)
+            return context.after_append(commit, 0, lambda _: _duplicate(stream, producer))
+        notes: dict[str, object] = {}
+        if head.seq is not None:
+            notes[STREAM_SEQ] = self._check_seq(stream, head.seq)
+        if head.close:
+            notes[CLOSED_NOTE] = _closing(producer)
+        stream.use(now)
+        commit = stream.log.append(batch, producer=producer, notes=notes or None, ts=head.ts)
+        if not notes and producer is None:
+            return context.after_append(commit, len(body), _appended)
+        return context.after_append(commit, len(body), lambda appended: _told(appended.last, producer, head.close))
+
+    @staticmethod
+    def _batch(stream: Stream, head: AppendHead, body: bytes, now: int) -> Batch:
+        if not stream.is_json:
+            return byte_batch(body, head.key)
+        if stream.is_plain:
+            batch = json_batch(body, head.key)
+        else:
+            batch = checked_batch(body, head.key, stream.registry, stream.profile, now)
+        if batch is None:
+            raise bad_request("the body is an empty array")
+        return batch
+
+    # --- closing -------------------------------------------------------------------------------------------------
+
+    def _close(self, stream: Stream, head: AppendHead) -> Replying:
+        """Without a last append."""
+        context, producer = self._context, head.producer
+        if stream.closed:
+            return self._closed(stream, producer, stream.end)
+        if producer is not None and self._repeats(stream, producer):
+            commit = stream.log.note({}, producer=producer)
+            return context.after_append(commit, 0, lambda _: _duplicate(stream, producer))
+        notes: dict[str, object] = {CLOSED_NOTE: _closing(producer)}
+        if head.seq is not None:
+            notes[STREAM_SEQ] = self._check_seq(stream, head.seq)
+        stream.use(context.hub.now())
+        commit = stream.log.note(notes, producer=producer)
+        end = stream.end
+        return context.after_append(commit, 0, lambda _: _told(end, producer, True, appended=False))
+
+    def _closed(self, stream: Stream, producer: Producer | None, closed_again: int | None) -> Replying:
+        """A request to a stream that is closed: fine if it is the one that closed it, or wants nothing else."""
+        context, end = self._context, stream.end
+        closing = stream.closing
+        assert closing is not None
+        if producer is not None and (closing.producer, closing.epoch, closing.seq) == producer:
+            return context.after(stream.log.sync(), lambda _: _told(end, producer, True, appended=False))
+        if closed_again is not None and producer is None:
+            return context.after(stream.log.sync(), lambda _: _told(end, None, True, appended=False))
+        raise conflict("the stream is closed", (next_offset(end), CLOSED))
+
+    # --- who may append --------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _repeats(stream: Stream, producer: Producer) -> bool:
+        """Whether the producer made this append before; refuses one that is out of order."""
+        known = stream.log.producer(producer.id)
+        received = (b"producer-received-seq", b"%d" % producer.seq)
+        if known is None:
+            if producer.seq:
+                expected = (b"producer-expected-seq", b"0")
+                raise conflict("the producer is not known: its first seq must be 0", (expected, received))
+            return False
+        if producer.epoch < known.epoch:
+            headers = ((b"producer-epoch", b"%d" % known.epoch),)
+            raise Refusal(403, "stale_epoch", f"the producer has epoch {known.epoch} by now", headers=headers)
+        if producer.epoch > known.epoch:
+            if producer.seq:
+                raise bad_request("a new epoch of a producer begins with seq 0")
+            return False
+        if producer.seq > known.seq + 1:
+            expected = (b"producer-expected-seq", b"%d" % (known.seq + 1))
+            raise conflict(f"the producer's next seq is {known.seq + 1}", (expected, received))
+        return producer.seq <= known.seq
+
+    @staticmethod
+    def _check_seq(stream: Stream, seq: str) -> str:
+        current: str | None = stream.log.notes.get(STREAM_SEQ)
+        if current is not None and seq <= current:
+            headers = (
+                (b"stream-expected-seq", current.encode("latin-1")),
+                (b"stream-received-seq", seq.encode("latin-1")),
+            )
+            raise conflict("sequence mismatch", headers)
+        return seq
+
+
+def _closing(producer: Producer | None) -> list[object]:
+    return [] if producer is None else list(producer)
+
+
+def _appended(appended: Appended) -> Reply:
+    return Reply(b"", 204, headers=(next_offset(appended.last),))
+
+
+def _told(last: int, producer: Producer | None, closed: bool, *, appended: bool = True) -> Reply:
+    headers: Headers = (next_offset(last),)
+    status = 204
+    if closed:
+        headers += (CLOSED,)
+    if producer is not None:
+        headers += (b"producer-epoch", b"%d" % producer.epoch), (b"producer-seq", b"%d" % producer.seq)
+        status = 200 if appended else 204
+    return Reply(b"", status, headers=headers)
+
+
+def _duplicate(stream: Stream, producer: Producer) -> Reply:
+    """The producer made this append before; what it has got to since is told."""
+    known = stream.log.producer(producer.id)
+    last = producer if known is None else Producer(producer.id, known.epoch, known.seq)
+    return _told(stream.end, last, stream.closed, appended=False)

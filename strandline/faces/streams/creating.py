@@ -1,0 +1,277 @@
+"""PUT: making a stream, with its first records if the request has some, or as a fork of another one."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import NamedTuple
+from urllib.parse import quote, unquote
+
+from strandline.engine import Batch, Log
+from strandline.faces.neighbours import CLOSED as CLOSED_NOTE
+from strandline.faces.neighbours import PROFILE, REGISTRY
+from strandline.faces.streams import offsets
+from strandline.faces.streams.appending import routing_key
+from strandline.faces.streams.context import StreamsContext
+from strandline.faces.streams.entries import byte_batch, checked_batch, json_batch
+from strandline.faces.streams.errors import bad_request, conflict, not_found, too_large
+from strandline.faces.streams.replying import CLOSED, Headers, lifetime, next_offset
+from strandline.faces.streams.stream import JSON, ForkTraits, Stream, StreamTraits
+from strandline.faces.streams.streams import check_name
+from strandline.faces.streams.words import is_true, media_type, number, time_ms, ttl_seconds
+from strandline.faces.turns import Replying, reply_of
+from strandline.faces.web import Call, Head, Refusal, Reply
+
+PREFIX = "/v1/stream/"
+OCTETS = "application/octet-stream"
+_CONTENT_TYPE = re.compile(r"[!-~]+/[!-~]+[ -~\t]*", re.ASCII)
+#: How another server writes the start of a stream.
+_FOREIGN_START = "0000000000000000_0000000000000000"
+
+
+class ForkHead(NamedTuple):
+    """Where a fork leaves its source. ``offset`` is a seq; None: at the source's end."""
+
+    source: str
+    offset: int | None
+    sub: int
+
+
+class CreateHead(NamedTuple):
+    """What the head of a PUT asks for."""
+
+    content_type: str | None
+    ttl_seconds: int | None
+    expires_at: int | None
+    closed: bool
+    key: str | None
+    fork: ForkHead | None
+
+    @classmethod
+    def of(cls, head: Head) -> CreateHead:
+        headers = head.headers
+        ttl, expires = headers.get(b"stream-ttl"), headers.get(b"stream-expires-at")
+        if ttl is not None and expires is not None:
+            raise bad_request("Stream-TTL and Stream-Expires-At exclude each other")
+        return cls(
+            _content_type(head),
+            None if ttl is None else ttl_seconds(ttl.decode("latin-1")),
+            None if expires is None else time_ms("Stream-Expires-At", expires.decode("latin-1")),
+            is_true(headers.get(b"stream-closed")),
+            routing_key(head),
+            _fork(head),
+        )
+
+
+def _content_type(head: Head) -> str | None:
+    value = head.headers.get(b"content-type", b"").decode("latin-1").strip()
+    if not value:
+        return None
+    if _CONTENT_TYPE.fullmatch(value) is None:
+        raise bad_request(f"{value!r} is not a content type")
+    return value
+
+
+def _fork(head: Head) -> ForkHead | None:
+    headers = head.headers
+    source = headers.get(b"stream-forked-from")
+    offset = headers.get(b"stream-fork-offset")
+    sub = headers.get(b"stream-fork-sub-offset")
+    if source is None:
+        if offset is not None or sub is not None:
+            raise bad_request("Stream-Fork-Offset and Stream-Fork-Sub-Offset need Stream-Forked-From")
+        return None
+    count = 0 if sub is None else number("Stream-Fork-Sub-Offset", sub.decode("latin-1"))
+    if count and offset is None:
+        raise bad_request("Stream-Fork-Sub-Offset needs Stream-Fork-Offset")
+    return ForkHead(_source_name(source), None if offset is None else _fork_offset(offset), count)
+
+
+def _source_name(value: bytes) -> str:
+    path = value.decode("latin-1").strip()
+    if not path.startswith(PREFIX):
+        raise bad_request(f"Stream-Forked-From must be the path of a stream, {PREFIX}…")
+    return check_name(unquote(path[len(PREFIX) :].rstrip("/")))
+
+
+def _fork_offset(value: bytes) -> int | None:
+    text = value.decode("latin-1").strip()
+    if text in (offsets.START, _FOREIGN_START):
+        return 0
+    if text == offsets.NOW:
+        return None
+    seq = offsets.decode(text)
+    if seq is None:
+        raise bad_request(f"Stream-Fork-Offset {text!r} is not an offset")
+    return seq
+
+
+class _Plan(NamedTuple):
+    """A stream that is about to be made."""
+
+    traits: StreamTraits
+    source: tuple[Log, int] | None = None
+    notes: dict[str, object] | None = None
+    #: What of the source's next record the fork begins with.
+    prefix: bytes = b""
+
+
+class Creating:
+    def __init__(self, context: StreamsContext) -> None:
+        self._context = context
+
+    def put(self, call: Call) -> Replying:
+        """PUT /v1/stream/{name}"""
+        context = self._context
+        context.check_path(call)
+        name = check_name(call.param("name"))
+        if name.startswith("_"):
+            raise Refusal(403, "forbidden", "this stream is made by the server alone")
+        head = CreateHead.of(call.head)
+        if len(call.body) > context.settings.max_append_bytes:
+            raise too_large(context.settings.max_append_bytes)
+        if head.fork is not None and not call.access.may_touch(head.fork.source):
+            raise Refusal(403, "forbidden", f"the API key may not touch {head.fork.source!r}")
+        return context.in_turn(lambda _: self._put(call, name, head))
+
+    def _put(self, call: Call, name: str, head: CreateHead) -> Replying:
+        context = self._context
+        existing = context.streams.find(name)
+        if existing is not None and existing.gone:
+            context.streams.sweep()
+            existing = context.streams.find(name)
+        if existing is not None:
+            if existing.gone or not _matches(existing, head):
+                raise conflict("a stream of this name exists, and is not the same")
+            return context.after(existing.log.sync(), lambda _: _described(existing, 200))
+        if head.fork is not None:
+            return self._forked(call, name, head, head.fork)
+        now = context.hub.now()
+        traits = StreamTraits(
+            content_type=head.content_type or OCTETS,
+            ttl_seconds=head.ttl_seconds,
+            expires_at=head.expires_at,
+            created_at=now,
+        )
+        return self._make(call, name, head, _Plan(traits))
+
+    def _make(self, call: Call, name: str, head: CreateHead, plan: _Plan) -> Reply | Replying:
+        """Everything has been looked at but the body."""
+        context = self._context
+        batch = self._batch(call.body, head, plan)
+        notes = dict(plan.notes or {})
+        if head.closed:
+            notes[CLOSED_NOTE] = []
+        stream, commit = context.streams.create(name, plan.traits, source=plan.source, notes=notes or None, batch=batch)
+        location = _location(call)
+        return context.after_append(commit, len(call.body), lambda _: _described(stream, 201, location))
+
+    def _batch(self, body: bytes, head: CreateHead, plan: _Plan) -> Batch | None:
+        batch = None
+        if body and media_type(plan.traits.content_type) == JSON:
+            if plan.notes:
+                source = self._context.streams.get(plan.traits.fork.source) if plan.traits.fork else None
+                assert source is not None
+                now = self._context.hub.now()
+                batch = checked_batch(body, head.key, source.registry, source.profile, now)
+            else:
+                batch = json_batch(body, head.key)
+        elif body:
+            batch = byte_batch(body, head.key)
+        if plan.prefix:
+            data: list[bytes] = [plan.prefix, *([] if batch is None else [body])]
+            return Batch(data, None if batch is None or batch.keys is None else [None, *batch.keys])
+        return batch
+
+    # --- forks ---------------------------------------------------------------------------------------------------
+
+    def _forked(self, call: Call, name: str, head: CreateHead, fork: ForkHead) -> Replying:
+        source = self._context.streams.find(fork.source)
+        if source is None:
+            raise not_found(f"there is no stream {fork.source!r} to fork")
+        if source.gone:
+            raise conflict("the stream to fork was deleted")
+        if head.content_type is not None and media_type(head.content_type) != source.media_type:
+            raise conflict(f"the stream to fork holds {source.media_type}")
+        through = source.log.head if fork.offset is None else fork.offset
+        if through > source.log.head:
+            raise bad_request("Stream-Fork-Offset is beyond the end of the stream to fork")
+        if not fork.sub:
+            return self._make(call, name, head, self._plan(head, fork, source, through, through))
+        if source.is_json:
+            if through + fork.sub > source.log.head:
+                raise bad_request("Stream-Fork-Sub-Offset is more than the messages that follow")
+            return self._make(call, name, head, self._plan(head, fork, source, through, through + fork.sub))
+        page = source.log.read_resident(through, 1)
+        if page is None:
+            return self._forked_later(call, name, head, fork, source, through)
+        return self._cut(call, name, head, fork, source, through, page.data)
+
+    async def _forked_later(
+        self, call: Call, name: str, head: CreateHead, fork: ForkHead, source: Stream, through: int
+    ) -> Reply:
+        page = await asyncio.to_thread(source.log.read, through, 1)
+        if self._context.streams.find(name) is not None:
+            raise conflict("a stream of this name was made meanwhile")
+        return await reply_of(self._cut(call, name, head, fork, source, through, page.data))
+
+    def _cut(
+        self, call: Call, name: str, head: CreateHead, fork: ForkHead, source: Stream, through: int, data: list[bytes]
+    ) -> Replying:
+        """Fork within the record that follows: what of it belongs to the fork is copied."""
+        if not data or len(data[0]) < fork.sub:
+            raise bad_request("Stream-Fork-Sub-Offset is more than the bytes of the append that follows")
+        plan = self._plan(head, fork, source, through, through)
+        return self._make(call, name, head, plan._replace(prefix=data[0][: fork.sub]))
+
+    def _plan(self, head: CreateHead, fork: ForkHead, source: Stream, offset: int, through: int) -> _Plan:
+        inherits = head.ttl_seconds is None and head.expires_at is None
+        traits = StreamTraits(
+            content_type=head.content_type or source.content_type,
+            ttl_seconds=source.traits.ttl_seconds if inherits else head.ttl_seconds,
+            expires_at=source.traits.expires_at if inherits else head.expires_at,
+            created_at=self._context.hub.now(),
+            fork=ForkTraits(source=source.name, offset=offset, sub=fork.sub),
+        )
+        notes = {note: source.log.notes[note] for note in (REGISTRY, PROFILE) if note in source.log.notes}
+        return _Plan(traits, (source.log, through), notes)
+
+
+def _matches(stream: Stream, head: CreateHead) -> bool:
+    """Whether the stream is what the request would make."""
+    traits, fork = stream.traits, head.fork
+    if stream.closed != head.closed:
+        return False
+    if fork is None:
+        if traits.fork is not None or media_type(head.content_type or OCTETS) != stream.media_type:
+            return False
+        return (traits.ttl_seconds, traits.expires_at) == (head.ttl_seconds, head.expires_at)
+    known = traits.fork
+    if known is None or known.source != fork.source or known.sub != fork.sub:
+        return False
+    if fork.offset is not None and fork.offset != known.offset:
+        return False
+    if head.content_type is not None and media_type(head.content_type) != stream.media_type:
+        return False
+    # What is not said was inherited.
+    inherits = head.ttl_seconds is None and head.expires_at is None
+    return inherits or (traits.ttl_seconds, traits.expires_at) == (head.ttl_seconds, head.expires_at)
+
+
+def _location(call: Call) -> bytes:
+    """Where the stream is, as the client sees it."""
+    headers = call.head.headers
+    scheme = headers.get(b"x-forwarded-proto", b"http").split(b",")[0].strip().lower()
+    if scheme not in (b"http", b"https"):
+        scheme = b"http"
+    host = headers.get(b"x-forwarded-host", headers.get(b"host", b"localhost")).split(b",")[0].strip()
+    return scheme + b"://" + host + quote(call.head.path, safe="/%:@!$&'()*+,;=~-._").encode()
+
+
+def _described(stream: Stream, status: int, location: bytes = b"") -> Reply:
+    headers: Headers = (next_offset(stream.end), *lifetime(stream))
+    if stream.closed:
+        headers += (CLOSED,)
+    if location:
+        headers += ((b"location", location),)
+    return Reply(b"", status, stream.content_type.encode("latin-1"), headers)

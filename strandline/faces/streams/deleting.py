@@ -1,0 +1,34 @@
+"""DELETE and OPTIONS: taking a stream away, and telling browsers what they may send."""
+
+from __future__ import annotations
+
+from strandline.faces.streams.context import StreamsContext
+from strandline.faces.streams.replying import NO_STORE, PREFLIGHT
+from strandline.faces.streams.streams import SYSTEM, check_name
+from strandline.faces.turns import Replying
+from strandline.faces.web import Call, Refusal, Reply
+
+
+class Deleting:
+    def __init__(self, context: StreamsContext) -> None:
+        self._context = context
+
+    def delete(self, call: Call) -> Replying:
+        """DELETE /v1/stream/{name}. Repeating it is no error; a stream that never was is."""
+        context, streams = self._context, self._context.streams
+        context.check_path(call)
+        name = check_name(call.param("name"))
+        if name in SYSTEM:
+            raise Refusal(403, "forbidden", "this stream belongs to the server")
+        if streams.find(name) is None and streams.was_deleted(name):
+            return _deleted(None)
+        return context.after(streams.delete(streams.get(name)), _deleted)
+
+
+def _deleted(_: object) -> Reply:
+    return Reply(b"", 204, headers=(NO_STORE,))
+
+
+def preflight(call: Call) -> Reply:
+    """OPTIONS of anything."""
+    return Reply(b"", 204, headers=PREFLIGHT)

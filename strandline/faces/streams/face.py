@@ -1,0 +1,73 @@
+"""The face as a whole: its routes, and what it does when the server stops."""
+
+from __future__ import annotations
+
+from strandline.faces.streams.appending import Appending
+from strandline.faces.streams.context import StreamsContext
+from strandline.faces.streams.creating import Creating
+from strandline.faces.streams.deleting import Deleting, preflight
+from strandline.faces.streams.errors import refuse, reply_to
+from strandline.faces.streams.reading import Reading
+from strandline.faces.streams.replying import FOR_BROWSERS
+from strandline.faces.web import Handler, Route
+
+ONE = "/v1/stream/{name}"
+
+
+class StreamsFace:
+    """Everything of the streams protocol that answers HTTP requests."""
+
+    def __init__(self, context: StreamsContext) -> None:
+        self.context = context
+        self.creating = Creating(context)
+        self.appending = Appending(context)
+        self.reading = Reading(context)
+        self.deleting = Deleting(context)
+
+    def routes(self) -> list[Route]:
+        routes = [
+            _route("PUT", ONE, self.creating.put, "write", body="any"),
+            _route("POST", ONE, self.appending.append, "write", body="any", fast=True),
+            _route("GET", ONE, self.reading.get, "read", fast=True),
+            _route("HEAD", ONE, self.reading.head, "read"),
+            _route("DELETE", ONE, self.deleting.delete, "delete"),
+            _route("GET", ONE + "/pk/{key}", self.reading.get, "read", fast=True),
+        ]
+        return routes + self._preflights(routes)
+
+    def _preflights(self, routes: list[Route]) -> list[Route]:
+        """Whoever may be asked something may be asked what can be asked."""
+        public = self.context.settings.open_preflight
+        paths = dict.fromkeys(route.path for route in routes)
+        return [_route("OPTIONS", path, preflight, public=public) for path in paths]
+
+    def drain(self) -> None:
+        """Answer everybody who waits, and end what does not end by itself."""
+        self.reading.drain()
+        self.context.stop()
+
+
+def _route(
+    method: str,
+    path: str,
+    handler: Handler,
+    *scopes: str,
+    body: str = "none",
+    fast: bool = False,
+    public: bool = False,
+) -> Route:
+    names_stream = "{name}" in path
+    return Route(
+        method=method,
+        path=path,
+        handler=handler,
+        scopes=scopes,
+        names=("name",) if names_stream and scopes else (),
+        body=body,
+        fast=fast,
+        public=public,
+        spans="name" if names_stream else "",
+        headers=FOR_BROWSERS,
+        errors=reply_to,
+        refuse=refuse,
+    )

@@ -1,0 +1,58 @@
+"""What replies have in common: headers for browsers, and those that say where a stream ends."""
+
+from __future__ import annotations
+
+from strandline.faces.streams.offsets import encode_bytes
+from strandline.faces.streams.stream import Stream
+from strandline.faces.streams.words import iso
+
+Headers = tuple[tuple[bytes, bytes], ...]
+
+_EXPOSED = (
+    "Stream-Next-Offset", "Stream-End-Offset", "Stream-Cursor", "Stream-Up-To-Date", "Stream-Closed", "Stream-TTL",
+    "Stream-Expires-At", "Stream-SSE-Data-Encoding", "Stream-Expected-Seq", "Stream-Received-Seq", "Producer-Epoch",
+    "Producer-Seq", "Producer-Expected-Seq", "Producer-Received-Seq", "Stream-Filter-Scan-Limit-Reached",
+    "Stream-Filter-Scan-Limit-Bytes", "Stream-Filter-Scanned-Bytes", "Retry-After", "Location", "etag", "content-type",
+    "content-encoding", "vary",
+)  # fmt: skip
+_ALLOWED = (
+    "content-type", "authorization", "if-none-match", "Stream-Seq", "Stream-TTL", "Stream-Expires-At", "Stream-Closed",
+    "Stream-Key", "Stream-Timestamp", "Producer-Id", "Producer-Epoch", "Producer-Seq", "Stream-Forked-From",
+    "Stream-Fork-Offset", "Stream-Fork-Sub-Offset",
+)  # fmt: skip
+
+#: On every reply: any page may read it. What it may not do is a matter of keys.
+FOR_BROWSERS: Headers = (
+    (b"access-control-allow-origin", b"*"),
+    (b"access-control-expose-headers", ", ".join(_EXPOSED).encode()),
+    (b"cross-origin-resource-policy", b"cross-origin"),
+)
+#: To a browser that asks what it may send.
+PREFLIGHT: Headers = (
+    (b"access-control-allow-methods", b"GET, POST, PUT, DELETE, HEAD, OPTIONS"),
+    (b"access-control-allow-headers", ", ".join(_ALLOWED).encode()),
+    (b"access-control-max-age", b"86400"),
+)
+
+NO_STORE = (b"cache-control", b"no-store")
+CLOSED = (b"stream-closed", b"true")
+UP_TO_DATE = (b"stream-up-to-date", b"true")
+
+
+def next_offset(seq: int) -> tuple[bytes, bytes]:
+    return b"stream-next-offset", encode_bytes(seq)
+
+
+def end_offset(seq: int) -> tuple[bytes, bytes]:
+    return b"stream-end-offset", encode_bytes(seq)
+
+
+def lifetime(stream: Stream) -> Headers:
+    """When the stream expires, and the window within which it must be used."""
+    expires_at = stream.expires_at
+    if expires_at is None:
+        return ()
+    at = (b"stream-expires-at", iso(expires_at).encode())
+    if stream.traits.ttl_seconds is None:
+        return (at,)
+    return (b"stream-ttl", b"%d" % stream.traits.ttl_seconds), at

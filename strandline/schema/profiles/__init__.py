@@ -8,7 +8,9 @@ from typing import Any
 import msgspec
 
 from strandline.schema.errors import SchemaError
+from strandline.schema.profiles.evlog import Evlog
 from strandline.schema.profiles.generic import GENERIC, Generic
+from strandline.schema.profiles.metrics import METRICS, Metrics
 from strandline.schema.profiles.options import Options
 from strandline.schema.profiles.profile import Profile
 from strandline.schema.profiles.state_protocol import StateProtocol
@@ -17,6 +19,9 @@ from strandline.schema.profiles.touch_config import TouchConfig, TouchMemory, To
 __all__ = [
     "API_VERSION",
     "GENERIC",
+    "METRICS",
+    "Evlog",
+    "Metrics",
     "Profile",
     "StateProtocol",
     "TouchConfig",
@@ -31,7 +36,9 @@ API_VERSION = "durable.streams/profile/v1"
 
 #: In the order in which they are listed to whoever names another.
 _KINDS: dict[str, Callable[[Options], Profile]] = {
+    "evlog": Evlog.parse,
     "generic": Generic.parse,
+    "metrics": Metrics.parse,
     "state-protocol": StateProtocol.parse,
 }
 

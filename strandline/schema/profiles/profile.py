@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from strandline.schema.errors import SchemaError
-
-if TYPE_CHECKING:
-    from strandline.schema.registry import Registry
+from strandline.schema.registry import Registry
 
 
 class Profile(ABC):

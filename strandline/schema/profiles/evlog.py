@@ -1,0 +1,229 @@
+"""evlog: one wide event per request. Whatever a service logs becomes one envelope that can be searched."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from strandline.schema.errors import SchemaError
+from strandline.schema.profiles import evlog_registry
+from strandline.schema.profiles.options import Options
+from strandline.schema.profiles.profile import Profile, in_batch
+from strandline.schema.profiles.redaction import holds_secrets, redact
+from strandline.schema.profiles.values import iso, number_of, text_of, whole_of
+from strandline.schema.registry import Registry
+
+LEVELS = frozenset({"debug", "info", "warn", "error"})
+#: Keys whose values are never stored, in lower case.
+SECRETS = frozenset({"password", "token", "secret", "authorization", "cookie", "apikey"})
+#: Redacted keys, and paths to look for an id, that can be configured.
+MAX_NAMES = 64
+
+_RESERVED = frozenset({
+    "timestamp", "level", "service", "environment", "version", "region", "method", "path", "message", "why", "fix",
+    "link", "requestId", "traceId", "spanId", "status", "duration", "sampling", "redaction", "context",
+})  # fmt: skip
+_TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(?:-.*)?", re.ASCII)
+_TRACEPARENT_AT = (
+    ("traceparent",), ("traceContext", "traceparent"), ("context", "traceparent"), ("headers", "traceparent"),
+)  # fmt: skip
+_REQUEST_ID_AT = (("requestId",), ("context", "requestId"))
+
+Path = tuple[str, ...]
+
+
+class Evlog(Profile):
+    """``traces_stream`` is where the traces of its requests are, if that was said."""
+
+    kind = "evlog"
+    normalises = True
+
+    def __init__(
+        self,
+        document: dict[str, Any],
+        *,
+        redact_keys: Sequence[str] = (),
+        request_id_fields: Sequence[str] = (),
+        trace_context_fields: Sequence[str] = (),
+        parse_traceparent: bool = True,
+        traces_stream: str | None = None,
+    ) -> None:
+        self.traces_stream = traces_stream
+        self._document = document
+        self._secrets = SECRETS.union(redact_keys)
+        self._request_id_at = tuple(tuple(name.split(".")) for name in request_id_fields) or _REQUEST_ID_AT
+        paths = [tuple(name.split(".")) for name in trace_context_fields]
+        self._trace_id_at = tuple(path for path in paths if path[-1] == "traceId")
+        self._span_id_at = tuple(path for path in paths if path[-1] == "spanId")
+        self._parses_traceparent = parse_traceparent
+
+    def document(self) -> dict[str, Any]:
+        return self._document
+
+    @classmethod
+    def parse(cls, options: Options) -> Evlog:
+        options.allow("kind", "redactKeys", "correlation", "observability")
+        redact_keys = options.texts("redactKeys", MAX_NAMES, lower=True)
+        request_id_fields: tuple[str, ...] = ()
+        trace_context_fields: tuple[str, ...] = ()
+        parse_traceparent = True
+        correlation = options.section("correlation")
+        if correlation is not None:
+            correlation.allow("requestIdFields", "traceContextFields", "parseTraceparent")
+            request_id_fields = correlation.texts("requestIdFields", MAX_NAMES)
+            trace_context_fields = correlation.texts("traceContextFields", MAX_NAMES)
+            parse_traceparent = correlation.flag("parseTraceparent", True)
+        traces_stream = observed(options, "tracesStream")
+        return cls(
+            {"kind": cls.kind, **options.given},
+            redact_keys=redact_keys,
+            request_id_fields=request_id_fields,
+            trace_context_fields=trace_context_fields,
+            parse_traceparent=parse_traceparent,
+            traces_stream=traces_stream,
+        )
+
+    def check_install(self, *, is_json: bool, is_empty: bool, current: Profile) -> None:
+        super().check_install(is_json=is_json, is_empty=is_empty, current=current)
+        if not is_empty and current.kind != self.kind:
+            raise SchemaError("evlog profile must be installed before appending data")
+
+    def registry(self, stream_name: str) -> Registry:
+        return evlog_registry.INSTALLED.registry(stream_name)
+
+    # --- records ---------------------------------------------------------------------------------------------------
+
+    def normalise(self, documents: list[Any], now: int) -> list[Any]:
+        time = iso(now)
+        normalised = []
+        for index, document in enumerate(documents):
+            try:
+                normalised.append(self._envelope(document, time))
+            except RecursionError:
+                raise in_batch(SchemaError("evlog record is nested too deeply"), index, len(documents)) from None
+            except SchemaError as error:
+                raise in_batch(error, index, len(documents)) from None
+        return normalised
+
+    def keys_of(self, documents: list[Any]) -> list[str | None]:
+        return [document["requestId"] or document["traceId"] for document in documents]
+
+    def _envelope(self, record: Any, time: str) -> dict[str, Any]:
+        if type(record) is not dict:
+            raise SchemaError("evlog records must be JSON objects")
+        get = record.get
+        why, fix, link = text_of(get("why")), text_of(get("fix")), text_of(get("link"))
+        status = None if (given := get("status")) is None else whole_of(given)
+        trace_id, span_id = self._trace(record)
+        sampling = get("sampling")
+        if sampling is not None and type(sampling) is not dict:
+            raise SchemaError("evlog record.sampling must be an object or null")
+        redacted: list[str] = []
+        return {
+            "timestamp": text_of(get("timestamp")) or time,
+            "level": _level(get("level"), status, bool(why or fix or link)),
+            "service": text_of(get("service")),
+            "environment": text_of(get("environment")),
+            "version": text_of(get("version")),
+            "region": text_of(get("region")),
+            "requestId": _first_text(record, self._request_id_at),
+            "traceId": trace_id,
+            "spanId": span_id,
+            "method": text_of(get("method")),
+            "path": text_of(get("path")),
+            "status": status,
+            "duration": None if (given := get("duration")) is None else number_of(given),
+            "message": text_of(get("message")),
+            "why": why,
+            "fix": fix,
+            "link": link,
+            "sampling": sampling,
+            "context": self._context(record, redacted),
+            "redaction": {"keys": redacted},
+        }
+
+    def _context(self, record: dict[str, Any], redacted: list[str]) -> dict[str, Any]:
+        """What the service said beside the fields of the envelope, without secrets."""
+        given = record.get("context")
+        context: dict[str, Any]
+        if type(given) is dict:
+            context = given.copy()
+        else:
+            context = {} if given is None else {"context": given}
+        for name, value in record.items():
+            if name not in _RESERVED:
+                context[name] = value
+        if context and holds_secrets(context, self._is_secret):
+            return dict(redact(context, self._is_secret, "", redacted))
+        return context
+
+    def _is_secret(self, name: str) -> bool:
+        return name.lower() in self._secrets
+
+    def _trace(self, record: dict[str, Any]) -> tuple[str | None, str | None]:
+        """The ids of trace and span, each from the first place that has it."""
+        trace_id = _first_text(record, self._trace_id_at) or text_of(record.get("traceId"))
+        span_id = _first_text(record, self._span_id_at) or text_of(record.get("spanId"))
+        if trace_id is None or span_id is None:
+            if type(inner := record.get("traceContext")) is dict:
+                trace_id = trace_id or text_of(inner.get("traceId"))
+                span_id = span_id or text_of(inner.get("spanId"))
+            if (trace_id is None or span_id is None) and self._parses_traceparent:
+                found = _traceparent(record)
+                if found is not None:
+                    trace_id, span_id = trace_id or found[0], span_id or found[1]
+        return trace_id, span_id
+
+
+def observed(options: Options, name: str) -> str | None:
+    """The other stream that belongs to the requests of this one."""
+    observability = options.section("observability")
+    if observability is None:
+        return None
+    observability.allow("request")
+    request = observability.section("request")
+    if request is None:
+        return None
+    request.allow(name)
+    return request.text(name)
+
+
+def _level(given: Any, status: int | None, explained: bool) -> str:
+    if type(given) is str:
+        level = given.strip().lower()
+        if level in LEVELS:
+            return level
+    if explained:
+        return "error"
+    if status is None or status < 400:
+        return "info"
+    return "error" if status >= 500 else "warn"
+
+
+def _at(record: dict[str, Any], path: Path) -> Any:
+    found: Any = record
+    for name in path:
+        if type(found) is not dict:
+            return None
+        found = found.get(name)
+    return found
+
+
+def _first_text(record: dict[str, Any], paths: tuple[Path, ...]) -> str | None:
+    for path in paths:
+        text = text_of(_at(record, path))
+        if text is not None:
+            return text
+    return None
+
+
+def _traceparent(record: dict[str, Any]) -> tuple[str | None, str | None] | None:
+    """Trace and span by W3C Trace Context; ids of nothing but zeros are none."""
+    for path in _TRACEPARENT_AT:
+        text = text_of(_at(record, path))
+        match = None if text is None else _TRACEPARENT.fullmatch(text.lower())
+        if match is not None:
+            trace_id, span_id = match.groups()
+            return (trace_id if trace_id.strip("0") else None), (span_id if span_id.strip("0") else None)
+    return None

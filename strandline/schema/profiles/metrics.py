@@ -1,0 +1,204 @@
+"""metrics: one record per series and interval, with what was measured in it summed up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from strandline.schema.errors import SchemaError
+from strandline.schema.profiles import metrics_registry
+from strandline.schema.profiles.metrics_registry import API_VERSION
+from strandline.schema.profiles.options import Options
+from strandline.schema.profiles.profile import Profile, in_batch
+from strandline.schema.profiles.values import number_of, scalar_text, text_of
+from strandline.schema.registry import Registry
+
+Number = int | float
+
+#: Numbers beyond have no place in a sum.
+_LIMIT = 1 << 1000
+_INFINITY = float("inf")
+
+
+class Metrics(Profile):
+    kind = "metrics"
+    normalises = True
+
+    def document(self) -> dict[str, Any]:
+        return {"kind": "metrics"}
+
+    @classmethod
+    def parse(cls, options: Options) -> Metrics:
+        options.allow("kind")
+        return METRICS
+
+    def registry(self, stream_name: str) -> Registry:
+        return metrics_registry.INSTALLED.registry(stream_name)
+
+    def normalise(self, documents: list[Any], now: int) -> list[Any]:
+        normalised = []
+        for index, document in enumerate(documents):
+            try:
+                normalised.append(_interval(document))
+            except SchemaError as error:
+                raise in_batch(error, index, len(documents)) from None
+        return normalised
+
+    def keys_of(self, documents: list[Any]) -> list[str | None]:
+        return [document["seriesKey"] for document in documents]
+
+
+METRICS = Metrics()
+
+
+def _interval(record: Any) -> dict[str, Any]:
+    if type(record) is not dict:
+        raise SchemaError("metrics records must be JSON objects")
+    get = record.get
+    if get("kind", "interval") != "interval":
+        raise SchemaError("metrics record.kind must be interval")
+    metric, unit = text_of(get("metric")), text_of(get("unit"))
+    if metric is None:
+        raise SchemaError("metrics record.metric must be a non-empty string")
+    if unit is None:
+        raise SchemaError("metrics record.unit must be a non-empty string")
+    start, end, length = _window(record)
+    metric_kind, temporality = text_of(get("metricKind")) or "summary", text_of(get("temporality")) or "delta"
+    stream, instance = text_of(get("stream")), text_of(get("instance"))
+    attributes = _attributes(record)
+    pairs = sorted([f"{name}={value}" for name, value in attributes.items()])
+    dimension_key = "\0".join(pairs) if pairs else None
+    series = (metric_kind, temporality, metric, unit, stream or "", instance or "", dimension_key or "")
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "interval",
+        "metric": metric,
+        "unit": unit,
+        "metricKind": metric_kind,
+        "temporality": temporality,
+        "windowStart": start,
+        "windowEnd": end,
+        "intervalMs": length,
+        "stream": stream,
+        "instance": instance,
+        "attributes": attributes,
+        "tags": attributes,
+        "dimensionPairs": pairs,
+        "dimensionKey": dimension_key,
+        "seriesKey": "|".join(series),
+        **_measured(record),
+    }
+
+
+def _window(record: dict[str, Any]) -> tuple[int, int, int]:
+    """Start, end and length in milliseconds; parts of one are cut off."""
+    start, end = number_of(record.get("windowStart")), number_of(record.get("windowEnd"))
+    if start is None or end is None:
+        raise SchemaError("metrics record.windowStart and windowEnd must be integers")
+    start, end = int(start), int(end)
+    if end < start:
+        raise SchemaError("metrics record.windowEnd must be >= windowStart")
+    given = record.get("intervalMs")
+    if given is None:
+        return start, end, end - start
+    length = number_of(given)
+    if length is None or length < 0:
+        raise SchemaError("metrics record.intervalMs must be an integer >= 0")
+    return start, end, int(length)
+
+
+def _attributes(record: dict[str, Any]) -> dict[str, str]:
+    """By name, in order of the names; what is neither text, number nor boolean is left out."""
+    given = record.get("attributes")
+    if type(given) is not dict:
+        given = record.get("tags")
+        if type(given) is not dict:
+            return {}
+    return {name: text for name in sorted(given) if (text := scalar_text(given[name])) is not None}
+
+
+def _measured(record: dict[str, Any]) -> dict[str, Any]:
+    given = record.get("summary")
+    summary: dict[str, Any] = given if type(given) is dict else {}
+    count = _given(record, summary, "count")
+    if count is None or count < 0:
+        raise SchemaError("metrics interval requires count")
+    total = _given(record, summary, "sum")
+    if total is None:
+        raise SchemaError("metrics interval requires sum")
+    low: Number | None = None
+    high: Number | None = None
+    if count:
+        low, high = _given(record, summary, "min") or 0, _given(record, summary, "max") or 0
+    buckets = _buckets(record.get("buckets"), summary.get("histogram"))
+    average = _number(record.get("avg"))
+    p50, p95, p99 = _percentiles(record, buckets)
+    return {
+        "count": count,
+        "sum": total,
+        "min": low,
+        "max": high,
+        "avg": _average(total, count) if average is None else average,
+        "p50": p50,
+        "p95": p95,
+        "p99": p99,
+        "buckets": buckets,
+        "summary": {"count": count, "sum": total, "min": low, "max": high, "histogram": buckets},
+    }
+
+
+def _number(value: Any) -> Number | None:
+    """A number that can be reckoned with; one without a fraction is an integer."""
+    if value is None:
+        return None
+    if type(value) is not int:
+        value = number_of(value)
+        if type(value) is float and value.is_integer():
+            value = int(value)
+    return value if value is None or -_LIMIT < value < _LIMIT else None
+
+
+def _given(record: dict[str, Any], summary: dict[str, Any], name: str) -> Number | None:
+    """A number of the record, or else of its summary."""
+    value = _number(record.get(name))
+    return _number(summary.get(name)) if value is None else value
+
+
+def _buckets(*given: Any) -> dict[str, Number]:
+    for buckets in given:
+        if type(buckets) is dict:
+            counts = [(name, _number(count)) for name, count in buckets.items()]
+            return {name: count for name, count in counts if count is not None and count > 0}
+    return {}
+
+
+def _average(total: Number, count: Number) -> Number:
+    if not count:
+        return 0
+    average = total / count
+    return average if -_INFINITY < average < _INFINITY else 0
+
+
+def _percentiles(record: dict[str, Any], buckets: dict[str, Number]) -> tuple[Number, Number, Number]:
+    """As given, or else the smallest bucket up to which there is that part of all that was counted."""
+    p50, p95, p99 = _number(record.get("p50")), _number(record.get("p95")), _number(record.get("p99"))
+    if p50 is not None and p95 is not None and p99 is not None:
+        return p50, p95, p99
+    bounds = [(number, count) for bound, count in buckets.items() if (number := _number(bound)) is not None]
+    if not bounds:
+        return p50 or 0, p95 or 0, p99 or 0
+    bounds.sort()
+    total = float(sum(count for _, count in bounds))
+    return (
+        _reached(bounds, total * 0.5) if p50 is None else p50,
+        _reached(bounds, total * 0.95) if p95 is None else p95,
+        _reached(bounds, total * 0.99) if p99 is None else p99,
+    )
+
+
+def _reached(bounds: list[tuple[Number, Number]], wanted: float) -> Number:
+    seen: Number = 0
+    for bound, count in bounds:
+        seen += count
+        if seen >= wanted:
+            return bound
+    return bounds[-1][0]

@@ -1,0 +1,71 @@
+"""Values as clients write them: a number may come as text, and a text that says nothing is no text."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+_WHOLE = re.compile(r"[+-]?[0-9]{1,300}", re.ASCII)
+_NUMBER = re.compile(r"[+-]?(?:[0-9]{1,300}\.?[0-9]{0,300}|\.[0-9]{1,300})(?:[eE][+-]?[0-9]{1,5})?", re.ASCII)
+_INFINITY = float("inf")
+
+
+def text_of(value: Any) -> str | None:
+    """A text without the space around it; None if nothing is left, or it is no text."""
+    return value.strip() or None if type(value) is str else None
+
+
+def whole_of(value: Any) -> int | None:
+    """An integer, also one that is written as text or with a fraction of zero; exact, whatever its size."""
+    if type(value) is int:
+        return value
+    if type(value) is float:
+        return int(value) if value.is_integer() else None
+    if type(value) is str and _WHOLE.fullmatch(value := value.strip()) is not None:
+        return int(value)
+    return None
+
+
+def number_of(value: Any) -> int | float | None:
+    """A finite number, also one that is written as text. Integers stay integers."""
+    if type(value) is int:
+        return value
+    if type(value) is float:
+        return value if -_INFINITY < value < _INFINITY else None
+    if type(value) is not str:
+        return None
+    value = value.strip()
+    if _WHOLE.fullmatch(value) is not None:
+        return int(value)
+    if _NUMBER.fullmatch(value) is None:
+        return None
+    return number_of(float(value))
+
+
+def scalar_text(value: Any) -> str | None:
+    """A text, a number or a boolean as text; None for anything else."""
+    if type(value) is str:
+        return value
+    if type(value) is bool:
+        return "true" if value else "false"
+    if type(value) is int:
+        return str(value)
+    return _float_text(value) if type(value) is float else None
+
+
+def _float_text(value: float) -> str:
+    """As every JSON client writes it: 1, not 1.0, and an exponent only where the number is very large or small."""
+    if value.is_integer() and abs(value) < 1e21:
+        return str(int(value))
+    if 1e-6 <= abs(value) < 1e21:
+        return format(Decimal(repr(value)), "f")
+    digits, _, exponent = repr(value).partition("e")
+    return f"{digits}e{int(exponent):+d}"
+
+
+def iso(milliseconds: int) -> str:
+    """A time as the protocol shows it."""
+    moment = datetime.fromtimestamp(milliseconds // 1000, UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{milliseconds % 1000:03d}Z"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -104,6 +104,13 @@ class Registry:
         check_sequence(next_sequence, first=self.current_version == 1)
         return replace(self, boundaries=(*self.boundaries[:-1], (next_sequence, self.current_version)))
 
+    def cut(self, next_sequence: int) -> Registry:
+        """The registry of a stream that leaves this one before the record of this sequence number: what comes after
+        that has the current version there, whatever it has here."""
+        return replace(
+            self, boundaries=tuple((min(place, next_sequence), version) for place, version in self.boundaries)
+        )
+
     # --- versions ----------------------------------------------------------------------------------------------------
 
     @property
@@ -171,15 +178,16 @@ class Registry:
     def promote_rows(self, seqs: Sequence[int], data: Sequence[bytes]) -> list[bytes]:
         """The same for records as they are stored. ``seqs`` ascend."""
         rows = list(data)
-        for place in range(bisect_right(seqs, self._starts[-1] - 1) if self._starts else 0):
-            step = self._steps.get(self.version_at(seqs[place]))
-            if step is not None:
-                rows[place] = _encode(step(_decode_row(rows[place])))
+        for (_, version), start, end in zip(self._ranges, self._starts, self._starts[1:], strict=False):
+            step = self._steps.get(version)
+            first, last = bisect_left(seqs, start), bisect_left(seqs, end)
+            if step is not None and first < last:
+                rows[first:last] = _promoted(rows[first:last], step)
         return rows
 
 
-def _decode_row(row: bytes) -> Any:
+def _promoted(rows: list[bytes], step: Step) -> list[bytes]:
     try:
-        return _decode(row)
+        return [_encode(step(_decode(row))) for row in rows]
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        raise SchemaError("lens failed: the record is not JSON") from None
+        raise SchemaError("lens failed: a record is not JSON") from None

@@ -68,9 +68,10 @@ class Validation:
             try:
                 if is_valid(document):
                     continue
+                message = "; ".join(self._messages(document))
             except ValueError as error:  # nested deeper than a document can be checked
-                raise SchemaError(_of_element(number, documents, str(error))) from None
-            raise SchemaError(_of_element(number, documents, "; ".join(self._messages(document))))
+                message = str(error)
+            raise SchemaError(message if len(documents) == 1 else f"element {number}: {message}")
 
     def _messages(self, document: Any) -> Iterator[str]:
         for number, error in enumerate(self._validator.iter_errors(document)):
@@ -79,10 +80,6 @@ class Validation:
                 return
             place = "".join(f"/{step}" for step in error.instance_path)
             yield f"{place} {error.message}" if place else error.message
-
-
-def _of_element(number: int, documents: Sequence[Any], message: str) -> str:
-    return message if len(documents) == 1 else f"element {number}: {message}"
 
 
 def refuse_references(schema: object) -> None:

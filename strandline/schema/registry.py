@@ -132,6 +132,12 @@ class Registry:
         place = bisect_right(self._starts, seq)
         return self._ranges[place - 1][1] if place else 0
 
+    def versions_at(self, seqs: Sequence[int]) -> list[int]:
+        """The versions of records, given their seqs in ascending order."""
+        if not seqs or self.version_at(seqs[0]) == self.version_at(seqs[-1]):
+            return [self.version_at(seqs[0])] * len(seqs) if seqs else []
+        return [self.version_at(seq) for seq in seqs]
+
     # --- writing -----------------------------------------------------------------------------------------------------
 
     @cached_property

@@ -233,7 +233,11 @@ class Creating:
             created_at=self._context.hub.now(),
             fork=ForkTraits(source=source.name, offset=offset, sub=fork.sub),
         )
-        notes = {note: source.log.notes[note] for note in (REGISTRY, PROFILE) if note in source.log.notes}
+        notes: dict[str, object] = {}
+        if REGISTRY in source.log.notes:
+            notes[REGISTRY] = source.registry.cut(through).stored()
+        if PROFILE in source.log.notes:
+            notes[PROFILE] = source.log.notes[PROFILE]
         return _Plan(traits, (source.log, through), notes)
 
 

@@ -13,6 +13,7 @@ from strandline.faces.streams.context import StreamsContext
 from strandline.faces.streams.errors import bad_request
 from strandline.faces.streams.offsets import encode
 from strandline.faces.streams.replying import CLOSED, NO_STORE, UP_TO_DATE, Headers, end_offset, lifetime, next_offset
+from strandline.faces.streams.settings import StreamsSettings
 from strandline.faces.streams.stream import Stream
 from strandline.faces.web import Refusal, Reply
 from strandline.query.binding import Bound, bind_filter
@@ -50,6 +51,60 @@ class Found(NamedTuple):
         return not self.data and not self.capped and self.next_after >= self.head
 
 
+class Scan:
+    """A filtered page in the making."""
+
+    def __init__(self, stream: Stream, ask: Ask, bound: Bound, settings: StreamsSettings) -> None:
+        self._registry = stream.registry
+        self._key = ask.key
+        self._bound = bound
+        self._room = settings.read_max_records
+        self._bytes = settings.read_max_bytes
+        self._scan_bytes = settings.filter_scan_bytes
+        self._seqs: list[int] = []
+        self._data: list[bytes] = []
+        #: How many bytes were looked at.
+        self.scanned = 0
+        #: No further record fits.
+        self.full = False
+
+    @property
+    def budget(self) -> int:
+        """How many bytes may still be looked at."""
+        return max(1, self._scan_bytes - self.scanned)
+
+    @property
+    def capped(self) -> bool:
+        return self.scanned >= self._scan_bytes
+
+    def take(self, page: Page) -> int:
+        """Add what passes; returns the seq up to which the log has been dealt with."""
+        for row in self._passing(page):
+            size = len(page.data[row])
+            if self._data and (not self._room or size > self._bytes):
+                self.full = True
+                self.scanned += sum(map(len, page.data[:row]))
+                return page.seqs[row] - 1
+            self._seqs.append(page.seqs[row])
+            self._data.append(page.data[row])
+            self._room -= 1
+            self._bytes -= size
+        self.scanned += sum(map(len, page.data))
+        return page.next_after
+
+    def _passing(self, page: Page) -> list[int]:
+        versions = self._registry.versions_at(page.seqs)
+        if self._key is None:
+            return filter_rows(self._bound, page.data, versions)
+        rows = [row for row, key in enumerate(page.keys) if key == self._key]
+        chosen = filter_rows(self._bound, [page.data[row] for row in rows], [versions[row] for row in rows])
+        return [rows[at] for at in chosen]
+
+    def promoted(self) -> list[bytes]:
+        registry = self._registry
+        return registry.promote_rows(self._seqs, self._data) if registry.promotes else self._data
+
+
 class Pages:
     def __init__(self, context: StreamsContext) -> None:
         self._settings = context.settings
@@ -60,9 +115,7 @@ class Pages:
             return None
         if not stream.is_json:
             raise bad_request("filter requires application/json stream content-type")
-        if not ask.filter.strip():
-            raise bad_request("filter must not be empty")
-        return bind_filter(parse(ask.filter), stream.registry.search or _NOTHING)
+        return bind_filter(parse(ask.filter, "filter"), stream.registry.search or _NOTHING)
 
     def resident(self, stream: Stream, ask: Ask, after: int) -> Found | None:
         """The page, if it is in memory and there is no filter."""
@@ -104,51 +157,15 @@ class Pages:
 
     def _filtered(self, stream: Stream, ask: Ask, after: int, bound: Bound) -> Found:
         """Look at record after record until there are enough, or enough was looked at."""
-        settings, registry = self._settings, stream.registry
-        limit, budget, scan = settings.read_max_records, settings.read_max_bytes, settings.filter_scan_bytes
-        seqs: list[int] = []
-        data: list[bytes] = []
-        at, size, scanned = after, 0, 0
+        scan = Scan(stream, ask, bound, self._settings)
+        at, since = after, ask.since
         while True:
-            page = stream.log.read(
-                at,
-                FILTER_PAGE,
-                max_bytes=min(FILTER_PAGE_BYTES, scan - scanned),
-                since=ask.since if at == after else None,
-            )
+            page = stream.log.read(at, FILTER_PAGE, max_bytes=min(FILTER_PAGE_BYTES, scan.budget), since=since)
             if page.tombstone is not None and ask.given and at == after:
                 raise lost(page.tombstone)
-            versions = [registry.version_at(seq) for seq in page.seqs]
-            matching = filter_rows(bound, page.data, versions)
-            stopped: int | None = None
-            for row in matching:
-                if ask.key is not None and page.keys[row] != ask.key:
-                    continue
-                if len(data) == limit or (data and size + len(page.data[row]) > budget):
-                    stopped = row
-                    break
-                seqs.append(page.seqs[row])
-                data.append(page.data[row])
-                size += len(page.data[row])
-            looked_at = len(page.data) if stopped is None else stopped
-            scanned += sum(map(len, page.data[:looked_at]))
-            if stopped is not None:
-                at = page.seqs[stopped] - 1
-                return self._promoted(stream, seqs, data, after, at, page.head, scanned, False)
-            at = page.next_after
-            if page.caught_up:
-                return self._promoted(stream, seqs, data, after, at, page.head, scanned, False)
-            if scanned >= scan:
-                return self._promoted(stream, seqs, data, after, at, page.head, scanned, True)
-
-    @staticmethod
-    def _promoted(
-        stream: Stream, seqs: list[int], data: list[bytes], after: int, at: int, head: int, scanned: int, capped: bool
-    ) -> Found:
-        registry = stream.registry
-        if registry.promotes:
-            data = registry.promote_rows(seqs, data)
-        return Found(data, after, at, head, scanned, capped)
+            at, since = scan.take(page), None
+            if scan.full or scan.capped or page.caught_up:
+                return Found(scan.promoted(), after, at, page.head, scan.scanned, scan.capped and at < page.head)
 
     # --- as a reply ----------------------------------------------------------------------------------------------
 

@@ -71,7 +71,7 @@ class Streams:
         heapify(self._expiring)
         for book in list(self.engine.by_epoch.values()):
             log = None if book.dropped else self.engine.log(book.name)
-            if log is not None and is_hidden(log) and not getattr(log, 'forks', 0):
+            if log is not None and is_hidden(log) and not log.forks:
                 self._release(log)
 
     # --- finding -------------------------------------------------------------------------------------------------
@@ -144,7 +144,7 @@ class Streams:
             attributes=traits.attributes,
         )
         if source is None:
-            commit = self.engine.create(name, config) if not notes and not batch else self.engine.create(name, config, notes=notes, batch=batch)
+            commit = self.engine.create(name, config, notes=notes, batch=batch)
         else:
             commit = self.engine.fork(name, *source, config, notes=notes, batch=batch)
         self._deleted.pop(name, None)
@@ -168,13 +168,13 @@ class Streams:
         return self._remove(stream)
 
     def _remove(self, stream: Stream) -> Commit[Any]:
-        if getattr(stream.log, 'forks', 0):
+        if stream.log.forks:
             return stream.log.note({GONE: True})
         return self._release(stream.log)
 
     def _release(self, log: Log) -> Commit[Any]:
         """Drop a log that nothing was forked from, and whatever was kept only for it."""
-        base = getattr(log, 'base', None)
+        base = log.base
         for listener in self.dropping:
             listener(log)
         commit = log.drop()
@@ -182,7 +182,7 @@ class Streams:
         self._timed.pop(log.name, None)
         if base is not None:
             source = base[0]
-            if is_hidden(source) and not getattr(source, 'forks', 0):
+            if is_hidden(source) and not source.forks:
                 self._release(source)
         return commit
 

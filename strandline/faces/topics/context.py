@@ -15,7 +15,7 @@ from strandline.engine import Batch, Engine, Log
 from strandline.engine.commit import Commit
 from strandline.engine.errors import EngineError
 from strandline.faces.topics.batches import size_of
-from strandline.faces.topics.config import TopicConfig, engine_config
+from strandline.faces.topics.config import TopicConfig, engine_config, kind_of
 from strandline.faces.topics.errors import capped
 from strandline.faces.topics.settings import TopicsSettings
 from strandline.faces.topics.topics import Topic, Topics
@@ -52,12 +52,10 @@ class Context:
 
     def forget(self, log: Log) -> None:
         """Another protocol is about to drop a log: what belongs to it here goes with it."""
-        topic = self.topics.find(log.name)
-        if topic is not None:
-            self.routers.remove_touching(log)
-            if topic.traits.type == "queue":
-                self.queues.drop(log)
-                self.topics.queues -= 1
+        self.routers.remove_touching(log)
+        if kind_of(log.config) == "queue":
+            self.queues.drop(log)
+            self.topics.queues -= 1
 
     def unmake(self, topic: Topic) -> None:
         """Remove a topic that was made for a write which then failed."""

@@ -1,0 +1,50 @@
+"""A chunk: consecutive records of a log as columns. It does not change once made; larger ones are made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from strandline.query.columns import AnyColumn, Mask, join_columns
+
+
+class Chunk:
+    """``seqs`` ascend; row ``i`` of every column is the record ``seqs[i]``. ``gone`` are rows that readers do not see
+    any more, None: there are none."""
+
+    __slots__ = ("columns", "gone", "nbytes", "seqs")
+
+    def __init__(self, seqs: npt.NDArray[np.int64], columns: Mapping[str, AnyColumn], gone: Mask | None = None) -> None:
+        self.seqs = seqs
+        self.columns = columns
+        self.gone = gone
+        self.nbytes = int(seqs.nbytes) + sum(column.nbytes for column in columns.values())
+
+    def __len__(self) -> int:
+        return len(self.seqs)
+
+    @property
+    def first(self) -> int:
+        return int(self.seqs[0])
+
+    @property
+    def last(self) -> int:
+        return int(self.seqs[-1])
+
+    def without(self, gone: Mask) -> Chunk:
+        """The same records, of which these are gone."""
+        return Chunk(self.seqs, self.columns, gone if gone.any() else None)
+
+
+def join_chunks(chunks: Sequence[Chunk]) -> Chunk:
+    """Consecutive chunks as one."""
+    totals = [len(chunk) for chunk in chunks]
+    columns = {name: join_columns([chunk.columns[name] for chunk in chunks], totals) for name in chunks[0].columns}
+    gone = None
+    if any(chunk.gone is not None for chunk in chunks):
+        gone = np.concatenate(
+            [np.zeros(len(chunk), np.bool_) if chunk.gone is None else chunk.gone for chunk in chunks]
+        )
+    return Chunk(np.concatenate([chunk.seqs for chunk in chunks]), columns, gone)

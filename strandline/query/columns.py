@@ -1,0 +1,254 @@
+"""Columns: the canonical values of one field in many records, as arrays that are compared whole.
+
+A column has its values in the order of the records, and in the order they stand in each. ``rows`` says which record
+each value belongs to; it is None where every record has exactly one. What is done here is done by numpy and Arrow,
+which let other threads run meanwhile.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from strandline.query.values import Value
+
+Mask: TypeAlias = npt.NDArray[np.bool_]
+Numbers: TypeAlias = npt.NDArray[Any]
+Rows: TypeAlias = npt.NDArray[np.int32]
+
+COMPARE = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
+#: What numpy makes of the values of a kind. Integers and dates that need more are Python's own, in an object array.
+DTYPES: dict[str, type] = {"integer": np.int64, "date": np.int64, "float": np.float64, "bool": np.bool_}
+
+
+class Column:
+    """What all columns have in common."""
+
+    __slots__ = ("_lone", "count", "rows")
+
+    def __init__(self, count: int, rows: Rows | None) -> None:
+        self.count = count
+        self.rows = rows
+        self._lone: Mask | None = None
+
+    @property
+    def nbytes(self) -> int:
+        return 0 if self.rows is None else self.rows.nbytes
+
+    def rows_where(self, values: Mask, total: int) -> Mask:
+        """Which of ``total`` records have at least one of the marked values."""
+        if self.rows is None:
+            return values
+        found = np.zeros(total, np.bool_)
+        found[self.rows[values]] = True
+        return found
+
+    def present(self, total: int) -> Mask:
+        """Which records have a value."""
+        if self.rows is None:
+            return np.ones(total, np.bool_)
+        found = np.zeros(total, np.bool_)
+        found[self.rows] = True
+        return found
+
+    def lone(self, total: int) -> Mask:
+        """Which records have exactly one value."""
+        if self.rows is None:
+            return np.ones(total, np.bool_)
+        if self._lone is None or len(self._lone) != total:
+            self._lone = np.bincount(self.rows, minlength=total) == 1
+        return self._lone
+
+    def at_most_one(self, total: int) -> Mask:
+        """Which records do not have several values."""
+        if self.rows is None:
+            return np.ones(total, np.bool_)
+        return self.lone(total) | ~self.present(total)
+
+    def places(self, rows: Numbers) -> tuple[Numbers, Mask | None]:
+        """For each of these records the place of its first value, and which of them have none (None: all have one)."""
+        if self.rows is None:
+            return rows, None
+        if not len(self.rows):
+            return np.zeros(len(rows), np.int64), np.ones(len(rows), np.bool_)
+        places = np.searchsorted(self.rows, rows)
+        missing = places == len(self.rows)
+        places[missing] = 0
+        missing |= self.rows[places] != rows
+        return places, missing if missing.any() else None
+
+
+class NumberColumn(Column):
+    """Integers, dates, floats or bools. ``bounds`` are the least and the greatest, None if there are none."""
+
+    __slots__ = ("bounds", "values")
+
+    def __init__(self, values: Numbers, rows: Rows | None) -> None:
+        super().__init__(len(values), rows)
+        self.values = values
+        self.bounds: tuple[Any, Any] | None = (values.min(), values.max()) if len(values) else None
+
+    @property
+    def nbytes(self) -> int:
+        each = 64 if self.is_general else self.values.itemsize
+        return super().nbytes + each * len(self.values)
+
+    @property
+    def is_general(self) -> bool:
+        """Whether there are numbers that are too large for the machine's own."""
+        return self.values.dtype == np.object_
+
+    def equal(self, value: Value) -> Mask:
+        return np.asarray(self.values == value, np.bool_)
+
+    def compare(self, op: str, value: Value) -> Mask:
+        return np.asarray(COMPARE[op](self.values, value), np.bool_)
+
+    @staticmethod
+    def join(columns: Sequence[NumberColumn], totals: Sequence[int]) -> NumberColumn:
+        return NumberColumn(np.concatenate([column.values for column in columns]), join_rows(columns, totals))
+
+
+class KeywordColumn(Column):
+    """Strings: ``codes`` are places in ``words``, in which no string is twice."""
+
+    __slots__ = ("_ranks", "codes", "words")
+
+    def __init__(self, codes: npt.NDArray[np.int32], words: Any, rows: Rows | None) -> None:
+        super().__init__(len(codes), rows)
+        self.codes = codes
+        self.words = words
+        self._ranks: Numbers | None = None
+
+    @property
+    def nbytes(self) -> int:
+        return super().nbytes + self.codes.nbytes + int(self.words.nbytes)
+
+    def equal(self, value: Value) -> Mask:
+        code = pc.index(self.words, pa.scalar(value, pa.string())).as_py()
+        if code < 0:
+            return np.zeros(self.count, np.bool_)
+        return np.asarray(self.codes == code, np.bool_)
+
+    def starting(self, prefix: str) -> Mask:
+        return self.marked(pc.starts_with(self.words, prefix))
+
+    def marked(self, words: Any) -> Mask:
+        """The values whose words are marked in a boolean Arrow array."""
+        table = np.asarray(words.to_numpy(zero_copy_only=False), np.bool_)
+        return table[self.codes] if len(table) else np.zeros(self.count, np.bool_)
+
+    @property
+    def ranks(self) -> Numbers:
+        """The place of each word in their order, by code point."""
+        if self._ranks is None:
+            order = pc.array_sort_indices(self.words).to_numpy()
+            ranks = np.empty(len(order), np.int64)
+            ranks[order] = np.arange(len(order))
+            self._ranks = ranks
+        return self._ranks
+
+    @staticmethod
+    def join(columns: Sequence[KeywordColumn], totals: Sequence[int]) -> KeywordColumn:
+        codes, words = join_words([(column.codes, column.words) for column in columns])
+        return KeywordColumn(codes, words, join_rows(columns, totals))
+
+
+class TextColumn(Column):
+    """Texts as their tokens: those of value ``i`` are ``tokens[bounds[i]:bounds[i + 1]]``, as places in ``words``."""
+
+    __slots__ = ("bounds", "tokens", "words")
+
+    def __init__(
+        self, tokens: npt.NDArray[np.int32], words: Any, bounds: npt.NDArray[np.int64], rows: Rows | None
+    ) -> None:
+        super().__init__(len(bounds) - 1, rows)
+        self.tokens = tokens
+        self.words = words
+        self.bounds = bounds
+
+    @property
+    def nbytes(self) -> int:
+        return super().nbytes + self.tokens.nbytes + self.bounds.nbytes + int(self.words.nbytes)
+
+    def hits(self, token: str, prefix: bool) -> Mask | None:
+        """The places in ``tokens`` of this token, or of those that begin with it; None if there are none."""
+        if not len(self.tokens):
+            return None
+        if not prefix:
+            code = pc.index(self.words, pa.scalar(token, pa.string())).as_py()
+            return None if code < 0 else np.asarray(self.tokens == code, np.bool_)
+        marked = np.asarray(pc.starts_with(self.words, token).to_numpy(zero_copy_only=False), np.bool_)
+        return marked[self.tokens] if marked.any() else None
+
+    @staticmethod
+    def join(columns: Sequence[TextColumn], totals: Sequence[int]) -> TextColumn:
+        tokens, words = join_words([(column.tokens, column.words) for column in columns])
+        bounds, base = [np.zeros(1, np.int64)], 0
+        for column in columns:
+            bounds.append(column.bounds[1:] + base)
+            base += len(column.tokens)
+        return TextColumn(tokens, words, np.concatenate(bounds), join_rows(columns, totals))
+
+
+class HistogramColumn(KeywordColumn):
+    """Histograms: the values are buckets, by name, and ``weights`` say how many are in each."""
+
+    __slots__ = ("weights",)
+
+    def __init__(
+        self, codes: npt.NDArray[np.int32], words: Any, weights: npt.NDArray[np.float64], rows: Rows | None
+    ) -> None:
+        super().__init__(codes, words, rows)
+        self.weights = weights
+
+    @property
+    def nbytes(self) -> int:
+        return super().nbytes + self.weights.nbytes
+
+    @staticmethod
+    def join(columns: Sequence[KeywordColumn], totals: Sequence[int]) -> HistogramColumn:
+        joined = KeywordColumn.join(columns, totals)
+        weights = np.concatenate([column.weights for column in columns if isinstance(column, HistogramColumn)])
+        return HistogramColumn(joined.codes, joined.words, weights, joined.rows)
+
+
+AnyColumn = NumberColumn | KeywordColumn | TextColumn
+
+
+def join_columns(columns: Sequence[AnyColumn], totals: Sequence[int]) -> AnyColumn:
+    """The columns of one field in consecutive stretches of records, ``totals`` of them each, as one."""
+    kind = type(columns[0])
+    return kind.join(columns, totals)  # type: ignore[arg-type]
+
+
+def join_rows(columns: Sequence[Column], totals: Sequence[int]) -> Rows | None:
+    if all(column.rows is None for column in columns):
+        return None
+    joined, base = [], 0
+    for column, total in zip(columns, totals, strict=True):
+        own = np.arange(total, dtype=np.int32) if column.rows is None else column.rows
+        joined.append(own + np.int32(base))
+        base += total
+    return np.concatenate(joined)
+
+
+def join_words(pieces: Sequence[tuple[npt.NDArray[np.int32], Any]]) -> tuple[npt.NDArray[np.int32], Any]:
+    """Codes with their words, one behind the other, over one set of words."""
+    arrays = [pa.DictionaryArray.from_arrays(pa.array(codes), words) for codes, words in pieces]
+    joined = pa.chunked_array(arrays).unify_dictionaries().combine_chunks()
+    if isinstance(joined, pa.ChunkedArray):
+        joined = joined.chunk(0)
+    return joined.indices.to_numpy(), joined.dictionary
+
+
+def encode_words(strings: Any) -> tuple[npt.NDArray[np.int32], Any]:
+    """Codes and words of an Arrow array of strings without nulls."""
+    encoded = pc.dictionary_encode(strings)
+    return encoded.indices.to_numpy(), encoded.dictionary

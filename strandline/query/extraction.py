@@ -1,0 +1,335 @@
+"""From payloads to columns. What comes out is what :func:`strandline.query.values.values_of` says, record by record;
+values that are written plainly, which nearly all are, are read in bulk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import duckdb
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from strandline.query.columns import (
+    DTYPES,
+    AnyColumn,
+    HistogramColumn,
+    KeywordColumn,
+    Mask,
+    NumberColumn,
+    Rows,
+    TextColumn,
+    encode_words,
+)
+from strandline.query.config import Field
+from strandline.query.moments import parse_moments
+from strandline.query.payloads import Payloads, database, object_rows
+from strandline.query.pointers import parse_pointer, resolve
+from strandline.query.values import EARLIEST_DATE, LATEST_DATE, Value, converter, scalars, values_of
+from strandline.query.words import text_buffers, tokenise, tokenise_each
+
+#: Fewer payloads than this are read one by one: asking DuckDB takes about as long.
+BULK_ROWS = 256
+#: Digits of an integer that a machine number surely has room for.
+_DIGITS = 18
+
+_QUOTE, _BRACKET, _MINUS, _TRUE, _FALSE = b'"[-tf'
+_FRACTION = bytes(code in b".eE" for code in range(256))
+
+decode = msgspec.json.Decoder().decode
+
+
+class Extracted(NamedTuple):
+    """``rows`` are the payloads that are JSON objects; the columns know only them."""
+
+    rows: list[int]
+    columns: dict[str, AnyColumn]
+
+
+class Found(NamedTuple):
+    """What was read in bulk: ``values``, one for each of ``rows``; ``left`` are rows that must be looked at one by
+    one."""
+
+    rows: npt.NDArray[np.int64]
+    values: Any
+    left: npt.NDArray[np.int64]
+
+
+class Extractor:
+    """Reads ``fields`` out of payloads, and what is at the pointers ``histograms`` as such. Safe to use from any
+    thread."""
+
+    def __init__(self, fields: Sequence[Field], histograms: Sequence[str] = ()) -> None:
+        self._fields = fields
+        self._histograms = histograms
+
+    def extract(self, data: Sequence[bytes], version: int) -> Extracted:
+        """The columns of these payloads, all of this schema version."""
+        rows = object_rows(data)
+        if len(rows) < len(data):
+            data = [data[row] for row in rows]
+        if len(data) >= BULK_ROWS:
+            try:
+                return Extracted(rows, self._in_bulk(data, version))
+            except (duckdb.Error, pa.ArrowInvalid):
+                # Something in there is no JSON, or no text: find out which.
+                pass
+        return self._one_by_one(rows, data, version)
+
+    def _one_by_one(self, rows: list[int], data: Sequence[bytes], version: int) -> Extracted:
+        kept, documents = [], []
+        for row, payload in zip(rows, data, strict=True):
+            try:
+                documents.append(decode(payload))
+                kept.append(row)
+            except (msgspec.DecodeError, ValueError, RecursionError):
+                pass
+        columns = {
+            field.name: column_of(field, [values_of(field, document, version) for document in documents])
+            for field in self._fields
+        }
+        for pointer in self._histograms:
+            segments = parse_pointer(pointer)
+            columns[pointer] = histogram_column([resolve(document, segments) for document in documents])
+        return Extracted(kept, columns)
+
+    def _in_bulk(self, data: Sequence[bytes], version: int) -> dict[str, AnyColumn]:
+        bindings = {field.name: field.binding(version) for field in self._fields}
+        pointers = [binding.pointer for binding in bindings.values() if binding is not None]
+        payloads = Payloads(data, [*pointers, *self._histograms], database())
+        documents = {row: decode(data[row]) for row in np.flatnonzero(payloads.fallible).tolist()}
+        columns: dict[str, AnyColumn] = {}
+        for field in self._fields:
+            binding = bindings[field.name]
+            if binding is None:
+                columns[field.name] = column_of(field, [[]] * len(data))
+            elif binding.pointer not in payloads.values:
+                columns[field.name] = column_of(field, [values_of(field, decode(each), version) for each in data])
+            else:
+                known = {row: values_of(field, document, version) for row, document in documents.items()}
+                columns[field.name] = read_column(field, payloads.values[binding.pointer], known)
+        for pointer in self._histograms:
+            columns[pointer] = self._histogram(pointer, payloads, data)
+        return columns
+
+    def _histogram(self, pointer: str, payloads: Payloads, data: Sequence[bytes]) -> HistogramColumn:
+        segments, texts = parse_pointer(pointer), payloads.values.get(pointer)
+        if texts is None or payloads.fallible.any():
+            return histogram_column([resolve(decode(payload), segments) for payload in data])
+        return histogram_column([None if text is None else decode(text) for text in texts.to_pylist()])
+
+
+def read_column(field: Field, values: Any, known: dict[int, list[Value]]) -> AnyColumn:
+    """The column of a field whose values are written as JSON; of some rows the canonical values are ``known``."""
+    present = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))
+    texts = values.drop_null() if len(present) < len(values) else values
+    found = READERS[field.kind](texts) if len(texts) else Found(present, _no_values(field), present)
+    others = dict(known)
+    convert = converter(field)
+    for at in found.left.tolist():
+        raw = scalars(decode(texts[at].as_py()))
+        others[int(present[at])] = [value for each in raw if (value := convert(each)) is not None]
+    rows = present[found.rows]
+    if field.kind == "keyword" or field.kind == "text":
+        strings, rows = _with_strings(found.values, rows, others)
+        return _string_column(field, strings, _rows_or_none(rows, len(values)))
+    numbers, rows = _with_numbers(found.values, rows, others)
+    return NumberColumn(numbers, _rows_or_none(rows, len(values)))
+
+
+def column_of(field: Field, values: Iterable[Sequence[Value]]) -> AnyColumn:
+    """The column of records of which the canonical values are known."""
+    rows: list[int] = []
+    flat: list[Any] = []
+    total = 0
+    for row, each in enumerate(values):
+        total += 1
+        flat += each
+        rows += [row] * len(each)
+    owners = _rows_or_none(np.array(rows, np.int64), total)
+    if field.kind == "keyword":
+        return KeywordColumn(*encode_words(_strings(flat)), owners)
+    if field.kind == "text":
+        return TextColumn(*tokenise_each(flat), owners)
+    return NumberColumn(_numbers(flat, DTYPES[field.kind]), owners)
+
+
+def histogram_column(found: Iterable[object]) -> HistogramColumn:
+    """The histograms of records: objects from the names of buckets to numbers above 0. Anything else is none."""
+    rows, names, weights, total = [], [], [], 0
+    for row, histogram in enumerate(found):
+        total += 1
+        if isinstance(histogram, dict):
+            for name, weight in histogram.items():
+                if isinstance(weight, int | float) and not isinstance(weight, bool) and weight > 0:
+                    rows.append(row)
+                    names.append(name)
+                    weights.append(float(weight))
+    owners = _rows_or_none(np.array(rows, np.int64), total)
+    return HistogramColumn(*encode_words(_strings(names)), np.array(weights, np.float64), owners)
+
+
+# --- reading JSON values of one kind in bulk ---------------------------------------------------------------------
+
+
+def _read_strings(texts: Any) -> Found:
+    offsets, raw = text_buffers(texts)
+    first = raw[offsets[:-1]]
+    quoted = first == _QUOTE
+    escaped = pc.match_substring(texts, "\\").to_numpy(zero_copy_only=False) if _BACKSLASH in raw else None
+    left = first == _BRACKET
+    plain = quoted
+    if escaped is not None:
+        left |= quoted & escaped
+        plain = quoted & ~escaped
+    rows = np.flatnonzero(plain)
+    if len(rows) < len(texts):
+        texts = texts.filter(pa.array(plain))
+    return Found(rows, _unquoted(texts), np.flatnonzero(left))
+
+
+_BACKSLASH = np.uint8(ord("\\"))
+
+
+def _unquoted(texts: Any) -> Any:
+    """Without the first and the last character of each."""
+    if not len(texts):
+        return pa.array([], pa.string())
+    offsets, raw = text_buffers(texts)
+    kept = np.ones(len(raw), np.bool_)
+    kept[offsets[:-1]] = False
+    kept[offsets[1:] - 1] = False
+    inner = (offsets - 2 * np.arange(len(offsets))).astype(np.int32)
+    return pa.StringArray.from_buffers(len(texts), pa.py_buffer(inner), pa.py_buffer(raw[kept]))
+
+
+def _whole_numbers(texts: Any) -> tuple[npt.NDArray[np.uint8], Mask, Mask]:
+    """The first bytes; which are numbers; and which of them have neither fraction nor exponent nor too many digits."""
+    offsets, raw = text_buffers(texts)
+    first = raw[offsets[:-1]]
+    number = (first - np.uint8(48) < 10) | (first == _MINUS)
+    whole = number & (np.diff(offsets) <= _DIGITS)
+    fractions = np.flatnonzero(np.frombuffer(raw.tobytes().translate(_FRACTION), np.bool_))
+    if len(fractions):
+        whole[np.searchsorted(offsets, fractions, "right") - 1] = False
+    return first, number, whole
+
+
+def _read_integers(texts: Any) -> Found:
+    first, number, whole = _whole_numbers(texts)
+    left = (first == _QUOTE) | (first == _BRACKET) | (number & ~whole)
+    return _cast(texts, whole, left, pa.int64())
+
+
+def _read_floats(texts: Any) -> Found:
+    offsets, raw = text_buffers(texts)
+    first = raw[offsets[:-1]]
+    number = (first - np.uint8(48) < 10) | (first == _MINUS)
+    found = _cast(texts, number, (first == _QUOTE) | (first == _BRACKET), pa.float64())
+    finite = np.isfinite(found.values)
+    return found if finite.all() else Found(found.rows[finite], found.values[finite], found.left)
+
+
+def _read_dates(texts: Any) -> Found:
+    first, number, whole = _whole_numbers(texts)
+    moments, known = parse_moments(texts)
+    numeric = _cast(texts, whole, whole, pa.int64())
+    values = np.zeros(len(texts), np.int64)
+    values[numeric.rows] = numeric.values
+    inside = whole & (values >= EARLIEST_DATE) & (values <= LATEST_DATE)
+    values[known] = moments[known]
+    taken = inside | known
+    left = ((first == _QUOTE) | (first == _BRACKET) | number) & ~taken
+    return Found(np.flatnonzero(taken), values[taken], np.flatnonzero(left))
+
+
+def _read_bools(texts: Any) -> Found:
+    offsets, raw = text_buffers(texts)
+    first = raw[offsets[:-1]]
+    rows = np.flatnonzero((first == _TRUE) | (first == _FALSE))
+    return Found(rows, first[rows] == _TRUE, np.flatnonzero((first == _QUOTE) | (first == _BRACKET)))
+
+
+def _cast(texts: Any, chosen: Mask, left: Mask, kind: Any) -> Found:
+    rows = np.flatnonzero(chosen)
+    if len(rows) < len(texts):
+        texts = texts.filter(pa.array(chosen))
+    return Found(rows, texts.cast(kind).to_numpy(), np.flatnonzero(left))
+
+
+READERS: dict[str, Callable[[Any], Found]] = {
+    "keyword": _read_strings,
+    "text": _read_strings,
+    "integer": _read_integers,
+    "float": _read_floats,
+    "date": _read_dates,
+    "bool": _read_bools,
+}
+
+
+# --- putting together what was read in bulk and what was read one by one -----------------------------------------
+
+
+def _no_values(field: Field) -> Any:
+    return _strings([]) if field.kind in ("keyword", "text") else np.empty(0, DTYPES[field.kind])
+
+
+def _strings(values: Sequence[Value]) -> Any:
+    try:
+        return pa.array(values, pa.string())
+    except UnicodeEncodeError:
+        # Half of a surrogate pair, which no text can be searched for.
+        return pa.array([str(value).encode(errors="replace").decode() for value in values], pa.string())
+
+
+def _numbers(values: Sequence[Value], dtype: type) -> Any:
+    try:
+        return np.array(values, dtype)
+    except OverflowError:
+        numbers = np.empty(len(values), np.object_)
+        numbers[:] = values
+        return numbers
+
+
+def _flatten(others: dict[int, list[Value]]) -> tuple[list[Value], npt.NDArray[np.int64]]:
+    flat = [value for values in others.values() for value in values]
+    return flat, np.array([row for row, values in others.items() for _ in values], np.int64)
+
+
+def _with_strings(values: Any, rows: npt.NDArray[np.int64], others: dict[int, list[Value]]) -> tuple[Any, Any]:
+    flat, flat_rows = _flatten(others)
+    if not flat:
+        return values, rows
+    rows = np.concatenate((rows, flat_rows))
+    order = np.argsort(rows, kind="stable")
+    return pa.concat_arrays([values, _strings(flat)]).take(pa.array(order)), rows[order]
+
+
+def _with_numbers(values: Any, rows: npt.NDArray[np.int64], others: dict[int, list[Value]]) -> tuple[Any, Any]:
+    flat, flat_rows = _flatten(others)
+    if not flat:
+        return values, rows
+    rows = np.concatenate((rows, flat_rows))
+    order = np.argsort(rows, kind="stable")
+    return np.concatenate((values, _numbers(flat, values.dtype.type)))[order], rows[order]
+
+
+def _rows_or_none(rows: npt.NDArray[np.int64], total: int) -> Rows | None:
+    """None if each of the records has exactly one value."""
+    if len(rows) == total and (not total or bool((rows == np.arange(total)).all())):
+        return None
+    return rows.astype(np.int32)
+
+
+def _string_column(field: Field, strings: Any, rows: Rows | None) -> AnyColumn:
+    if field.kind == "text":
+        return TextColumn(*tokenise(strings), rows)
+    codes, words = encode_words(strings)
+    if field.normalizer is None or not len(words):
+        return KeywordColumn(codes, words, rows)
+    # Different words may become the same.
+    places, normalised = encode_words(_strings([field.normalise(word) for word in words.to_pylist()]))
+    return KeywordColumn(places[codes], normalised, rows)

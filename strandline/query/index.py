@@ -1,0 +1,165 @@
+"""The index of a log for one search configuration: its records as chunks of columns, in memory, up to some seq.
+
+It is made when it is first asked for, and brought up to the head of the log by whoever asks; what one search has done
+is there for the next, also if the first ran out of time. Chunks grow as they are joined: a chunk is joined with the
+one before it while that is not more than twice as large. So there are few, and no record is copied often.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from time import perf_counter
+from typing import NamedTuple
+
+import numpy as np
+from msgspec import Struct
+
+from strandline.engine import Log
+from strandline.query.chunk import Chunk, join_chunks
+from strandline.query.config import Binding, Field, SearchConfig
+from strandline.query.extraction import Extractor
+
+#: Records that are read and indexed at a time. It is looked at the clock in between.
+BATCH_ROWS = 32_768
+BATCH_BYTES = 16 << 20
+#: Chunks are not joined into larger ones than this: a search looks at the clock between two.
+MAX_CHUNK_ROWS = 131_072
+
+#: From which seq on, ascending, records have which schema version.
+Versions = Sequence[tuple[int, int]]
+
+
+class Plan(Struct, frozen=True):
+    """What is indexed. Configurations that differ in nothing of this share an index."""
+
+    fields: tuple[Field, ...]
+    histograms: tuple[str, ...]
+
+
+def plan_of(config: SearchConfig) -> Plan:
+    """All fields, and the parts of the summaries that rollups add up, each as a column named by its pointer."""
+    parts: dict[str, None] = {}
+    histograms: dict[str, None] = {}
+    for rollup in config.rollups.values():
+        for measure in rollup.measures.values():
+            if measure.pointers is not None:
+                parts.update(dict.fromkeys(measure.pointers[:4]))
+                histograms.update(dict.fromkeys(measure.pointers[4:]))
+    fields = [config.fields[name] for name in sorted(config.fields)]
+    fields += [Field(part_name(pointer), "float", (Binding(0, pointer),)) for pointer in sorted(parts)]
+    return Plan(tuple(fields), tuple(sorted(histograms)))
+
+
+def part_name(pointer: str) -> str:
+    """The column of a part of a summary. No field has such a name."""
+    return f"={pointer}"
+
+
+class Progress(NamedTuple):
+    """What it took to bring an index up to date."""
+
+    records: int
+    size: int
+    seconds: float
+
+
+class Cover(NamedTuple):
+    """What there is to answer from: the records from behind ``after`` up to ``through``."""
+
+    chunks: tuple[Chunk, ...]
+    after: int
+    through: int
+
+
+class Index:
+    """Safe to use from any thread: one at a time extends it, and all see chunks that do not change."""
+
+    def __init__(self, log: Log, plan: Plan) -> None:
+        self.log = log
+        self._extractor = Extractor(plan.fields, plan.histograms)
+        self._extending = threading.Lock()
+        self._cover = Cover((), 0, 0)
+        self._revision = log.revision
+        self._versions: Versions = ()
+
+    @property
+    def nbytes(self) -> int:
+        return sum(chunk.nbytes for chunk in self._cover.chunks)
+
+    def cover(self, versions: Versions, head: int, deadline: float) -> tuple[Cover, Progress]:
+        """Bring the index up to ``head`` unless it takes longer than until ``deadline`` (of ``perf_counter``)."""
+        begun = perf_counter()
+        records = size = 0
+        if self._extending.acquire(timeout=max(deadline - begun, 0)):
+            try:
+                self._forget_what_changed(versions)
+                while self._cover.through < head and perf_counter() < deadline:
+                    more, more_bytes = self._extend(versions)
+                    records, size = records + more, size + more_bytes
+                return self._cover, Progress(records, size, perf_counter() - begun)
+            finally:
+                self._extending.release()
+        return self._cover, Progress(0, 0, perf_counter() - begun)
+
+    def shrink(self, budget: int) -> None:
+        """Forget the oldest records until what is kept fits."""
+        with self._extending:
+            chunks, after = self._cover.chunks, self._cover.after
+            while len(chunks) > 1 and sum(chunk.nbytes for chunk in chunks) > budget:
+                after, chunks = chunks[0].last, chunks[1:]
+            self._cover = Cover(chunks, after, self._cover.through)
+
+    def _forget_what_changed(self, versions: Versions) -> None:
+        """Begin anew if what is indexed is no longer what readers see, or is read under other versions."""
+        revision, through = self.log.revision, self._cover.through
+        known = [each for each in versions if each[0] <= through]
+        if revision != self._revision or known != [each for each in self._versions if each[0] <= through]:
+            self._cover = Cover((), 0, 0)
+        self._revision = revision
+        self._versions = versions
+
+    def _extend(self, versions: Versions) -> tuple[int, int]:
+        chunks, after, through = self._cover
+        seqs: list[int] = []
+        data: list[bytes] = []
+        size = 0
+        while len(seqs) < BATCH_ROWS and size < BATCH_BYTES:
+            page = self.log.read(through, BATCH_ROWS - len(seqs), max_bytes=BATCH_BYTES)
+            seqs += page.seqs
+            data += page.data
+            size += sum(map(len, page.data))
+            through = page.next_after
+            if page.caught_up:
+                break
+        for start, end, version in _stretches(seqs, versions):
+            rows, columns = self._extractor.extract(data[start:end], version)
+            if rows:
+                chunk = Chunk(np.array(seqs[start:end], np.int64)[rows], columns)
+                chunks = _joined((*chunks, chunk))
+        self._cover = Cover(chunks, after, through)
+        return len(seqs), size
+
+
+def _stretches(seqs: list[int], versions: Versions) -> Iterator[tuple[int, int, int]]:
+    """Where records of one schema version begin and end, and which version it is."""
+    start = 0
+    firsts = [first for first, _ in versions]
+    while start < len(seqs):
+        at = bisect_right(firsts, seqs[start])
+        version = versions[at - 1][1] if at else 0
+        end = bisect_right(seqs, firsts[at] - 1, start) if at < len(firsts) else len(seqs)
+        yield start, end, version
+        start = end
+
+
+def _joined(chunks: tuple[Chunk, ...]) -> tuple[Chunk, ...]:
+    """Join what is at the end as long as it is worth it, all of it in one step."""
+    first, rows = len(chunks) - 1, len(chunks[-1])
+    while first and len(chunks[first - 1]) <= 2 * rows and len(chunks[first - 1]) + rows <= MAX_CHUNK_ROWS:
+        first -= 1
+        rows += len(chunks[first])
+    if first == len(chunks) - 1:
+        return chunks
+    return (*chunks[:first], join_chunks(chunks[first:]))

@@ -1,0 +1,143 @@
+"""How well a text matches: Okapi BM25, with the constants that Lucene and tantivy use.
+
+Every value of a text field counts as a document. The statistics, how many values have a token and how long values are,
+are those of the records up to a *mark* that moves on only when the log has grown by an eighth or so. Scores stay the
+same in between, so that whoever pages through results by score misses nothing while records are appended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import log
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from strandline.query.binding import AndB, AnyOfB, Bound, EqualB, OrB, PrefixB, TextB
+from strandline.query.chunk import Chunk
+from strandline.query.columns import TextColumn
+from strandline.query.texts import Occurrences, occurrences, phrase, with_all
+
+#: How quickly further occurrences of a token cease to count.
+K1 = 1.2
+#: How much a long value must make up for its length.
+B = 0.75
+
+Term = tuple[str, str, bool]
+
+
+class Statistics(NamedTuple):
+    values: int
+    tokens: int
+
+
+class Relevance:
+    """The statistics that the text clauses of one query need, and what was found while gathering them."""
+
+    def __init__(self, bound: Bound) -> None:
+        self._found: dict[tuple[int, Term], Occurrences] = {}
+        self._clauses = list(text_clauses(bound))
+        self._fields = {clause.field.name: Statistics(0, 0) for clause in self._clauses}
+        #: How many values have a token, by field, token, and whether it is only the beginning of one.
+        self._having: dict[Term, int] = {term: 0 for clause in self._clauses for term in terms_of(clause)}
+
+    @property
+    def is_needed(self) -> bool:
+        return bool(self._clauses)
+
+    def add(self, chunk: Chunk, mark: int) -> None:
+        """Count what the chunk has up to the seq ``mark``."""
+        rows = int(np.searchsorted(chunk.seqs, mark, "right"))
+        if not rows:
+            return
+        for name, known in self._fields.items():
+            column = chunk.columns[name]
+            assert isinstance(column, TextColumn)
+            values = rows if column.rows is None else int(np.searchsorted(column.rows, rows))
+            self._fields[name] = Statistics(known.values + values, known.tokens + int(column.bounds[values]))
+            for term in self._having:
+                if term[0] == name:
+                    having = occurrences(column, term[1], term[2])
+                    # The chunks outlive the query, and so do their columns.
+                    self._found[id(column), term] = having
+                    self._having[term] += int(np.searchsorted(having.values, values))
+
+    def find(self, clause: TextB, column: TextColumn) -> Occurrences:
+        """As ``find_text``, knowing what was found before."""
+        if clause.phrase:
+            return find_text(clause, column)
+        found = []
+        for term in terms_of(clause):
+            known = self._found.get((id(column), term))
+            found.append(occurrences(column, term[1], term[2]) if known is None else known)
+        return with_all(found)
+
+    def scores(self, clause: TextB, column: TextColumn, found: Occurrences) -> npt.NDArray[np.float64]:
+        """The scores of the values that were found for this clause."""
+        name = clause.field.name
+        values, tokens = self._fields[name]
+        average = tokens / values if tokens else 1.0
+        lengths = column.bounds[found.values + 1] - column.bounds[found.values]
+        norms = K1 * (1 - B + B * lengths / average)
+        total = np.zeros(len(found.values), np.float64)
+        for weight, counts in self._weighed(clause, found, values):
+            total += weight * (K1 + 1) * counts / (counts + norms)
+        return total * clause.boost
+
+    def _weighed(self, clause: TextB, found: Occurrences, values: int) -> Iterator[tuple[float, npt.NDArray[np.int64]]]:
+        rarities = [self._rarity(self._having[term], values) for term in terms_of(clause)]
+        if clause.phrase:
+            # A phrase is one thing, as rare as all its words together.
+            yield sum(rarities), found.counts[0]
+        else:
+            yield from zip(rarities, found.counts, strict=True)
+
+    @staticmethod
+    def _rarity(having: int, values: int) -> float:
+        return log(1 + (values - having + 0.5) / (having + 0.5))
+
+
+def mark_of(head: int) -> int:
+    """The seq up to which records count for the statistics: the head, but for its last binary digits."""
+    drop = max(head.bit_length() - 4, 0)
+    return head >> drop << drop
+
+
+def text_clauses(bound: Bound) -> Iterator[TextB]:
+    """The clauses that score by their text. What is under a NOT does not."""
+    match bound:
+        case TextB():
+            yield bound
+        case AndB(children) | OrB(children) | AnyOfB(children):
+            for child in children:
+                yield from text_clauses(child)
+        case _:
+            pass
+
+
+def is_scored(bound: Bound) -> bool:
+    """Whether some records can match better than others."""
+    match bound:
+        case TextB():
+            return True
+        case EqualB(boost=boost) | PrefixB(boost=boost):
+            return boost > 0
+        case AndB(children) | OrB(children) | AnyOfB(children):
+            return any(map(is_scored, children))
+        case _:
+            return False
+
+
+def terms_of(clause: TextB) -> list[Term]:
+    """The field's tokens that a clause asks for, each once."""
+    name, tokens = clause.field.name, clause.tokens
+    terms = [(name, token, False) for token in tokens[:-1]]
+    return list(dict.fromkeys([*terms, (name, tokens[-1], clause.prefix)]))
+
+
+def find_text(clause: TextB, column: TextColumn) -> Occurrences:
+    """The values for which the clause holds, and how often its terms (or, a phrase, the whole) are in each."""
+    if clause.phrase:
+        return phrase(column, clause.tokens, clause.prefix)
+    return with_all([occurrences(column, token, prefix) for _, token, prefix in terms_of(clause)])

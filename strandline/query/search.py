@@ -1,0 +1,221 @@
+"""Search: a question to everything that a log holds, answered with the best records, in order.
+
+Scores are BM25 where texts are asked for, times the boost of the field; a keyword found by a bare term scores its
+boost; AND and OR add up what their parts score, a bare term over several fields scores as its best field does, and
+what is under a NOT scores nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
+from time import perf_counter
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from strandline.engine import Log
+from strandline.query.chunk import Chunk
+from strandline.query.columns import NumberColumn
+from strandline.query.config import SearchConfig
+from strandline.query.coverage import Coverage, families_of, missing_from
+from strandline.query.evaluating import evaluate
+from strandline.query.index import Cover, Versions
+from strandline.query.providing import Provider
+from strandline.query.relevance import Relevance, is_scored, mark_of
+from strandline.query.requests import SearchRequest
+from strandline.query.sorting import OFFSET, SCORE, Hit, SortKey, SortValues, best_hits, in_order
+from strandline.query.values import raw_values_of
+
+#: How long showing the hits may take beyond the time a search has.
+GRACE_SECONDS = 1.0
+
+#: From a seq and the payload stored there to the record as it is to be shown.
+Promote = Callable[[int, bytes], Any]
+
+
+class FoundRecord(Struct, frozen=True):
+    """A hit, with what the record has in each field, as it stands there, and the record itself."""
+
+    seq: int
+    score: float
+    sort: SortValues
+    fields: dict[str, Any]
+    source: Any
+
+
+class Timing(Struct):
+    """How long what took, in seconds, and how much was handled on the way."""
+
+    catching_up: float = 0.0
+    statistics: float = 0.0
+    matching: float = 0.0
+    sorting: float = 0.0
+    decoding: float = 0.0
+    #: Records that matched, in what was looked at.
+    candidates: int = 0
+    #: The most hits that were held at a time.
+    held: int = 0
+    #: Payload that was read to show the hits.
+    fetched: int = 0
+
+
+class SearchResult(Struct, frozen=True):
+    hits: list[FoundRecord]
+    coverage: Coverage
+    timing: Timing
+    #: Whether there may be further hits, and if so what to go on behind.
+    next_after: SortValues | None
+
+    @property
+    def relation(self) -> str:
+        """ "eq" if the hits are certainly all there are behind the place where the search began."""
+        return "eq" if self.coverage.complete and self.next_after is None else "gte"
+
+
+class Search:
+    """One search under way."""
+
+    def __init__(
+        self, log: Log, config: SearchConfig, request: SearchRequest, versions: Versions, deadline: float
+    ) -> None:
+        self._log = log
+        self._config = config
+        self._request = request
+        self._versions = versions
+        self._deadline = deadline
+        self._timed_out = False
+        self._chunks = 0
+        self._timing = Timing()
+
+    def run(self, provider: Provider, promote: Promote) -> SearchResult:
+        head = self._log.head
+        cover, progress = provider.cover(self._log, self._config, self._versions, head, self._deadline)
+        self._timing.catching_up = progress.seconds
+        head = max(head, cover.through)
+        self._timed_out = cover.through < head
+        ranked = self._rank(cover, head)
+        hits = self._show(ranked, promote)
+        request = self._request
+        families = {*families_of(request.query), *_sorting_families(request.sort)} if self._chunks else set()
+        coverage = Coverage(
+            head=head,
+            through=cover.through,
+            primary_timestamp=latest(cover.chunks, self._config.primary_timestamp),
+            omitted_ts=first_omitted(self._log, cover, head),
+            missing=missing_from(cover, head),
+            timed_out=self._timed_out,
+            chunks=self._chunks,
+            caught_up=progress.records,
+            families=tuple(sorted(families)),
+        )
+        full = len(ranked) == request.size
+        return SearchResult(hits, coverage, self._timing, ranked[-1].sort if full else None)
+
+    def _rank(self, cover: Cover, head: int) -> list[Hit]:
+        request, timing = self._request, self._timing
+        relevance = self._weigh(cover.chunks, head) if is_scored(request.query) else None
+        hits: list[Hit] = []
+        for chunk in self._in_turn(cover.chunks):
+            if self._is_late():
+                break
+            self._chunks += 1
+            begun = perf_counter()
+            matches = evaluate(request.query, chunk, relevance)
+            matched = perf_counter()
+            timing.candidates += int(matches.mask.sum())
+            hits += best_hits(chunk, matches, request.sort, request.after, request.size)
+            timing.held = max(timing.held, len(hits))
+            hits = in_order(hits, request.sort)[: request.size]
+            timing.matching += matched - begun
+            timing.sorting += perf_counter() - matched
+            if request.sort[0].name == OFFSET and len(hits) == request.size:
+                # The chunks come in the order of the log: all others are behind these.
+                break
+        return hits
+
+    def _weigh(self, chunks: Sequence[Chunk], head: int) -> Relevance:
+        begun = perf_counter()
+        relevance, mark = Relevance(self._request.query), mark_of(head)
+        for chunk in chunks:
+            if self._is_late():
+                break
+            relevance.add(chunk, mark)
+        self._timing.statistics = perf_counter() - begun
+        return relevance
+
+    def _in_turn(self, chunks: Sequence[Chunk]) -> Iterable[Chunk]:
+        """The chunks that can have hits, in the order in which the best come first if that is known beforehand."""
+        first, after = self._request.sort[0], self._request.after
+        if first.name != OFFSET:
+            return chunks
+        if first.descending:
+            return [chunk for chunk in reversed(chunks) if after is None or chunk.first < after[0]]
+        return [chunk for chunk in chunks if after is None or chunk.last > after[0]]
+
+    def _show(self, ranked: list[Hit], promote: Promote) -> list[FoundRecord]:
+        begun = perf_counter()
+        shown: dict[int, FoundRecord] = {}
+        # In the order of the log, so that nothing is fetched from the disk twice.
+        for hit in sorted(ranked, key=_seq):
+            # What is found is worth showing, unless the disk is so slow that it takes as long again.
+            if perf_counter() > self._deadline + GRACE_SECONDS:
+                self._timed_out = True
+                break
+            page = self._log.read(hit.seq - 1, 1)
+            if page.seqs != [hit.seq]:
+                continue  # gone since
+            payload = page.data[0]
+            self._timing.fetched += len(payload)
+            try:
+                document = msgspec.json.decode(payload)
+            except (msgspec.DecodeError, UnicodeError):
+                continue  # amended since
+            fields = self._fields(document, hit.seq)
+            shown[hit.seq] = FoundRecord(hit.seq, hit.score, hit.sort, fields, promote(hit.seq, payload))
+        self._timing.decoding = perf_counter() - begun
+        return [shown[hit.seq] for hit in ranked if hit.seq in shown]
+
+    def _fields(self, document: object, seq: int) -> dict[str, Any]:
+        version = version_at(self._versions, seq)
+        fields: dict[str, Any] = {}
+        for name, field in self._config.fields.items():
+            values = raw_values_of(field, document, version)
+            if values:
+                fields[name] = values[0] if len(values) == 1 else values
+        return fields
+
+    def _is_late(self) -> bool:
+        late = perf_counter() >= self._deadline
+        self._timed_out = self._timed_out or late
+        return late
+
+
+_seq = attrgetter("seq")
+
+
+def version_at(versions: Versions, seq: int) -> int:
+    """The schema version of a record."""
+    return next((version for first, version in reversed(versions) if first <= seq), 0)
+
+
+def latest(chunks: Sequence[Chunk], name: str | None) -> int | None:
+    """The greatest value of a date field."""
+    if name is None:
+        return None
+    columns = [chunk.columns[name] for chunk in chunks]
+    bounds = [column.bounds for column in columns if isinstance(column, NumberColumn)]
+    return max((int(each[1]) for each in bounds if each is not None), default=None)
+
+
+def first_omitted(log: Log, cover: Cover, head: int) -> int | None:
+    """When the first record was appended that is not covered."""
+    if cover.through >= head and not cover.after:
+        return None
+    page = log.read(0 if cover.after else cover.through, 1)
+    return page.ts[0] if page.ts else None
+
+
+def _sorting_families(keys: Sequence[SortKey]) -> set[str]:
+    return {"fts" if key.name == SCORE else "col" for key in keys if key.name != OFFSET}

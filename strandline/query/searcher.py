@@ -1,0 +1,45 @@
+"""The door: searches and aggregations over the logs of a server."""
+
+from __future__ import annotations
+
+from strandline.engine import Log
+from strandline.query.aggregate import AggregateResult, aggregate
+from strandline.query.config import SearchConfig
+from strandline.query.index import Versions
+from strandline.query.providing import Indexes
+from strandline.query.requests import AggregateRequest, SearchRequest
+from strandline.query.search import Promote, Search, SearchResult
+
+
+class Searcher:
+    """Safe to use from any thread; everything blocks, for seconds if it must.
+
+    ``versions`` says from which seq on records have which schema version, ascending. ``deadline`` is a time of
+    ``perf_counter``.
+    """
+
+    def __init__(self, budget: int) -> None:
+        """``budget``: what the indexes may take of the memory, in bytes."""
+        self.indexes = Indexes(budget)
+
+    def search(
+        self,
+        log: Log,
+        config: SearchConfig,
+        request: SearchRequest,
+        versions: Versions,
+        promote: Promote,
+        deadline: float,
+    ) -> SearchResult:
+        """The best hits. At the deadline whatever was found until then, and it says so."""
+        return Search(log, config, request, versions, deadline).run(self.indexes, promote)
+
+    def aggregate(
+        self, log: Log, config: SearchConfig, request: AggregateRequest, versions: Versions, deadline: float
+    ) -> AggregateResult:
+        """All groups, over what is indexed at the deadline, and it says how much that is."""
+        return aggregate(self.indexes, log, config, request, versions, deadline)
+
+    def forget(self, log: Log) -> None:
+        """The log is being dropped: keep nothing of it."""
+        self.indexes.forget(log)

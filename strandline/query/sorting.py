@@ -1,0 +1,180 @@
+"""The order of hits: by score, place in the log, or the first value of a field; what has no value comes last.
+
+Of each chunk the best hits are found with whole arrays, key after key, without sorting the others; what is left, a page
+per chunk, is put in order by Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import Struct
+
+from strandline.query.chunk import Chunk
+from strandline.query.columns import KeywordColumn, Mask, NumberColumn
+from strandline.query.config import Field
+from strandline.query.evaluating import Matches
+
+SCORE, OFFSET = "_score", "offset"
+
+Rows = npt.NDArray[np.int64]
+#: The values of a hit under the sort keys; None where it has none.
+SortValues = tuple[Any, ...]
+
+
+class SortKey(Struct, frozen=True):
+    """``name`` is "_score", "offset", or that of ``field``."""
+
+    name: str
+    descending: bool
+    field: Field | None = None
+
+
+class Hit(NamedTuple):
+    seq: int
+    score: float
+    sort: SortValues
+
+
+def best_hits(
+    chunk: Chunk, matches: Matches, keys: Sequence[SortKey], after: SortValues | None, size: int
+) -> list[Hit]:
+    """The first ``size`` matches of a chunk behind ``after``, in no particular order."""
+    rows = np.flatnonzero(matches.mask)
+    if after is not None and len(rows):
+        rows = _behind(chunk, matches, keys, after, rows)
+    rows = _first(chunk, matches, keys, rows, size)
+    values = [_values(chunk, matches, key, rows) for key in keys]
+    seqs = chunk.seqs[rows].tolist()
+    scores = [0.0] * len(rows) if matches.scores is None else matches.scores[rows].tolist()
+    return [Hit(seq, score, sort) for seq, score, *sort in zip(seqs, scores, *values, strict=True)]  # type: ignore
+
+
+def in_order(hits: list[Hit], keys: Sequence[SortKey]) -> list[Hit]:
+    """Sorted by all keys: by the last first, because sorting keeps the order of equals."""
+    for at in reversed(range(len(keys))):
+        with_value = [hit for hit in hits if hit.sort[at] is not None]
+        without = [hit for hit in hits if hit.sort[at] is None]
+        with_value.sort(key=lambda hit: hit.sort[at], reverse=keys[at].descending)
+        hits = with_value + without
+    return hits
+
+
+def _first(chunk: Chunk, matches: Matches, keys: Sequence[SortKey], rows: Rows, size: int) -> Rows:
+    """The rows that come first: all that are clearly before the last place there is, and of those that share that
+    place the first by the next key."""
+    taken: list[Rows] = []
+    for key in keys:
+        if len(rows) <= size or not size:
+            break
+        ranks, missing = _ranks(chunk, matches, key, rows)
+        if missing is not None:
+            present = ~missing
+            count = int(np.count_nonzero(present))
+            if count <= size:
+                taken.append(rows[present])
+                size -= count
+                rows = rows[missing]
+                continue
+            rows, ranks = rows[present], ranks[present]
+        limit = np.partition(ranks, size - 1)[size - 1]
+        before = rows[ranks < limit]
+        taken.append(before)
+        size -= len(before)
+        rows = rows[ranks == limit]
+    return np.concatenate([*taken, rows[:size]])
+
+
+def _behind(chunk: Chunk, matches: Matches, keys: Sequence[SortKey], after: SortValues, rows: Rows) -> Rows:
+    """The rows that come strictly after the values of an earlier hit."""
+    behind = np.zeros(len(rows), np.bool_)
+    level = np.ones(len(rows), np.bool_)
+    for key, value in zip(keys, after, strict=True):
+        later, same = _compare(chunk, matches, key, rows, value)
+        behind |= level & later
+        level &= same
+    return rows[behind]
+
+
+def _compare(chunk: Chunk, matches: Matches, key: SortKey, rows: Rows, value: Any) -> tuple[Mask, Mask]:
+    """Which rows come later by one key than a hit with this value, and which are level with it."""
+    column = None if key.field is None else chunk.columns[key.field.name]
+    missing: Mask | None = None
+    if isinstance(column, KeywordColumn):
+        places, missing = column.places(rows)
+        if value is not None:
+            scalar = pa.scalar(value, pa.string())
+            compare = pc.less if key.descending else pc.greater
+            later = column.marked(compare(column.words, scalar))[places]
+            same = column.marked(pc.equal(column.words, scalar))[places]
+    elif column is not None:
+        assert isinstance(column, NumberColumn)
+        places, missing = column.places(rows)
+        numbers = column.values[places] if column.count else np.zeros(len(rows))
+        if value is not None:
+            later, same = _compare_numbers(numbers, value, key.descending)
+    else:
+        numbers = _own(chunk, matches, key, rows)
+        later, same = _compare_numbers(numbers, value, key.descending)
+    absent = np.zeros(len(rows), np.bool_) if missing is None else missing
+    if value is None:
+        return np.zeros(len(rows), np.bool_), absent
+    return later | absent, same & ~absent
+
+
+def _compare_numbers(numbers: npt.NDArray[Any], value: Any, descending: bool) -> tuple[Mask, Mask]:
+    later = numbers < value if descending else numbers > value
+    return np.asarray(later, np.bool_), np.asarray(numbers == value, np.bool_)
+
+
+def _ranks(chunk: Chunk, matches: Matches, key: SortKey, rows: Rows) -> tuple[npt.NDArray[Any], Mask | None]:
+    """Numbers that ascend in the order of a key, and which rows have no value."""
+    missing: Mask | None = None
+    if key.field is None:
+        numbers = _own(chunk, matches, key, rows)
+    else:
+        column = chunk.columns[key.field.name]
+        places, missing = column.places(rows)
+        if not column.count:
+            return np.zeros(len(rows)), missing
+        if isinstance(column, KeywordColumn):
+            numbers = column.ranks[column.codes[places]]
+        else:
+            assert isinstance(column, NumberColumn)
+            numbers = column.values[places]
+            if column.is_general:
+                numbers = np.unique(numbers, return_inverse=True)[1]
+    if not key.descending:
+        return numbers, missing
+    # The complement turns integers and bools around, and never overflows.
+    return (-numbers if numbers.dtype.kind == "f" else ~numbers), missing
+
+
+def _values(chunk: Chunk, matches: Matches, key: SortKey, rows: Rows) -> list[Any]:
+    if key.field is None:
+        own: list[Any] = _own(chunk, matches, key, rows).tolist()
+        return own
+    column = chunk.columns[key.field.name]
+    places, missing = column.places(rows)
+    if not column.count:
+        return [None] * len(rows)
+    if isinstance(column, KeywordColumn):
+        values: list[Any] = column.words.take(pa.array(column.codes[places])).to_pylist()
+    else:
+        assert isinstance(column, NumberColumn)
+        values = column.values[places].tolist()
+    if missing is not None:
+        values = [None if absent else value for value, absent in zip(values, missing.tolist(), strict=True)]
+    return values
+
+
+def _own(chunk: Chunk, matches: Matches, key: SortKey, rows: Rows) -> npt.NDArray[Any]:
+    """What is not a field: the place in the log, or the score."""
+    if key.name == OFFSET:
+        return chunk.seqs[rows]
+    return np.zeros(len(rows)) if matches.scores is None else matches.scores[rows]

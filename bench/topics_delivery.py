@@ -77,9 +77,11 @@ class Clients:
 
 
 @contextmanager
-def clients(what: str, server: Server, topic: str, *numbers: int) -> Iterator[Clients]:
+def clients(
+    what: str, server: Server, topic: str, *numbers: int, program: str = "bench.topics_load"
+) -> Iterator[Clients]:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    command = [sys.executable, "-m", "bench.topics_load", what, str(server.port), topic, *map(str, numbers)]
+    command = [sys.executable, "-m", program, what, str(server.port), topic, *map(str, numbers)]
     with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         try:
             yield Clients(process)

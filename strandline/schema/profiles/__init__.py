@@ -12,6 +12,7 @@ from strandline.schema.profiles.evlog import Evlog
 from strandline.schema.profiles.generic import GENERIC, Generic
 from strandline.schema.profiles.metrics import METRICS, Metrics
 from strandline.schema.profiles.options import Options
+from strandline.schema.profiles.otel_traces import OtelTraces
 from strandline.schema.profiles.profile import Profile
 from strandline.schema.profiles.state_protocol import StateProtocol
 from strandline.schema.profiles.touch_config import TouchConfig, TouchMemory, TouchTemplates
@@ -22,6 +23,7 @@ __all__ = [
     "METRICS",
     "Evlog",
     "Metrics",
+    "OtelTraces",
     "Profile",
     "StateProtocol",
     "TouchConfig",
@@ -39,6 +41,7 @@ _KINDS: dict[str, Callable[[Options], Profile]] = {
     "evlog": Evlog.parse,
     "generic": Generic.parse,
     "metrics": Metrics.parse,
+    "otel-traces": OtelTraces.parse,
     "state-protocol": StateProtocol.parse,
 }
 

@@ -6,7 +6,7 @@ After any crash all of a step is there, or nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from strandline.engine.block import Block
 from strandline.engine.bodies import Extras
@@ -22,6 +22,8 @@ from strandline.engine.volatile import begin_volatile
 if TYPE_CHECKING:
     from strandline.engine.engine import Engine
     from strandline.engine.log import Log
+
+T = TypeVar("T")
 
 #: No cap: more than there can be.
 MAX_CAP = 1 << 63
@@ -98,20 +100,20 @@ def prepare_append(engine: Engine, book: Logbook) -> None:
     let_expire(engine, book)
 
 
-def publish_later(engine: Engine, book: Logbook, block: Block, size: int, appended: Appended) -> Commit[Appended]:
+def publish_later(engine: Engine, book: Logbook, block: Block, size: int, result: T) -> Commit[T]:
     """Let readers see the block once it is durable. Until then it takes room."""
 
-    def make() -> Appended:
+    def make() -> T:
         book.pending_count -= len(block)
         book.pending_size -= size
         publish(engine, book, block)
         if book.listeners:
             engine.tell(book)
-        return appended
+        return result
 
     book.pending_count += len(block)
     book.pending_size += size
-    return engine.later((book,), appended, make)
+    return engine.later((book,), result, make)
 
 
 def after_pending(engine: Engine, book: Logbook, appended: Appended) -> Commit[Appended]:
@@ -162,12 +164,13 @@ class _Step:
                 return duplicate.again()
         if book.config.discard == "reject":
             self._usage.check_room(book, len(batch), size)
-        block = Block.of_batch(self._usage.next_seq(book), self._now, batch)
+        ts = book.time_of(self._now)
+        block = Block.of_batch(self._usage.next_seq(book), ts, batch)
         waits, reserved = self._engine.reservations.wanted(book, block.last, len(batch))
         self._waits = self._waits or waits
         self._members.append(Member(log, book, block, size, extras, reserved))
         self._usage.add(book, block.last, len(batch), size)
-        appended = Appended(block.first, block.last, self._now)
+        appended = Appended(block.first, block.last, ts)
         if key is not None:
             self._keys[book.epoch, key] = appended
         return appended
@@ -182,7 +185,7 @@ class _Step:
             else:
                 engine.reservations.written(book, reserved)
                 engine.note_place(book, block.first)
-            book.assign(block, now, extras)
+            book.assign(block, block.timestamp(0), extras, now)
         if self._waits:
             for _, book, block, size, _, _ in members:
                 book.pending_count += len(block)

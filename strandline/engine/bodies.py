@@ -94,6 +94,8 @@ class Target(msgspec.Struct, array_like=True):
     through: int
     #: In place of the source's, one per record.
     metas: list[bytes | None] | None = None
+    #: The time of the copies, where it is not the frame's; else 0.
+    ts: int = 0
 
 
 class Forward(msgspec.Struct, array_like=True):

@@ -35,7 +35,7 @@ from strandline.engine.logbook import Gap, Logbook
 from strandline.engine.notes import Notes
 from strandline.engine.parts import Overlay, Run
 from strandline.engine.ranges import SeqRanges
-from strandline.engine.record import Appended, Config, Cursor, ProducerState
+from strandline.engine.record import Config, Cursor, ProducerState, Remembered
 
 MANIFEST = "MANIFEST"
 CHECKPOINTS = "checkpoints"
@@ -135,7 +135,7 @@ class BookState(msgspec.Struct, array_like=True):
     reserved: int
     gaps: list[Gap]
     runs: list[RunState]
-    idempotency: dict[str, Appended]
+    idempotency: dict[str, Remembered]
     producers: dict[str, ProducerState]
     cursors: dict[str, Cursor] = {}
     notes: dict[str, Raw] = {}
@@ -207,8 +207,10 @@ class OverlayState(msgspec.Struct, array_like=True):
         return overlay
 
 
-def state_frame(epoch: int, state: BookState) -> Encoded:
-    return encode(FrameType.STATE, epoch, 0, state.last_ts, pack(state), reserved=state.reserved)
+def state_frame(epoch: int, state: BookState, ts: int | None = None) -> Encoded:
+    """In a journal ``ts`` is the time of writing, as in every frame there; in a checkpoint that of the last record."""
+    written = state.last_ts if ts is None else ts
+    return encode(FrameType.STATE, epoch, 0, written, pack(state), reserved=state.reserved)
 
 
 def overlay_frame(epoch: int, overlay: OverlayState) -> Encoded:

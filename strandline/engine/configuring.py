@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from strandline.engine.bodies import Configure, pack
 from strandline.engine.commit import Commit
+from strandline.engine.frame import Encoded, FrameType, encode
 from strandline.engine.journaling import evicting, let_expire
 from strandline.engine.logbook import Logbook
 from strandline.engine.record import Config, LogState
@@ -33,7 +35,9 @@ def _configure(engine: Engine, book: Logbook, config: Config) -> Commit[LogState
     for frame in frames_of_volatile(book, now) if ceases else ():
         engine.journal.write(frame)
     engine.touch(book)
-    engine.write_config(book, config, now)
+    reserved = engine.reservations.after(book, config.durability)
+    engine.journal.write(config_frame(book, config, now, reserved))
+    engine.reservations.written(book, reserved)
     if config.durability != "ephemeral":
         book.volatile_from = 0
     # What was volatile is written anew: nothing from before is to be referred to.
@@ -46,3 +50,9 @@ def _configure(engine: Engine, book: Logbook, config: Config) -> Commit[LogState
     evicting(engine, book, lambda: evict_over_caps(book, engine.store))
     let_expire(engine, book, now)
     return engine.later((book,), book.state(), None)
+
+
+def config_frame(book: Logbook, config: Config, now: int, reserved: int) -> Encoded:
+    """Also what makes a log that is new."""
+    body = pack(Configure(book.name, config))
+    return encode(FrameType.CONFIGURE, book.epoch, book.assigned, now, body, reserved=reserved)

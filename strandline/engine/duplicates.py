@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from strandline.engine.bodies import Extras
 from strandline.engine.errors import BadRequest, ProducerFenced, ProducerGap
 from strandline.engine.notes import check_changes
-from strandline.engine.record import Appended, Producer, ProducerState
+from strandline.engine.record import Appended, Producer, ProducerState, Remembered
 
 if TYPE_CHECKING:
     from strandline.engine.logbook import Logbook
@@ -35,10 +35,11 @@ def find_duplicate(book: Logbook, key: str | None, producer: Producer | None, no
 def _forget_old_keys(book: Logbook, now: int) -> None:
     assert book.idempotency is not None
     oldest = now - book.config.idempotency_window_ms
-    # Keys stand in the order of their appends, and time never goes backwards: only the front can be too old.
+    # Keys stand in the order of their appends, and the engine's time never goes backwards: only the front can be too
+    # old.
     expired = []
     for key, appended in book.idempotency.items():
-        if appended.ts >= oldest:
+        if (appended.at or appended.ts) >= oldest:
             break
         expired.append(key)
     for key in expired:
@@ -60,12 +61,13 @@ def _check_producer(book: Logbook, producer: Producer) -> Appended | None:
     return None
 
 
-def remember(book: Logbook, extras: Extras, appended: Appended) -> None:
+def remember(book: Logbook, extras: Extras, appended: Appended, now: int) -> None:
     if extras.idempotency_key is not None:
         if book.idempotency is None:
             book.idempotency = {}
-        _forget_old_keys(book, appended.ts)
-        book.idempotency[extras.idempotency_key] = appended
+        _forget_old_keys(book, now)
+        at = 0 if now == appended.ts else now
+        book.idempotency[extras.idempotency_key] = Remembered(appended.first, appended.last, appended.ts, at=at)
     if extras.producer is not None:
         if book.producers is None:
             book.producers = {}

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 import msgspec
 
 from strandline.engine.appending import Append, append_all
-from strandline.engine.bodies import Configure, pack
 from strandline.engine.clock import Clock, SystemClock
 from strandline.engine.commit import Commit
+from strandline.engine.creating import create
 from strandline.engine.disk import Disk, LocalDisk
-from strandline.engine.errors import BadRequest, EngineClosed, EngineError, JournalFailed, LogExists, UnknownLog
+from strandline.engine.errors import BadRequest, EngineClosed, EngineError, JournalFailed, UnknownLog
 from strandline.engine.flushing import Flushing
 from strandline.engine.forwarding import Copy, forward
 from strandline.engine.frame import FrameType, encode
@@ -25,7 +25,7 @@ from strandline.engine.journal import Journal
 from strandline.engine.log import Log
 from strandline.engine.logbook import Logbook
 from strandline.engine.names import Names
-from strandline.engine.record import MAX_RECORD_BYTES, Appended, Config, check_name
+from strandline.engine.record import MAX_RECORD_BYTES, Appended, Batch, Config
 from strandline.engine.recovery import Progress, recover
 from strandline.engine.replay import Recovered
 from strandline.engine.reservations import Reservations
@@ -156,22 +156,20 @@ class Engine:
 
     # --- logs ----------------------------------------------------------------------------------------------
 
-    def create(self, name: str, config: Config | None = None) -> Commit[Log]:
-        """Make a new log; raises LogExists when there is one. It is durable once the commit is done."""
-        check_name(name)
-        with self.lock:
-            self.check_writable()
-            if name in self._by_name:
-                raise LogExists(name)
-            book = Logbook(name, self._next_epoch, config or DEFAULT_CONFIG)
-            self.write_config(book, book.config, self.now())
-            self._next_epoch += 1
-            self._by_name[name] = book
-            self.by_epoch[book.epoch] = book
-            self._names.add(name)
-            book.count_in(self._totals_of(book))
-            self.touch(book)
-            return self.later((book,), Log(self, book), None)
+    def create(
+        self,
+        name: str,
+        config: Config | None = None,
+        *,
+        notes: Mapping[str, Any] | None = None,
+        batch: Batch | None = None,
+    ) -> Commit[Log]:
+        """Make a new log, with these notes and these first records; raises LogExists when there is one.
+
+        It is durable once the commit is done, whatever its class. After any crash all of it is there, or nothing.
+        The log can be found at once, its first records show when they are durable.
+        """
+        return create(self, name, config or DEFAULT_CONFIG, notes, batch)
 
     def log(self, name: str) -> Log:
         found = self.find(name)
@@ -314,11 +312,14 @@ class Engine:
             book.journal_index = self.journal.index
             book.journal_first = first
 
-    def write_config(self, book: Logbook, config: Config, now: int) -> None:
-        reserved = self.reservations.after(book, config.durability)
-        body = pack(Configure(book.name, config))
-        self.journal.write(encode(FrameType.CONFIGURE, book.epoch, book.assigned, now, body, reserved=reserved))
-        self.reservations.written(book, reserved)
+    def add(self, book: Logbook) -> None:
+        """A new log has been journaled."""
+        self._next_epoch = book.epoch + 1
+        self._by_name[book.name] = book
+        self.by_epoch[book.epoch] = book
+        self._names.add(book.name)
+        book.count_in(self._totals_of(book))
+        self.touch(book)
 
     def _totals_of(self, book: Logbook) -> Totals:
         return self.side_totals if book.name.startswith("_") else self.totals

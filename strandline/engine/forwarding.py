@@ -180,7 +180,7 @@ class _Round:
             block = Block(
                 start + copy.lost,
                 last,
-                self._now,
+                book.time_of(self._now),
                 template.offsets,
                 template.data,
                 template.keys if copy.keep_keys else None,
@@ -214,7 +214,7 @@ class _Round:
                         forward.selections.append(selection.found)
                     copied += size
                 targeted.add(book)
-                forward.targets.append(_target(copy, book, start, block, number, reserved))
+                forward.targets.append(_target(copy, book, start, block, number, reserved, now))
             else:
                 if book in targeted:
                     # What it got so far comes first.
@@ -272,7 +272,7 @@ class _Round:
                 continue
             if book.config.durability != "ephemeral":
                 engine.note_place(book, block.first)
-            results.append(book.assign(block, now, None))
+            results.append(book.assign(block, block.timestamp(0), None, now))
             if waits:
                 book.pending_count += len(block)
                 book.pending_size += size
@@ -321,9 +321,11 @@ class _Round:
             self._engine.tell(book)
 
 
-def _target(copy: Copy, book: Logbook, start: int, block: Block | None, selection: int, reserved: int) -> Target:
+def _target(
+    copy: Copy, book: Logbook, start: int, block: Block | None, selection: int, reserved: int, now: int
+) -> Target:
     flags = (KEEP_KEYS if copy.keep_keys else 0) | (KEEP_NODES if copy.keep_nodes else 0)
     metas = None if copy.metas is None or block is None or block.metas is None else list(block.metas)
-    return Target(
-        book.epoch, start + copy.lost, copy.lost, selection, flags, reserved, copy.cursor, copy.through, metas
-    )
+    ts = 0 if block is None or block.ts == now else block.timestamp(0)
+    first, lost = start + copy.lost, copy.lost
+    return Target(book.epoch, first, lost, selection, flags, reserved, copy.cursor, copy.through, metas, ts)

@@ -5,15 +5,16 @@ All numbers are little-endian. A file starts with a 48-byte header, frames follo
     file header   magic 8s | version u32 | kind u32 | index u64 | seed u64 | boot 8s | checksum u64   (48 bytes)
     frame header  mark u32 | length u32 | checksum u64 | type u8 | flags u8 | place u16 | count u32
                   | epoch u64 | first u64 | ts u64 | reserved u64                        (56 bytes)
-    append body   offsets u32 x (count + 1) | [keys] | [nodes] | [metas] | [extras] | payloads
+    append body   offsets u32 x (count + 1) | [keys] | [nodes] | [metas] | [time u64] | [extras] | payloads
     keys, nodes   lengths u16 x count (0xFFFF: none) | text
     metas         lengths u32 x count (0xFFFFFFFF: none) | bytes
+    time          that of the records, where it is not the frame's
     extras        length u32 | msgpack
     other bodies  msgpack, see ``bodies``
 
-``length`` is that of the whole frame. The checksum is XXH3 over everything behind it, seeded with the file's
-random seed plus the frame's offset: bytes of another file, from another place, or that merely look like a
-frame inside a payload never pass for one.
+``length`` is that of the whole frame, ``ts`` is when it was written. The checksum is XXH3 over everything behind it,
+seeded with the file's random seed plus the frame's offset: bytes of another file, from another place, or that merely
+look like a frame inside a payload never pass for one.
 """
 
 from __future__ import annotations
@@ -61,6 +62,7 @@ HAS_EXTRAS = 8
 #: The next frame belongs to the same write: all of them count, or none. ``place`` numbers them from 0.
 MORE = 16
 MAX_GROUP = 1 << 16
+HAS_TIME = 32
 
 
 class FileKind(IntEnum):
@@ -193,6 +195,7 @@ def _in_group(frame: Encoded, place: int, more: bool) -> Encoded:
 
 
 def encode_append(epoch: int, block: Block, ts: int, reserved: int, extras: Extras | None) -> Encoded:
+    """``ts`` is the time of writing; the records of the block share theirs."""
     flags = 0
     columns = [block.offsets.tobytes()]
     if block.keys is not None:
@@ -204,6 +207,9 @@ def encode_append(epoch: int, block: Block, ts: int, reserved: int, extras: Extr
     if block.metas is not None:
         flags |= HAS_METAS
         columns.append(_pack_bytes(block.metas))
+    if block.ts != ts:
+        flags |= HAS_TIME
+        columns.append(block.timestamp(0).to_bytes(8, "little"))
     if extras is not None:
         flags |= HAS_EXTRAS
         packed = pack(extras)
@@ -223,17 +229,21 @@ def decode_append(frame: Frame) -> tuple[Block, Extras | None]:
     offsets = array("I")
     offsets.frombytes(body[:at])
     keys = nodes = metas = extras = None
+    ts = frame.ts
     if frame.flags & HAS_KEYS:
         keys, at = _unpack_strings(body, at, count)
     if frame.flags & HAS_NODES:
         nodes, at = _unpack_strings(body, at, count)
     if frame.flags & HAS_METAS:
         metas, at = _unpack_bytes(body, at, count)
+    if frame.flags & HAS_TIME:
+        ts = int.from_bytes(body[at : at + 8], "little")
+        at += 8
     if frame.flags & HAS_EXTRAS:
         end = at + 4 + int.from_bytes(body[at : at + 4], "little")
         extras = unpack(body[at + 4 : end], Extras)
         at = end
-    return Block(frame.first, frame.first + count - 1, frame.ts, offsets, body[at:], keys, nodes, metas), extras
+    return Block(frame.first, frame.first + count - 1, ts, offsets, body[at:], keys, nodes, metas), extras
 
 
 def read_append(raw: bytes, offset: int) -> Block:

@@ -31,6 +31,7 @@ from strandline.engine.record import (
     ProducerState,
     Reason,
     check_cursor,
+    check_time,
 )
 from strandline.engine.selecting import DELETE, HIDE, RESTORE, change_selected
 from strandline.engine.volatile import begin_volatile
@@ -198,14 +199,22 @@ class Log:
         idempotency_key: str | None = None,
         producer: Producer | None = None,
         notes: Mapping[str, Any] | None = None,
+        ts: int | None = None,
     ) -> Commit[Appended]:
         """Append all records of the batch under consecutive seqs, or none.
 
         With an ``idempotency_key`` or a ``producer`` a repeated append changes nothing and gives the first
         one's result, marked ``deduped``. ``notes`` are changed in the same step; see :meth:`note`.
+
+        ``ts`` is taken for the time of the records instead of the present one. Times never go backwards in a log: the
+        records get the last one's time if that is later. A TTL counts from the time of the records, so what is given a
+        time that is longer ago than the TTL is gone at once, with a tombstone, and what is given a time in the future
+        stays until that much later. Nothing else goes by it: neither the engine's clock, nor idempotency windows.
         """
         engine, book = self._engine, self._book
         size = batch.check(engine.options.max_record_bytes)
+        if ts is not None:
+            check_time(ts)
         extras = None
         if idempotency_key is not None or producer is not None or notes is not None:
             extras = check_extras(idempotency_key, producer, notes)
@@ -224,7 +233,8 @@ class Log:
                 let_expire(engine, book, now)
             if config.discard == "reject":
                 check_room(book, len(batch), size)
-            block = Block.of_batch(book.assigned + 1, now, batch)
+            time = book.time_of(now, ts)
+            block = Block.of_batch(book.assigned + 1, time, batch)
             must_wait, reserved = engine.reservations.wanted(book, block.last, len(batch))
             engine.touch(book)
             if config.durability == "ephemeral":
@@ -237,7 +247,7 @@ class Log:
                 engine.reservations.written(book, reserved)
                 if book.journal_index != engine.journal.index:
                     engine.note_place(book, block.first)
-            appended = book.assign(block, now, extras)
+            appended = book.assign(block, time, extras, now)
             if must_wait:
                 return publish_later(engine, book, block, size, appended)
             if config.durability == "ephemeral":

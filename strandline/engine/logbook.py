@@ -17,7 +17,7 @@ from strandline.engine.duplicates import remember
 from strandline.engine.errors import UnknownLog
 from strandline.engine.notes import Notes, changed
 from strandline.engine.parts import Part, Run, Segments, Tail
-from strandline.engine.record import Appended, Config, Cursor, LogState, ProducerState, Reason
+from strandline.engine.record import Appended, Config, Cursor, LogState, ProducerState, Reason, Remembered
 from strandline.engine.retention import evict_over_caps
 from strandline.engine.stats import NOWHERE, Totals
 
@@ -42,10 +42,10 @@ class Logbook:
     """
 
     __slots__ = (
-        "assigned", "cap_floor", "config", "count", "cursors", "dropped", "earliest", "epoch", "filed_in", "gaps",
-        "head", "idempotency", "journal_first", "journal_index", "last_ts", "listeners", "name", "notes", "pending",
-        "pending_count", "pending_size", "producers", "reserve_step",
-        "reserved", "reserved_durable", "revision", "runs", "size", "tail", "totals", "ttl_floor", "volatile_from",
+        "active_ts", "assigned", "cap_floor", "config", "count", "cursors", "dropped", "earliest", "epoch",
+        "filed_in", "gaps", "head", "idempotency", "journal_first", "journal_index", "last_ts", "listeners",
+        "name", "notes", "pending", "pending_count", "pending_size", "producers", "reserve_step", "reserved",
+        "reserved_durable", "revision", "runs", "size", "tail", "totals", "ttl_floor", "volatile_from",
     )  # fmt: skip
 
     def __init__(self, name: str, epoch: int, config: Config) -> None:
@@ -54,7 +54,9 @@ class Logbook:
         self.config = config
         self.assigned = 0
         self.head = 0
+        #: The time of the last record, and when the engine was last told to append, which may be another.
         self.last_ts = 0
+        self.active_ts = 0
         self.earliest = 1
         self.cap_floor = 1
         self.ttl_floor = 1
@@ -65,7 +67,7 @@ class Logbook:
         self.revision = 0
         self.runs: tuple[Run, ...] = ()
         self.tail: Tail | None = None
-        self.idempotency: dict[str, Appended] | None = None
+        self.idempotency: dict[str, Remembered] | None = None
         self.producers: dict[str, ProducerState] | None = None
         self.cursors: dict[str, Cursor] | None = None
         self.notes: Notes | None = None
@@ -126,23 +128,28 @@ class Logbook:
 
     # --- appending -----------------------------------------------------------------------------------------
 
-    def assign(self, block: Block, ts: int, extras: Extras | None) -> Appended:
+    def time_of(self, now: int, hint: int | None = None) -> int:
+        """The time of a new record: never earlier than the last one's."""
+        return max(now if hint is None else hint, self.last_ts)
+
+    def assign(self, block: Block, ts: int, extras: Extras | None, now: int) -> Appended:
         """Hand out the block's seqs. They are taken from here on, whether or not anybody sees the records."""
         appended = Appended(block.first, block.last, ts)
         self.assigned = block.last
         self.last_ts = ts
+        self.active_ts = now
         if extras is not None:
-            self._keep(extras, appended)
+            self._keep(extras, appended, now)
         return appended
 
     def note(self, extras: Extras, ts: int) -> Appended:
         """Change notes, and a producer's state, without an append."""
         appended = Appended(self.assigned + 1, self.assigned, ts)
-        self._keep(extras, appended)
+        self._keep(extras, appended, ts)
         return appended
 
-    def _keep(self, extras: Extras, appended: Appended) -> None:
-        remember(self, extras, appended)
+    def _keep(self, extras: Extras, appended: Appended, now: int) -> None:
+        remember(self, extras, appended, now)
         if extras.notes is not None:
             self.notes = changed(self.notes, extras.notes)
 

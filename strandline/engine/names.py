@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import islice
+
+#: Names from the first to before the second; None: to the end.
+Span = tuple[str, str | None]
+
+#: Taking one name out of the list moves all behind it, which is quick; taking out more, the list is made anew.
+_ONE_BY_ONE = 64
 
 
 class Names:
     """Adding and removing costs next to nothing; the order is made when somebody asks."""
 
     def __init__(self, names: Iterable[str] = ()) -> None:
-        self._ordered: list[str] = []
+        self._ordered = sorted(names)
         #: Not in the list yet, and in the list but not to be shown.
-        self._new = set(names)
+        self._new: set[str] = set()
         self._gone: set[str] = set()
 
     def add(self, name: str) -> None:
@@ -39,13 +45,59 @@ class Names:
             return ordered[at : end if limit is None else min(end, at + limit)]
         return list(islice((ordered[row] for row in range(at, end) if ordered[row] not in self._gone), limit))
 
+    def slice(self, spans: Iterable[Span], hidden: Sequence[str], position: int, limit: int) -> list[str]:
+        """``limit`` names from the ``position``-th on, counted from 0, of those within the spans, less the hidden ones.
+
+        The spans ascend and do not overlap; ``hidden`` are names that there are, ascending. How long it takes does not
+        depend on the position.
+        """
+        ordered, found = self._without_gone(), list[str]()
+        for low, high in spans:
+            start, end = _between(ordered, low, high)
+            first, last = _between(hidden, low, high)
+            visible = (end - start) - (last - first)
+            if position >= visible:
+                position -= visible
+                continue
+
+            def rank(row: int, start: int = start, first: int = first, last: int = last) -> int:
+                """How many visible ones there are up to a row."""
+                return row + 1 - start - (bisect_right(hidden, ordered[row], first, last) - first)
+
+            at = start + bisect_left(range(start, end), position + 1, key=rank)
+            covered = set(hidden[first:last])
+            shown = (ordered[row] for row in range(at, end) if ordered[row] not in covered)
+            found.extend(islice(shown, limit - len(found)))
+            if len(found) == limit:
+                break
+            position = 0
+        return found
+
     def _put_in_order(self) -> list[str]:
         if self._gone and 2 * len(self._gone) > len(self._ordered):
-            self._ordered = [name for name in self._ordered if name not in self._gone]
-            self._gone.clear()
+            self._forget_gone()
         if self._new:
             self._ordered.extend(sorted(self._new))
             # Two sorted stretches: merging them is a single pass.
             self._ordered.sort()
             self._new.clear()
         return self._ordered
+
+    def _without_gone(self) -> list[str]:
+        ordered = self._put_in_order()
+        if len(self._gone) > _ONE_BY_ONE:
+            ordered = self._forget_gone()
+        for name in self._gone:
+            del ordered[bisect_left(ordered, name)]
+        self._gone.clear()
+        return ordered
+
+    def _forget_gone(self) -> list[str]:
+        self._ordered = [name for name in self._ordered if name not in self._gone]
+        self._gone.clear()
+        return self._ordered
+
+
+def _between(names: Sequence[str], low: str, high: str | None) -> tuple[int, int]:
+    start = bisect_left(names, low)
+    return start, max(start, len(names) if high is None else bisect_left(names, high))

@@ -19,6 +19,8 @@ MAX_NODE_BYTES = 1024
 MAX_BATCH_BYTES = 256 << 20
 MAX_NAME_BYTES = 512
 MAX_CURSOR_BYTES = 512
+#: The end of the year 9999, behind which no calendar goes that records are looked at with.
+MAX_TIME = 253_402_300_799_999
 
 Durability = Literal["ephemeral", "memory", "disk", "fsync"]
 Discard = Literal["old", "reject"]
@@ -76,6 +78,11 @@ def check_cursor(name: str, seq: int = 0) -> None:
         raise BadRequest(f"a cursor's name must be Unicode text of 1 to {MAX_CURSOR_BYTES} bytes")
     if type(seq) is not int or not 0 <= seq < 1 << 63:
         raise BadRequest(f"a cursor's seq must be a whole number from 0 to 2^63 - 1, not {seq!r}")
+
+
+def check_time(ts: int) -> None:
+    if type(ts) is not int or not 0 <= ts <= MAX_TIME:
+        raise BadRequest(f"a time must be in milliseconds, from 0 to the end of the year 9999, not {ts!r}")
 
 
 #: Data that is still a part of the message it came in is copied once, into the log, rather than twice.
@@ -196,6 +203,13 @@ class Appended(msgspec.Struct, frozen=True, array_like=True, gc=False):
     def again(self) -> Appended:
         """The answer to a repetition of this append."""
         return Appended(self.first, self.last, self.ts, deduped=True)
+
+
+class Remembered(Appended, frozen=True, array_like=True, gc=False):
+    """An append that can be recognised again. ``at`` is when it was made, where its records have another time; else
+    0."""
+
+    at: int = 0
 
 
 class Cursor(NamedTuple):

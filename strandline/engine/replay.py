@@ -231,7 +231,7 @@ class Replay:
         if frame.first > book.assigned + 1:
             book.skip(book.assigned + 1, frame.first - 1, "lost")
         block, extras = decode_append(frame)
-        book.assign(block, frame.ts, extras)
+        book.assign(block, block.timestamp(0), extras, frame.ts)
         if book.config.durability == "ephemeral":
             # It is about to cease to be so. What it has fits; what became of it is still to come.
             book.add(block)
@@ -256,7 +256,7 @@ class Replay:
 
     def _copy(self, target: Target, count: int, found: Sequence[tuple[int, Block]], frame: Frame, path: str) -> None:
         recovered = self._recovered
-        blocks = [copied(template, target, place, frame.ts) for place, template in found]
+        blocks = [copied(template, target, place, target.ts or frame.ts) for place, template in found]
         for block in blocks:
             self._records.add_block(target.epoch, block)
         book = self._books.get(target.epoch)
@@ -276,7 +276,7 @@ class Replay:
             book.skip(first, target.first - 1, "source_trim")
         for block in blocks:
             self._reach(book, block.first - 1)
-            book.assign(block, frame.ts, None)
+            book.assign(block, target.ts or frame.ts, None, frame.ts)
             book.publish(block, self._segments)
             recovered.copied_bytes += block.size(0, len(block))
         if sum(map(len, blocks)) < count:

@@ -86,7 +86,7 @@ class Reservations:
 
         Tells whether anything was written.
         """
-        quiet = takewhile(lambda book: quiet_since is None or book.last_ts <= quiet_since, self._unsettled)
+        quiet = takewhile(lambda book: quiet_since is None or book.active_ts <= quiet_since, self._unsettled)
         books = list(quiet if quiet_since is None else islice(quiet, SETTLE_AT_ONCE))
         for book in books:
             if not (book.dropped or book.reserved <= book.assigned or book.pending):

@@ -33,7 +33,7 @@ def frames_of_volatile(book: Logbook, now: int) -> list[Encoded]:
     if book.volatile_from and tail is not None:
         first, last, taken, overlay = book.volatile_from, tail.last, book.reserved, tail.overlay or Overlay()
         frames += [
-            encode_append(epoch, block.cut(low - block.first, high - block.first + 1), block.timestamp(0), taken, None)
+            encode_append(epoch, block.cut(low - block.first, high - block.first + 1), now, taken, None)
             for block in tail.uniform_blocks(first)
             for low, high in overlay.dead.gaps(block.first, block.last)
         ]
@@ -42,4 +42,4 @@ def frames_of_volatile(book: Logbook, now: int) -> list[Encoded]:
             frames.append(encode(FrameType.HIDE, epoch, 0, now, pack(Select(last, seqs=hidden)), reserved=taken))
         amended = [(seq, data) for seq, data in overlay.amended.items() if seq >= first]
         frames += [encode(FrameType.AMEND, epoch, seq, now, data) for seq, data in amended]
-    return [*frames, state_frame(epoch, BookState.of(book))]
+    return [*frames, state_frame(epoch, BookState.of(book), now)]

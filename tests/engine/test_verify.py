@@ -353,7 +353,7 @@ def test_seqs_and_times_that_go_backwards_are_found() -> None:
     book = Logbook("a", 1, Config())
     for seq, ts in ((5, 20), (3, 10)):
         block = Block.of_batch(seq, ts, Batch.of(b"x"))
-        book.assign(block, ts, None)
+        book.assign(block, ts, None, ts)
         book.publish(block, NO_SEGMENTS)
     problems = list(check_book(book, {}, NO_SEGMENTS))
     assert "Log 'a': seqs 3 to 3 come behind seqs 5 to 5." in problems

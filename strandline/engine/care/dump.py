@@ -175,8 +175,10 @@ def _dump_frame(frame: Frame, rows: int) -> Iterator[Item]:
 def _facts_of(frame: Frame) -> Facts:
     match frame.type:
         case FrameType.APPEND:
-            _, extras = decode_append(frame)
+            block, extras = decode_append(frame)
             facts: Facts = {"seqs": _range(frame.first, frame.first + frame.count - 1)}
+            if block.ts != frame.ts:
+                facts["records_time"] = iso(block.timestamp(0))
             return facts | _extras(extras)
         case FrameType.NOTE:
             return _extras(unpack(frame.body, Extras))
@@ -251,6 +253,7 @@ def _target(forward: Forward, target: Target) -> Facts:
             dropped = [what for what, flag in (("keys", KEEP_KEYS), ("nodes", KEEP_NODES)) if not target.flags & flag]
             facts |= {"without": ",".join(dropped)} if dropped else {}
             facts |= {"metas": len(target.metas)} if target.metas is not None else {}
+            facts |= {"records_time": iso(target.ts)} if target.ts else {}
         facts["reserved"] = target.reserved
     return facts | {"cursor": repr(target.cursor), "through": target.through}
 

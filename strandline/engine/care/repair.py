@@ -163,7 +163,6 @@ class Repair:
             if self._disk.exists(checkpoint_path(name)):
                 self._copy(checkpoint_path(name))
         manifest.next_epoch = max([manifest.next_epoch, *(epoch + 1 for epoch in books)])
-        manifest.last_ts = max([manifest.last_ts, *(book.last_ts for book in books.values())])
         return books
 
     def _open(self, entry: SegmentEntry) -> Segment | None:

@@ -52,7 +52,8 @@ class Copies:
                 if target.metas is not None:
                     metas = len(self._metas)
                     self._metas += target.metas
-                self._targets.append((rank, target.first, frame.ts, target.flags, base + target.selection, metas))
+                ts = target.ts or frame.ts
+                self._targets.append((rank, target.first, ts, target.flags, base + target.selection, metas))
 
     def add_to(self, rows: Rows, files: list[bytes]) -> Rows:
         """The rows of the file's appends, which are sorted by log and seq, with the copies behind them.

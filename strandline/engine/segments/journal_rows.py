@@ -20,6 +20,7 @@ from strandline.engine.frame import (
     HAS_KEYS,
     HAS_METAS,
     HAS_NODES,
+    HAS_TIME,
     HEADER,
     NO_BYTES,
     NO_STRING,
@@ -122,12 +123,15 @@ class _Frames:
         keys = Pieces(load, sources, *self._take_column(HAS_KEYS, np.dtype("<u2"), NO_STRING))
         nodes = Pieces(load, sources, *self._take_column(HAS_NODES, np.dtype("<u2"), NO_STRING))
         metas = Pieces(load, sources, *self._take_column(HAS_METAS, np.dtype("<u4"), NO_BYTES))
+        times = self._headers["ts"].astype(np.int64)
+        timed = np.flatnonzero(self._headers["flags"] & HAS_TIME)
+        times[timed] = _at_every_byte(self._raw, np.dtype("<u8"))[self._at[timed]].astype(np.int64)
+        self._at[timed] += 8
         extras = np.flatnonzero(self._headers["flags"] & HAS_EXTRAS)
         self._at[extras] += 4 + words[self._at[extras]].astype(np.int64)
         data = Pieces(load, sources, self._at[self._frame] + lows, highs - lows)
         seqs = self._headers["first"].astype(np.int64)[self._frame] + self._place
-        ts = self._headers["ts"].astype(np.int64)[self._frame]
-        return Rows(self._rank[self._frame], seqs, ts, keys, nodes, metas, data)
+        return Rows(self._rank[self._frame], seqs, times[self._frame], keys, nodes, metas, data)
 
     def _take_column(self, flag: int, dtype: np.dtype[Any], none: int) -> tuple[Ints, Ints]:
         """Where the values of an optional column start, and their lengths (-1: none)."""

@@ -24,7 +24,7 @@ from strandline.engine.housekeeping.snapshot import Snapshot
 from strandline.engine.journal import Journal
 from strandline.engine.log import Log
 from strandline.engine.logbook import Logbook
-from strandline.engine.names import Names
+from strandline.engine.names import Names, Span
 from strandline.engine.record import MAX_RECORD_BYTES, Appended, Batch, Config
 from strandline.engine.recovery import Progress, recover
 from strandline.engine.replay import Recovered
@@ -187,6 +187,11 @@ class Engine:
         """Names of logs in order, from behind ``after`` on."""
         with self.lock:
             return self._names.page(prefix, after, limit)
+
+    def names_at(self, spans: Sequence[Span], hidden: Sequence[str], position: int, limit: int) -> list[str]:
+        """Names of logs in order, from a position on; see :meth:`Names.slice`."""
+        with self.lock:
+            return self._names.slice(spans, hidden, position, limit)
 
     def __len__(self) -> int:
         return len(self._by_name)

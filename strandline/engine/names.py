@@ -65,8 +65,7 @@ class Names:
                 return row + 1 - start - (bisect_right(hidden, ordered[row], first, last) - first)
 
             at = start + bisect_left(range(start, end), position + 1, key=rank)
-            covered = set(hidden[first:last])
-            shown = (ordered[row] for row in range(at, end) if ordered[row] not in covered)
+            shown = (ordered[row] for row in range(at, end) if not _has(hidden, ordered[row]))
             found.extend(islice(shown, limit - len(found)))
             if len(found) == limit:
                 break
@@ -101,3 +100,8 @@ class Names:
 def _between(names: Sequence[str], low: str, high: str | None) -> tuple[int, int]:
     start = bisect_left(names, low)
     return start, max(start, len(names) if high is None else bisect_left(names, high))
+
+
+def _has(names: Sequence[str], name: str) -> bool:
+    at = bisect_left(names, name)
+    return at < len(names) and names[at] == name

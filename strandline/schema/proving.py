@@ -34,6 +34,7 @@ from strandline.schema.structure import (
     accepts,
     any_of,
     compatible,
+    demands,
     elements,
     find,
     is_array,
@@ -100,8 +101,7 @@ class _Proof:
             raise SchemaError(incompatible)
 
     def _gone(self, path: Path, message: str) -> None:
-        place = find(self._new, path)
-        if place is not None and place.required:
+        if demands(self._new, path):
             raise SchemaError(message)
 
     def _both(self, path: Path, name: str) -> tuple[Schema, Schema]:
@@ -193,8 +193,7 @@ def _check_outcome(operations: Sequence[Operation], outcome: Schema, new: Schema
         if found is not None and wanted is not None and not compatible(found.schema, wanted.schema):
             raise SchemaError(f"{name} schema incompatible")
     for name, path in _taken_by(operations):
-        wanted = find(new, path)
-        if find(outcome, path) is None and wanted is not None and wanted.required:
+        if find(outcome, path) is None and demands(new, path):
             raise SchemaError(f"{name} removed field still required")
 
 

@@ -138,6 +138,12 @@ def find(schema: Schema, path: Path) -> Place | None:
     return place
 
 
+def demands(schema: Schema, path: Path) -> bool:
+    """Whether the object that holds ``path`` must have it, declared or not."""
+    parent = find(schema, path[:-1]) if path else None
+    return parent is not None and isinstance(parent.schema, dict) and path[-1] in parent.schema.get("required", ())
+
+
 def _step(schema: Schema, name: str) -> Place | None:
     if not isinstance(schema, dict):
         return None
@@ -227,11 +233,11 @@ def compatible(source: Schema, target: Schema) -> bool:
         return all(validation.accepts(value) for value in values)
     if source is True:
         source = {}
-    if not _UNPROVABLE.isdisjoint(target) or not types_of(source) <= types_of(target):
-        return False
     variants = _variants(source)
     if len(variants) > 1:
         return all(compatible(variant, target) for variant in variants)
+    if not _UNPROVABLE.isdisjoint(target) or not types_of(source) <= types_of(target):
+        return False
     return _combinations(source, target) and _contents(source, target)
 
 

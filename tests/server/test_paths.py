@@ -1,0 +1,75 @@
+"""Which routes a path has."""
+
+from __future__ import annotations
+
+import pytest
+
+from strandline.faces.web import Call, Reply, Route
+from strandline.server.paths import Paths
+
+
+def answer(call: Call) -> Reply:
+    return Reply(b"{}")
+
+
+def paths(*routes: tuple[str, str, str]) -> Paths:
+    found = Paths()
+    for method, path, spans in routes:
+        found.add(Route(method=method, path=path, handler=answer, spans=spans))
+    return found
+
+
+STREAMS = paths(
+    ("GET", "/v1/stream/{name}", "name"),
+    ("PUT", "/v1/stream/{name}", "name"),
+    ("GET", "/v1/stream/{name}/_schema", "name"),
+    ("POST", "/v1/stream/{name}/touch/templates/activate", "name"),
+    ("GET", "/v1/stream/{name}/pk/{key}", "name"),
+    ("GET", "/v1/stream/__ds/jwks.json", ""),
+    ("GET", "/v1/streams", ""),
+)
+
+
+@pytest.mark.parametrize(
+    ("path", "route", "params"),
+    [
+        ("/v1/stream/a", "/v1/stream/{name}", {"name": "a"}),
+        ("/v1/stream/a/b/c", "/v1/stream/{name}", {"name": "a/b/c"}),
+        ("/v1/stream/a%2Fb", "/v1/stream/{name}", {"name": "a/b"}),
+        ("/v1/stream/a/b///", "/v1/stream/{name}", {"name": "a/b"}),
+        ("/v1/stream//a", "/v1/stream/{name}", {"name": "/a"}),
+        ("/v1/stream/a/_schema", "/v1/stream/{name}/_schema", {"name": "a"}),
+        ("/v1/stream/a/b/_schema", "/v1/stream/{name}/_schema", {"name": "a/b"}),
+        ("/v1/stream/_schema/a", "/v1/stream/{name}", {"name": "_schema/a"}),
+        ("/v1/stream/a/pk/k%2F1", "/v1/stream/{name}/pk/{key}", {"name": "a", "key": "k/1"}),
+        ("/v1/stream/__ds/jwks.json", "/v1/stream/__ds/jwks.json", {}),
+        ("/v1/streams", "/v1/streams", {}),
+        ("/v1/stream/", "/v1/stream/{name}", {"name": ""}),
+    ],
+)
+def test_what_follows_a_name_is_found_from_the_end(path: str, route: str, params: dict[str, str]) -> None:
+    found = STREAMS.find(path)
+
+    assert found is not None
+    assert next(iter(found[0].values())).path == route
+    assert found[1] == params
+
+
+def test_the_methods_of_a_path_are_those_of_its_most_special_pattern() -> None:
+    found = STREAMS.find("/v1/stream/a/_schema")
+
+    assert found is not None
+    assert set(found[0]) == {"GET"}, "a PUT there does not make a stream that is called a/_schema"
+
+
+@pytest.mark.parametrize("path", ["/v1", "/", "", "/v1/other/a", "/v1/streams/a", "/v2/stream/a"])
+def test_a_path_that_nothing_matches_is_not_found(path: str) -> None:
+    assert STREAMS.find(path) is None
+
+
+def test_a_parameter_that_spans_nothing_else_needs_its_segment() -> None:
+    topics = paths(("GET", "/v0/topics/{topic}", ""))
+
+    assert topics.find("/v0/topics/") is None
+    assert topics.find("/v0/topics/a/b") is None
+    assert topics.find("/v0/topics/a") is not None

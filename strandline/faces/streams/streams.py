@@ -6,6 +6,7 @@ A stream that others were forked from is not removed but hidden, and goes when t
 from __future__ import annotations
 
 import logging
+from bisect import bisect_left, insort
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from typing import Any
@@ -58,6 +59,8 @@ class Streams:
         self._timed: dict[str, Stream] = {}
         self._expiring: list[tuple[int, str]] = []
         self._deleted: dict[str, None] = {}
+        #: The names of those that were deleted and are kept for their forks, in order.
+        self.hidden: list[str] = []
         #: Called with every stream that is made, and with every log before it is dropped; on the loop, and quick.
         self.made: list[Callable[[Stream], None]] = []
         self.dropping: list[Callable[[Log], None]] = []
@@ -71,8 +74,10 @@ class Streams:
         heapify(self._expiring)
         for book in list(self.engine.by_epoch.values()):
             log = None if book.dropped else self.engine.log(book.name)
-            if log is not None and is_hidden(log) and not log.forks:
-                self._release(log)
+            if log is not None and is_hidden(log):
+                insort(self.hidden, log.name)
+                if not log.forks:
+                    self._release(log)
 
     # --- finding -------------------------------------------------------------------------------------------------
 
@@ -169,7 +174,9 @@ class Streams:
 
     def _remove(self, stream: Stream) -> Commit[Any]:
         if stream.log.forks:
-            return stream.log.note({GONE: True})
+            commit = stream.log.note({GONE: True})
+            insort(self.hidden, stream.name)
+            return commit
         return self._release(stream.log)
 
     def _release(self, log: Log) -> Commit[Any]:
@@ -180,6 +187,9 @@ class Streams:
         commit = log.drop()
         self._known.pop(log.name, None)
         self._timed.pop(log.name, None)
+        at = bisect_left(self.hidden, log.name)
+        if self.hidden[at : at + 1] == [log.name]:
+            del self.hidden[at]
         if base is not None:
             source = base[0]
             if is_hidden(source) and not source.forks:

@@ -9,6 +9,7 @@ from strandline.faces.streams.deleting import Deleting, preflight
 from strandline.faces.streams.errors import refuse, reply_to
 from strandline.faces.streams.reading import Reading
 from strandline.faces.streams.replying import FOR_BROWSERS
+from strandline.faces.streams.schemas import Schemas
 from strandline.faces.web import Handler, Route
 
 ONE = "/v1/stream/{name}"
@@ -23,6 +24,7 @@ class StreamsFace:
         self.appending = Appending(context)
         self.reading = Reading(context)
         self.deleting = Deleting(context)
+        self.schemas = Schemas(context)
 
     def routes(self) -> list[Route]:
         routes = [
@@ -32,6 +34,8 @@ class StreamsFace:
             _route("HEAD", ONE, self.reading.head, "read"),
             _route("DELETE", ONE, self.deleting.delete, "delete"),
             _route("GET", ONE + "/pk/{key}", self.reading.get, "read", fast=True),
+            _route("GET", ONE + "/_schema", self.schemas.get, "read"),
+            _route("POST", ONE + "/_schema", self.schemas.post, "write", body="any"),
         ]
         return routes + self._preflights(routes)
 

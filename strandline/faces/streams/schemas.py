@@ -6,9 +6,9 @@ import asyncio
 
 import msgspec
 
+from strandline.faces.neighbours import REGISTRY
 from strandline.faces.streams.context import StreamsContext
 from strandline.faces.streams.errors import JSON, NO_STORE
-from strandline.faces.streams.stream import REGISTRY
 from strandline.faces.web import Answer, Call, Later, Reply
 from strandline.schema.registry import Registry
 

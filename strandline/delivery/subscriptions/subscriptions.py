@@ -1,0 +1,426 @@
+"""All subscriptions: who is woken when, who has which wake until when, and how far everything is acknowledged."""
+
+from __future__ import annotations
+
+import logging
+import random
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+from strandline.delivery.hub import Hub
+from strandline.delivery.subscriptions.acks import Ack, checked, still_there
+from strandline.delivery.subscriptions.addresses import parse_url
+from strandline.delivery.subscriptions.courier import Answer, Courier
+from strandline.delivery.subscriptions.dialect import Claim, Dialect, Holder
+from strandline.delivery.subscriptions.errors import (
+    AlreadyClaimed,
+    Fenced,
+    NothingPending,
+    SubscriptionExists,
+    TooManySubscriptions,
+    UnknownSubscription,
+    WrongKind,
+)
+from strandline.delivery.subscriptions.events import (
+    AckedEvent,
+    Definition,
+    Event,
+    LeasedEvent,
+    LinkedEvent,
+    MadeEvent,
+    MovedEvent,
+    Place,
+    RemovedEvent,
+    WokenEvent,
+)
+from strandline.delivery.subscriptions.keeping import Keeping
+from strandline.delivery.subscriptions.linking import Linking
+from strandline.delivery.subscriptions.retries import FIRST_MS, retry_delay_ms
+from strandline.delivery.subscriptions.signing import Signer
+from strandline.delivery.subscriptions.subscription import PLACES_PER_EVENT, Subscription
+from strandline.delivery.subscriptions.timer import Timer
+from strandline.delivery.subscriptions.tokens import Tokens
+from strandline.engine import Append, Batch, Commit, Engine, Log
+from strandline.engine.errors import EngineError, LogFull
+
+log = logging.getLogger(__name__)
+
+MAX_SUBSCRIPTIONS = 10_000
+#: Logs that one wake tells of, those with something new first. If there are more, another wake follows.
+MAX_TOLD = 1000
+#: How often it is looked for logs that another protocol has made. Those of one's own protocol are told of at once.
+LOOK_SECONDS = 1.0
+
+
+class Subscriptions:
+    """On the loop only. Changes give a commit: they are durable when it is done, and nobody is to be told before.
+
+    ``jitter`` gives numbers from 0 to 1.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        hub: Hub,
+        dialect: Dialect,
+        courier: Courier,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self._engine = engine
+        self._hub = hub
+        self._dialect = dialect
+        self._courier = courier
+        self._jitter = jitter
+        self._keeping = Keeping(engine)
+        self._timer = Timer(hub, self._due)
+        self._all = self._keeping.load()
+        self._stopped = False
+        self._linking = Linking(engine, hub, dialect.visible, self._write, self._wake_soon)
+        self._linking.load(self._all)
+        for subscription in list(self._all.values()):
+            self._resume(subscription)
+        self._looking = hub.loop.call_later(LOOK_SECONDS, self._look_around)
+
+    def _look_around(self) -> None:
+        self.look_for_new()
+        self._looking = self._hub.loop.call_later(LOOK_SECONDS, self._look_around)
+
+    def stop(self) -> None:
+        """Nothing is sent any more. What is under way when the server ends goes on when it starts again."""
+        self._stopped = True
+        self._looking.cancel()
+        self._timer.stop()
+        self._courier.stop()
+
+    @cached_property
+    def signer(self) -> Signer:
+        return Signer(self._keeping.seed)
+
+    @cached_property
+    def _tokens(self) -> Tokens:
+        return Tokens(self._keeping.seed)
+
+    @property
+    def opened(self) -> Commit[Any]:
+        """Done when the signer will be the same after a crash."""
+        return self._keeping.opened
+
+    # --- subscriptions as a whole --------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def find(self, id: str) -> Subscription | None:
+        return self._all.get(id)
+
+    def get(self, id: str) -> Subscription:
+        found = self._all.get(id)
+        if found is None:
+            raise UnknownSubscription(id)
+        return found
+
+    def put(self, id: str, definition: Definition, base_url: str) -> tuple[Subscription, bool, Commit[Any]]:
+        """The subscription, and whether it is new. A new one has the logs that it names; those that match its pattern
+        are linked by :meth:`link_existing`, which has to follow."""
+        known = self._all.get(id)
+        if known is not None:
+            if known.definition != definition:
+                raise SubscriptionExists(id)
+            return known, False, self._move(known, base_url)
+        if len(self._all) >= MAX_SUBSCRIPTIONS:
+            raise TooManySubscriptions(f"there are {MAX_SUBSCRIPTIONS} subscriptions, which is the most there may be")
+        if definition.webhook_url is not None:
+            parse_url(definition.webhook_url)
+        self.catch_up()
+        made = MadeEvent(id, definition, self._hub.now(), self._engine.next_epoch, base_url)
+        subscription = Subscription(made)
+        linked = _linked(id, self._linking.places(None, definition.streams))
+        commit = self._write([made, *linked])
+        for event in linked:
+            subscription.apply(event)
+        self._all[id] = subscription
+        self._linking.add(subscription)
+        self._linking.name(subscription, definition.streams)
+        return subscription, True, commit
+
+    def link_existing(self, subscription: Subscription) -> Iterator[None]:
+        """Link the logs there are that match, where they end now; step by step, for others to have their turn."""
+        return self._linking.existing(subscription)
+
+    def _move(self, subscription: Subscription, base_url: str) -> Commit[Any]:
+        if subscription.base_url == base_url:
+            return Commit.of(None)
+        event = MovedEvent(subscription.id, base_url)
+        commit = self._write([event])
+        subscription.apply(event)
+        return commit
+
+    def remove(self, id: str) -> Commit[Any]:
+        """Remove it if it is there."""
+        subscription = self._all.get(id)
+        if subscription is None:
+            return Commit.of(None)
+        commit = self._write([RemovedEvent(id)])
+        subscription.removed = True
+        del self._all[id]
+        self._linking.remove(subscription)
+        return commit
+
+    def name(self, subscription: Subscription, names: Iterable[str]) -> Commit[Any]:
+        """Have it be about these logs too, be they there or not."""
+        self.catch_up()
+        names = list(dict.fromkeys(names))
+        events = _linked(subscription.id, self._linking.places(subscription, names))
+        commit = self._write(events)
+        for event in events:
+            subscription.apply(event)
+        self._linking.name(subscription, names)
+        return commit
+
+    def unname(self, subscription: Subscription, name: str) -> Commit[Any]:
+        return self._linking.unname(subscription, name) or Commit.of(None)
+
+    def catch_up(self) -> None:
+        """See to everything that has happened to the logs so far. It comes by itself, but maybe only in a moment."""
+        self._linking.watch.catch_up()
+
+    def look_for_new(self) -> None:
+        """Link logs that were made since. To be called when one was; otherwise it comes by itself after a while."""
+        self._linking.watch.look_for_new()
+
+    # --- holding a wake ------------------------------------------------------------------------------------------
+
+    def claim(self, subscription: Subscription, worker: str) -> tuple[Claim, Commit[Any]]:
+        """Give the wake to a worker; begin one if there is none and something is pending."""
+        _check_pulls(subscription)
+        self.catch_up()
+        now = self._hub.now()
+        self._lapse(subscription, now)
+        if subscription.until:
+            raise AlreadyClaimed(subscription.holder, subscription.generation)
+        if not subscription.links.pending:
+            self._end_unclaimed(subscription)
+            raise NothingPending("there is nothing that is not acknowledged")
+        if not subscription.wake_id:
+            self._wake(subscription, next(iter(subscription.links.pending)).name)
+        event = LeasedEvent(subscription.id, now + subscription.definition.lease_ttl_ms, worker)
+        commit = self._write([event])
+        subscription.apply(event)
+        self._timer.set(subscription)
+        token = self._token(subscription)
+        links = subscription.links.selection(MAX_TOLD)
+        return Claim(subscription.wake_id, subscription.generation, token, links), commit
+
+    def callback(self, id: str, holder: Holder, acks: Sequence[Ack], done: bool) -> tuple[bool, Commit[Any]]:
+        """A webhook acknowledges, and holds the wake for another while or is done with it. Tells whether another wake
+        follows at once."""
+        subscription = self._held(id, holder)
+        if not subscription.is_webhook:
+            raise WrongKind("the subscription has no webhook: its workers acknowledge")
+        return self._acknowledge(subscription, acks, done)
+
+    def acknowledge(self, id: str, holder: Holder, acks: Sequence[Ack], done: bool) -> tuple[bool, Commit[Any]]:
+        """As :meth:`callback`, by a worker that has claimed the wake."""
+        subscription = self._held(id, holder)
+        _check_pulls(subscription)
+        return self._acknowledge(subscription, acks, done)
+
+    def release(self, id: str, holder: Holder) -> Commit[Any]:
+        """Give the wake back as it is; if something is pending another one begins."""
+        subscription = self._held(id, holder)
+        _check_pulls(subscription)
+        return self._acknowledge(subscription, (), True)[1]
+
+    def _held(self, id: str, holder: Holder) -> Subscription:
+        """The subscription, if its wake is the one that the token was given out for."""
+        now = self._hub.now()
+        given = self._tokens.check(holder.token, id, now)
+        subscription = self.get(id)
+        self._lapse(subscription, now)
+        wanted = (subscription.generation, subscription.wake_id)
+        if not subscription.wake_id or given != wanted or (holder.generation, holder.wake_id) != wanted:
+            raise Fenced("the wake has ended, and others may have it")
+        return subscription
+
+    def _acknowledge(self, subscription: Subscription, acks: Sequence[Ack], done: bool) -> tuple[bool, Commit[Any]]:
+        self.catch_up()
+        places = checked(subscription, acks)
+        until = 0 if done else self._hub.now() + subscription.definition.lease_ttl_ms
+        subscription.failures = 0
+        commit = self._acked(subscription, places, until)
+        return done and bool(subscription.wake_id), commit
+
+    def _acked(self, subscription: Subscription, places: list[Place], until: int) -> Commit[Any]:
+        """Write down an acknowledgement, and begin the next wake if there is one to begin."""
+        event = AckedEvent(subscription.id, places, until)
+        commit = self._write([event])
+        subscription.apply(event)
+        self._timer.set(subscription)
+        pending = next(iter(subscription.links.pending), None)
+        if not until and pending is not None:
+            self._wake_soon(subscription, pending.name)
+        return commit
+
+    # --- waking --------------------------------------------------------------------------------------------------
+
+    def _wake_soon(self, subscription: Subscription, name: str) -> None:
+        """Begin a wake unless one is under way. If it cannot be written down now, it is tried again."""
+        if subscription.wake_id or subscription.retry_at or subscription.removed or self._stopped:
+            return
+        try:
+            self._wake(subscription, name)
+        except EngineError as error:
+            log.error("subscription %r cannot be woken: %s", subscription.id, error)
+            self._try_again(subscription)
+
+    def _wake(self, subscription: Subscription, name: str) -> None:
+        wake_log = self._wake_log(subscription)
+        # To make the log may have begun the wake: other subscriptions, and this one, are told of new logs.
+        if subscription.wake_id:
+            return
+        event = WokenEvent(subscription.id, subscription.generation + 1, "w_" + secrets.token_hex(12))
+        if wake_log is None:
+            commit = self._write([event])
+        else:
+            payload = self._dialect.wake_event(subscription, name, event.generation)
+            commit = self._write_with([event], Append(wake_log, Batch([payload])))
+        subscription.apply(event)
+        if subscription.is_webhook:
+            self._hub.on_done(commit, lambda: self._send(subscription, event.wake_id))
+
+    def _wake_log(self, subscription: Subscription) -> Log | None:
+        name = subscription.definition.wake_stream
+        if name is None:
+            return None
+        found = self._dialect.wake_log(name)
+        if found is None:
+            log.warning("subscription %r: nothing can be written to %r", subscription.id, name)
+        return found
+
+    def _write_with(self, events: Sequence[Event], other: Append) -> Commit[Any]:
+        """In one step, so that no wake is told twice or never; without the other if there is no room for it."""
+        try:
+            return self._write(events, [other])
+        except LogFull as error:
+            log.warning("a wake cannot be told: %s", error)
+            return self._write(events)
+
+    def _lapse(self, subscription: Subscription, now: int) -> None:
+        """End the wake if its lease has run out. Nothing is written down: the end of the lease was."""
+        if subscription.until and subscription.until <= now:
+            subscription.end_wake()
+            self._next(subscription)
+
+    def _next(self, subscription: Subscription) -> None:
+        pending = next(iter(subscription.links.pending), None)
+        if pending is not None:
+            self._wake_soon(subscription, pending.name)
+
+    def _end_unclaimed(self, subscription: Subscription) -> None:
+        """What the wake was for is gone. The next thing that is pending has to begin another one."""
+        if subscription.wake_id:
+            event = WokenEvent(subscription.id, subscription.generation, "")
+            self._write([event])
+            subscription.apply(event)
+
+    def _resume(self, subscription: Subscription) -> None:
+        """Go on after a restart."""
+        if subscription.wake_id and not subscription.until and subscription.is_webhook:
+            wake_id = subscription.wake_id
+            self._hub.post(lambda: self._send(subscription, wake_id))
+        elif not subscription.wake_id:
+            self._next(subscription)
+        self._timer.set(subscription)
+
+    # --- webhooks ------------------------------------------------------------------------------------------------
+
+    def _send(self, subscription: Subscription, wake_id: str) -> None:
+        """Tell the webhook, unless the wake has ended or somebody has it."""
+        url = subscription.definition.webhook_url
+        if self._stopped or not self._engine.writable or not self._is_open(subscription, wake_id) or url is None:
+            return
+        if not subscription.links.pending:
+            self._try(subscription, lambda: self._end_unclaimed(subscription))
+            return
+        links = subscription.links.selection(MAX_TOLD)
+        told = [Place(link.name, link.epoch, link.tail) for link in links]
+        body = self._dialect.notification(subscription, links, self._token(subscription))
+        headers = {
+            "content-type": "application/json",
+            "webhook-signature": self.signer.sign(body, self._hub.now()),
+        }
+        self._courier.deliver(url, body, headers, lambda answer: self._answered(subscription, wake_id, told, answer))
+
+    def _answered(self, subscription: Subscription, wake_id: str, told: list[Place], answer: Answer) -> None:
+        if self._stopped or subscription.removed or subscription.wake_id != wake_id:
+            return
+        if answer.delivered:
+            subscription.failures = 0
+            self._try(subscription, lambda: self._taken(subscription, told, answer.done))
+        elif not subscription.until:
+            subscription.failures += 1
+            self._try_again(subscription, retry_delay_ms(subscription.failures, self._jitter))
+
+    def _taken(self, subscription: Subscription, told: list[Place], done: bool) -> None:
+        if done:
+            self._acked(subscription, still_there(subscription, told), 0)
+        elif not subscription.until:
+            event = LeasedEvent(subscription.id, self._hub.now() + subscription.definition.lease_ttl_ms, "")
+            self._write([event])
+            subscription.apply(event)
+            self._timer.set(subscription)
+
+    def _is_open(self, subscription: Subscription, wake_id: str) -> bool:
+        """The wake is still to be delivered."""
+        return not subscription.removed and subscription.wake_id == wake_id and not subscription.until
+
+    def _try(self, subscription: Subscription, act: Callable[[], None]) -> None:
+        try:
+            act()
+        except EngineError as error:
+            log.error("subscription %r cannot go on: %s", subscription.id, error)
+            self._try_again(subscription)
+
+    def _try_again(self, subscription: Subscription, delay_ms: int = FIRST_MS) -> None:
+        subscription.retry_at = self._hub.now() + delay_ms
+        self._timer.set(subscription)
+
+    # --- time ----------------------------------------------------------------------------------------------------
+
+    def ring(self) -> None:
+        """See whose time is up: leases that have run out, webhooks to be tried again. Comes by itself."""
+        self._timer.ring()
+
+    def _due(self, subscription: Subscription) -> None:
+        now = self._hub.now()
+        self._lapse(subscription, now)
+        if subscription.retry_at and subscription.retry_at <= now:
+            subscription.retry_at = 0
+            if subscription.is_webhook and subscription.wake_id:
+                self._send(subscription, subscription.wake_id)
+        if not subscription.wake_id:
+            self._next(subscription)
+
+    # --- what is kept --------------------------------------------------------------------------------------------
+
+    def _token(self, subscription: Subscription) -> str:
+        return self._tokens.issue(subscription.id, subscription.generation, subscription.wake_id, self._hub.now())
+
+    def _write(self, events: Sequence[Event], others: Sequence[Append] = ()) -> Commit[Any]:
+        # Before, not after: what is written now is true of the subscriptions only when it is written.
+        self._keeping.compact(self._all)
+        return self._keeping.write(events, others)
+
+
+def _linked(id: str, places: Sequence[Place]) -> list[Event]:
+    return [
+        LinkedEvent(id, list(places[start : start + PLACES_PER_EVENT]), True)
+        for start in range(0, len(places), PLACES_PER_EVENT)
+    ]
+
+
+def _check_pulls(subscription: Subscription) -> None:
+    if subscription.is_webhook:
+        raise WrongKind("the subscription is not pull-wake")

@@ -1,0 +1,70 @@
+"""One timer for the leases and the retries of all subscriptions, by the wall clock: leases outlive restarts."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from heapq import heappop, heappush
+from itertools import count
+
+from strandline.delivery.hub import Hub
+from strandline.delivery.subscriptions.subscription import Subscription
+
+log = logging.getLogger(__name__)
+
+#: The wall clock may be set while something waits for it: so it is looked at now and then.
+MAX_WAIT_MS = 10_000
+
+
+class Timer:
+    def __init__(self, hub: Hub, due: Callable[[Subscription], None]) -> None:
+        self._hub = hub
+        self._due = due
+        self._heap: list[tuple[int, int, Subscription]] = []
+        self._order = count()
+        self._handle: asyncio.TimerHandle | None = None
+        self._stopped = False
+
+    def set(self, subscription: Subscription) -> None:
+        """Have it looked at when it is due; to be called whenever that has changed."""
+        at = subscription.due_at
+        if not at or subscription.timer_at == at:
+            return
+        subscription.timer_at = at
+        heappush(self._heap, (at, next(self._order), subscription))
+        if self._heap[0][2] is subscription:
+            self._wind()
+
+    def ring(self) -> None:
+        """Tell of everybody whose time has come."""
+        now, heap = self._hub.now(), self._heap
+        due = []
+        while heap and heap[0][0] <= now:
+            at, _, subscription = heappop(heap)
+            if subscription.timer_at == at:
+                subscription.timer_at = 0
+                due.append(subscription)
+        for subscription in due:
+            if not subscription.removed:
+                try:
+                    self._due(subscription)
+                except Exception:
+                    log.exception("subscription %r failed when its time had come", subscription.id)
+                self.set(subscription)
+        self._wind()
+
+    def stop(self) -> None:
+        self._stopped = True
+        self._unwind()
+
+    def _unwind(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def _wind(self) -> None:
+        self._unwind()
+        if self._heap and not self._stopped:
+            wait = min(max(self._heap[0][0] - self._hub.now(), 0), MAX_WAIT_MS)
+            self._handle = self._hub.loop.call_later(wait / 1000, self.ring)

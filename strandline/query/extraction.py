@@ -278,11 +278,7 @@ def _no_values(field: Field) -> Any:
 
 
 def _strings(values: Sequence[Value]) -> Any:
-    try:
-        return pa.array(values, pa.string())
-    except UnicodeEncodeError:
-        # Half of a surrogate pair, which no text can be searched for.
-        return pa.array([str(value).encode(errors="replace").decode() for value in values], pa.string())
+    return pa.array(values, pa.string())
 
 
 def _numbers(values: Sequence[Value], dtype: type) -> Any:

@@ -110,12 +110,6 @@ def read_search(request: dict[str, Any], config: SearchConfig | None, decode: De
 def read_query(text: object, config: SearchConfig) -> Bound:
     if not isinstance(text, str):
         raise BadQuery("q must be a string")
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise BadQuery("q must be valid Unicode text") from None
-    if not text.strip():
-        raise BadQuery("q must not be empty")
     return bind_search(parse(text, "q"), config)
 
 
@@ -197,7 +191,7 @@ def read_after_value(value: object, key: SortKey, decode: DecodeOffset) -> Any:
         return None
     kind = key.field.kind
     if kind == "keyword":
-        if not isinstance(value, str) or not _is_text(value):
+        if not isinstance(value, str):
             raise BadQuery(f"search_after must have a string in the place of {key.name}")
         return value
     if kind == "bool":
@@ -221,14 +215,6 @@ def _after_number(value: object, name: str) -> int | float:
     except OverflowError:
         return value if isinstance(value, int) and name != SCORE else math.copysign(1e308, value)
     raise BadQuery(f"search_after must have a number in the place of {name}")
-
-
-def _is_text(value: str) -> bool:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _number(text: str) -> object:

@@ -52,7 +52,7 @@ def best_hits(
     values = [_values(chunk, matches, key, rows) for key in keys]
     seqs = chunk.seqs[rows].tolist()
     scores = [0.0] * len(rows) if matches.scores is None else matches.scores[rows].tolist()
-    return [Hit(seq, score, sort) for seq, score, *sort in zip(seqs, scores, *values, strict=True)]  # type: ignore
+    return list(map(Hit, seqs, scores, zip(*values, strict=True)))
 
 
 def in_order(hits: list[Hit], keys: Sequence[SortKey]) -> list[Hit]:

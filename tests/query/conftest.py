@@ -1,0 +1,13 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from search_bed import Bed, bed
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Iterator[Bed]:
+    with bed(tmp_path) as made:
+        yield made

@@ -9,7 +9,8 @@ import msgspec
 from strandline.faces.neighbours import REGISTRY
 from strandline.faces.streams.context import StreamsContext
 from strandline.faces.streams.errors import JSON, NO_STORE
-from strandline.faces.web import Answer, Call, Later, Reply
+from strandline.faces.streams.streams import SYSTEM
+from strandline.faces.web import Answer, Call, Later, Refusal, Reply
 from strandline.schema.registry import Registry
 
 
@@ -23,6 +24,8 @@ class Schemas:
 
     async def post(self, call: Call) -> Answer:
         """POST /v1/stream/{name}/_schema"""
+        if self._context.stream(call).name in SYSTEM:
+            raise Refusal(403, "forbidden", "the schema of this stream is the server's own")
         while True:
             stream = self._context.stream(call)
             before = stream.registry
@@ -32,6 +35,7 @@ class Schemas:
             if self._context.stream(call) is stream and stream.registry is before:
                 break
         after = after.moved(before, stream.end)
+        stream.use(self._context.hub.now())
         answer: Answer | Later = self._context.after(
             stream.log.note({REGISTRY: after.stored()}), lambda _: _shown(after)
         )

@@ -103,6 +103,10 @@ class Index:
                 self._extending.release()
         return self._cover, Progress(0, 0, perf_counter() - begun)
 
+    def held(self) -> Cover:
+        """What is indexed now and still true; nothing is done about the rest."""
+        return self._cover if self._revision == self.log.revision else Cover((), 0, 0)
+
     def shrink(self, budget: int) -> None:
         """Forget the oldest records until what is kept fits."""
         with self._extending:

@@ -31,6 +31,8 @@ class Indexes:
         self._budget = budget
         self._lock = threading.Lock()
         self._indexes: OrderedDict[tuple[int, Plan], Index] = OrderedDict()
+        #: Another number whenever something else is indexed than before.
+        self.changes = 0
 
     @property
     def nbytes(self) -> int:
@@ -47,13 +49,22 @@ class Indexes:
         answer = index.cover(versions, head, deadline)
         if answer[1].records:
             self._make_room(index)
+            self.changes += 1
         return answer
+
+    def held(self, log: Log, plan: Plan) -> tuple[Cover | None, bool]:
+        """What is indexed of the log by this plan, and whether something is by another. It does not count as use."""
+        with self._lock:
+            index = self._indexes.get((log.epoch, plan))
+            others = any(epoch == log.epoch and other != plan for epoch, other in self._indexes)
+        return None if index is None else index.held(), others
 
     def forget(self, log: Log) -> None:
         """The log is being dropped."""
         with self._lock:
             for key in [key for key in self._indexes if key[0] == log.epoch]:
                 del self._indexes[key]
+                self.changes += 1
 
     def _index(self, log: Log, plan: Plan) -> Index:
         key = log.epoch, plan

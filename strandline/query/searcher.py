@@ -5,6 +5,7 @@ from __future__ import annotations
 from strandline.engine import Log
 from strandline.query.aggregate import AggregateResult, aggregate
 from strandline.query.config import SearchConfig
+from strandline.query.held import Held, held
 from strandline.query.index import Versions
 from strandline.query.providing import Indexes
 from strandline.query.requests import AggregateRequest, SearchRequest
@@ -39,6 +40,10 @@ class Searcher:
     ) -> AggregateResult:
         """All groups, over what is indexed at the deadline, and it says how much that is."""
         return aggregate(self.indexes, log, config, request, versions, deadline)
+
+    def held(self, log: Log, config: SearchConfig) -> Held:
+        """What there is in memory of the log's index. Quick: nothing is read, and nothing is indexed."""
+        return held(self.indexes, log, config)
 
     def forget(self, log: Log) -> None:
         """The log is being dropped: keep nothing of it."""

@@ -20,6 +20,9 @@ API_VERSION = "durable.lens/v1"
 #: The segments of a pointer.
 Path = tuple[str, ...]
 
+#: Operations of a lens, nested ones included. Proving it follows each of them through all of the schema.
+MAX_OPERATIONS = 500
+
 _POINTER = re.compile(r"(?:/(?:[^~/]|~0|~1)*)*")
 
 
@@ -174,9 +177,15 @@ def _lens(document: object) -> Lens:
     if not isinstance(fields.take("description", ""), str):
         raise _Invalid("lens.description must be a string")
     operations, filled = _operations(fields.take("ops"), "lens.ops")
+    if _count(operations) > MAX_OPERATIONS:
+        raise _Invalid(f"lens.ops has more than {MAX_OPERATIONS} operations")
     fields.end()
     assert isinstance(document, dict)
     return Lens(schema, source, target, operations, document | {"ops": filled})
+
+
+def _count(operations: tuple[Operation, ...]) -> int:
+    return sum(1 + _count(each.operations) if isinstance(each, (Inside, Each)) else 1 for each in operations)
 
 
 def _operations(document: object, place: str) -> tuple[tuple[Operation, ...], list[dict[str, Any]]]:

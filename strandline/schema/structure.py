@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from strandline.query.pointers import ARRAY_INDEX
+from strandline.schema.errors import SchemaError
 from strandline.schema.lenses import Path
 from strandline.schema.transforms import TYPES, type_of
 from strandline.schema.validation import Validation
@@ -18,6 +19,8 @@ from strandline.schema.validation import Validation
 #: An object of keywords, or a boolean.
 Schema = Any
 
+#: Steps of one comparison. Only alternatives within alternatives need many, and each costs a few microseconds.
+MAX_COMPARISONS = 50_000
 ALL_TYPES = frozenset(TYPES)
 _NUMBERS = frozenset({"number", "integer"})
 #: Demands that only a list of values, or the very same schema, can be known to meet.
@@ -222,23 +225,88 @@ def schema_of(value: Any) -> dict[str, Any]:
 
 
 def compatible(source: Schema, target: Schema) -> bool:
-    """Whether a value of schema ``source`` is known to fit ``target``, bounds aside."""
-    if source is False or target is True or target == {} or same(source, target):
+    """Whether a value of schema ``source`` is known to fit ``target``, bounds aside. Raises SchemaError where finding
+    out takes too long."""
+    return _Comparison().compatible(source, target)
+
+
+class _Comparison:
+    """One comparison of two schemas. It remembers what it has worked out: alternatives are compared each with each."""
+
+    def __init__(self) -> None:
+        self._left = MAX_COMPARISONS
+        # By identity; the schemas are kept with what is known of them, so that none makes room for another.
+        self._types: dict[int, tuple[Schema, frozenset[str]]] = {}
+        self._validations: dict[int, tuple[Schema, Validation]] = {}
+
+    def compatible(self, source: Schema, target: Schema) -> bool:
+        self._left -= 1
+        if self._left < 0:
+            raise SchemaError("schemas have too many alternatives to be compared")
+        if source is False or target is True or target == {} or same(source, target):
+            return True
+        if target is False:
+            return False
+        values = known_values(source)
+        if values is not None:
+            return all(map(self._validation(target).accepts, values))
+        if source is True:
+            source = {}
+        variants = _variants(source)
+        if len(variants) > 1:
+            return all(self.compatible(variant, target) for variant in variants)
+        if not _UNPROVABLE.isdisjoint(target) or not self._types_of(source) <= self._types_of(target):
+            return False
+        return self._combinations(source, target) and self._contents(source, target)
+
+    def _types_of(self, schema: Schema) -> frozenset[str]:
+        known = self._types.get(id(schema))
+        if known is None:
+            known = self._types[id(schema)] = schema, types_of(schema)
+        return known[1]
+
+    def _validation(self, schema: Schema) -> Validation:
+        known = self._validations.get(id(schema))
+        if known is None:
+            known = self._validations[id(schema)] = schema, Validation(schema)
+        return known[1]
+
+    def _combinations(self, source: Schema, target: dict[str, Any]) -> bool:
+        if not all(self.compatible(source, each) for each in target.get("allOf", ())):
+            return False
+        if "anyOf" in target and not any(self.compatible(source, each) for each in target["anyOf"]):
+            return False
+        if "oneOf" in target:
+            types = self._types_of(source)
+            fitting = [each for each in target["oneOf"] if self.compatible(source, each)]
+            possible = [each for each in target["oneOf"] if not types.isdisjoint(self._types_of(each))]
+            return len(fitting) == len(possible) == 1
         return True
-    if target is False:
-        return False
-    values = known_values(source)
-    if values is not None:
-        validation = Validation(target)
-        return all(validation.accepts(value) for value in values)
-    if source is True:
-        source = {}
-    variants = _variants(source)
-    if len(variants) > 1:
-        return all(compatible(variant, target) for variant in variants)
-    if not _UNPROVABLE.isdisjoint(target) or not types_of(source) <= types_of(target):
-        return False
-    return _combinations(source, target) and _contents(source, target)
+
+    def _contents(self, source: dict[str, Any], target: dict[str, Any]) -> bool:
+        types = self._types_of(source)
+        if "object" in types and not self._properties(source, target):
+            return False
+        return "array" not in types or self._items(source, target)
+
+    def _properties(self, source: dict[str, Any], target: dict[str, Any]) -> bool:
+        if not set(target.get("required", ())) <= set(source.get("required", ())):
+            return False
+        declared, wanted = source.get("properties", {}), target.get("properties", {})
+        others: Schema = True if target.get("patternProperties") else target.get("additionalProperties", True)
+        if not all(self.compatible(schema, wanted.get(name, others)) for name, schema in declared.items()):
+            return False
+        additional = source.get("additionalProperties")
+        if not isinstance(additional, dict):
+            return True
+        undeclared = [schema for name, schema in wanted.items() if name not in declared]
+        return all(self.compatible(additional, schema) for schema in [*undeclared, others])
+
+    def _items(self, source: dict[str, Any], target: dict[str, Any]) -> bool:
+        wanted = target.get("items", True)
+        if isinstance(wanted, list) or "prefixItems" in target:
+            return False
+        return all(self.compatible(element, wanted) for element in elements(source))
 
 
 def _variants(schema: dict[str, Any]) -> list[Schema]:
@@ -250,43 +318,3 @@ def _variants(schema: dict[str, Any]) -> list[Schema]:
             if keyword in schema:
                 return list(schema[keyword])
     return [schema]
-
-
-def _combinations(source: Schema, target: dict[str, Any]) -> bool:
-    if not all(compatible(source, each) for each in target.get("allOf", ())):
-        return False
-    if "anyOf" in target and not any(compatible(source, each) for each in target["anyOf"]):
-        return False
-    if "oneOf" in target:
-        fitting = [each for each in target["oneOf"] if compatible(source, each)]
-        others = [each for each in target["oneOf"] if not types_of(source).isdisjoint(types_of(each))]
-        return len(fitting) == len(others) == 1
-    return True
-
-
-def _contents(source: dict[str, Any], target: dict[str, Any]) -> bool:
-    types = types_of(source)
-    if "object" in types and not _properties(source, target):
-        return False
-    return "array" not in types or _items(source, target)
-
-
-def _properties(source: dict[str, Any], target: dict[str, Any]) -> bool:
-    if not set(target.get("required", ())) <= set(source.get("required", ())):
-        return False
-    declared, wanted = source.get("properties", {}), target.get("properties", {})
-    others: Schema = True if target.get("patternProperties") else target.get("additionalProperties", True)
-    if not all(compatible(schema, wanted.get(name, others)) for name, schema in declared.items()):
-        return False
-    additional = source.get("additionalProperties")
-    if not isinstance(additional, dict):
-        return True
-    undeclared = [schema for name, schema in wanted.items() if name not in declared]
-    return all(compatible(additional, schema) for schema in [*undeclared, others])
-
-
-def _items(source: dict[str, Any], target: dict[str, Any]) -> bool:
-    wanted = target.get("items", True)
-    if isinstance(wanted, list) or "prefixItems" in target:
-        return False
-    return all(compatible(element, wanted) for element in elements(source))

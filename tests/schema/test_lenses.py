@@ -6,7 +6,7 @@ import pytest
 from schema_words import INTEGER, STRING, lens, lens_document, op
 
 from strandline.schema.errors import SchemaError
-from strandline.schema.lenses import Add, Each, Hoist, Inside, Plunge, parse_lens
+from strandline.schema.lenses import MAX_OPERATIONS, Add, Each, Hoist, Inside, Plunge, parse_lens
 
 RENAME = op("rename", from_="/a", to="/b")
 LOWER = {"builtin": "lowercase"}
@@ -44,6 +44,12 @@ def test_a_lens_is_an_object_with_all_its_keys() -> None:
         document = lens_document(RENAME)
         del document[key]
         assert refusal(document) == f"lens.{key} is required"
+
+
+def test_a_lens_with_too_many_operations_is_refused() -> None:
+    inside = op("in", path="", ops=[RENAME] * (MAX_OPERATIONS // 2))
+    assert lens(inside, *[RENAME] * (MAX_OPERATIONS // 2 - 1))
+    assert refusal(lens_document(inside, inside)) == f"lens.ops has more than {MAX_OPERATIONS} operations"
 
 
 def test_an_unknown_operation_is_refused() -> None:

@@ -7,7 +7,7 @@ from schema_words import INTEGER, STRING, body, lens_document, object_of, op
 
 from strandline.schema.errors import SchemaError
 from strandline.schema.registry import Registry
-from strandline.schema.updating import API_VERSION, MAX_SEQUENCE, MAX_UPDATE_BYTES
+from strandline.schema.updating import API_VERSION, MAX_PARTS, MAX_SEQUENCE, MAX_UPDATE_BYTES
 from strandline.schema.validation import MAX_DEPTH
 
 KEY = {"jsonPointer": "/a", "required": True}
@@ -76,6 +76,7 @@ def test_other_keys_are_refused(key: str) -> None:
 
 def test_an_update_that_is_too_large_or_too_deep_is_refused() -> None:
     assert "larger than" in refusal(EMPTY, b" " * (MAX_UPDATE_BYTES + 1))
+    assert "more than" in refusal(EMPTY, body(schema={"enum": [[]] * MAX_PARTS}))
     assert refusal(EMPTY, b'{"search":' + b"[" * MAX_DEPTH + b"]" * MAX_DEPTH + b"}") == "schema is nested too deeply"
 
 

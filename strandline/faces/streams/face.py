@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from strandline.faces.streams.aggregating import Aggregating
 from strandline.faces.streams.appending import Appending
 from strandline.faces.streams.context import StreamsContext
 from strandline.faces.streams.creating import Creating
 from strandline.faces.streams.deleting import Deleting, preflight
 from strandline.faces.streams.errors import refuse, reply_to
+from strandline.faces.streams.otlp import Otlp
+from strandline.faces.streams.profiling import Profiling
 from strandline.faces.streams.reading import Reading
 from strandline.faces.streams.replying import FOR_BROWSERS
 from strandline.faces.streams.schemas import Schemas
+from strandline.faces.streams.searching import Searching
+from strandline.faces.streams.subscriptions.subscribing import Subscribing
 from strandline.faces.web import Handler, Route
 
 ONE = "/v1/stream/{name}"
@@ -25,6 +30,11 @@ class StreamsFace:
         self.reading = Reading(context)
         self.deleting = Deleting(context)
         self.schemas = Schemas(context)
+        self.subscribing = Subscribing(context)
+        self.searching = Searching(context)
+        self.aggregating = Aggregating(context)
+        self.profiling = Profiling(context)
+        self.otlp = Otlp(context)
 
     def routes(self) -> list[Route]:
         routes = [
@@ -36,8 +46,16 @@ class StreamsFace:
             _route("GET", ONE + "/pk/{key}", self.reading.get, "read", fast=True),
             _route("GET", ONE + "/_schema", self.schemas.get, "read"),
             _route("POST", ONE + "/_schema", self.schemas.post, "write", body="any"),
+            _route("GET", ONE + "/_search", self.searching.search_get, "read"),
+            _route("POST", ONE + "/_search", self.searching.search_post, "read", body="any"),
+            _route("POST", ONE + "/_aggregate", self.aggregating.aggregate, "read", body="any"),
+            _route("GET", ONE + "/_profile", self.profiling.get, "read"),
+            _route("POST", ONE + "/_profile", self.profiling.post, "write", body="any"),
+            _route("POST", ONE + "/_otlp/v1/traces", self.otlp.into_stream, "write", body="any"),
+            _route("POST", "/v1/traces", self.otlp.into_default, "write", body="any"),
         ]
-        return routes + self._preflights(routes)
+        # What is reserved comes first: a name may span segments.
+        return [*self.subscribing.routes(), *routes, *self._preflights(routes)]
 
     def _preflights(self, routes: list[Route]) -> list[Route]:
         """Whoever may be asked something may be asked what can be asked."""
@@ -48,6 +66,7 @@ class StreamsFace:
     def drain(self) -> None:
         """Answer everybody who waits, and end what does not end by itself."""
         self.reading.drain()
+        self.subscribing.stop()
         self.context.stop()
 
 

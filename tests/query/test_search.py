@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -84,7 +85,7 @@ def check_order(hits: list[Any], documents: list[dict[str, Any]], sort: list[str
         found = values_of(CONFIG.fields[name], documents[hit.seq - 1], 1)
         return found[0] if found else None
 
-    for one, next_one in zip(hits, hits[1:], strict=False):
+    for one, next_one in pairwise(hits):
         for key in keys:
             name, _, direction = key.partition(":")
             left, right = value(one, name), value(next_one, name)

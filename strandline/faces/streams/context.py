@@ -18,8 +18,10 @@ from strandline.faces.streams.errors import append_timeout, bad_request, overloa
 from strandline.faces.streams.settings import StreamsSettings
 from strandline.faces.streams.stream import Stream
 from strandline.faces.streams.streams import Streams
+from strandline.faces.streams.workers import Workers
 from strandline.faces.turns import Replying, Turns, after
 from strandline.faces.web import Call, Later, Reply, Slots
+from strandline.query.searcher import Searcher
 
 T = TypeVar("T")
 
@@ -44,6 +46,10 @@ class StreamsContext:
         self.turns = Turns(pressure)
         #: Appends that wait for the disk.
         self.appends = Deadlines(hub.loop, settings.append_timeout_ms / 1000, append_timeout())
+        self.searcher = Searcher(settings.search_memory_bytes)
+        self.streams.dropping.append(self.searcher.forget)
+        #: For searches, and whatever else takes long.
+        self.workers = Workers(hub.loop)
         self._sweeping: asyncio.TimerHandle | None = None
         self._sweep()
 
@@ -101,3 +107,4 @@ class StreamsContext:
         if self._sweeping is not None:
             self._sweeping.cancel()
         self.alarms.stop()
+        self.workers.stop()

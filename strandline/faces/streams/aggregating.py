@@ -1,0 +1,71 @@
+"""_aggregate: what a rollup of a stream adds up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from strandline.faces.streams.context import StreamsContext
+from strandline.faces.streams.covering import covered
+from strandline.faces.streams.errors import JSON, NO_STORE
+from strandline.faces.web import Call, Reply
+from strandline.query.aggregate import AggregateResult, Bucket
+from strandline.query.requests import AggregateRequest, parse_aggregate_body
+from strandline.query.values import LATEST_DATE, format_date
+
+
+class Aggregating:
+    def __init__(self, context: StreamsContext) -> None:
+        self._context = context
+
+    async def aggregate(self, call: Call) -> Reply:
+        """POST /v1/stream/{name}/_aggregate"""
+        context = self._context
+        stream = context.stream(call)
+        registry = stream.registry
+        request = parse_aggregate_body(call.body, registry.search)
+        assert registry.search is not None, "what is asked was bound to it"
+        config, versions = registry.search, registry.versions
+        now = context.hub.now()
+        stream.use(now)
+        stream.consumed_at = now
+        # Adding up takes a while as well: what is left of the time of a request is for that.
+        deadline = call.started + context.settings.search_timeout_ms / 1000
+
+        def aggregate() -> Reply:
+            result = context.searcher.aggregate(stream.log, config, request, versions, deadline)
+            return _reply(stream.name, request, result)
+
+        return await context.workers.run(aggregate, call.started + context.settings.request_timeout_ms / 1000)
+
+
+def _reply(name: str, request: AggregateRequest, result: AggregateResult) -> Reply:
+    coverage = result.coverage
+    body = {
+        "stream": name,
+        "rollup": request.rollup.name,
+        "from": format_date(request.first),
+        "to": format_date(request.end),
+        "interval": request.interval,
+        "coverage": {
+            **covered(coverage),
+            # Nothing is added up ahead of time: rollups are worked out from columns whenever they are asked for.
+            "used_rollups": False,
+            "indexed_segments": coverage.chunks,
+            "scanned_segments": 0,
+            "scanned_tail_docs": coverage.caught_up,
+            "index_families_used": coverage.families,
+        },
+        "buckets": list(map(_bucket, result.buckets)),
+    }
+    return Reply(msgspec.json.encode(body), 200, JSON, (NO_STORE,))
+
+
+def _bucket(bucket: Bucket) -> dict[str, Any]:
+    return {"start": format_date(bucket.start), "end": _end(bucket.end), "groups": bucket.groups}
+
+
+def _end(value: int) -> str:
+    """Behind the last moment that has a date, there is none to show: the last it is."""
+    return format_date(min(value, LATEST_DATE))

@@ -12,6 +12,7 @@ import msgspec
 
 from strandline.query.config import SearchConfig
 from strandline.query.declaring import parse_search_config
+from strandline.schema.effort import bounded
 from strandline.schema.errors import SchemaError
 from strandline.schema.lenses import Lens, parse_lens
 from strandline.schema.promotion import Step, compile_steps, duplicate
@@ -95,7 +96,8 @@ class Registry:
 
         It takes as long as the schemas are large; see ``moved`` for what to do if records were appended meanwhile.
         """
-        return updated(self, parse_update(body), next_sequence)
+        with bounded():
+            return updated(self, parse_update(body), next_sequence)
 
     def moved(self, before: Registry, next_sequence: int) -> Registry:
         """This one, an update of ``before``, with the boundary it added where it belongs now. Raises SchemaError."""

@@ -7,11 +7,11 @@ schema merely tolerates are nobody's promise.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from strandline.query.pointers import ARRAY_INDEX
-from strandline.schema.errors import SchemaError
+from strandline.schema.effort import spend
 from strandline.schema.lenses import Path
 from strandline.schema.transforms import TYPES, type_of
 from strandline.schema.validation import Validation
@@ -19,8 +19,6 @@ from strandline.schema.validation import Validation
 #: An object of keywords, or a boolean.
 Schema = Any
 
-#: Steps of one comparison. Only alternatives within alternatives need many, and each costs a few microseconds.
-MAX_COMPARISONS = 50_000
 ALL_TYPES = frozenset(TYPES)
 _NUMBERS = frozenset({"number", "integer"})
 #: Demands that only a list of values, or the very same schema, can be known to meet.
@@ -44,16 +42,19 @@ def accepts(schema: Schema, value: Any) -> bool:
 
 def known_values(schema: Schema) -> list[Any] | None:
     """The only values there can be, where the schema lists them."""
-    if not isinstance(schema, dict):
+    listed = _listed(schema) if isinstance(schema, dict) else None
+    if listed is None:
         return None
-    if "const" in schema:
-        listed = [schema["const"]]
-    elif isinstance(schema.get("enum"), list):
-        listed = schema["enum"]
-    else:
-        return None
+    spend(len(listed))
     validation = Validation(schema)
     return [value for value in listed if validation.accepts(value)]
+
+
+def _listed(schema: dict[str, Any]) -> list[Any] | None:
+    if "const" in schema:
+        return [schema["const"]]
+    listed = schema.get("enum")
+    return listed if isinstance(listed, list) else None
 
 
 def types_within(name: str) -> frozenset[str]:
@@ -62,25 +63,27 @@ def types_within(name: str) -> frozenset[str]:
 
 
 def types_of(schema: Schema) -> frozenset[str]:
-    """The types that a value can have."""
+    """The types that a value can have, or some more where that is hard to tell."""
+    spend()
     if not isinstance(schema, dict):
         return ALL_TYPES if schema else frozenset()
-    values = known_values(schema)
-    if values is not None:
-        return frozenset(type_of(value) for value in values)
-    types = ALL_TYPES
-    if "type" in schema:
-        declared = schema["type"]
-        types = _union(types_within(name) for name in ([declared] if isinstance(declared, str) else declared))
+    declared = schema.get("type")
+    if isinstance(declared, str):
+        return types_within(declared)
+    types = ALL_TYPES if declared is None else _union(map(types_within, declared))
+    listed = _listed(schema)
+    if listed is not None:
+        spend(len(listed))
+        return types & frozenset(map(type_of, listed))
     for keyword in ("anyOf", "oneOf"):
         if keyword in schema:
-            types &= _union(types_of(each) for each in schema[keyword])
+            types &= _union(map(types_of, schema[keyword]))
     for each in schema.get("allOf", ()):
         types &= types_of(each)
     return types
 
 
-def _union(sets: Iterator[frozenset[str]]) -> frozenset[str]:
+def _union(sets: Iterable[frozenset[str]]) -> frozenset[str]:
     return frozenset[str]().union(*sets)
 
 
@@ -225,8 +228,7 @@ def schema_of(value: Any) -> dict[str, Any]:
 
 
 def compatible(source: Schema, target: Schema) -> bool:
-    """Whether a value of schema ``source`` is known to fit ``target``, bounds aside. Raises SchemaError where finding
-    out takes too long."""
+    """Whether a value of schema ``source`` is known to fit ``target``, bounds aside."""
     return _Comparison().compatible(source, target)
 
 
@@ -234,15 +236,12 @@ class _Comparison:
     """One comparison of two schemas. It remembers what it has worked out: alternatives are compared each with each."""
 
     def __init__(self) -> None:
-        self._left = MAX_COMPARISONS
         # By identity; the schemas are kept with what is known of them, so that none makes room for another.
         self._types: dict[int, tuple[Schema, frozenset[str]]] = {}
         self._validations: dict[int, tuple[Schema, Validation]] = {}
 
     def compatible(self, source: Schema, target: Schema) -> bool:
-        self._left -= 1
-        if self._left < 0:
-            raise SchemaError("schemas have too many alternatives to be compared")
+        spend()
         if source is False or target is True or target == {} or same(source, target):
             return True
         if target is False:

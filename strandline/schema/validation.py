@@ -13,6 +13,7 @@ from typing import Any
 
 import jsonschema_rs
 
+from strandline.schema.effort import spend
 from strandline.schema.errors import SchemaError
 
 #: How deep schemas and lenses may be nested. More is nobody's schema, and every walk over one is recursive.
@@ -118,11 +119,13 @@ def _is_date_time(text: str) -> bool:
 
 def _assertions(schema: Any) -> Any:
     """What of the schema asserts something; everything of an unexpected form stays for the compiler to refuse."""
+    spend()
     if not isinstance(schema, dict):
         return schema
     kept: dict[str, Any] = {}
     for keyword, value in schema.items():
         if keyword in _PLAIN:
+            spend(len(value) if isinstance(value, list) else 1)
             kept[keyword] = _distinct(value) if keyword in ("required", "type") else value
         elif keyword in _SCHEMA:
             kept[keyword] = _assertions(value)

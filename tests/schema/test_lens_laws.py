@@ -34,7 +34,7 @@ TRANSFORMS = [
 ]  # fmt: skip
 TYPES = ["string", "number", "integer", "boolean", "null", "object", "array"]
 
-quick = settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+quick = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def objects_of(children: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:

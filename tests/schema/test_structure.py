@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 from schema_words import INTEGER, NUMBER, STRING, array_of, object_of
 
-from strandline.schema.errors import SchemaError
 from strandline.schema.structure import compatible, drop, find, known_values, put, same, schema_of, types_of
 from strandline.schema.validation import Validation
 
@@ -32,6 +31,7 @@ def test_true_is_not_one_and_one_is_one() -> None:
         ({"const": 1.0}, {"integer"}),
         ({"anyOf": [STRING, NULL]}, {"string", "null"}),
         ({"oneOf": [STRING, INTEGER], "type": ["string", "null"]}, {"string"}),
+        ({"enum": [1, "x"], "type": ["string", "null"]}, {"string"}),
         ({"allOf": [{"type": ["string", "null"]}, STRING]}, {"string"}),
         (False, set()),
     ],
@@ -159,10 +159,3 @@ def test_what_is_known_to_fit_is_compatible(source: Any, target: Any) -> None:
 @pytest.mark.parametrize(("source", "target"), INCOMPATIBLE)
 def test_what_is_not_known_to_fit_is_not_compatible(source: Any, target: Any) -> None:
     assert not compatible(source, target)
-
-
-def test_a_comparison_that_would_take_forever_is_given_up() -> None:
-    source = {"anyOf": [array_of(STRING, minItems=number) for number in range(1000)]}
-    target = {"anyOf": [*[array_of(INTEGER, minItems=number) for number in range(1000)], array_of(STRING)]}
-    with pytest.raises(SchemaError, match="too many alternatives"):
-        compatible(source, target)

@@ -1,8 +1,9 @@
 """Which routes a path has.
 
 Most patterns have as many segments as the paths they match. A parameter that spans several segments takes everything
-between what is in front of it and what is behind it: there the pattern with the longest end is looked at first, so that
-what looks like a part of something is never taken for the name of another thing.
+between what is in front of it and what is behind it: there the pattern with the longest end is looked at first, and of
+those with as long an end the one with the longest beginning, so that what looks like a part of something is never taken
+for the name of another thing.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Paths:
                 known.methods[route.method] = route
                 return
         self._spanning.append(_Spanning(front, route.spans, back, {route.method: route}))
-        self._spanning.sort(key=lambda spanning: len(spanning.back), reverse=True)
+        self._spanning.sort(key=lambda spanning: (len(spanning.back), len(spanning.front)), reverse=True)
 
     def find(self, path: str) -> tuple[Methods, Params] | None:
         """The routes of the path by method, and what its parameters are."""
@@ -62,12 +63,13 @@ class _Spanning:
     def match(self, parts: list[str]) -> Params | None:
         """What is between may be nothing: whoever has the route says what is missing."""
         start, end = len(self.front), len(parts) - len(self.back)
-        if end < start or parts[:start] != list(self.front):
+        if end < start:
             return None
-        params = _match(self.back, parts[end:])
-        if params is not None:
-            params[self.name] = _decode("/".join(parts[start:end]))
-        return params
+        before = _match(self.front, parts[:start])
+        behind = None if before is None else _match(self.back, parts[end:])
+        if before is None or behind is None:
+            return None
+        return {**before, self.name: _decode("/".join(parts[start:end])), **behind}
 
 
 def _match(pattern: Sequence[str], parts: Sequence[str]) -> Params | None:

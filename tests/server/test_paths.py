@@ -73,3 +73,20 @@ def test_a_parameter_that_spans_nothing_else_needs_its_segment() -> None:
     assert topics.find("/v0/topics/") is None
     assert topics.find("/v0/topics/a/b") is None
     assert topics.find("/v0/topics/a") is not None
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_the_longer_beginning_counts_whatever_was_added_first(backwards: bool) -> None:
+    routes = [
+        ("GET", "/s/{name}", "name"),
+        ("GET", "/s/own/{rest}", "rest"),
+        ("GET", "/s/own/{id}/of/{name}", "name"),
+    ]
+    found = paths(*(reversed(routes) if backwards else routes))
+    for path, route, params in (
+        ("/s/own/7/of/a/b", "/s/own/{id}/of/{name}", {"id": "7", "name": "a/b"}),
+        ("/s/own/7/off", "/s/own/{rest}", {"rest": "7/off"}),
+        ("/s/owner/7", "/s/{name}", {"name": "owner/7"}),
+    ):
+        methods, given = found.find(path) or ({}, {})
+        assert (methods["GET"].path, given) == (route, params)

@@ -43,6 +43,8 @@ class Keeping:
         self._events = 0 if self._log is None else self._log.state().count
         #: Done when the seed is durable.
         self.opened: Commit[Any] = Commit.of(None)
+        #: Done when everything that was written so far is durable.
+        self.last: Commit[Any] = Commit.of(None)
 
     @property
     def seed(self) -> bytes:
@@ -92,6 +94,7 @@ class Keeping:
         else:
             commit = log.append(batch)
         self._events += len(batch)
+        self.last = commit
         return commit
 
     def compact(self, subscriptions: Mapping[str, Subscription]) -> None:

@@ -107,6 +107,11 @@ class Subscriptions:
         """Done when the signer will be the same after a crash."""
         return self._keeping.opened
 
+    @property
+    def durable(self) -> Commit[Any]:
+        """Done when everything that has happened so far is durable."""
+        return self._keeping.last
+
     # --- subscriptions as a whole --------------------------------------------------------------------------------
 
     def __len__(self) -> int:

@@ -15,7 +15,7 @@ from strandline.faces.streams.appending import routing_key
 from strandline.faces.streams.context import StreamsContext
 from strandline.faces.streams.entries import byte_batch, checked_batch, json_batch
 from strandline.faces.streams.errors import bad_request, conflict, not_found, too_large
-from strandline.faces.streams.replying import CLOSED, Headers, lifetime, next_offset
+from strandline.faces.streams.replying import CLOSED, Headers, lifetime, next_offset, origin
 from strandline.faces.streams.stream import JSON, ForkTraits, Stream, StreamTraits
 from strandline.faces.streams.streams import check_name
 from strandline.faces.streams.words import is_true, media_type, number, time_ms, ttl_seconds
@@ -264,12 +264,8 @@ def _matches(stream: Stream, head: CreateHead) -> bool:
 
 def _location(call: Call) -> bytes:
     """Where the stream is, as the client sees it."""
-    headers = call.head.headers
-    scheme = headers.get(b"x-forwarded-proto", b"http").split(b",")[0].strip().lower()
-    if scheme not in (b"http", b"https"):
-        scheme = b"http"
-    host = headers.get(b"x-forwarded-host", headers.get(b"host", b"localhost")).split(b",")[0].strip()
-    return scheme + b"://" + host + quote(call.head.path, safe="/%:@!$&'()*+,;=~-._").encode()
+    path = quote(call.head.path, safe="/%:@!$&'()*+,;=~-._")
+    return (origin(call.head) + path).encode("latin-1")
 
 
 def _described(stream: Stream, status: int, location: bytes = b"") -> Reply:

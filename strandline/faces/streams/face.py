@@ -54,8 +54,7 @@ class StreamsFace:
             _route("POST", ONE + "/_otlp/v1/traces", self.otlp.into_stream, "write", body="any"),
             _route("POST", "/v1/traces", self.otlp.into_default, "write", body="any"),
         ]
-        # What is reserved comes first: a name may span segments.
-        return [*self.subscribing.routes(), *routes, *self._preflights(routes)]
+        return [*routes, *self._preflights(routes), *self.subscribing.routes()]
 
     def _preflights(self, routes: list[Route]) -> list[Route]:
         """Whoever may be asked something may be asked what can be asked."""

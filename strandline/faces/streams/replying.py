@@ -5,6 +5,7 @@ from __future__ import annotations
 from strandline.faces.streams.offsets import encode_bytes
 from strandline.faces.streams.stream import Stream
 from strandline.faces.streams.words import iso
+from strandline.faces.web import Head
 
 Headers = tuple[tuple[bytes, bytes], ...]
 
@@ -37,6 +38,14 @@ PREFLIGHT: Headers = (
 NO_STORE = (b"cache-control", b"no-store")
 CLOSED = (b"stream-closed", b"true")
 UP_TO_DATE = (b"stream-up-to-date", b"true")
+
+
+def origin(head: Head) -> str:
+    """Where the server is, as the client sees it: scheme and host."""
+    headers = head.headers
+    scheme = headers.get(b"x-forwarded-proto", b"http").split(b",")[0].strip().lower()
+    host = headers.get(b"x-forwarded-host", headers.get(b"host", b"localhost")).split(b",")[0].strip()
+    return f"{'https' if scheme == b'https' else 'http'}://{host.decode('latin-1')}"
 
 
 def next_offset(seq: int) -> tuple[bytes, bytes]:

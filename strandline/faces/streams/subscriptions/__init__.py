@@ -1,0 +1,1 @@
+"""Subscriptions of the streams protocol, under /v1/stream/__ds."""

@@ -1,0 +1,226 @@
+"""Subscriptions over HTTP: made, looked at, changed, removed; wakes claimed, acknowledged, given back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from strandline.delivery.subscriptions import Claim, Holder, Subscription, Subscriptions
+from strandline.delivery.subscriptions.courier import HttpCourier
+from strandline.engine import Commit
+from strandline.faces.streams.context import StreamsContext
+from strandline.faces.streams.deleting import preflight
+from strandline.faces.streams.errors import JSON, NO_STORE, not_found, refuse
+from strandline.faces.streams.replying import FOR_BROWSERS, origin
+from strandline.faces.streams.subscriptions import rendering
+from strandline.faces.streams.subscriptions.bodies import (
+    HolderBody,
+    checked_id,
+    checked_name,
+    decode_claim,
+    decode_holder,
+    decode_streams,
+    decode_subscription,
+    define,
+    relative,
+)
+from strandline.faces.streams.subscriptions.dialect import StreamsDialect
+from strandline.faces.streams.subscriptions.errors import reply_to, token_invalid
+from strandline.faces.streams.subscriptions.permission import check_definition, check_names, check_subscription
+from strandline.faces.turns import Replying
+from strandline.faces.web import Call, Handler, Later, Reply, Route
+
+_SUBSCRIPTION = rendering.ROOT + "/subscriptions/{id}"
+_JWKS = b"application/jwk-set+json"
+#: A key may be remembered for a while by those who verify with it.
+_CACHEABLE = (b"cache-control", b"public, max-age=300")
+
+
+class Subscribing:
+    def __init__(self, context: StreamsContext) -> None:
+        self._context = context
+        self._dialect = StreamsDialect(context)
+        self.subscriptions = Subscriptions(context.engine, context.hub, self._dialect, HttpCourier())
+        context.streams.made.append(lambda stream: self.subscriptions.look_for_new())
+        #: One is made after the other: whoever confirms one finds it complete.
+        self._making = asyncio.Lock()
+
+    def stop(self) -> None:
+        self.subscriptions.stop()
+
+    # --- subscriptions as resources ------------------------------------------------------------------------------
+
+    async def put(self, call: Call) -> Reply:
+        """PUT /v1/stream/__ds/subscriptions/{id}"""
+        id = checked_id(call.param("id"))
+        definition = define(decode_subscription(call.body))
+        check_definition(call.access, definition)
+        async with self._making:
+            known = self.subscriptions.find(id)
+            if known is None and definition.wake_stream is not None:
+                self._dialect.check_wake_stream(definition.wake_stream)
+            subscription, new, commit = self.subscriptions.put(id, definition, origin(call.head))
+            if new:
+                await self._link(subscription)
+                commit = self.subscriptions.durable
+            await self._done(commit)
+        return await self._shown(call, subscription, 201 if new else 200)
+
+    async def _link(self, subscription: Subscription) -> None:
+        try:
+            for _ in self.subscriptions.link_existing(subscription):
+                await asyncio.sleep(0)
+        except BaseException:
+            self.subscriptions.remove(subscription.id)
+            raise
+
+    async def get(self, call: Call) -> Reply:
+        """GET /v1/stream/__ds/subscriptions/{id}"""
+        self.subscriptions.catch_up()
+        return await self._shown(call, self._subscription(call), 200)
+
+    def delete(self, call: Call) -> Replying:
+        """DELETE /v1/stream/__ds/subscriptions/{id}. One that is not there is gone as well."""
+        subscription = self.subscriptions.find(call.param("id"))
+        if subscription is not None:
+            check_subscription(call.access, subscription)
+        return self._context.after(self.subscriptions.remove(call.param("id")), _nothing)
+
+    def add_streams(self, call: Call) -> Replying:
+        """POST /v1/stream/__ds/subscriptions/{id}/streams"""
+        names = [checked_name(name) for name in decode_streams(call.body).streams]
+        check_names(call.access, names)
+        commit = self.subscriptions.name(self._subscription(call), names)
+        return self._context.after(commit, _nothing)
+
+    def remove_stream(self, call: Call) -> Replying:
+        """DELETE /v1/stream/__ds/subscriptions/{id}/streams/{stream}"""
+        commit = self.subscriptions.unname(self._subscription(call), relative(call.param("stream")))
+        return self._context.after(commit, _nothing)
+
+    def keys(self, call: Call) -> Replying:
+        """GET /v1/stream/__ds/jwks.json"""
+        body = msgspec.json.encode({"keys": [self.subscriptions.signer.public_key]})
+        return self._context.after(self.subscriptions.opened, lambda _: Reply(body, 200, _JWKS, (_CACHEABLE,)))
+
+    # --- wakes ---------------------------------------------------------------------------------------------------
+
+    def claim(self, call: Call) -> Replying:
+        """POST /v1/stream/__ds/subscriptions/{id}/claim"""
+        worker = decode_claim(call.body).worker
+        subscription = self._subscription(call)
+        claim, commit = self.subscriptions.claim(subscription, worker)
+        return self._context.after(commit, partial(_claimed, claim, subscription.definition.lease_ttl_ms))
+
+    def callback(self, call: Call) -> Replying:
+        """POST /v1/stream/__ds/subscriptions/{id}/callback"""
+        return self._acknowledge(call, self.subscriptions.callback)
+
+    def ack(self, call: Call) -> Replying:
+        """POST /v1/stream/__ds/subscriptions/{id}/ack"""
+        return self._acknowledge(call, self.subscriptions.acknowledge)
+
+    def _acknowledge(self, call: Call, tell: Callable[..., tuple[bool, Commit[Any]]]) -> Replying:
+        holder, body = _holder(call)
+        acks = [ack.ack for ack in body.acks or ()]
+        next_wake, commit = tell(call.param("id"), holder, acks, body.done is True)
+        return self._context.after(commit, lambda _: _json({"ok": True, "next_wake": next_wake}))
+
+    def release(self, call: Call) -> Replying:
+        """POST /v1/stream/__ds/subscriptions/{id}/release"""
+        holder, _ = _holder(call)
+        return self._context.after(self.subscriptions.release(call.param("id"), holder), _nothing)
+
+    # --- what they share -----------------------------------------------------------------------------------------
+
+    def _subscription(self, call: Call) -> Subscription:
+        subscription = self.subscriptions.get(call.param("id"))
+        check_subscription(call.access, subscription)
+        return subscription
+
+    async def _shown(self, call: Call, subscription: Subscription, status: int) -> Reply:
+        kid = self.subscriptions.signer.kid if subscription.is_webhook else ""
+        body = await rendering.document(subscription, origin(call.head), kid)
+        return Reply(body, status, JSON, (NO_STORE,))
+
+    async def _done(self, commit: Commit[Any]) -> None:
+        if not commit.done:
+            await self._context.hub.when_done(commit, lambda _: None)
+
+    # --- where they are ------------------------------------------------------------------------------------------
+
+    def routes(self) -> list[Route]:
+        one, stream = _SUBSCRIPTION, _SUBSCRIPTION + "/streams/{stream}"
+        routes = [
+            _route("GET", rendering.ROOT + "/jwks.json", self.keys, public=True),
+            _route("PUT", one, self.put, "admin"),
+            _route("GET", one, self.get, "read"),
+            _route("DELETE", one, self.delete, "admin"),
+            _route("POST", one + "/streams", self.add_streams, "admin"),
+            _route("DELETE", stream, self.remove_stream, "admin", spans="stream"),
+            _route("POST", one + "/claim", self.claim, "read", "write"),
+            # Whoever holds a wake shows its token, in the header where a key would be.
+            _route("POST", one + "/callback", self.callback, own_access=True),
+            _route("POST", one + "/ack", self.ack, own_access=True),
+            _route("POST", one + "/release", self.release, own_access=True),
+        ]
+        paths = {route.path: route.spans for route in routes}
+        public = self._context.settings.open_preflight
+        routes += [_route("OPTIONS", path, preflight, public=public, spans=spans) for path, spans in paths.items()]
+        nothing = [_route(method, rendering.ROOT + "/{rest}", _no_such, spans="rest") for method in _METHODS]
+        return routes + nothing
+
+
+_METHODS = ("GET", "HEAD", "PUT", "POST", "DELETE")
+
+
+def _route(method: str, path: str, handler: Handler, *scopes: str, **how: Any) -> Route:
+    body = "any" if method in ("PUT", "POST") else "none"
+    return Route(
+        method=method,
+        path=path,
+        handler=handler,
+        scopes=scopes,
+        body=body,
+        headers=FOR_BROWSERS,
+        errors=reply_to,
+        refuse=refuse,
+        **how,
+    )
+
+
+def _holder(call: Call) -> tuple[Holder, HolderBody]:
+    authorization = call.head.headers.get(b"authorization", b"").decode("latin-1")
+    scheme, _, token = authorization.partition(" ")
+    if scheme.lower() != "bearer" or not token:
+        raise token_invalid("the token is missing: Authorization: Bearer …")
+    body = decode_holder(call.body)
+    return Holder(token.strip(), body.wake_id, body.generation), body
+
+
+def _claimed(claim: Claim, lease_ttl_ms: int, _: object) -> Reply:
+    return _json(
+        {
+            "wake_id": claim.wake_id,
+            "generation": claim.generation,
+            "token": claim.token,
+            "streams": rendering.infos(claim.links),
+            "lease_ttl_ms": lease_ttl_ms,
+        }
+    )
+
+
+def _json(document: dict[str, Any]) -> Reply:
+    return Reply(msgspec.json.encode(document), 200, JSON, (NO_STORE,))
+
+
+def _nothing(_: object) -> Reply:
+    return Reply(b"", 204, headers=(NO_STORE,))
+
+
+def _no_such(call: Call) -> Later:
+    raise not_found(f"there is nothing at {call.head.path}")

@@ -6,21 +6,28 @@ import { inTime } from "./conversation.mjs"
 
 const [base, scenario] = process.argv.slice(2)
 const JSON_TYPE = "application/json"
+// Nothing is wrong with the server here: what it refuses is told, not tried again for ever.
+const backoffOptions = { initialDelay: 100, maxDelay: 1000, multiplier: 2, maxRetries: 2 }
 const url = (name) => `${base}/v1/stream/client/${scenario}/${name}`
 const numbered = (count, from = 0) => Array.from({ length: count }, (_, at) => ({ number: from + at, text: "ünï" }))
 
 async function create(name, contentType, more = {}) {
-  return DurableStream.create({ url: url(name), contentType, ...more })
+  return DurableStream.create({ url: url(name), contentType, backoffOptions, ...more })
 }
 
+function read(name, options) {
+  return stream({ url: url(name), backoffOptions, ...options })
+}
+
+// Page after page until there is no more. (Without live the client reads one page and no other.)
 async function everything(name, offset = "-1") {
-  return (await stream({ url: url(name), offset, live: false })).json()
+  return (await read(name, { offset, live: true })).json()
 }
 
 // All items of a live session, until the stream is closed. Calls `after[n]` once n items have come.
 async function tailed(name, live, after = {}) {
   const items = []
-  for await (const item of (await stream({ url: url(name), live })).jsonStream()) {
+  for await (const item of (await read(name, { live })).jsonStream()) {
     items.push(item)
     await after[items.length]?.()
   }
@@ -57,6 +64,7 @@ const scenarios = {
     assert.deepEqual(await everything("plain", "now"), [])
     await assert.rejects(writer.append("{not json"))
     assert.equal((await everything("plain")).length, items.length)
+    assert.deepEqual(await (await read("plain", { live: false })).json(), items)
     await writer.delete()
     assert.deepEqual(await writer.head(), { exists: false })
   },
@@ -65,10 +73,10 @@ const scenarios = {
     const pieces = Array.from({ length: 20 }, (_, at) => new Uint8Array(randomBytes(10_000 + at)))
     const writer = await create("bytes", "application/octet-stream", { batching: false })
     for (const piece of pieces) await writer.append(piece)
-    const whole = await (await stream({ url: url("bytes"), live: false })).body()
+    const whole = await (await read("bytes", { live: true })).body()
     assert.ok(Buffer.concat(pieces).equals(Buffer.from(whole)))
     const live = []
-    const session = await stream({ url: url("bytes"), live: "sse" })
+    const session = await read("bytes", { live: "sse" })
     const arrived = new Promise((resolve) => {
       session.subscribeBytes((chunk) => {
         live.push(chunk.data)
@@ -84,7 +92,7 @@ const scenarios = {
     const writer = await create("text", "text/plain", { batching: false })
     const lines = ["one\n", "two\r\nthree", "\n\nevent: control\ndata: {}\n\n", "ünï ☂\n"]
     for (const line of lines) await writer.append(line)
-    assert.equal(await (await stream({ url: url("text"), live: false })).text(), lines.join(""))
+    assert.equal(await (await read("text", { live: false })).text(), lines.join(""))
   },
 
   async producing() {

@@ -8,9 +8,19 @@ const [base, live, count] = process.argv.slice(2)
 const items = Array.from({ length: Number(count) }, (_, number) => ({ number }))
 const TOGETHER = 10
 const PAUSE_MS = 20
+// The client asks again for ever; here it does not wait long before it does.
+const backoffOptions = { initialDelay: PAUSE_MS, maxDelay: 5 * PAUSE_MS, multiplier: 1.3, maxRetries: Infinity }
+// Starting a server takes its time on a busy machine.
+const PATIENCE_MS = 150_000
+
+const sseResilience = { logWarnings: false }
 
 const url = (name) => `${base}/v1/stream/reconnect/${live}/${name}`
 const pause = () => new Promise((resolve) => setTimeout(resolve, PAUSE_MS))
+
+function open(name) {
+  return DurableStream.create({ url: url(name), contentType: "application/json", batching: false, backoffOptions })
+}
 
 // The producer leaves it to its user what to do when nobody answers: here, to ask again, which it makes safe.
 async function persistent(...request) {
@@ -31,7 +41,7 @@ async function tail(name) {
   let session
   for (;;) {
     try {
-      const current = (session = await stream({ url: url(name), offset, live, sseResilience: { logWarnings: false } }))
+      const current = (session = await stream({ url: url(name), offset, live, backoffOptions, sseResilience }))
       current.subscribeJson((batch) => {
         // A session that broke may still have a batch in its hands; the next one gets it again.
         if (current !== session) return
@@ -53,7 +63,7 @@ async function tail(name) {
 }
 
 async function produce() {
-  const handle = await DurableStream.create({ url: url("produced"), contentType: "application/json" })
+  const handle = await open("produced")
   const producer = new IdempotentProducer(handle, "producer", { fetch: persistent, maxBatchBytes: 40, lingerMs: 0 })
   for (let at = 0; at < items.length; at += TOGETHER) {
     for (const item of items.slice(at, at + TOGETHER)) producer.append(JSON.stringify(item))
@@ -65,7 +75,7 @@ async function produce() {
 
 // Without a producer, the client asks again by itself; a Stream-Seq keeps what was already done from being done twice.
 async function append() {
-  const handle = await DurableStream.create({ url: url("appended"), contentType: "application/json", batching: false })
+  const handle = await open("appended")
   for (const item of items) {
     try {
       await handle.append(JSON.stringify(item), { seq: String(item.number).padStart(9, "0") })
@@ -78,7 +88,7 @@ async function append() {
 }
 
 async function everything(name) {
-  return (await stream({ url: url(name), live: false })).json()
+  return (await stream({ url: url(name), live: true, backoffOptions })).json()
 }
 
 // Says what is wrong rather than showing thousands of items.
@@ -92,10 +102,10 @@ function check(got, what) {
 }
 
 const names = ["produced", "appended"]
-await Promise.all(names.map((name) => DurableStream.create({ url: url(name), contentType: "application/json" })))
+await Promise.all(names.map(open))
 const readers = names.flatMap((name) => [tail(name), tail(name)])
-await inTime(Promise.all([produce(), append()]), "writing")
-const tails = await inTime(Promise.all(readers), "the end of the streams")
+await inTime(Promise.all([produce(), append()]), "writing", PATIENCE_MS)
+const tails = await inTime(Promise.all(readers), "the end of the streams", PATIENCE_MS)
 for (const name of names) check(await everything(name), name)
 for (const [at, got] of tails.entries()) check(got, `reader ${at}, ${live}`)
 say({ done: true })

@@ -1,12 +1,12 @@
-// node state.mjs URL LIVE: a state stream, materialised by the published packages while it changes.
+// node state.mjs URL NAME LIVE: a state stream, materialised by the published packages while it changes.
 import assert from "node:assert/strict"
 import { DurableStream, stream } from "@durable-streams/client"
 import { MaterializedState, createStateSchema, isChangeEvent } from "@durable-streams/state"
 import { createStreamDB } from "@durable-streams/state/db"
 import { inTime, listen, say } from "./conversation.mjs"
 
-const [base, live] = process.argv.slice(2)
-const url = `${base}/v1/stream/state/${live}`
+const [base, name, live] = process.argv.slice(2)
+const url = `${base}/v1/stream/state/${name}`
 
 // Standard Schema, by hand: whatever has a name is fine.
 const named = {
@@ -31,6 +31,7 @@ async function change(handle, db, make) {
 const rows = (collection) => [...collection.toArray].map(({ id, name }) => ({ id, name })).sort((a, b) => a.id.localeCompare(b.id))
 
 const handle = await DurableStream.create({ url, contentType: "application/json" })
+// Whoever listens may give the stream a profile before anything is in it.
 say({ created: url })
 await listen()
 
@@ -44,7 +45,7 @@ assert.deepEqual(rows(db.collections.users), [{ id: "1", name: "Ada" }, { id: "2
 await change(handle, db, (headers) => schema.users.update({ value: { id: "1", name: "Ada L." }, headers }))
 await change(handle, db, (headers) => schema.rooms.insert({ value: { id: "r", name: "Attic" }, headers }))
 await change(handle, db, (headers) => schema.users.delete({ key: "2", headers }))
-await change(handle, db, (headers) => schema.users.upsert({ value: { id: "3", name: "Cleo" }, headers }))
+await change(handle, db, (headers) => schema.users.insert({ value: { id: "3", name: "Cleo" }, headers }))
 const users = [{ id: "1", name: "Ada L." }, { id: "3", name: "Cleo" }]
 assert.deepEqual(rows(db.collections.users), users)
 assert.deepEqual(rows(db.collections.rooms), [{ id: "r", name: "Attic" }])

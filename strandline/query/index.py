@@ -22,7 +22,7 @@ from strandline.query.config import Binding, Field, SearchConfig
 from strandline.query.extraction import Extractor
 
 #: Records that are read and indexed at a time. It is looked at the clock in between.
-BATCH_ROWS = 32_768
+BATCH_ROWS = 16_384
 BATCH_BYTES = 16 << 20
 #: Chunks are not joined into larger ones than this: a search looks at the clock between two.
 MAX_CHUNK_ROWS = 131_072

@@ -29,7 +29,7 @@ SEARCH: dict[str, Any] = {
     },
 }
 ENTRIES = [
-    {"at": "2026-03-25T10:18:23.123Z", "service": "Billing", "status": 503, "note": "card declined", "tags": ["a", "b"]},
+    {"at": "2026-03-25T10:18:23.123Z", "service": "Billing", "status": 503, "note": "card refused", "tags": ["a", "b"]},
     {"at": "2026-03-25T10:18:24Z", "service": "billing", "status": 200, "note": "card accepted, twice"},
     {"at": "2026-03-25T10:18:22Z", "service": "web", "status": 200, "note": None, "title": "home"},
     {"other": 1},
@@ -74,7 +74,7 @@ def test_an_entry_is_found_by_what_it_has(streams: StreamsClient, stream: str) -
     assert found(streams, stream, "svc:bill* status:503") == [one]
     assert found(streams, stream, "status:>=200 status:<300") == [three, two]
     assert found(streams, stream, "tags:b OR title:home") == [three, one]
-    assert found(streams, stream, 'note:"card declined"') == [one]
+    assert found(streams, stream, 'note:"card refused"') == [one]
     assert found(streams, stream, "NOT has:service") == [four]
     assert found(streams, stream, "has:note", sort=["offset:asc"]) == [one, two]
     assert found(streams, stream, "card") == [one, two]
@@ -83,7 +83,7 @@ def test_an_entry_is_found_by_what_it_has(streams: StreamsClient, stream: str) -
 
 def test_the_response_has_every_field(streams: StreamsClient, stream: str) -> None:
     end = streams.request("HEAD", stream).headers["stream-next-offset"]
-    response = streams.request("POST", f"{stream}/_search", {"q": "declined", "size": 1}, headers=JSON_TYPE)
+    response = streams.request("POST", f"{stream}/_search", {"q": "refused", "size": 1}, headers=JSON_TYPE)
     answer = response.json()
     assert list(answer) == [
         "stream", "snapshot_end_offset", "took_ms", "timed_out", "timeout_ms", "coverage", "total", "hits",
@@ -118,7 +118,7 @@ def test_the_response_has_every_field(streams: StreamsClient, stream: str) -> No
 
 
 def test_headers_say_what_coverage_says(streams: StreamsClient, stream: str) -> None:
-    response = streams.request("GET", f"{stream}/_search", params={"q": "declined"})
+    response = streams.request("GET", f"{stream}/_search", params={"q": "refused"})
     headers, coverage = response.headers, response.json()["coverage"]
     assert headers["search-timed-out"] == "false"
     assert headers["search-timeout-ms"] == "3000"

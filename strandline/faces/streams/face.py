@@ -8,6 +8,7 @@ from strandline.faces.streams.context import StreamsContext
 from strandline.faces.streams.creating import Creating
 from strandline.faces.streams.deleting import Deleting, preflight
 from strandline.faces.streams.errors import refuse, reply_to
+from strandline.faces.streams.observing import Observing
 from strandline.faces.streams.otlp import Otlp
 from strandline.faces.streams.profiling import Profiling
 from strandline.faces.streams.reading import Reading
@@ -35,6 +36,7 @@ class StreamsFace:
         self.aggregating = Aggregating(context)
         self.profiling = Profiling(context)
         self.otlp = Otlp(context)
+        self.observing = Observing(context)
 
     def routes(self) -> list[Route]:
         routes = [
@@ -53,6 +55,7 @@ class StreamsFace:
             _route("POST", ONE + "/_profile", self.profiling.post, "write", body="any"),
             _route("POST", ONE + "/_otlp/v1/traces", self.otlp.into_stream, "write", body="any"),
             _route("POST", "/v1/traces", self.otlp.into_default, "write", body="any"),
+            _route("POST", "/v1/observe/request", self.observing.observe, "read", body="any"),
         ]
         return [*routes, *self._preflights(routes), *self.subscribing.routes()]
 

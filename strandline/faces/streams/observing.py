@@ -1,0 +1,249 @@
+"""What is known about one request: its events and its trace, out of two streams, side by side."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from strandline.faces.streams import offsets
+from strandline.faces.streams.context import StreamsContext
+from strandline.faces.streams.errors import JSON, NO_STORE, bad_request
+from strandline.faces.streams.observe_lookup import Found, Shelf
+from strandline.faces.streams.observe_request import ObserveRequest, parse_observe_request
+from strandline.faces.streams.stream import Stream
+from strandline.faces.web import Call, Refusal, Reply
+from strandline.query.values import format_date, parse_date
+from strandline.schema.profiles import Evlog, OtelTraces
+from strandline.schema.profiles.otel_tree import TraceTree
+
+Document = dict[str, Any]
+
+#: What of an event is shown unless all of it is asked for.
+_EVENT_FIELDS = (
+    "timestamp", "level", "service", "environment", "requestId", "traceId", "spanId", "method", "path", "status",
+    "duration", "message", "why", "fix", "link",
+)  # fmt: skip
+#: And of a span.
+_SPAN_FIELDS = (
+    "spanId", "parentSpanId", "name", "kind", "service", "timestamp", "endTimestamp", "startUnixNano", "endUnixNano",
+    "duration", "status", "requestId", "http", "db", "rpc", "messaging", "error", "eventNames",
+)  # fmt: skip
+
+
+class Observing:
+    def __init__(self, context: StreamsContext) -> None:
+        self._context = context
+
+    async def observe(self, call: Call) -> Reply:
+        """POST /v1/observe/request"""
+        context = self._context
+        request = parse_observe_request(call.body)
+        events, traces = self._streams(call, request)
+        deadline = call.started + context.settings.search_timeout_ms / 1000
+        now = context.hub.now()
+        shelves = []
+        for stream, fields in ((events, _EVENT_FIELDS), (traces, _SPAN_FIELDS)):
+            if stream is not None:
+                stream.use(now)
+            shelves.append(None if stream is None else Shelf(stream, fields, context.searcher, deadline))
+
+        def observe() -> Reply:
+            document = _Observation(request, *shelves).document()
+            return Reply(msgspec.json.encode(document), 200, JSON, (NO_STORE,))
+
+        return await context.workers.run(observe, call.started + context.settings.request_timeout_ms / 1000)
+
+    def _streams(self, call: Call, request: ObserveRequest) -> tuple[Stream | None, Stream | None]:
+        """The streams that are named; one that is not may be known to the other."""
+        events = self._find(call, request.events_stream, "events", Evlog)
+        traces = self._find(call, request.traces_stream, "traces", OtelTraces)
+        if traces is None and events is not None and isinstance(events.profile, Evlog):
+            traces = self._find(call, events.profile.traces_stream, "traces", OtelTraces)
+        elif events is None and traces is not None and isinstance(traces.profile, OtelTraces):
+            events = self._find(call, traces.profile.events_stream, "events", Evlog)
+        return events, traces
+
+    def _find(self, call: Call, name: str | None, role: str, kind: type[Evlog | OtelTraces]) -> Stream | None:
+        if name is None:
+            return None
+        if not call.access.may_touch(name):
+            raise Refusal(403, "forbidden", f"the API key may not touch {name!r}")
+        stream = self._context.streams.get(name)
+        if not isinstance(stream.profile, kind):
+            raise bad_request(f"request.streams.{role} must be a stream with the profile {kind.kind}")
+        return stream
+
+
+class _Observation:
+    """Everything that was found about one request. Made in a thread."""
+
+    def __init__(self, request: ObserveRequest, events: Shelf | None, traces: Shelf | None) -> None:
+        self._request = request
+        self._events = events
+        self._traces = traces
+        self.warnings: list[str] = []
+        self.found_events = Found(request.max_events)
+        self.found_spans = Found(request.max_spans)
+        self.trace_ids: list[str] = []
+        self._look_up()
+        records = self.found_events.in_order(_event_time)
+        self.events = [(seq, event) for seq, event in records if self._is_asked_for(event)]
+        spans = [
+            (seq, span)
+            for seq, span in self.found_spans.in_order(_span_time)
+            if request.in_time(int(span["startUnixNano"]) // 1_000_000, int(span["endUnixNano"]) // 1_000_000)
+        ]
+        self.offsets_of_spans = {span["spanId"]: seq for seq, span in spans}
+        self.tree = TraceTree([span for _, span in spans])
+
+    def _is_asked_for(self, event: Document) -> bool:
+        time = _event_time(event)
+        return self._request.in_time(time, time)
+
+    # --- finding ---------------------------------------------------------------------------------------------------
+
+    def _look_up(self) -> None:
+        request = self._request
+        by, value = request.by, request.value
+        if by == "traceId":
+            self.trace_ids = [value.lower()]
+        if self._events is not None:
+            self._events.find(self.found_events, by, value)
+        if self._traces is not None and by != "traceId":
+            known = Found(request.max_spans)
+            self._traces.find(known, by, value)
+            self._note_traces(known)
+        self._note_traces(self.found_events)
+        if self._traces is not None and self.trace_ids:
+            self._traces.find(self.found_spans, "traceId", self.trace_ids[0])
+        if self._events is not None and by != "traceId" and self.trace_ids:
+            self._events.find(self.found_events, "traceId", self.trace_ids[0])
+        self._warn()
+
+    def _note_traces(self, found: Found) -> None:
+        for document in found.records.values():
+            trace_id = document["traceId"]
+            if trace_id is not None and trace_id.lower() not in self.trace_ids:
+                self.trace_ids.append(trace_id.lower())
+
+    def _warn(self) -> None:
+        if len(self.trace_ids) > 1:
+            self.warnings.append(f"there are {len(self.trace_ids)} traces of this request; the first is shown")
+        for shelf, found, what in (
+            (self._events, self.found_events, "events"),
+            (self._traces, self.found_spans, "spans"),
+        ):
+            if shelf is not None:
+                self.warnings.extend(shelf.warnings)
+            if found.truncated:
+                self.warnings.append(f"there are more than {found.limit} {what}")
+
+    # --- showing ---------------------------------------------------------------------------------------------------
+
+    def document(self) -> Document:
+        request = self._request
+        with_trace = request.with_trace and self._traces is not None
+        with_events = request.with_events and self._events is not None
+        return {
+            "lookup": {request.by: request.value},
+            "summary": self._summary(),
+            "evlog": {"events": [self._event(*found) for found in self.events]} if with_events else None,
+            "trace": self._trace() if with_trace else None,
+            "timeline": self._timeline() if request.with_timeline else None,
+            "coverage": {
+                "events": None if self._events is None else self._events.coverage(self.found_events),
+                "traces": None if self._traces is None else self._traces.coverage(self.found_spans),
+                "warnings": self.warnings,
+            },
+        }
+
+    def _summary(self) -> Document:
+        events, spans, root = [event for _, event in self.events], self.tree.spans, self.tree.root
+        services = [document["service"] for document in (*spans, *events) if document["service"] is not None]
+        starts = [int(span["startUnixNano"]) // 1_000_000 for span in spans]
+        ends = [int(span["endUnixNano"]) // 1_000_000 for span in spans]
+        times = [time for event in events if (time := _event_time(event)) is not None]
+        first, last = min(starts + times, default=None), max(ends + times, default=None)
+        request_ids = [document["requestId"] for document in (*events, *spans) if document["requestId"] is not None]
+        main = next((event for event in events if event["status"] is not None), None)
+        http = root["http"] if root is not None else {}
+        return {
+            "requestId": request_ids[0] if request_ids else None,
+            "traceId": self.trace_ids[0] if self.trace_ids else None,
+            "traceIds": self.trace_ids,
+            "services": list(dict.fromkeys(services)),
+            "method": main["method"] if main is not None else http.get("method"),
+            "path": main["path"] if main is not None else http.get("path"),
+            "status": main["status"] if main is not None else http.get("statusCode"),
+            "startedAt": None if first is None else format_date(first),
+            "endedAt": None if last is None else format_date(last),
+            "durationMs": None if root is None else root["duration"],
+            "events": len(events),
+            "spans": len(spans),
+            "errors": sum(event["level"] == "error" for event in events) + len(self.tree.errors()),
+        }
+
+    def _event(self, seq: int, event: Document) -> Document:
+        shown: Document = {"offset": offsets.encode(seq), **{name: event[name] for name in _EVENT_FIELDS}}
+        return shown | {"raw": event} if self._request.with_raw else shown
+
+    def _span(self, span: Document) -> Document:
+        seq = self.offsets_of_spans[span["spanId"]]
+        shown: Document = {"offset": offsets.encode(seq), **{name: span[name] for name in _SPAN_FIELDS}}
+        return shown | {"raw": span} if self._request.with_raw else shown
+
+    def _trace(self) -> Document:
+        tree, root = self.tree, self.tree.root
+        return {
+            "traceId": self.trace_ids[0] if self.trace_ids else None,
+            "rootSpanId": None if root is None else root["spanId"],
+            "spans": [self._span(span) for span in tree.spans],
+            "tree": tree.tree,
+            "serviceMap": tree.service_map(),
+            "criticalPath": tree.critical_path(),
+            "errors": tree.errors(),
+            "partial": self.found_spans.truncated or tree.is_partial,
+            "missingParents": tree.missing_parents,
+            "duplicateSpans": tree.duplicates,
+        }
+
+    def _timeline(self) -> list[Document]:
+        """What happened, in order: events, and the beginnings of spans."""
+        entries: list[tuple[int, Document]] = []
+        if self._request.with_events:
+            for seq, event in self.events:
+                time = _event_time(event)
+                entry = {
+                    "type": "event",
+                    "timestamp": event["timestamp"],
+                    "offset": offsets.encode(seq),
+                    "service": event["service"],
+                    "level": event["level"],
+                    "message": event["message"],
+                    "spanId": event["spanId"],
+                }
+                entries.append(((time or 0) * 1_000_000, entry))
+        if self._request.with_trace:
+            for span in self.tree.spans:
+                entry = {
+                    "type": "span",
+                    "timestamp": span["timestamp"],
+                    "offset": offsets.encode(self.offsets_of_spans[span["spanId"]]),
+                    "service": span["service"],
+                    "name": span["name"],
+                    "duration": span["duration"],
+                    "isError": span["error"]["isError"],
+                    "spanId": span["spanId"],
+                }
+                entries.append((int(span["startUnixNano"]), entry))
+        entries.sort(key=lambda entry: entry[0])
+        return [entry for _, entry in entries]
+
+
+def _event_time(event: Document) -> int | None:
+    return parse_date(event["timestamp"])
+
+
+def _span_time(span: Document) -> int:
+    return int(span["startUnixNano"])

@@ -1,0 +1,137 @@
+"""Stored spans of one trace, put together: who called whom, what took the time, and what is missing.
+
+A trace can be as deep as it is long, so what is nested comes flat: in depth-first order, with the depth.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+Document = dict[str, Any]
+
+
+class TraceTree:
+    """``spans`` are in the order of their start. Of spans that came more than once the last one counts."""
+
+    def __init__(self, spans: list[Document]) -> None:
+        counts = Counter(span["spanId"] for span in spans)
+        self.duplicates = [{"spanId": span_id, "count": count} for span_id, count in counts.items() if count > 1]
+        self._by_id: dict[str, Document] = {span["spanId"]: span for span in spans}
+        self.spans = sorted(self._by_id.values(), key=_start)
+        self._children: dict[str, list[Document]] = {}
+        for span in self.spans:
+            self._children.setdefault(self._parent_id(span), []).append(span)
+        self.missing_parents = list(
+            dict.fromkeys(
+                span["parentSpanId"]
+                for span in self.spans
+                if span["parentSpanId"] is not None and span["parentSpanId"] not in self._by_id
+            )
+        )
+        self.tree = self._flatten()
+        self.root = self._root()
+
+    def _parent_id(self, span: Document) -> str:
+        """Empty for those that nothing that is known has called."""
+        parent = span["parentSpanId"]
+        return parent if parent in self._by_id and parent != span["spanId"] else ""
+
+    def _flatten(self) -> list[Document]:
+        """Every span once, also those that are said to be called by themselves in the end."""
+        tree: list[Document] = []
+        seen: set[str] = set()
+        for start in (*self._children.get("", ()), *self.spans):
+            waiting = [(start, 0)]
+            while waiting:
+                span, depth = waiting.pop()
+                span_id = span["spanId"]
+                if span_id in seen:
+                    continue
+                seen.add(span_id)
+                children = self._children.get(span_id, [])
+                tree.append({"spanId": span_id, "depth": depth, "children": [child["spanId"] for child in children]})
+                waiting.extend((child, depth + 1) for child in reversed(children))
+        return tree
+
+    def _root(self) -> Document | None:
+        """The first span that was called from nowhere, or else the first of those whose caller is not there."""
+        for span in self.spans:
+            if span["parentSpanId"] is None:
+                return span
+        return self._by_id[self.tree[0]["spanId"]] if self.tree else None
+
+    @property
+    def is_partial(self) -> bool:
+        return bool(self.missing_parents) or self.root is None or self.root["parentSpanId"] is not None
+
+    def service_map(self) -> Document:
+        """The services, and how often which has called which."""
+        services: dict[str, Document] = {}
+        calls: dict[tuple[str, str], Document] = {}
+        for span in self.spans:
+            service, failed = _service(span), span["error"]["isError"]
+            entry = services.setdefault(service, {"service": service, "spans": 0, "errors": 0})
+            entry["spans"] += 1
+            entry["errors"] += failed
+            parent = self._by_id.get(self._parent_id(span))
+            if parent is not None and _service(parent) != service:
+                edge = (_service(parent), service)
+                call = calls.setdefault(edge, {"from": edge[0], "to": edge[1], "calls": 0, "errors": 0})
+                call["calls"] += 1
+                call["errors"] += failed
+        return {"services": list(services.values()), "edges": list(calls.values())}
+
+    def critical_path(self) -> list[Document]:
+        """From the root on, always to the call that ended last: what the whole had to wait for."""
+        path: list[Document] = []
+        seen: set[str] = set()
+        span = self.root
+        while span is not None and span["spanId"] not in seen:
+            seen.add(span["spanId"])
+            children = self._children.get(span["spanId"], [])
+            path.append({
+                "spanId": span["spanId"],
+                "service": span["service"],
+                "name": span["name"],
+                "duration": span["duration"],
+                "selfDuration": _self_nanoseconds(span, children) / 1_000_000,
+            })  # fmt: skip
+            span = max(children, key=_end, default=None)
+        return path
+
+    def errors(self) -> list[Document]:
+        return [
+            {
+                "spanId": span["spanId"],
+                "service": span["service"],
+                "name": span["name"],
+                "type": span["error"]["type"],
+                "message": span["error"]["message"],
+            }
+            for span in self.spans
+            if span["error"]["isError"]
+        ]
+
+
+def _start(span: Document) -> int:
+    return int(span["startUnixNano"])
+
+
+def _end(span: Document) -> int:
+    return int(span["endUnixNano"])
+
+
+def _service(span: Document) -> str:
+    return span["service"] or "unknown"
+
+
+def _self_nanoseconds(span: Document, children: list[Document]) -> int:
+    """How long the span went on while none of its calls did. ``children`` are in the order of their start."""
+    start, end = _start(span), _end(span)
+    alone, at = 0, start
+    for child in children:
+        begun = min(max(_start(child), at), end)
+        alone += begun - at
+        at = max(at, min(_end(child), end))
+    return alone + max(end - at, 0)

@@ -62,6 +62,10 @@ _SPAN_FIELDS: dict[str, dict[str, tuple[str, ...]]] = {
         "operation": ("messaging.operation.type", "messaging.operation.name", "messaging.operation"),
     },
 }
+#: Of each kind of call, all attributes that say something about it: most spans have none.
+_TELLING = {
+    group: frozenset(name for names in fields.values() for name in names) for group, fields in _SPAN_FIELDS.items()
+}
 _ALLOWED = frozenset({
     "schemaVersion", "signal", "timestamp", "endTimestamp", "startUnixNano", "endUnixNano", "duration", "traceId",
     "spanId", "parentSpanId", "traceState", "traceFlags", "name", "kind", "status", *_RESOURCE_FIELDS, "requestId",
@@ -163,7 +167,7 @@ class Spans:
         groups: dict[str, dict[str, Any]] = {}
         for group, fields in _SPAN_FIELDS.items():
             given = _object(record, group, fields)
-            if given or attributes:
+            if given or not _TELLING[group].isdisjoint(attributes):
                 values = {field: value(given.get(field), attributes, names) for field, names in fields.items()}
             else:
                 values = dict.fromkeys(fields)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,300}", re.ASCII)
@@ -65,7 +66,11 @@ def _float_text(value: float) -> str:
     return f"{digits}e{int(exponent):+d}"
 
 
+@lru_cache(maxsize=1024)
+def _second(seconds: int) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"
+
+
 def iso(milliseconds: int) -> str:
-    """A time as the protocol shows it."""
-    moment = datetime.fromtimestamp(milliseconds // 1000, UTC)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{milliseconds % 1000:03d}Z"
+    """A time as the protocol shows it. Records of one append are mostly of the same seconds."""
+    return f"{_second(milliseconds // 1000)}.{milliseconds % 1000:03d}Z"

@@ -259,11 +259,12 @@ def test_what_is_written_meanwhile_follows_at_once(
 
 
 def test_a_webhook_that_fails_is_tried_again(streams: StreamsClient, name: str, receiver: WebhookReceiver) -> None:
-    receiver.answers = [(500, {"done": True}), (200, {"done": True})]
+    receiver.answers = [(500, {"done": True})]
     _put(streams, name, _webhook(receiver, pattern=f"{name}/*"))
     streams.create(f"{name}/a", body=[1])
     first = receiver.next().body
     eventually(lambda: _get(streams, name)["status"] == "failed")
+    receiver.answers = [(200, {"done": True})]
     second = receiver.next().body
     assert (second["wake_id"], second["generation"]) == (first["wake_id"], 1)
     eventually(lambda: _get(streams, name)["status"] == "active")
@@ -346,7 +347,7 @@ def test_streams_that_are_deleted_and_made_again_begin_anew(streams: StreamsClie
     path = f"{name}/events/a"
     streams.create(path, body=[1, 2, 3])
     _put(streams, name, _pull(name, pattern=f"{name}/events/*", streams=[f"{name}/named"]))
-    assert START not in (_acked(streams, name)[path],)
+    assert _acked(streams, name)[path] != START
     assert streams.request("DELETE", path).status_code == 204
     assert _acked(streams, name) == {f"{name}/named": START}
     streams.create(path, body=[1])
@@ -355,7 +356,7 @@ def test_streams_that_are_deleted_and_made_again_begin_anew(streams: StreamsClie
 
 
 def test_topics_are_streams_too(streams: StreamsClient, name: str) -> None:
-    _put(streams, name, _pull(name, pattern=f"{name}-*x", streams=[f"{name}-topic"]) | {"pattern": None})
+    _put(streams, name, _pull(name, pattern=f"{name}-topic"))
     assert streams.request("PUT", f"/v0/topics/{name}-topic").status_code == 201
     written = streams.request(
         "POST", f"/v0/topics/{name}-topic", {"records": [{"data": 1}]}, headers={"content-type": JSON}
@@ -403,12 +404,15 @@ def test_a_webhook_that_was_never_delivered_is_sent_after_a_kill(
 ) -> None:
     server = start_server()
     streams = StreamsClient(server.url)
-    receiver.answers = [(503, {}), (200, {"done": True})]
+    receiver.answers = [(503, {})]
     _put(streams, "hook", _webhook(receiver, pattern=f"{name}/*"))
     streams.create(f"{name}/a", body=[1])
     before = receiver.next().body
     streams.close()
     server.kill()
+    while not receiver.empty:
+        receiver.next()
+    receiver.answers = [(200, {"done": True})]
     server.start()
     after = receiver.next().body
     assert (after["wake_id"], after["generation"]) == (before["wake_id"], before["generation"])
@@ -447,3 +451,23 @@ def test_keys_limit_what_a_subscription_can_be_about(start_server: StartServer, 
     _error(mine.request("POST", _path("sub", "/ack"), {"wake_id": "w", "generation": 1}), 401, "TOKEN_INVALID")
     for client in (everything, mine, reader, other, nobody):
         client.close()
+
+
+def test_a_fork_is_a_stream_of_its_own_with_everything_that_it_holds(streams: StreamsClient, name: str) -> None:
+    streams.create(f"{name}/events/source", body=[1, 2])
+    _put(streams, name, _pull(name, pattern=f"{name}/events/*"))
+    fork = {"stream_forked_from": f"/v1/stream/{name}/events/source"}
+    streams.create(f"{name}/events/fork", **fork)
+    told = {stream["path"]: stream for stream in _claim(streams, name)["streams"]}
+    assert told[f"{name}/events/source"]["has_pending"] is False
+    assert told[f"{name}/events/fork"]["acked_offset"] == START
+    assert told[f"{name}/events/fork"]["tail_offset"] == told[f"{name}/events/source"]["tail_offset"]
+    assert streams.request("DELETE", f"{name}/events/source").status_code == 204
+    assert list(_acked(streams, name)) == [f"{name}/events/fork"], "what is only kept for its forks is gone"
+
+
+def test_a_stream_that_expires_is_gone(streams: StreamsClient, name: str) -> None:
+    _put(streams, name, _pull(name, pattern=f"{name}/events/*"))
+    streams.create(f"{name}/events/a", stream_expires_at="2001-01-01T00:00:00Z")
+    eventually(lambda: _acked(streams, name) == {})
+    _error(streams.request("POST", _path(name, "/claim"), {"worker": "w"}), 409, "NO_PENDING_WORK")

@@ -17,6 +17,8 @@ from strandline.delivery.subscriptions.addresses import Address, is_allowed, par
 from strandline.delivery.subscriptions.errors import AddressRejected
 
 log = logging.getLogger(__name__)
+# It tells every URL that it asks, and the path of a webhook is often as good as a password.
+logging.getLogger("httpx").setLevel(logging.WARNING)
 
 #: Everything together: finding the address, connecting, sending, and reading the answer.
 SEND_SECONDS = 10.0
@@ -79,7 +81,6 @@ class HttpCourier(Courier):
                 async with asyncio.timeout(SEND_SECONDS):
                     answer = await self._send(parse_url(url), body, headers)
             except (httpx.HTTPError, httpx.InvalidURL, AddressRejected, OSError, TimeoutError, ValueError) as error:
-                # Only the host: the rest of a webhook's URL is often as good as a password.
                 log.warning("a webhook at %s was not delivered: %s", _host(url), error or type(error).__name__)
                 answer = Answer(delivered=False)
         tell(answer)

@@ -22,8 +22,8 @@ from strandline.delivery.subscriptions.watch import Watch
 from strandline.engine import Commit, Engine, Log
 from strandline.engine.errors import EngineError
 
-#: Names that are looked at before somebody else has a turn.
-NAMES_PER_TURN = 500
+#: Names that are looked at, and links that are dropped, before somebody else has a turn.
+NAMES_PER_TURN = 200
 
 Write = Callable[[list[Event]], Commit[Any]]
 
@@ -41,6 +41,7 @@ class Linking:
         pending: Callable[[Subscription, str], None],
     ) -> None:
         self._engine = engine
+        self._hub = hub
         self._visible = visible
         self._write = write
         self._pending = pending
@@ -84,14 +85,21 @@ class Linking:
         if subscription.glob is not None:
             for group in self._patterns.values():
                 group.pop(subscription.id, None)
-        for link in list(subscription.links):
-            self._forget(link)
+        self._forget_some(list(subscription.links))
         name = subscription.definition.wake_stream
         if name is not None:
             self._wake_streams[name] -= 1
             if not self._wake_streams[name]:
                 del self._wake_streams[name]
                 self._release_wake_stream(name)
+
+    def _forget_some(self, links: list[Link]) -> None:
+        """Forget all of these, but not in one go."""
+        for link in links[-NAMES_PER_TURN:]:
+            self._forget(link)
+        del links[-NAMES_PER_TURN:]
+        if links:
+            self._hub.loop.call_soon(self._forget_some, links)
 
     def _release_wake_stream(self, name: str) -> None:
         """It is a log like any other from now on."""
@@ -218,6 +226,8 @@ class Linking:
 
     def _find_log(self, link: Link) -> None:
         """Attach the log of this name, or wait for one."""
+        if link.subscription.removed:
+            return
         log = self._engine.find(link.name)
         if log is not None and self._visible(log):
             self._expect_no_longer(link)

@@ -158,8 +158,14 @@ def test_many_logs_are_linked_in_several_turns(stand: Any) -> None:
         "pull", Definition(type="pull-wake", pattern="many/*", wake_stream="wakes", lease_ttl_ms=1000), ""
     )
     turns = sum(1 for _ in stand.subscriptions.link_existing(subscription))
-    assert (new, turns, len(subscription.links)) == (True, 2, 1200)
+    assert (new, turns, len(subscription.links)) == (True, 6, 1200)
     stand.write("many/1199", "1")
     assert stand.wakes() == [["pull", "many/1199", 1]]
     stand.reopen()
-    assert len(stand.get("pull").links) == 1200
+    subscription = stand.get("pull")
+    assert len(subscription.links) == 1200
+    stand.subscriptions.remove("pull")
+    assert 0 < len(subscription.links) < 1200
+    stand.write("many/0000", "1", settle=False)
+    stand.settle()
+    assert (len(subscription.links), len(stand.wakes())) == (0, 1)

@@ -92,6 +92,10 @@ class Hub:
             channel.stop()
             del self._channels[log.epoch]
 
+    def watched(self) -> list[tuple[Log, int]]:
+        """The logs that somebody waits for, and how many do."""
+        return [(channel.log, len(channel.waiters)) for channel in self._channels.values()]
+
     def changed(self, channel: Channel) -> None:
         """Called by the engine, with its lock held."""
         if threading.get_ident() == self._thread:

@@ -7,6 +7,7 @@ from collections import OrderedDict
 from typing import Protocol
 
 from strandline.engine import Log
+from strandline.engine.errors import UnknownLog
 from strandline.query.config import SearchConfig
 from strandline.query.index import Cover, Index, Plan, Progress, Versions, plan_of
 
@@ -28,7 +29,7 @@ class Indexes:
     """
 
     def __init__(self, budget: int) -> None:
-        self._budget = budget
+        self.budget = budget
         self._lock = threading.Lock()
         self._indexes: OrderedDict[tuple[int, Plan], Index] = OrderedDict()
         #: Another number whenever something else is indexed than before.
@@ -39,6 +40,14 @@ class Indexes:
         with self._lock:
             return sum(index.nbytes for index in self._indexes.values())
 
+    def sizes(self) -> dict[int, int]:
+        """The bytes of memory that the indexes of each log take, by its epoch."""
+        sizes: dict[int, int] = {}
+        with self._lock:
+            for (epoch, _), index in self._indexes.items():
+                sizes[epoch] = sizes.get(epoch, 0) + index.nbytes
+        return sizes
+
     def __len__(self) -> int:
         return len(self._indexes)
 
@@ -46,7 +55,12 @@ class Indexes:
         self, log: Log, config: SearchConfig, versions: Versions, head: int, deadline: float
     ) -> tuple[Cover, Progress]:
         index = self._index(log, plan_of(config))
-        answer = index.cover(versions, head, deadline)
+        try:
+            answer = index.cover(versions, head, deadline)
+        except UnknownLog:
+            # Dropped after it was asked for: the index was made for nothing.
+            self.forget(log)
+            raise
         if answer[1].records:
             self._make_room(index)
             self.changes += 1
@@ -80,10 +94,10 @@ class Indexes:
             sizes = {key: index.nbytes for key, index in self._indexes.items()}
             total = sum(sizes.values())
             for key, size in sizes.items():
-                if total <= self._budget:
+                if total <= self.budget:
                     return
                 if self._indexes[key] is not latest:
                     del self._indexes[key]
                     total -= size
-        if total > self._budget:
-            latest.shrink(self._budget)
+        if total > self.budget:
+            latest.shrink(self.budget)

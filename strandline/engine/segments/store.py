@@ -117,7 +117,7 @@ class SegmentStore:
         self._disk = disk
         self._cold = cold
         self._cache_bytes = cache_bytes
-        self._open_segments = open_segments
+        self._max_open = open_segments
         directory = cache_directory or disk.local_path(CACHE_DIRECTORY)
         empty_directory(directory)
         self._pieces = None if cold is None else ColdCache(cold, directory, cold_cache_bytes)
@@ -187,6 +187,16 @@ class SegmentStore:
     def cached_bytes(self) -> int:
         """Memory that decompressed blocks take."""
         return self._blocks_bytes
+
+    @property
+    def mapped_bytes(self) -> int:
+        """The size of the files that are open, which are mapped into memory; the system decides how much is in it."""
+        with self._lock:
+            return sum(opened.segment.size for opened in self._opened.values())
+
+    @property
+    def open_segments(self) -> int:
+        return len(self._opened)
 
     @property
     def cold_cached_bytes(self) -> int:
@@ -328,7 +338,7 @@ class SegmentStore:
             if self._entries.get(id) is entry:
                 dropped.append(self._opened.pop(id, None))
                 self._opened[id] = opened
-                while len(self._opened) > self._open_segments:
+                while len(self._opened) > self._max_open:
                     dropped.append(self._opened.popitem(last=False)[1])
         return opened.segment
 

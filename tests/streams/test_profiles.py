@@ -112,9 +112,9 @@ def test_installing_again_resets_the_registry_and_generic_keeps_it(streams: Stre
 def test_metrics_get_the_key_of_their_series(streams: StreamsClient, name: str) -> None:
     streams.create(name, body=[{"older": "record"}])
     install(streams, name, "metrics")
-    streams.append(name, INTERVAL | {"attributes": {"host": "a"}})
+    streams.append(name, INTERVAL | {"attributes": {"host": "a", "zone": "b"}})
     stored = streams.values(name)[1]
-    assert stored["seriesKey"] == "summary|delta|m|ms|||host=a"
+    assert stored["seriesKey"] == "summary|delta|m|ms|||host=a\0zone=b"
     assert streams.values(name, key=stored["seriesKey"]) == [stored]
     assert "Stream-Key not allowed" in refused(streams, name, INTERVAL, **{"stream-key": "x"})
     assert refused(streams, name, {}) == "metrics record.metric must be a non-empty string"
@@ -129,6 +129,68 @@ def test_changes_of_state_are_checked_and_kept_as_they_came(streams: StreamsClie
     assert change in streams.read(name).content
     assert refused(streams, name, {"type": "t"}) == "state-protocol record.headers must be an object"
     assert registry(streams, name)["currentVersion"] == 0
+
+
+def test_events_can_be_searched(streams: StreamsClient, name: str) -> None:
+    streams.create(name)
+    install(streams, name, "evlog")
+    events = [
+        {"message": "payment declined", "status": 502, "service": "API", "timestamp": "2026-03-25T10:00:00Z"},
+        {"message": "fine", "status": 200, "requestId": "r1", "timestamp": "2026-03-25T10:00:01Z"},
+        {"error": {"message": "card declined"}, "why": "no money", "timestamp": "2026-03-25T10:00:02Z"},
+    ]
+    streams.append(name, events)
+    for query, found in (
+        ("declined", {0, 2}),
+        ("level:error", {0, 2}),
+        ("service:api AND status:>=500", {0}),
+        ("req:r1", {1}),
+        ('ts:>="2026-03-25T10:00:01Z"', {1, 2}),
+        ("has:duration", set()),
+    ):
+        response = streams.request("GET", f"{name}/_search", params={"q": query})
+        assert response.status_code == 200, response.text
+        times = {hit["source"]["timestamp"] for hit in response.json()["hits"]}
+        assert times == {events[index]["timestamp"] for index in found}, query
+    assert len(streams.values(name, filter="level:error")) == 2
+
+
+def aggregated(streams: StreamsClient, name: str, **request: Any) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    response = streams.request("POST", f"{name}/_aggregate", request)
+    assert response.status_code == 200, response.text
+    return [(group["key"], group["measures"]) for bucket in response.json()["buckets"] for group in bucket["groups"]]
+
+
+def test_metrics_are_rolled_up(streams: StreamsClient, name: str) -> None:
+    streams.create(name)
+    install(streams, name, "metrics")
+    streams.append(name, [INTERVAL | {"windowStart": start, "windowEnd": 9000} for start in (1000, 2000)])
+    request = {"rollup": "metrics", "from": 0, "to": 60_000, "interval": "1m", "group_by": ["metric"]}
+    [(key, measures)] = aggregated(streams, name, **request)
+    assert key == {"metric": "m"}
+    assert (measures["value"]["count"], measures["value"]["sum"]) == (2, 4)
+
+
+def test_spans_are_rolled_up(streams: StreamsClient, name: str) -> None:
+    streams.create(name)
+    install(streams, name, "otel-traces")
+    span = {"traceId": "a" * 32, "startUnixNano": 10**9, "endUnixNano": 10**9 + 10**8, "service": "web"}
+    server = {"kind": "server", "http": {"method": "GET", "route": "/", "statusCode": 500}}
+    streams.append(name, [span | server | {"spanId": "b" * 16}, span | {"spanId": "c" * 16, "kind": "client"}])
+    request = {"from": 0, "to": 60_000, "interval": "1m"}
+    [(_, measures)] = aggregated(streams, name, rollup="spans", **request)
+    assert (measures["spans"]["count"], measures["errors"]["count"]) == (2, 1)
+    assert (measures["latency"]["max"], measures["latency"]["p95"]) == (100, 64)
+    [(key, measures)] = aggregated(streams, name, rollup="http_server", group_by=["http.statusCode"], **request)
+    assert key == {"http.statusCode": "500"}
+    assert measures["requests"]["count"] == 1
+
+
+def test_an_id_that_is_too_long_for_a_key_is_refused(streams: StreamsClient, name: str) -> None:
+    streams.create(name)
+    install(streams, name, "evlog")
+    assert "1024" in refused(streams, name, {"requestId": "r" * 1025})
+    assert streams.values(name) == []
 
 
 def test_spans_can_be_appended_as_json(streams: StreamsClient, name: str) -> None:

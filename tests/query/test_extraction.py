@@ -113,6 +113,15 @@ def test_a_payload_that_is_not_json_is_left_out_and_harms_no_other():
     assert listed(columns["keyword"], len(rows)) == [["good"]] * BULK_ROWS
 
 
+def test_good_payloads_are_read_in_bulk(monkeypatch):
+    def one_by_one(*_):
+        raise AssertionError("read one by one")
+
+    monkeypatch.setattr(Extractor, "_one_by_one", one_by_one)
+    rows, _ = Extractor(FIELDS).extract([b'{"keyword":"good","integer":1}'] * BULK_ROWS, 1)
+    assert len(rows) == BULK_ROWS
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.lists(documents, max_size=5), min_size=1, max_size=4))
 def test_columns_that_are_joined_are_the_columns_of_all_records(batches):

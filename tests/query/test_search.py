@@ -10,6 +10,7 @@ import pytest
 from search_bed import CONFIG, Bed, bed, binding, declared
 
 from strandline.engine import Batch
+from strandline.engine.errors import UnknownLog
 from strandline.query import index as indexing
 from strandline.query.binding import bind_search
 from strandline.query.declaring import parse_search_config
@@ -188,6 +189,16 @@ def test_another_configuration_has_another_index(logs: Bed) -> None:
     assert logs.seqs("status:2") == [1]
     assert len(logs.searcher.indexes) == 2
     logs.searcher.forget(logs.log)
+    assert len(logs.searcher.indexes) == 0
+
+
+def test_nothing_is_kept_of_a_log_that_is_dropped(logs: Bed) -> None:
+    logs.append({"status": 1})
+    logs.search("status:1")
+    logs.searcher.forget(logs.log)
+    logs.log.drop().wait()
+    with pytest.raises(UnknownLog):
+        logs.search("status:1")
     assert len(logs.searcher.indexes) == 0
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from threading import Lock
 from time import perf_counter
 from typing import TypeVar
 
@@ -17,37 +18,40 @@ T = TypeVar("T")
 
 
 class Workers:
-    """``active`` work now, ``queued`` wait for one of the threads."""
+    """``active`` threads are at work now, ``queued`` questions wait for one."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._threads = ThreadPoolExecutor(THREADS, "question")
-        self._running = 0
+        self._lock = Lock()
+        self._unfinished = 0
 
     @property
     def active(self) -> int:
-        return min(self._running, THREADS)
+        return min(self._unfinished, THREADS)
 
     @property
     def queued(self) -> int:
-        return self._running - self.active
+        return max(self._unfinished - THREADS, 0)
 
     async def run(self, work: Callable[[], T], until: float) -> T:
         """What ``work`` gives, unless it is not there ``until`` then (of ``perf_counter``): the request is refused, and
         if nobody has begun with it, nobody will."""
-        self._running += 1
-        future = self._loop.run_in_executor(self._threads, work)
-        future.add_done_callback(self._ended)
+        with self._lock:
+            self._unfinished += 1
+        # Counted until it really ends, which a thread may do later than anybody waits for it.
+        answer = self._threads.submit(work)
+        answer.add_done_callback(self._ended)
+        future = asyncio.wrap_future(answer, loop=self._loop)
         done, _ = await asyncio.wait({future}, timeout=max(until - perf_counter(), 0))
         if not done:
-            future.cancel()
+            answer.cancel()
             raise request_timeout()
         return future.result()
 
-    def _ended(self, future: asyncio.Future[T]) -> None:
-        self._running -= 1
-        if not future.cancelled():
-            future.exception()  # whoever waited has it, or was told that it took too long
+    def _ended(self, answer: Future[T]) -> None:
+        with self._lock:
+            self._unfinished -= 1
 
     def stop(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)

@@ -31,7 +31,7 @@ BATCH = 500
 RECORDS = 200_000
 READERS = 100
 #: For the delays: records, and the seconds between two of them, so that one has arrived before the next comes.
-PACED, PAUSE = 100, 0.02
+PACED, PAUSE = 40, 0.2
 #: For the rate: records, how many one append brings, and who appends them at a time.
 FLOOD, AT_ONCE, WRITERS = 2000, 20, 8
 #: wrk knows whole seconds only.

@@ -6,6 +6,7 @@ of :mod:`bench.topics_load` do.
 
 from __future__ import annotations
 
+import select
 import socket
 import sys
 from collections.abc import Iterable, Iterator
@@ -79,6 +80,9 @@ class Line:
             return bare._replace(body=b"".join(self._chunks()))
         return bare._replace(body=self._take(int(bare.header(b"content-length") or 0)))
 
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
     def _chunks(self) -> Iterator[bytes]:
         while True:
             while (end := self._data.find(b"\r\n")) < 0:
@@ -121,20 +125,26 @@ def request_bytes(method: str, path: str, body: bytes = b"", **headers: str) -> 
 
 
 def send_all(server: Server, requests: Iterable[tuple[str, str, bytes]], connections: int) -> None:
-    """Make requests (method, path, body), so many at a time; all of them must succeed."""
+    """Make requests (method, path, body), so many at a time; all of them must succeed.
+
+    A connection that has its answer gets the next request at once: some servers close those that are quiet for long.
+    """
     rest = iter(requests)
     with ExitStack() as stack:
-        lines = [stack.enter_context(Line(server)) for _ in range(connections)]
-        asked = connections
-        while asked == connections:
-            asked = 0
-            for line, (method, path, body) in zip(lines, rest, strict=False):
-                line.send(method, path, body)
-                asked += 1
-            for line in lines[:asked]:
+        waiting: list[Line] = []
+        for _, (method, path, body) in zip(range(connections), rest, strict=False):
+            waiting.append(stack.enter_context(Line(server)))
+            waiting[-1].send(method, path, body)
+        while waiting:
+            for line in select.select(waiting, (), (), ANSWER_SECONDS)[0]:
                 answer = line.receive()
                 if not 200 <= answer.status < 300:
                     raise Refused("one of many", answer)
+                following = next(rest, None)
+                if following is None:
+                    waiting.remove(line)
+                else:
+                    line.send(*following)
 
 
 def array(records: Iterable[bytes]) -> bytes:

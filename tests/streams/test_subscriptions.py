@@ -471,3 +471,31 @@ def test_a_stream_that_expires_is_gone(streams: StreamsClient, name: str) -> Non
     streams.create(f"{name}/events/a", stream_expires_at="2001-01-01T00:00:00Z")
     eventually(lambda: _acked(streams, name) == {})
     _error(streams.request("POST", _path(name, "/claim"), {"worker": "w"}), 409, "NO_PENDING_WORK")
+
+
+def test_kills_lose_no_wake_and_use_no_generation_twice(
+    start_server: StartServer, name: str, receiver: WebhookReceiver
+) -> None:
+    server = start_server()
+    receiver.answers = [(200, {"done": True})]
+    streams = StreamsClient(server.url)
+    _put(streams, "hook", _webhook(receiver, pattern=f"{name}/*"))
+    for number in range(3):
+        for path in ("a", "b", f"c{number}"):
+            streams.request("PUT", f"{name}/{path}", [number], headers={"content-type": JSON})
+            streams.append(f"{name}/{path}", [number])
+        streams.close()
+        server.kill()
+        server.start()
+        streams = StreamsClient(server.url)
+    tails = {
+        f"{name}/{path}": streams.request("HEAD", f"{name}/{path}").headers["stream-next-offset"]
+        for path in ("a", "b", "c0", "c1", "c2")
+    }
+    eventually(lambda: _acked(streams, "hook") == tails)
+    wakes: dict[int, str] = {}
+    while not receiver.empty:
+        told = receiver.next().body
+        assert wakes.setdefault(told["generation"], told["wake_id"]) == told["wake_id"]
+    assert len(wakes) >= 3
+    streams.close()

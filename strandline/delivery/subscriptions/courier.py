@@ -6,7 +6,8 @@ import asyncio
 import logging
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from ipaddress import ip_address
 from typing import Protocol
 
@@ -27,7 +28,11 @@ MAX_UNDER_WAY = 256
 #: Of an answer only so much is looked at.
 MAX_ANSWER_BYTES = 64 << 10
 
-Resolve = Callable[[str, int], Awaitable[list[Address]]]
+#: Names that are looked up at a time. Threads of their own: a name server that does not answer must hold up nobody
+#: but those who wait for it.
+MAX_LOOKUPS = 8
+
+Resolve = Callable[[str, int], list[Address]]
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -56,12 +61,14 @@ _decoder = msgspec.json.Decoder(_Done)
 class HttpCourier(Courier):
     """Connections are not kept: one that was made for a name must not serve another one at the same address.
 
-    ``resolve`` finds the addresses of a name, ``trust`` is whose certificates count; by default the system's ways.
+    ``resolve`` finds the addresses of a name, on another thread; ``trust`` is whose certificates count. By default both
+    as usual.
     """
 
     def __init__(self, resolve: Resolve | None = None, trust: ssl.SSLContext | None = None) -> None:
         self._resolve = resolve or _resolve
         self._trust = trust
+        self._threads = ThreadPoolExecutor(MAX_LOOKUPS, "strandline-lookup")
         self._client: httpx.AsyncClient | None = None
         self._slots = asyncio.Semaphore(MAX_UNDER_WAY)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -74,20 +81,23 @@ class HttpCourier(Courier):
     def stop(self) -> None:
         for task in self._tasks:
             task.cancel()
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _deliver(self, url: str, body: bytes, headers: Mapping[str, str], tell: Callable[[Answer], None]) -> None:
         async with self._slots:
             try:
                 async with asyncio.timeout(SEND_SECONDS):
                     answer = await self._send(parse_url(url), body, headers)
-            except (httpx.HTTPError, httpx.InvalidURL, AddressRejected, OSError, TimeoutError, ValueError) as error:
+            except Exception as error:  # whatever it is: it is tried again
                 log.warning("a webhook at %s was not delivered: %s", _host(url), error or type(error).__name__)
                 answer = Answer(delivered=False)
         tell(answer)
 
     async def _send(self, url: httpx.URL, body: bytes, headers: Mapping[str, str]) -> Answer:
-        port = url.port or (443 if url.scheme == "https" else 80)
-        addresses = [address for address in await self._resolve(url.host, port) if is_allowed(url, address)]
+        host, port = url.raw_host.decode("ascii"), url.port or (443 if url.scheme == "https" else 80)
+        loop = asyncio.get_running_loop()
+        found = await loop.run_in_executor(self._threads, self._resolve, host, port)
+        addresses = [address for address in found if is_allowed(url, address)]
         if not addresses:
             raise AddressRejected("there is no address that a webhook may be sent to")
         for address in addresses[:-1]:
@@ -98,14 +108,15 @@ class HttpCourier(Courier):
         return await self._send_to(addresses[-1], url, body, headers)
 
     async def _send_to(self, address: Address, url: httpx.URL, body: bytes, headers: Mapping[str, str]) -> Answer:
-        request = self._http().build_request(
+        client = await self._http()
+        request = client.build_request(
             "POST",
             url.copy_with(host=str(address)),
             content=body,
             headers={**headers, "host": url.netloc.decode("ascii")},
             extensions={"sni_hostname": url.raw_host.decode("ascii")},
         )
-        response = await self._http().send(request, stream=True)
+        response = await client.send(request, stream=True)
         try:
             if not response.is_success:
                 log.warning("a webhook at %s was answered with status %d", url.host, response.status_code)
@@ -114,16 +125,20 @@ class HttpCourier(Courier):
         finally:
             await response.aclose()
 
-    def _http(self) -> httpx.AsyncClient:
-        # Made when it is first needed: reading the certificates of the system takes a while.
+    async def _http(self) -> httpx.AsyncClient:
+        if self._trust is None:
+            # Reading all certificates takes too long for the loop.
+            loop = asyncio.get_running_loop()
+            self._trust = await loop.run_in_executor(self._threads, httpx.create_ssl_context)
         if self._client is None:
             self._client = httpx.AsyncClient(
                 timeout=SEND_SECONDS,
-                verify=self._trust or True,
+                verify=self._trust,
                 limits=httpx.Limits(max_keepalive_connections=0),
                 follow_redirects=False,
                 trust_env=False,
-                headers={"user-agent": "strandline"},
+                # A small answer that unpacks to a large one is nothing to wait for.
+                headers={"user-agent": "strandline", "accept-encoding": "identity"},
             )
         return self._client
 
@@ -132,7 +147,7 @@ async def _says_done(response: httpx.Response) -> bool:
     """Whatever else the answer is: the webhook was taken."""
     received = b""
     try:
-        async for chunk in response.aiter_bytes():
+        async for chunk in response.aiter_raw():
             received += chunk
             if len(received) > MAX_ANSWER_BYTES:
                 return False
@@ -141,8 +156,8 @@ async def _says_done(response: httpx.Response) -> bool:
         return False
 
 
-async def _resolve(host: str, port: int) -> list[Address]:
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+def _resolve(host: str, port: int) -> list[Address]:
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(ip_address(str(entry[4][0]).partition("%")[0]) for entry in found))
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -51,6 +52,13 @@ def _json(body: bytes, status: bytes = b"200 OK") -> bytes:
     return b"HTTP/1.1 %b\r\nconnection: close\r\ncontent-length: %d\r\n\r\n%b" % (status, len(body), body)
 
 
+def _zipped(body: bytes) -> bytes:
+    """What nobody asked for."""
+    body = gzip.compress(body)
+    head = b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: %d\r\n\r\n" % len(body)
+    return head + body
+
+
 @asynccontextmanager
 async def _receiver(secure: ssl.SSLContext | None = None) -> AsyncIterator[Receiver]:
     receiver = Receiver()
@@ -92,6 +100,7 @@ async def test_the_body_arrives_as_it_is_with_its_headers() -> None:
         (_json(b'{"done":"yes"}'), Answer(delivered=True)),
         (_json(b"[]"), Answer(delivered=True)),
         (_json(b"thanks"), Answer(delivered=True)),
+        (_zipped(b'{"done":true}'), Answer(delivered=True)),
         (_json(b" " * (1 << 20)), Answer(delivered=True)),
         (_json(b'{"done":true}', b"500 Oops"), Answer(delivered=False)),
         (_json(b'{"done":true}', b"404 Not Found"), Answer(delivered=False)),
@@ -106,6 +115,15 @@ async def test_what_the_answer_means(answer: bytes, expected: Answer) -> None:
         receiver.answer = answer
         assert await _deliver(HttpCourier(), f"http://127.0.0.1:{receiver.port}/") == expected
         assert len(receiver.requests) == 1
+
+
+@on_a_loop
+async def test_whatever_goes_wrong_is_told() -> None:
+    def resolve(host: str, port: int) -> list[Any]:
+        raise RuntimeError("nobody expects this")
+
+    assert await _deliver(HttpCourier(resolve), "http://localhost/") == Answer(delivered=False)
+    assert await _deliver(HttpCourier(), "not an address") == Answer(delivered=False)
 
 
 @on_a_loop
@@ -126,7 +144,7 @@ async def test_who_takes_too_long_has_failed(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("address", ["127.0.0.1", "10.0.0.1", "169.254.169.254", "::1", "fd00::1"])
 @on_a_loop
 async def test_a_name_that_stands_for_a_private_address_is_not_connected_to(address: str) -> None:
-    async def resolve(host: str, port: int) -> list[Any]:
+    def resolve(host: str, port: int) -> list[Any]:
         return [ip_address(address)]
 
     async with _receiver() as receiver:
@@ -139,7 +157,7 @@ async def test_a_name_that_stands_for_a_private_address_is_not_connected_to(addr
 async def test_a_local_name_that_stands_for_another_machine_is_not_connected_to() -> None:
     asked = []
 
-    async def resolve(host: str, port: int) -> list[Any]:
+    def resolve(host: str, port: int) -> list[Any]:
         asked.append((host, port))
         return [ip_address("93.184.216.34")]
 
@@ -149,7 +167,7 @@ async def test_a_local_name_that_stands_for_another_machine_is_not_connected_to(
 
 @on_a_loop
 async def test_the_connection_is_made_to_the_address_that_was_checked() -> None:
-    async def resolve(host: str, port: int) -> list[Any]:
+    def resolve(host: str, port: int) -> list[Any]:
         return [ip_address("127.0.0.99"), ip_address("127.0.0.1")]
 
     async with _receiver() as receiver:
@@ -184,7 +202,7 @@ def test_the_certificate_must_be_that_of_the_name_although_the_address_is_connec
     monkeypatch.setattr(courier_module, "is_allowed", lambda url, address: True)
     server, client = _certificate("hooks.example", tmp_path)
 
-    async def resolve(host: str, port: int) -> list[Any]:
+    def resolve(host: str, port: int) -> list[Any]:
         return [ip_address("127.0.0.1")]
 
     async def deliver() -> None:

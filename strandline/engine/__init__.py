@@ -19,6 +19,7 @@ from strandline.engine.record import (
     LogState,
     Page,
     Producer,
+    ProducerState,
     Record,
     Tombstone,
 )  # fmt: skip
@@ -42,6 +43,7 @@ __all__ = [
     "Options",
     "Page",
     "Producer",
+    "ProducerState",
     "Record",
     "Stats",
     "SystemClock",

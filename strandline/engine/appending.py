@@ -13,6 +13,7 @@ from strandline.engine.bodies import Extras
 from strandline.engine.commit import Commit
 from strandline.engine.duplicates import check_extras, find_duplicate
 from strandline.engine.errors import BadRequest, BatchTooLarge, LogFull
+from strandline.engine.forks import earliest_of
 from strandline.engine.frame import MAX_GROUP, Encoded, encode_append
 from strandline.engine.journaling import let_expire, publish
 from strandline.engine.logbook import Logbook
@@ -88,7 +89,7 @@ def check_room(book: Logbook, count: int, size: int, records: int = 0, bytes_: i
             config.cap_records,
             config.cap_bytes,
             book.head,
-            book.earliest,
+            earliest_of(book),
             book.count,
             book.size,
         )

@@ -38,9 +38,20 @@ class Extras(msgspec.Struct, array_like=True, omit_defaults=True):
     notes: dict[str, Raw] | None = None
 
 
+class ForkPoint(msgspec.Struct, array_like=True, frozen=True):
+    """The log of this epoch up to the seq ``through`` is the beginning of another one, whose own records are not of an
+    earlier time than ``ts``."""
+
+    epoch: int
+    through: int
+    ts: int
+
+
 class Configure(msgspec.Struct, array_like=True):
     name: str
     config: Config
+    #: What the log was forked from.
+    base: ForkPoint | None = None
 
 
 class Select(msgspec.Struct, array_like=True, frozen=True):

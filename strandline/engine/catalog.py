@@ -16,9 +16,10 @@ import msgspec
 import xxhash
 from msgspec import Raw
 
-from strandline.engine.bodies import pack, unpack
+from strandline.engine.bodies import ForkPoint, pack, unpack
 from strandline.engine.disk import Disk
 from strandline.engine.errors import DamagedFile, MissingFile, UnsupportedFormat
+from strandline.engine.forks import Base
 from strandline.engine.frame import (
     FILE_HEADER,
     Damage,
@@ -139,6 +140,7 @@ class BookState(msgspec.Struct, array_like=True):
     producers: dict[str, ProducerState]
     cursors: dict[str, Cursor] = {}
     notes: dict[str, Raw] = {}
+    base: ForkPoint | None = None
 
     @classmethod
     def of(cls, book: Logbook) -> BookState:
@@ -159,10 +161,12 @@ class BookState(msgspec.Struct, array_like=True):
             producers=dict(book.producers or {}),
             cursors=dict(book.cursors or {}),
             notes={} if book.notes is None else book.notes.raw(),
+            base=None if book.base is None else book.base.point,
         )
 
     def make(self, epoch: int) -> Logbook:
         book = Logbook(self.name, epoch, self.config)
+        book.base = None if self.base is None else Base(self.base)
         self.put_into(book)
         book.runs = tuple(run.make() for run in self.runs)
         book.filed_in = tuple(run.segment for run in self.runs)
@@ -267,7 +271,10 @@ def scan_checkpoint(disk: Disk, name: str) -> Iterator[Frame | Damage]:
 
 
 def load_books(frames: Iterable[Frame]) -> dict[int, Logbook]:
-    """The logbooks by epoch, from the frames of all checkpoints in order; what comes later counts."""
+    """The logbooks by epoch, from the frames of all checkpoints in order; what comes later counts.
+
+    What forks were forked from is still to be linked.
+    """
     states: dict[int, bytes] = {}
     overlays: dict[int, dict[int, OverlayState]] = {}
     for frame in frames:

@@ -54,5 +54,5 @@ def _configure(engine: Engine, book: Logbook, config: Config) -> Commit[LogState
 
 def config_frame(book: Logbook, config: Config, now: int, reserved: int) -> Encoded:
     """Also what makes a log that is new."""
-    body = pack(Configure(book.name, config))
+    body = pack(Configure(book.name, config, None if book.base is None else book.base.point))
     return encode(FrameType.CONFIGURE, book.epoch, book.assigned, now, body, reserved=reserved)

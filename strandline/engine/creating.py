@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from strandline.engine.appending import check_room, publish_later
 from strandline.engine.block import Block
-from strandline.engine.bodies import Extras
+from strandline.engine.bodies import Extras, ForkPoint
 from strandline.engine.commit import Commit
 from strandline.engine.configuring import config_frame
-from strandline.engine.errors import LogExists
+from strandline.engine.errors import BadRequest, LogExists
+from strandline.engine.forks import Base, time_at
 from strandline.engine.frame import Encoded, encode_append
 from strandline.engine.log import Log
 from strandline.engine.logbook import Logbook
@@ -33,6 +34,33 @@ def create(
         return creation.make(name, config)
 
 
+def fork(
+    engine: Engine,
+    name: str,
+    source: Log,
+    through: int,
+    config: Config | None,
+    notes: Mapping[str, Any] | None,
+    batch: Batch | None,
+) -> Commit[Log]:
+    """See :meth:`Engine.fork`."""
+    check_name(name)
+    engine.check_own(source)
+    creation = _Creation(engine, notes, batch)
+    with engine.lock:
+        book = source.book
+        book.check_there()
+        if type(through) is not int or not 0 <= through <= book.head:
+            raise BadRequest(f"log {book.name!r} can be forked at the seqs 0 to {book.head}, not at {through!r}")
+        if 0 < book.volatile_from <= through:
+            last = book.volatile_from - 1
+            raise BadRequest(
+                f"log {book.name!r} has what is behind seq {last} in memory only: it cannot be forked there"
+            )
+        point = ForkPoint(book.epoch, through, time_at(book, through))
+        return creation.make(name, config or book.config, Base(point, book))
+
+
 class _Creation:
     """``notes`` and ``batch`` are checked when it is made, the rest with the engine's lock held."""
 
@@ -45,12 +73,14 @@ class _Creation:
             self._extras = Extras(notes=check_changes(notes))
             check_fits(None, self._extras.notes or {})
 
-    def make(self, name: str, config: Config) -> Commit[Log]:
+    def make(self, name: str, config: Config, base: Base | None = None) -> Commit[Log]:
         engine, batch = self._engine, self._batch
         engine.check_writable()
         if engine.find(name) is not None:
             raise LogExists(name)
         book = Logbook(name, engine.next_epoch, config)
+        if base is not None:
+            book.begin_behind(base)
         if batch is not None and config.discard == "reject":
             check_room(book, len(batch), self._size)
         now = engine.now()

@@ -13,7 +13,7 @@ import msgspec
 from strandline.engine.appending import Append, append_all
 from strandline.engine.clock import Clock, SystemClock
 from strandline.engine.commit import Commit
-from strandline.engine.creating import create
+from strandline.engine.creating import create, fork
 from strandline.engine.disk import Disk, LocalDisk
 from strandline.engine.errors import BadRequest, EngineClosed, EngineError, JournalFailed, UnknownLog
 from strandline.engine.flushing import Flushing
@@ -171,6 +171,27 @@ class Engine:
         """
         return create(self, name, config or DEFAULT_CONFIG, notes, batch)
 
+    def fork(
+        self,
+        name: str,
+        source: Log,
+        through: int,
+        config: Config | None = None,
+        *,
+        notes: Mapping[str, Any] | None = None,
+        batch: Batch | None = None,
+    ) -> Commit[Log]:
+        """Make a new log that begins with the records of ``source`` up to the seq ``through``, from 0 to its head.
+
+        Nothing is copied: the shared records stay those of the source, and what becomes of them there is so in the
+        fork. The fork's own records begin at ``through + 1``; everything that changes, removes or keeps records acts
+        on its own alone. As ``create`` otherwise; without a ``config`` it gets the source's.
+
+        Notes, cursors, producers and idempotency keys are not shared. What a source has in memory only, because it is
+        ephemeral, cannot be shared either: a fork point behind it raises BadRequest.
+        """
+        return fork(self, name, source, through, config, notes, batch)
+
     def log(self, name: str) -> Log:
         found = self.find(name)
         if found is None:
@@ -195,6 +216,12 @@ class Engine:
 
     def __len__(self) -> int:
         return len(self._by_name)
+
+    def unsealed(self) -> list[Log]:
+        """The logs that have changed since the last round of housekeeping: no other has records that are not sealed,
+        but for ephemeral ones."""
+        with self.lock:
+            return [Log(self, book) for book in self._dirty if not book.dropped]
 
     # --- changes of several logs ---------------------------------------------------------------------------
 
@@ -324,6 +351,8 @@ class Engine:
         self.by_epoch[book.epoch] = book
         self._names.add(book.name)
         book.count_in(self._totals_of(book))
+        if book.base is not None and book.base.book is not None:
+            book.base.book.forks += 1
         self.touch(book)
 
     def _totals_of(self, book: Logbook) -> Totals:
@@ -335,6 +364,8 @@ class Engine:
         del self._by_name[book.name]
         del self.by_epoch[book.epoch]
         book.count_in(NOWHERE)
+        if book.base is not None and book.base.book is not None:
+            book.base.book.forks -= 1
 
     def tell(self, book: Logbook) -> None:
         for listener in book.listeners:

@@ -27,6 +27,15 @@ class LogExists(EngineError):
         self.name = name
 
 
+class LogHasForks(EngineError):
+    """The log cannot be dropped: other logs begin with its records. They have to be dropped first."""
+
+    def __init__(self, name: str, forks: int) -> None:
+        super().__init__(f"log {name!r} cannot be dropped: {forks} logs are forked from it")
+        self.name = name
+        self.forks = forks
+
+
 class BadName(EngineError):
     """A log name that is empty, too long, or has characters that are not allowed."""
 

@@ -16,7 +16,7 @@ from strandline.engine.bodies import KEEP_KEYS, KEEP_NODES, Forward, Gap, Target
 from strandline.engine.commit import Commit
 from strandline.engine.errors import BadRequest, BatchTooLarge, LogFull, RecordTooLarge
 from strandline.engine.frame import MAX_GROUP, Encoded, FrameType, encode, encode_append
-from strandline.engine.journaling import publish
+from strandline.engine.journaling import let_all_expire, publish
 from strandline.engine.logbook import Logbook
 from strandline.engine.originals import Originals, Ranges, Selection, matching
 from strandline.engine.parts import Segments
@@ -74,7 +74,8 @@ def forward(engine: Engine, source: Log, copies: Sequence[Copy]) -> Commit[list[
         try:
             with engine.lock:
                 engine.check_writable()
-                prepare_append(engine, source.book)
+                source.book.check_there()
+                let_all_expire(engine, source.book)
                 return _Round(engine, source.book, segments).run(copies)
         except NotResident as missing:
             fetch(source.book, missing)

@@ -10,6 +10,7 @@ from strandline.engine.block import Block
 from strandline.engine.bodies import Floor, pack
 from strandline.engine.commit import Commit
 from strandline.engine.errors import EngineError
+from strandline.engine.forks import chain
 from strandline.engine.frame import FrameType, encode
 from strandline.engine.logbook import Logbook
 from strandline.engine.retention import expire, is_stale
@@ -81,6 +82,12 @@ def let_expire(engine: Engine, book: Logbook, now: int | None = None) -> None:
     had_durable = has_durable(book)
     if expire(book, now, engine.store) and had_durable and engine.writable:
         _write_floors(engine, book, now)
+
+
+def let_all_expire(engine: Engine, book: Logbook) -> None:
+    """As ``let_expire``, of everything that readers of the log see: a fork shares records with other logs."""
+    for part in chain(book):
+        let_expire(engine, part)
 
 
 def _write_floors(engine: Engine, book: Logbook, now: int) -> None:

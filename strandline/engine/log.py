@@ -12,9 +12,10 @@ from strandline.engine.bodies import CursorMove, Extras, Gap, pack
 from strandline.engine.commit import Commit
 from strandline.engine.configuring import configure
 from strandline.engine.duplicates import check_extras, find_duplicate
-from strandline.engine.errors import BadRequest, RecordTooLarge, UnknownSeq
+from strandline.engine.errors import BadRequest, LogHasForks, RecordTooLarge, UnknownSeq
+from strandline.engine.forks import revision_of
 from strandline.engine.frame import FrameType, encode, encode_append
-from strandline.engine.journaling import change, let_expire, publish
+from strandline.engine.journaling import change, let_all_expire, let_expire, publish
 from strandline.engine.logbook import Logbook
 from strandline.engine.notes import NO_VALUES, check_fits
 from strandline.engine.noting import note, note_frame
@@ -87,10 +88,12 @@ class Log:
     def revision(self) -> int:
         """Another number whenever something but an append has changed what readers see: what was read before, up to
         where it was read, is still true if this is the same."""
-        if self._book.config.ttl_ms:
-            with self._engine.lock:
-                let_expire(self._engine, self._book)
-        return self._book.revision
+        book = self._book
+        if not book.config.ttl_ms and book.base is None:
+            return book.revision
+        with self._engine.lock:
+            let_all_expire(self._engine, book)
+            return revision_of(book)
 
     @property
     def book(self) -> Logbook:
@@ -114,10 +117,28 @@ class Log:
             return max(records, 0), max(size, 0)
 
     def state(self) -> LogState:
+        """What the log is like now. Of a fork, ``head``, ``earliest`` and ``evict_floor`` are as readers see them, but
+        ``count`` and ``size`` are of its own records only."""
         with self._engine.lock:
             self._book.check_there()
-            let_expire(self._engine, self._book)
+            let_all_expire(self._engine, self._book)
             return self._book.state()
+
+    # --- forks ---------------------------------------------------------------------------------------------
+
+    @property
+    def base(self) -> tuple[Log, int] | None:
+        """The log that this one was forked from, and the last seq that they share; see :meth:`Engine.fork`."""
+        base = self._book.base
+        if base is None:
+            return None
+        assert base.book is not None
+        return Log(self._engine, base.book), base.through
+
+    @property
+    def forks(self) -> int:
+        """How many logs were forked from this one, and are there."""
+        return self._book.forks
 
     # --- reading -------------------------------------------------------------------------------------------
 
@@ -423,10 +444,15 @@ class Log:
         return configure(self._engine, self._book, config)
 
     def drop(self) -> Commit[None]:
-        """Remove the log and everything in it. A log created later under this name has another epoch."""
+        """Remove the log and everything in it. A log created later under this name has another epoch.
+
+        Raises LogHasForks as long as there are logs that were forked from it.
+        """
         engine, book = self._engine, self._book
         with engine.lock:
             self._check_writable()
+            if book.forks:
+                raise LogHasForks(book.name, book.forks)
             engine.journal.write(encode(FrameType.DROP, book.epoch, 0, engine.now()))
             engine.touch(book)
             engine.remove(book)

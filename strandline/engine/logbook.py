@@ -15,6 +15,7 @@ from strandline.engine.block import Block
 from strandline.engine.bodies import Extras
 from strandline.engine.duplicates import remember
 from strandline.engine.errors import UnknownLog
+from strandline.engine.forks import Base, earliest_of, evict_floor_of
 from strandline.engine.notes import Notes, changed
 from strandline.engine.parts import Part, Run, Segments, Tail
 from strandline.engine.record import Appended, Config, Cursor, LogState, ProducerState, Reason, Remembered
@@ -39,11 +40,13 @@ class Logbook:
     ``earliest`` is the first seq that is neither deleted nor evicted (hidden records keep their place). The floors
     are moved by involuntary loss only: everything below the higher of them was lost to a cap or to time.
     ``count`` and ``size`` are over live records: not deleted, not evicted, not hidden.
+
+    All of this is of the log's own records. A fork shares those before them with its ``base``; see ``forks``.
     """
 
     __slots__ = (
-        "active_ts", "assigned", "cap_floor", "config", "count", "cursors", "dropped", "earliest", "epoch",
-        "filed_in", "gaps", "head", "idempotency", "journal_first", "journal_index", "last_ts", "listeners",
+        "active_ts", "assigned", "base", "cap_floor", "config", "count", "cursors", "dropped", "earliest", "epoch",
+        "filed_in", "forks", "gaps", "head", "idempotency", "journal_first", "journal_index", "last_ts", "listeners",
         "name", "notes", "pending", "pending_count", "pending_size", "producers", "reserve_step", "reserved",
         "reserved_durable", "revision", "runs", "size", "tail", "totals", "ttl_floor", "volatile_from",
     )  # fmt: skip
@@ -71,6 +74,9 @@ class Logbook:
         self.producers: dict[str, ProducerState] | None = None
         self.cursors: dict[str, Cursor] | None = None
         self.notes: Notes | None = None
+        self.base: Base | None = None
+        #: How many logs were forked from this one.
+        self.forks = 0
         self.totals: Totals = NOWHERE
         self.listeners: tuple[Listener, ...] = ()
         #: The segments in which the newest checkpoint says this log has a run.
@@ -94,6 +100,21 @@ class Logbook:
     def evict_floor(self) -> int:
         return max(self.cap_floor, self.ttl_floor)
 
+    def begin_behind(self, base: Base) -> None:
+        """It is a fork: its own records begin behind the fork point."""
+        self.base = base
+        self.assigned = self.head = base.through
+        self.earliest = base.through + 1
+        self.last_ts = base.point.ts
+
+    def lose_base(self) -> None:
+        """What it was forked from is not there any more: what it shared with it is lost."""
+        assert self.base is not None
+        through, self.base = self.base.through, None
+        if through >= self.evict_floor:
+            self.revision += 1
+            self.gaps = (Gap(1, through, "lost"), *self.gaps)
+
     def check_there(self) -> None:
         if self.dropped:
             raise UnknownLog(self.name)
@@ -104,8 +125,8 @@ class Logbook:
             epoch=self.epoch,
             config=self.config,
             head=self.head,
-            earliest=self.earliest,
-            evict_floor=self.evict_floor,
+            earliest=earliest_of(self),
+            evict_floor=evict_floor_of(self),
             count=self.count,
             size=self.size,
             last_ts=self.last_ts,

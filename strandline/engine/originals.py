@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from strandline.engine.block import Block
 from strandline.engine.errors import BadRequest
+from strandline.engine.forks import layers
 from strandline.engine.logbook import Logbook
 from strandline.engine.parts import Piece, Segments
 from strandline.engine.record import MAX_BATCH_BYTES
@@ -49,12 +50,15 @@ class Originals:
         source = self._source
         pieces: list[Piece] = []
         amended: dict[int, bytes] = {}
+        shown = layers(source)
         for first, last in ranges:
-            for part in source.parts():
-                if part.last >= first and part.first <= last:
-                    pieces += part.visible(max(first, source.earliest), last, self._segments)
-                    if part.overlay is not None and part.overlay.amended:
-                        amended.update((s, d) for s, d in part.overlay.amended.items() if first <= s <= last)
+            for book, low, high in shown:
+                low, high = max(first, low, book.earliest), min(last, high)
+                for part in book.parts() if low <= high else ():
+                    if part.last >= low and part.first <= high:
+                        pieces += part.visible(low, high, self._segments)
+                        if part.overlay is not None and part.overlay.amended:
+                            amended.update((s, d) for s, d in part.overlay.amended.items() if low <= s <= high)
         if not pieces:
             return Selection(None, 0, [], True)
         template = Block.gather(pieces, amended)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from strandline.engine.block import Block, by_last
 from strandline.engine.errors import BadRequest, MissingFile
-from strandline.engine.journaling import let_expire
-from strandline.engine.logbook import Logbook
-from strandline.engine.parts import Part, Segments
+from strandline.engine.forks import Layer, chain, earliest_of, last_retained_below, layers, seq_since
+from strandline.engine.journaling import let_all_expire
+from strandline.engine.logbook import Gap, Logbook
+from strandline.engine.parts import Part, Piece, Segments
 from strandline.engine.record import Page, Reason, Tombstone
-from strandline.engine.retention import is_stale, last_retained_below, needs_expiring
+from strandline.engine.retention import is_stale, needs_expiring
 from strandline.engine.segments.segment import Segment
 from strandline.engine.segments.store import SegmentStore, UnknownSegment
 
@@ -101,7 +102,7 @@ def read(
         # A reader who is not far behind needs no more than a look at the last blocks.
         with engine.lock:
             book.check_there()
-            if not (book.config.ttl_ms and is_stale(book, engine.now())):
+            if not _is_stale(engine, book):
                 page = read_tail(book, after, limit, max_bytes, epoch)
                 if page is not None:
                     return page
@@ -114,15 +115,25 @@ def read(
             with engine.lock:
                 book.check_there()
                 # What time takes may be on the disk as well, and is looked at there.
-                if not wait and book.config.ttl_ms and book.runs:
-                    if needs_expiring(book, engine.now(), segments):
-                        return None
-                let_expire(engine, book)
+                if not wait and _needs_the_disk_to_expire(engine, book, segments):
+                    return None
+                let_all_expire(engine, book)
                 return read_page(book, query, segments)
         except NotResident as missing:
             if not wait:
                 return None
             fetch(book, missing)
+
+
+def _is_stale(engine: Engine, book: Logbook) -> bool:
+    if book.base is None:
+        return book.config.ttl_ms > 0 and is_stale(book, engine.now())
+    return any(part.config.ttl_ms and is_stale(part, engine.now()) for part in chain(book))
+
+
+def _needs_the_disk_to_expire(engine: Engine, book: Logbook, segments: Segments) -> bool:
+    now = engine.now()
+    return any(part.config.ttl_ms and part.runs and needs_expiring(part, now, segments) for part in chain(book))
 
 
 def fetch(book: Logbook, missing: NotResident) -> None:
@@ -131,7 +142,7 @@ def fetch(book: Logbook, missing: NotResident) -> None:
         missing.fetch()
     except (UnknownSegment, MissingFile):
         # Merged or dropped in the meantime: then the log has its records elsewhere, or not any more.
-        if any(run.segment == missing.segment for run in book.runs):
+        if any(run.segment == missing.segment for part in chain(book) for run in part.runs):
             raise
 
 
@@ -142,7 +153,7 @@ def read_tail(book: Logbook, after: int, limit: int, max_bytes: int | None, epoc
         return None
     if (epoch is not None and epoch != book.epoch) or (book.gaps and book.gaps[-1].last > after):
         return None
-    page = Page(book.epoch, head, book.earliest)
+    page = Page(book.epoch, head, earliest_of(book))
     if after == head:
         page.next_after = after
         page.caught_up = True
@@ -180,28 +191,26 @@ def read_tail(book: Logbook, after: int, limit: int, max_bytes: int | None, epoc
 
 
 def read_page(book: Logbook, query: Query, segments: Segments) -> Page:
-    page = Page(book.epoch, book.head, book.earliest)
+    shown = layers(book)
+    head = book.head
+    page = Page(book.epoch, head, earliest_of(book))
     at = query.after + 1
     if _is_from_another_life(book, query):
         at = 1
-        page.tombstone = Tombstone(1, book.head, "recreated", book.earliest, book.head)
+        page.tombstone = Tombstone(1, head, "recreated", page.earliest, head)
     if query.since is not None:
         at = max(at, _start_since(book, query.since, segments))
-    if at < book.evict_floor:
-        if page.tombstone is None:
-            page.tombstone = _tombstone(book, at, book.evict_floor - 1, _reason(book, at))
-        at = book.evict_floor
-    recreated = page.tombstone is not None and page.tombstone.reason == "recreated"
+    recreated = page.tombstone is not None
     while True:
-        at = _cross_gaps(book, page, at)
-        stop = next((gap.first - 1 for gap in book.gaps if gap.first > at), book.head)
-        reached = _fill(book, page, query, at, stop, segments)
-        if page.seqs or page.tombstone is not None or reached < stop or stop >= book.head:
+        at = _cross_losses(shown, page, at)
+        stop = next((loss.first - 1 for loss in _losses(shown, at)), head)
+        reached = _fill(shown, page, query, at, stop, segments)
+        if page.seqs or page.tombstone is not None or reached < stop or stop >= head:
             break
-        # Nothing to deliver before the next gap: report that one now instead of an empty page.
+        # Nothing to deliver before the next loss: report that one now instead of an empty page.
         at = stop + 1
     page.next_after = reached if recreated else max(reached, query.after)
-    page.caught_up = page.next_after >= book.head
+    page.caught_up = page.next_after >= head
     return page
 
 
@@ -213,8 +222,22 @@ def _is_from_another_life(book: Logbook, query: Query) -> bool:
 
 def _start_since(book: Logbook, since: int, segments: Segments) -> int:
     """Where the records from before a time end: what is lost right behind them may be from after it."""
-    last_before = last_retained_below(book, book.seq_since(since, segments), segments)
+    last_before = last_retained_below(book, seq_since(book, since, segments), segments)
     return 0 if last_before is None else last_before + 1
+
+
+def _losses(shown: Sequence[Layer], at: int) -> Iterator[Gap]:
+    """What readers from ``at`` on do not get although nobody removed it, in order."""
+    for book, first, last in shown:
+        if last < at:
+            continue
+        start, floor = max(at, first), book.evict_floor
+        if start < floor:
+            yield Gap(start, min(floor - 1, last), _reason(book, start))
+            start = floor
+        for gap in book.gaps:
+            if gap.last >= start and gap.first <= last:
+                yield Gap(max(gap.first, start), min(gap.last, last), gap.reason)
 
 
 def _reason(book: Logbook, at: int) -> Reason:
@@ -223,60 +246,53 @@ def _reason(book: Logbook, at: int) -> Reason:
     return "cap" if book.cap_floor > at else "ttl"
 
 
-def _tombstone(book: Logbook, first: int, last: int, reason: Reason) -> Tombstone:
-    return Tombstone(first, last, reason, last + 1, book.head)
-
-
-def _cross_gaps(book: Logbook, page: Page, at: int) -> int:
-    """Step over the gap that begins here, if any, and say so; several side by side are one loss."""
-    for gap in book.gaps:
-        if gap.first <= at <= gap.last:
-            if page.tombstone is None:
-                page.tombstone = _tombstone(book, at, gap.last, gap.reason)
-            elif page.tombstone.reason != "recreated":
-                page.tombstone = page.tombstone._replace(gap_to=gap.last, earliest=gap.last + 1)
-            at = gap.last + 1
+def _cross_losses(shown: Sequence[Layer], page: Page, at: int) -> int:
+    """Step over the loss that begins here, if any, and say so; several side by side are one loss."""
+    for loss in _losses(shown, at):
+        if loss.first > at:
+            break
+        if page.tombstone is None:
+            page.tombstone = Tombstone(at, loss.last, loss.reason, loss.last + 1, page.head)
+        elif page.tombstone.reason != "recreated":
+            page.tombstone = page.tombstone._replace(gap_to=loss.last, earliest=loss.last + 1)
+        at = loss.last + 1
     return at
 
 
-def _fill(book: Logbook, page: Page, query: Query, first: int, last: int, segments: Segments) -> int:
+def _fill(shown: Sequence[Layer], page: Page, query: Query, first: int, last: int, segments: Segments) -> int:
     """Put records into the page; returns the seq up to which the log has been dealt with."""
     room = _Room(query)
-    if query.key is not None or query.key_prefix is not None:
-        pieces = _keyed(book, query, first, last, segments)
-    else:
-        pieces = _visible(book, first, last, segments)
-    for part, block, start, end in pieces:
-        stopped = room.take(page, part, block, start, end)
-        if stopped < end:
-            return block.seq(stopped) - 1
+    keyed = query.key is not None or query.key_prefix is not None
+    for part, low, high in _parts(shown, first, last):
+        pieces = _keyed(part, query, low, high, segments) if keyed else part.visible(low, high, segments)
+        for block, start, end in pieces:
+            stopped = room.take(page, part, block, start, end)
+            if stopped < end:
+                return block.seq(stopped) - 1
     return last
 
 
-def _visible(book: Logbook, first: int, last: int, segments: Segments) -> Iterator[tuple[Part, Block, int, int]]:
-    for part in book.parts():
-        if part.last >= first and part.first <= last:
-            for block, start, end in part.visible(first, last, segments):
-                yield part, block, start, end
+def _parts(shown: Sequence[Layer], first: int, last: int) -> Iterator[tuple[Part, int, int]]:
+    """Where the seqs from ``first`` to ``last`` are, and which of them are there."""
+    for book, low, high in shown:
+        low, high = max(first, low), min(last, high)
+        if low <= high:
+            for part in book.parts():
+                if part.last >= low and part.first <= high:
+                    yield part, low, high
 
 
-def _keyed(
-    book: Logbook, query: Query, first: int, last: int, segments: Segments
-) -> Iterator[tuple[Part, Block, int, int]]:
-    """The records with the key, found through the key index; the rest of the log is not looked at."""
-    for part in book.parts():
-        if part.last < first or part.first > last:
-            continue
-        found = None
-        if query.key is not None:
-            found = part.seqs_with_key(query.key, False, segments)
-        if query.key_prefix is not None:
-            starting = part.seqs_with_key(query.key_prefix, True, segments)
-            found = starting if found is None else sorted(set(found).intersection(starting))
-        assert found is not None
-        for seq in found[bisect_left(found, first) : bisect_right(found, last)]:
-            for block, start, end in part.visible(seq, seq, segments):
-                yield part, block, start, end
+def _keyed(part: Part, query: Query, first: int, last: int, segments: Segments) -> Iterator[Piece]:
+    """The records with the key, found through the key index; the rest of the part is not looked at."""
+    found = None
+    if query.key is not None:
+        found = part.seqs_with_key(query.key, False, segments)
+    if query.key_prefix is not None:
+        starting = part.seqs_with_key(query.key_prefix, True, segments)
+        found = starting if found is None else sorted(set(found).intersection(starting))
+    assert found is not None
+    for seq in found[bisect_left(found, first) : bisect_right(found, last)]:
+        yield from part.visible(seq, seq, segments)
 
 
 class _Room:

@@ -103,6 +103,8 @@ def replay(
     written = [index for index, size in sizes.items() if size > FILE_HEADER.size]
     report = _Report(progress, sum(sizes.values()))
     replay = Replay(books, segments, recovered)
+    for book in books.values():
+        replay.link(book)
     replay.clean = not indexes
     boot = boot_mark(disk)
     for index in range(manifest.boundary, indexes[-1] + 1) if indexes else ():

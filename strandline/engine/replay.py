@@ -25,6 +25,7 @@ from strandline.engine.bodies import (
 from strandline.engine.bodies import Gap as GapFrame
 from strandline.engine.catalog import BookState, Manifest
 from strandline.engine.errors import DamagedFile
+from strandline.engine.forks import Base, link
 from strandline.engine.frame import HEADER, MARK, Damage, Frame, FrameType, decode_append
 from strandline.engine.groups import Broken
 from strandline.engine.journal import JournalFile
@@ -148,8 +149,7 @@ class Replay:
             return
         recovered.changed.add(book)
         if kind is FrameType.DROP:
-            book.dropped = True
-            del self._books[frame.epoch]
+            self._drop(book)
             return
         try:
             self._change(book, frame, path)
@@ -165,6 +165,13 @@ class Replay:
         if book is None:
             self._drop_namesake(configure.name)
             book = self._books[frame.epoch] = Logbook(configure.name, frame.epoch, configure.config)
+            if configure.base is not None:
+                book.begin_behind(Base(configure.base))
+                source = self._books.get(configure.base.epoch)
+                if source is not None:
+                    # So far its seqs had been assigned.
+                    self._reach(source, configure.base.through)
+                self.link(book)
             self._by_name[configure.name] = book
             self._recovered.next_epoch = max(self._recovered.next_epoch, frame.epoch + 1)
         self._reach(book, frame.first)
@@ -173,13 +180,31 @@ class Replay:
         evict_over_caps(book, self._segments)
         self._recovered.changed.add(book)
 
+    def link(self, book: Logbook) -> None:
+        """Let a fork know what it was forked from. If that is not there, what it shares with it is lost."""
+        base = book.base
+        if base is not None and not link(book, self._books):
+            self._recovered.changed.add(book)
+            if base.through:
+                what = "were shared with a log that is not there any more"
+                self._recovered.losses.append(Loss(book.name, 1, base.through, what))
+
     def _drop_namesake(self, name: str) -> None:
         """A log can be created only once the one of its name is gone, even if nothing tells of that any more."""
         older = self._by_name.get(name)
         if older is not None and not older.dropped:
-            older.dropped = True
-            del self._books[older.epoch]
-            self._recovered.changed.add(older)
+            self._drop(older)
+
+    def _drop(self, book: Logbook) -> None:
+        """A log can be dropped only once its forks are gone, even if nothing tells of that any more."""
+        if book.forks:
+            for fork in [other for other in self._books.values() if other.base is not None and other.base.book is book]:
+                self._drop(fork)
+        if book.base is not None and book.base.book is not None:
+            book.base.book.forks -= 1
+        book.dropped = True
+        del self._books[book.epoch]
+        self._recovered.changed.add(book)
 
     @staticmethod
     def _reach(book: Logbook, assigned: int) -> None:

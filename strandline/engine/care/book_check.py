@@ -21,7 +21,13 @@ def check_book(book: Logbook, order: Mapping[int, int], segments: Segments) -> I
     yield from (f"Log {book.name!r}: {problem}." for problem in problems)
     if problems:
         return  # what follows would only say the same in other words
-    for problem in (*_check_order(book), *_recount(book, segments), *_check_floors(book, segments), *_check_gaps(book)):
+    for problem in (
+        *_check_base(book),
+        *_check_order(book),
+        *_recount(book, segments),
+        *_check_floors(book, segments),
+        *_check_gaps(book),
+    ):
         yield f"Log {book.name!r}: {problem}."
 
 
@@ -77,6 +83,17 @@ def _check_runs(book: Logbook, order: Mapping[int, int], segments: Segments) -> 
     for before, after in pairwise(book.runs):
         if order.get(before.segment, -1) >= order.get(after.segment, -1):
             yield f"its runs in segments {before.segment} and {after.segment} are not in the order of the manifest"
+
+
+def _check_base(book: Logbook) -> Iterator[str]:
+    base = book.base
+    if base is None or base.book is None:
+        return
+    if base.through > base.book.assigned:
+        yield f"it was forked from {base.book.name!r} at seq {base.through}, which has only {base.book.assigned}"
+    first = next((part.first for part in book.parts()), base.through + 1)
+    if first <= base.through:
+        yield f"its own record {first} is not behind seq {base.through}, where it was forked"
 
 
 def _check_order(book: Logbook) -> Iterator[str]:

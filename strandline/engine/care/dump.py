@@ -23,6 +23,7 @@ from strandline.engine.bodies import (
     CursorMove,
     Extras,
     Floor,
+    ForkPoint,
     Forward,
     Gap,
     Select,
@@ -184,7 +185,7 @@ def _facts_of(frame: Frame) -> Facts:
             return _extras(unpack(frame.body, Extras))
         case FrameType.CONFIGURE:
             configure = unpack(frame.body, Configure)
-            return {"name": repr(configure.name), "config": _changed(configure.config)}
+            return {"name": repr(configure.name), "config": _changed(configure.config), **_base(configure.base)}
         case FrameType.DELETE | FrameType.HIDE | FrameType.RESTORE:
             return _given(unpack(frame.body, Select))
         case FrameType.AMEND:
@@ -222,6 +223,10 @@ def _extras(extras: Extras | None) -> Facts:
 def _notes(notes: Mapping[str, Raw]) -> Facts:
     """Notes with their values, cut off where they get long; None: removed."""
     return {name: shorten(repr(unpack(bytes(raw), object)).encode()) for name, raw in notes.items()}
+
+
+def _base(point: ForkPoint | None) -> Facts:
+    return {} if point is None else {"forked_from": point.epoch, "through": point.through}
 
 
 def _details_of(frame: Frame, rows: int) -> Iterator[Item]:
@@ -273,6 +278,7 @@ def _state(state: BookState) -> Facts:
         "producers": len(state.producers),
         "cursors": {name: cursor.seq for name, cursor in state.cursors.items()},
         "notes": _notes(state.notes),
+        **_base(state.base),
     }
 
 

@@ -195,6 +195,10 @@ class Segment:
         index = _Index(self)
         return index.seqs(row, rows, *index.codes(row, prefix, prefix=True))
 
+    def keys(self, row: int, rows: int, after: str | None) -> Iterator[str]:
+        """The distinct keys of a run, from behind ``after`` on, ascending."""
+        return _Index(self).keys(row, rows, after)
+
     def verify(self) -> list[str]:
         """Everything that is wrong with the file, as sentences: an empty list for a sound one."""
         return check.check(self)
@@ -256,6 +260,20 @@ class _Index:
         if prefix:
             return low, bisect_left(codes, True, lo=low, key=lambda code: not key(code).startswith(text))
         return low, low + 1 if low < len(codes) and key(low) == text else low
+
+    def keys(self, row: int, rows: int, after: str | None) -> Iterator[str]:
+        """The distinct keys of a run, from behind ``after`` on, ascending."""
+        end = row + rows
+        at = row
+        if after is not None:
+            at = bisect_left(range(end), self.codes(row, after, prefix=False)[1], lo=row, key=self._code_at)
+        while at < end and (code := self._code_at(at)) != _NO_CODE:
+            yield self._keys[code].as_py()
+            # Most keys have few rows, some have very many.
+            step = 1
+            while at + step < end and self._code_at(at + step) == code:
+                step *= 2
+            at = bisect_left(range(min(at + step, end)), code + 1, lo=at + step // 2, key=self._code_at)
 
     def seqs(self, row: int, rows: int, low: int, high: int) -> list[int]:
         """The seqs of the rows of a run whose code is ``low`` or more and less than ``high``, ascending."""

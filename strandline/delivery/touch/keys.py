@@ -1,0 +1,176 @@
+"""Keys: what can be touched, as 64-bit numbers that clients derive by the same rules.
+
+Every key is the XXH3-64 of a few parts with NUL in between. On the wire a key is 16 hexadecimal digits; waiting is by
+the lower 32 bits of it, which are enough for a wake-up that may be one too many.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any
+
+from xxhash import xxh3_64_intdigest, xxh32_intdigest
+
+NUL = b"\0"
+ID_MASK = (1 << 32) - 1
+_HEX16 = re.compile("[0-9a-f]{16}", re.ASCII)
+_INTEGER = re.compile("-?[0-9]{1,100}", re.ASCII)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+#: Touched by every change at all; for those who wait on templates that nobody knows.
+ANY = xxh3_64_intdigest(b"any")
+#: Touched when changes are recorded less finely than they could be; for those who name no templates.
+COARSENED = xxh3_64_intdigest(b"coarsened")
+
+
+def hexadecimal(key: int) -> str:
+    """A key or a template id as clients see it."""
+    return f"{key:016x}"
+
+
+def parse_hexadecimal(text: str) -> int | None:
+    """The number of 16 lower-case hexadecimal digits; None if it is anything else."""
+    return int(text, 16) if _HEX16.fullmatch(text) else None
+
+
+def key_id(text: str) -> int:
+    """The 32 bits that stand for a key that a client names, whatever it looks like."""
+    text = text.strip().lower()
+    if _HEX16.fullmatch(text):
+        return int(text[8:], 16)
+    return xxh32_intdigest(text.encode(errors="replace"))
+
+
+@lru_cache(maxsize=4096)
+def table_key(entity: str) -> int:
+    """Touched by every change of the entity."""
+    return xxh3_64_intdigest(b"tbl\0" + entity.encode())
+
+
+def in_order(names: Iterable[str]) -> list[str]:
+    """Names of fields as they are sorted for a template: by UTF-16 code units, as clients sort strings."""
+    return sorted(names, key=lambda name: name.encode("utf-16-be", "surrogatepass"))
+
+
+def template_id(entity: str, names: Iterable[str]) -> int:
+    """Which template it is: an entity and the fields that are compared."""
+    parts = [entity, *in_order(names)]
+    return xxh3_64_intdigest(b"tpl\0" + NUL.join(part.encode() for part in parts))
+
+
+def template_key(identifier: int) -> int:
+    """Touched when it is not recorded which rows of the template have changed."""
+    return xxh3_64_intdigest(b"tpl\0" + identifier.to_bytes(8, "big"))
+
+
+class RowKeys:
+    """The keys of the rows that have the same arguments in the fields of one template. ``arguments`` are encoded, in
+    the order of the fields, with NUL in between."""
+
+    __slots__ = ("_field", "_membership", "_watch")
+
+    def __init__(self, identifier: int) -> None:
+        raw = identifier.to_bytes(8, "big") + NUL
+        self._watch = b"key\0" + raw
+        self._membership = b"mem\0" + raw
+        self._field = b"fld\0" + raw
+
+    def watch(self, arguments: bytes) -> int:
+        """Anything about one of these rows has changed."""
+        return xxh3_64_intdigest(self._watch + arguments)
+
+    def membership(self, arguments: bytes) -> int:
+        """There is one row more, or one less."""
+        return xxh3_64_intdigest(self._membership + arguments)
+
+    def field(self, name: str, arguments: bytes) -> int:
+        """One field of one of these rows has changed."""
+        return xxh3_64_intdigest(self._field + name.encode(errors="replace") + NUL + arguments)
+
+
+# --- arguments -------------------------------------------------------------------------------------------------
+
+
+def _string(value: Any) -> bytes | None:
+    kind = type(value)
+    if kind is str:
+        return value.encode(errors="replace")  # type: ignore[no-any-return]
+    if kind is bool:
+        return b"true" if value else b"false"
+    if kind is int:
+        return b"%d" % value
+    if kind is float:
+        return _number_text(value).encode()
+    return None
+
+
+def _int64(value: Any) -> bytes | None:
+    kind = type(value)
+    if kind is int:
+        return b"%d" % value
+    if kind is float and value.is_integer():
+        return b"%d" % int(value)
+    if kind is str and _INTEGER.fullmatch(text := value.strip()):
+        return b"%d" % int(text)
+    return None
+
+
+def _bool(value: Any) -> bytes | None:
+    if type(value) is bool:
+        return b"1" if value else b"0"
+    return None
+
+
+def _datetime(value: Any) -> bytes | None:
+    kind = type(value)
+    try:
+        if kind is str:
+            moment = datetime.fromisoformat(value.strip())
+            # One without a zone is taken as what it nearly always is.
+            moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+        elif kind is int or kind is float:
+            moment = _EPOCH + timedelta(milliseconds=int(value))
+        else:
+            return None
+    except (ValueError, OverflowError):
+        return None
+    return moment.replace(tzinfo=None).isoformat(timespec="milliseconds").encode() + b"Z"
+
+
+def _bytes(value: Any) -> bytes | None:
+    return value.encode(errors="replace") if type(value) is str else None
+
+
+Encode = Callable[[Any], bytes | None]
+#: How a value becomes an argument, by the name of the encoding. None: such a value is equal to no argument.
+ENCODINGS: dict[str, Encode] = {
+    "string": _string,
+    "int64": _int64,
+    "bool": _bool,
+    "datetime": _datetime,
+    "bytes": _bytes,
+}
+
+
+def _number_text(value: float) -> str:
+    """A number as ECMAScript writes it, which is how most clients make a string of one."""
+    if not value:
+        return "0"
+    sign, digit_tuple, exponent = Decimal(repr(value)).normalize().as_tuple()
+    assert isinstance(exponent, int), "JSON has no infinities"
+    digits = "".join(map(str, digit_tuple))
+    point = len(digits) + exponent
+    if len(digits) <= point <= 21:
+        text = digits + "0" * (point - len(digits))
+    elif 0 < point <= 21:
+        text = f"{digits[:point]}.{digits[point:]}"
+    elif -6 < point <= 0:
+        text = "0." + "0" * -point + digits
+    else:
+        fraction = f".{digits[1:]}" if len(digits) > 1 else ""
+        text = f"{digits[0]}{fraction}e{point - 1:+d}"
+    return "-" + text if sign else text

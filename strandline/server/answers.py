@@ -17,6 +17,16 @@ class Health(msgspec.Struct):
     uptime_ms: Number
 
 
+class Alive(msgspec.Struct):
+    ok: bool
+
+
+class SeriesCount(msgspec.Struct):
+    uptime_ms: Number
+    #: How many series the server's metrics of itself have.
+    series: Number
+
+
 class Ready(msgspec.Struct):
     status: str
     wal_replay_complete: bool

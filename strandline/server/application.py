@@ -45,7 +45,7 @@ class Application:
             max_sse_connections=limits.max_sse_connections,
             max_sse_connections_per_key=limits.max_sse_connections_per_key,
         )
-        self.probes = Probes(self.status, self._count_topics, self._metrics)
+        self.probes = Probes(self.status, self._count_topics, self._metrics, self._count_series)
         self.gate = Gate(
             self.probes.routes(),
             keys=settings.server.api_keys or None,
@@ -89,7 +89,7 @@ class Application:
         streams = StreamsContext(engine, hub, self.pressure, settings.streams_settings(), self.limits.streams)
         streams.streams.dropping.append(context.forget)
         self.face = TopicsFace(context)
-        self.streams = StreamsFace(streams)
+        self.streams = StreamsFace(streams, self.gate.answered)
         routes = [*self.face.routes(), *self.streams.routes()]
         self.gate.add([*routes, openapi_route([*self.probes.routes(), *routes])])
         self.status.progress = 1.0
@@ -113,6 +113,9 @@ class Application:
 
     def _count_topics(self) -> int:
         return 0 if self.face is None else self.face.context.topics.count
+
+    def _count_series(self) -> int:
+        return 0 if self.streams is None else self.streams.metrics.series
 
     async def _metrics(self, access: Access, as_json: bool) -> Reply:
         return await measure(self, access, as_json)

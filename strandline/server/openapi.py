@@ -16,7 +16,7 @@ from strandline.faces.topics.openapi import OPERATIONS as TOPICS
 from strandline.faces.topics.openapi import WEBSOCKET
 from strandline.faces.topics.problems import PROBLEMS
 from strandline.faces.web import Call, Reply, Route
-from strandline.server.answers import Health, Metrics, Ready
+from strandline.server.answers import Alive, Health, Metrics, Ready, SeriesCount
 
 PATH = "/openapi.json"
 WEBSOCKET_PATH = "/v0/ws"
@@ -51,6 +51,13 @@ _READY = Operation(
 _SERVER: dict[tuple[str, str], Operation] = {
     ("GET", "/v0/health"): _HEALTH,
     ("GET", "/healthz"): _HEALTH,
+    ("GET", "/health"): Operation(group="server", summary="Whether the process is alive", answer=Alive),
+    ("GET", "/metrics"): Operation(
+        group="server",
+        summary="How many series the server's metrics of itself have",
+        description="The series are in the stream `__stream_metrics__`.",
+        answer=SeriesCount,
+    ),
     ("GET", "/v0/ready"): _READY,
     ("GET", "/readyz"): _READY,
     ("GET", "/v0/metrics"): Operation(
@@ -147,8 +154,14 @@ def _operation(route: Route) -> dict[str, Any]:
     return described
 
 
+#: The ids of paths that are called like another one under /v0.
+_NAMESAKES = {"/health": "get_alive", "/metrics": "get_series_count"}
+
+
 def _id(route: Route) -> str:
     """``get_topics_topic_consumers``: the method and the path, in the letters that every generator takes."""
+    if route.path in _NAMESAKES:
+        return _NAMESAKES[route.path]
     parts = [part.strip("{}").replace(".", "_") for part in route.path.split("/") if part not in ("", "v0")]
     return "_".join([route.method.lower(), *parts])
 

@@ -14,17 +14,20 @@ from strandline.server.gate import Status
 
 
 class Probes:
-    """``topics`` counts the topics; ``metrics`` renders the metrics for whoever asks, as text or as JSON."""
+    """``topics`` counts the topics, ``series`` those of the server's metrics of itself; ``metrics`` renders the metrics
+    for whoever asks, as text or as JSON."""
 
     def __init__(
         self,
         status: Status,
         topics: Callable[[], int],
         metrics: Callable[[Access, bool], Reply | Awaitable[Reply]],
+        series: Callable[[], int] = lambda: 0,
     ) -> None:
         self._status = status
         self._topics = topics
         self._metrics = metrics
+        self._series = series
         self._started = monotonic()
 
     def routes(self) -> list[Route]:
@@ -35,10 +38,12 @@ class Probes:
                 ("/healthz", self.health),
                 ("/v0/ready", self.ready),
                 ("/readyz", self.ready),
+                ("/health", self.alive),
             )
         ]
         metrics = Route(method="GET", path="/v0/metrics", handler=self.metrics, scopes=("read",), always=True)
-        return [*probes, metrics]
+        series = Route(method="GET", path="/metrics", handler=self.series, scopes=("read",), always=True)
+        return [*probes, metrics, series]
 
     @property
     def uptime_ms(self) -> int:
@@ -48,6 +53,14 @@ class Probes:
         """GET /v0/health"""
         answer = {"status": "ok", "version": strandline.__version__, "uptime_ms": self.uptime_ms}
         return Reply(msgspec.json.encode(answer))
+
+    def alive(self, call: Call) -> Reply:
+        """GET /health"""
+        return Reply(b'{"ok":true}')
+
+    def series(self, call: Call) -> Reply:
+        """GET /metrics. The series themselves are in a stream: read ``__stream_metrics__``."""
+        return Reply(msgspec.json.encode({"uptime_ms": self.uptime_ms, "series": self._series()}))
 
     def ready(self, call: Call) -> Reply:
         """GET /v0/ready"""

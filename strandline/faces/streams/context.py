@@ -15,6 +15,8 @@ from strandline.engine import Engine
 from strandline.engine.commit import Commit
 from strandline.faces.streams.deadlines import Deadlines
 from strandline.faces.streams.errors import append_timeout, bad_request, overloaded
+from strandline.faces.streams.memory import Memory
+from strandline.faces.streams.meters import Meters
 from strandline.faces.streams.settings import StreamsSettings
 from strandline.faces.streams.stream import Stream
 from strandline.faces.streams.streams import Streams
@@ -44,9 +46,11 @@ class StreamsContext:
         self.feeds = Feeds(hub, pressure)
         self.alarms = Alarms(hub.loop)
         self.turns = Turns(pressure)
+        self.meters = Meters()
         #: Appends that wait for the disk.
-        self.appends = Deadlines(hub.loop, settings.append_timeout_ms / 1000, append_timeout())
+        self.appends = Deadlines(hub.loop, settings.append_timeout_ms / 1000, append_timeout(), self.meters.append_wait)
         self.searcher = Searcher(settings.search_memory_bytes)
+        self.memory = Memory(engine, self.searcher, lambda: self.appends.size)
         self.streams.dropping.append(self.searcher.forget)
         #: For searches, and whatever else takes long.
         self.workers = Workers(hub.loop)
@@ -72,6 +76,7 @@ class StreamsContext:
     def after_append(self, commit: Commit[T], size: int, make: Callable[[T], Reply]) -> Reply | Later:
         """As ``after``, but without the outcome when it takes too long."""
         if commit.done:
+            self.meters.append_wait.add(0)
             return make(commit.wait())
         pending = self.appends.begin(size)
 

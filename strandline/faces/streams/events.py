@@ -198,6 +198,7 @@ class EventStream(web.Stream, Reader):
 
     def _write(self, data: bytes) -> None:
         assert self._sink is not None
+        self._context.meters.event_bytes.add(len(data))
         if not self._sink.write(data):
             self._paused = True
         if self._place.cursor >= self._stream.log.head and self._stream.ended:

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from strandline.faces.streams.aggregating import Aggregating
 from strandline.faces.streams.appending import Appending
 from strandline.faces.streams.context import StreamsContext
 from strandline.faces.streams.creating import Creating
 from strandline.faces.streams.deleting import Deleting, preflight
 from strandline.faces.streams.errors import refuse, reply_to
+from strandline.faces.streams.inspecting import Inspecting
+from strandline.faces.streams.listing import Listing
 from strandline.faces.streams.observing import Observing
 from strandline.faces.streams.otlp import Otlp
+from strandline.faces.streams.own_metrics import OwnMetrics
 from strandline.faces.streams.profiling import Profiling
 from strandline.faces.streams.reading import Reading
 from strandline.faces.streams.replying import FOR_BROWSERS
+from strandline.faces.streams.routing_keys import RoutingKeys
+from strandline.faces.streams.sampling import Sampling
 from strandline.faces.streams.schemas import Schemas
 from strandline.faces.streams.searching import Searching
+from strandline.faces.streams.server_details import ServerDetails
 from strandline.faces.streams.subscriptions.subscribing import Subscribing
 from strandline.faces.web import Handler, Route
 
@@ -22,9 +30,10 @@ ONE = "/v1/stream/{name}"
 
 
 class StreamsFace:
-    """Everything of the streams protocol that answers HTTP requests."""
+    """Everything of the streams protocol that answers HTTP requests. ``answered`` counts all replies of the server, by
+    path and status."""
 
-    def __init__(self, context: StreamsContext) -> None:
+    def __init__(self, context: StreamsContext, answered: Mapping[tuple[str, int], int] = {}) -> None:
         self.context = context
         self.creating = Creating(context)
         self.appending = Appending(context)
@@ -37,6 +46,13 @@ class StreamsFace:
         self.profiling = Profiling(context)
         self.otlp = Otlp(context)
         self.observing = Observing(context)
+        self.listing = Listing(context)
+        self.inspecting = Inspecting(context)
+        self.routing_keys = RoutingKeys(context)
+        self.server_details = ServerDetails(context, lambda: self.reading.waiting + self.inspecting.waiting)
+        self.metrics = OwnMetrics(context, answered)
+        self.sampling = Sampling(context, self.metrics)
+        self.sampling.begin()
 
     def routes(self) -> list[Route]:
         routes = [
@@ -56,6 +72,12 @@ class StreamsFace:
             _route("POST", ONE + "/_otlp/v1/traces", self.otlp.into_stream, "write", body="any"),
             _route("POST", "/v1/traces", self.otlp.into_default, "write", body="any"),
             _route("POST", "/v1/observe/request", self.observing.observe, "read", body="any"),
+            _route("GET", "/v1/streams", self.listing.get, "read"),
+            _route("GET", ONE + "/_details", self.inspecting.details, "read"),
+            _route("GET", ONE + "/_index_status", self.inspecting.index_status, "read"),
+            _route("GET", ONE + "/_routing_keys", self.routing_keys.get, "read"),
+            _route("GET", "/v1/server/_details", self.server_details.details, "read"),
+            _route("GET", "/v1/server/_mem", self.server_details.mem, "read"),
         ]
         return [*routes, *self._preflights(routes), *self.subscribing.routes()]
 
@@ -68,6 +90,8 @@ class StreamsFace:
     def drain(self) -> None:
         """Answer everybody who waits, and end what does not end by itself."""
         self.reading.drain()
+        self.inspecting.drain()
+        self.sampling.stop()
         self.subscribing.stop()
         self.context.stop()
 

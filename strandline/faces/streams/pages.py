@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from time import perf_counter
 from typing import NamedTuple
 from urllib.parse import quote
 
@@ -108,6 +109,7 @@ class Scan:
 class Pages:
     def __init__(self, context: StreamsContext) -> None:
         self._settings = context.settings
+        self._meters = context.meters
 
     def bound_filter(self, stream: Stream, ask: Ask) -> Bound | None:
         """The filter that is asked for, ready to be used."""
@@ -132,7 +134,11 @@ class Pages:
 
     async def fetched(self, stream: Stream, ask: Ask, after: int, bound: Bound | None) -> Found:
         """The page, read and filtered on another thread."""
-        return await asyncio.to_thread(self._fetch, stream, ask, after, bound)
+        begun = perf_counter()
+        try:
+            return await asyncio.to_thread(self._fetch, stream, ask, after, bound)
+        finally:
+            self._meters.read_fetch.add(int((perf_counter() - begun) * 1_000_000))
 
     def _fetch(self, stream: Stream, ask: Ask, after: int, bound: Bound | None) -> Found:
         if bound is not None:
@@ -193,15 +199,20 @@ class Pages:
         headers = (*self.headers(stream, found), (b"etag", etag), caching)
         if if_none_match is not None and _same(if_none_match, etag):
             return Reply(b"", 304, headers=headers)
-        return Reply(body_of(found.data, as_json), 200, content_type_of(stream, as_json), headers)
+        return self._page(stream, found, as_json, headers)
 
     def live(self, stream: Stream, ask: Ask, found: Found, cursor: int) -> Reply:
         """The reply to a read that waits, or may have waited."""
         headers = (*self.headers(stream, found), NO_STORE, (b"stream-cursor", b"%d" % cursor))
         if not found.data and not found.capped:
             return Reply(b"", 204, headers=headers)
-        as_json = ask.as_json(stream)
-        return Reply(body_of(found.data, as_json), 200, content_type_of(stream, as_json), headers)
+        return self._page(stream, found, ask.as_json(stream), headers)
+
+    def _page(self, stream: Stream, found: Found, as_json: bool, headers: Headers) -> Reply:
+        body = body_of(found.data, as_json)
+        self._meters.read_records.add(len(found.data))
+        self._meters.read_bytes.add(len(body))
+        return Reply(body, 200, content_type_of(stream, as_json), headers)
 
 
 def beyond(log: Log, after: int) -> Found:

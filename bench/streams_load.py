@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from bench.measure import Row
 from bench.topics_load import collect, connect, raise_file_limit, read_until, tell
 from bench.topics_server import HOST, Server
 
@@ -29,6 +30,14 @@ class Refused(Exception):
     def __init__(self, request: str, answer: Answer) -> None:
         super().__init__(f"{request}: {answer.status} {answer.body[:300]!r}")
         self.status = answer.status
+
+
+def attempted(what: str, rows: Iterable[Row]) -> Iterator[Row]:
+    """These figures, or those that there are until somebody refuses: the rest of a long run is not lost with them."""
+    try:
+        yield from rows
+    except (Refused, OSError, RuntimeError) as error:
+        print(f"streams: {what}: {error!r}", file=sys.stderr)
 
 
 class Answer(NamedTuple):

@@ -12,8 +12,8 @@ from urllib.parse import quote
 
 import msgspec
 
-from bench.measure import Effort, Row, Sample, Unit, in_rounds, single
-from bench.streams_load import Answer, Line, Refused, array, pages, send_all
+from bench.measure import Effort, Row, Sample, in_rounds, single
+from bench.streams_load import Answer, Line, Refused, array, attempted, pages, send_all
 from bench.streams_peers import Side
 
 GROUP = "streams"
@@ -83,8 +83,8 @@ def run(ours: Side, peer: Side, effort: Effort) -> Iterator[Row]:
         _wait_for_indexes(side)
     rounds = min(effort.rounds, ROUNDS)
     for question in _questions(records):
-        yield _asked(question, ours, peer, rounds)
-    yield from _listing(ours, peer, effort, rounds)
+        yield from attempted(question.name, _asked(question, ours, peer, rounds))
+    yield from attempted("listing", _listing(ours, peer, effort, rounds))
 
 
 # --- the stream ----------------------------------------------------------------------------------------------------
@@ -146,9 +146,6 @@ def _post(line: Line, what: str, body: Any) -> Answer:
 
 class Question(NamedTuple):
     name: str
-    unit: Unit
-    #: Records that a turn is about, where the figure is a rate.
-    amount: float
     #: Asks, the n-th time, and returns what both sides have to agree about; None: it gave up in time.
     ask: Callable[[Line, int], Any]
 
@@ -156,7 +153,7 @@ class Question(NamedTuple):
 def _questions(records: int) -> Iterator[Question]:
     of = f"{records:,} records"
     until = FIRST + records * STEP
-    yield Question(f"filter= over {of}, one in {USERS:,} matches", "records/s", records, _filter)
+    yield Question(f"filter= over {of}, one in {USERS:,} matches", _filter)
     searches: dict[str, Callable[[int], str]] = {
         f"one user of {USERS:,}": lambda number: f"user:user-{number}",
         "service and status": lambda number: f"service:service-{number % 20} status:503",
@@ -165,7 +162,7 @@ def _questions(records: int) -> Iterator[Question]:
         "two words, by score": lambda number: f"{WORDS[number % len(WORDS)]} retry",
     }
     for name, query in searches.items():
-        yield Question(f"_search over {of}: {name}", "ms", 1, _search(query))
+        yield Question(f"_search over {of}: {name}", _search(query))
     whole = {"rollup": "requests", "interval": "1h", "from": FIRST, "to": until}
     aggregates: dict[str, dict[str, Any]] = {
         "by service": {**whole, "group_by": ["service"]},
@@ -173,12 +170,17 @@ def _questions(records: int) -> Iterator[Question]:
         "between two odd moments": {**whole, "from": FIRST + 1234, "to": until - 1234, "group_by": ["service"]},
     }
     for name, request in aggregates.items():
-        yield Question(f"_aggregate over {of}: {name}", "ms", 1, _aggregate(request))
+        yield Question(f"_aggregate over {of}: {name}", _aggregate(request))
 
 
 def _filter(line: Line, number: int) -> Any:
     wanted = quote(f"user:user-{number}")
-    return sum(page.body.count(b'"user":') for page in pages(line, PATH, f"&filter={wanted}"))
+    try:
+        return sum(page.body.count(b'"user":') for page in pages(line, PATH, f"&filter={wanted}"))
+    except Refused as refusal:
+        if refusal.status == 408:
+            return None
+        raise
 
 
 def _search(query: Callable[[int], str]) -> Callable[[Line, int], Any]:
@@ -208,7 +210,7 @@ def _successful(answer: Answer) -> Any:
     return answer.json()
 
 
-def _asked(question: Question, ours: Side, peer: Side, rounds: int) -> Row:
+def _asked(question: Question, ours: Side, peer: Side, rounds: int) -> Iterator[Row]:
     answers: dict[str, list[Any]] = {}
     turns = [_turn(side, question, answers.setdefault(side.name, [])) for side in (ours, peer)]
     measured = in_rounds(turns[0], turns[1], rounds)
@@ -218,7 +220,7 @@ def _asked(question: Question, ours: Side, peer: Side, rounds: int) -> Row:
     for mine, other in zip(answers[ours.name], answers[peer.name], strict=True):
         if mine is None or (other is not None and mine != other):
             print(f"streams: {question.name}: {mine} here, {other} from {peer.name}", file=sys.stderr)
-    return measured.beside_peer(GROUP, question.name, question.unit, peer_is, 1.0)
+    yield measured.beside_peer(GROUP, question.name, "ms", peer_is, 1.0)
 
 
 def _turn(side: Side, question: Question, answers: list[Any]) -> Callable[[], Sample]:
@@ -230,7 +232,7 @@ def _turn(side: Side, question: Question, answers: list[Any]) -> Callable[[], Sa
         with Line(side.server) as line:
             start = time.perf_counter()
             answers.append(question.ask(line, number))
-            return Sample(question.amount, time.perf_counter() - start)
+            return Sample(1, time.perf_counter() - start)
 
     return turn
 

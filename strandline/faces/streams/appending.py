@@ -39,9 +39,8 @@ class AppendHead(NamedTuple):
     @classmethod
     def of(cls, head: Head) -> AppendHead:
         headers = head.headers
-        content_type = headers.get(b"content-type")
         return cls(
-            None if content_type is None else media_type(content_type.decode("latin-1")),
+            media_type(headers.get(b"content-type", b"").decode("latin-1")) or None,
             is_true(headers.get(b"stream-closed")),
             routing_key(head),
             _timestamp(head),
@@ -114,7 +113,8 @@ class Appending:
             raise Refusal(403, "forbidden", "this stream is written by the server alone")
         if not context.pressure.level:
             return self._append(stream, head, body)
-        return context.in_turn(lambda _: self._append(stream, head, body))
+        # Until it is its turn the stream may have been deleted.
+        return context.in_turn(lambda _: self._append(context.stream(call), head, body))
 
     def _append(self, stream: Stream, head: AppendHead, body: bytes) -> Replying:
         if not body:
@@ -133,6 +133,7 @@ class Appending:
         batch = self._batch(stream, head, body, now)
         producer = head.producer
         if producer is not None and self._repeats(stream, producer):
+            stream.use(now)
             commit = stream.log.append(batch, producer=producer)
             return context.after_append(commit, 0, lambda _: _duplicate(stream, producer))
         notes: dict[str, object] = {}
@@ -149,7 +150,7 @@ class Appending:
     @staticmethod
     def _batch(stream: Stream, head: AppendHead, body: bytes, now: int) -> Batch:
         if not stream.is_json:
-            return byte_batch(body, head.key)
+            return byte_batch(body, head.key, None if stream.is_plain else stream.registry)
         if stream.is_plain:
             batch = json_batch(body, head.key)
         else:

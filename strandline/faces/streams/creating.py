@@ -7,7 +7,7 @@ import re
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
-from strandline.engine import Batch, Log
+from strandline.engine import Batch, Log, Page
 from strandline.faces.neighbours import CLOSED as CLOSED_NOTE
 from strandline.faces.neighbours import PROFILE, REGISTRY
 from strandline.faces.streams import offsets
@@ -21,6 +21,8 @@ from strandline.faces.streams.streams import check_name
 from strandline.faces.streams.words import is_true, media_type, number, time_ms, ttl_seconds
 from strandline.faces.turns import Replying, reply_of
 from strandline.faces.web import Call, Head, Refusal, Reply
+from strandline.schema.profiles import GENERIC, Profile
+from strandline.schema.registry import Registry
 
 PREFIX = "/v1/stream/"
 OCTETS = "application/octet-stream"
@@ -112,8 +114,12 @@ class _Plan(NamedTuple):
     traits: StreamTraits
     source: tuple[Log, int] | None = None
     notes: dict[str, object] | None = None
-    #: What of the source's next record the fork begins with.
+    #: What a fork's own first records must be like.
+    registry: Registry | None = None
+    profile: Profile = GENERIC
+    #: What of the source's next record the fork begins with, and that record's key.
     prefix: bytes = b""
+    prefix_key: str | None = None
 
 
 class Creating:
@@ -169,18 +175,16 @@ class Creating:
     def _batch(self, body: bytes, head: CreateHead, plan: _Plan) -> Batch | None:
         batch = None
         if body and media_type(plan.traits.content_type) == JSON:
-            if plan.notes:
-                source = self._context.streams.get(plan.traits.fork.source) if plan.traits.fork else None
-                assert source is not None
-                now = self._context.hub.now()
-                batch = checked_batch(body, head.key, source.registry, source.profile, now)
+            if plan.registry is not None:
+                batch = checked_batch(body, head.key, plan.registry, plan.profile, self._context.hub.now())
             else:
                 batch = json_batch(body, head.key)
         elif body:
-            batch = byte_batch(body, head.key)
+            batch = byte_batch(body, head.key, plan.registry)
         if plan.prefix:
-            data: list[bytes] = [plan.prefix, *([] if batch is None else [body])]
-            return Batch(data, None if batch is None or batch.keys is None else [None, *batch.keys])
+            if batch is None:
+                return Batch.of(plan.prefix, plan.prefix_key)
+            return Batch([plan.prefix, body], [plan.prefix_key, head.key])
         return batch
 
     # --- forks ---------------------------------------------------------------------------------------------------
@@ -205,7 +209,7 @@ class Creating:
         page = source.log.read_resident(through, 1)
         if page is None:
             return self._forked_later(call, name, head, fork, source, through)
-        return self._cut(call, name, head, fork, source, through, page.data)
+        return self._cut(call, name, head, fork, source, through, page)
 
     async def _forked_later(
         self, call: Call, name: str, head: CreateHead, fork: ForkHead, source: Stream, through: int
@@ -213,16 +217,17 @@ class Creating:
         page = await asyncio.to_thread(source.log.read, through, 1)
         if self._context.streams.find(name) is not None:
             raise conflict("a stream of this name was made meanwhile")
-        return await reply_of(self._cut(call, name, head, fork, source, through, page.data))
+        return await reply_of(self._cut(call, name, head, fork, source, through, page))
 
     def _cut(
-        self, call: Call, name: str, head: CreateHead, fork: ForkHead, source: Stream, through: int, data: list[bytes]
+        self, call: Call, name: str, head: CreateHead, fork: ForkHead, source: Stream, through: int, page: Page
     ) -> Replying:
         """Fork within the record that follows: what of it belongs to the fork is copied."""
-        if not data or len(data[0]) < fork.sub:
+        if not page.data or len(page.data[0]) < fork.sub:
             raise bad_request("Stream-Fork-Sub-Offset is more than the bytes of the append that follows")
         plan = self._plan(head, fork, source, through, through)
-        return self._make(call, name, head, plan._replace(prefix=data[0][: fork.sub]))
+        plan = plan._replace(prefix=page.data[0][: fork.sub], prefix_key=page.keys[0])
+        return self._make(call, name, head, plan)
 
     def _plan(self, head: CreateHead, fork: ForkHead, source: Stream, offset: int, through: int) -> _Plan:
         inherits = head.ttl_seconds is None and head.expires_at is None
@@ -233,12 +238,15 @@ class Creating:
             created_at=self._context.hub.now(),
             fork=ForkTraits(source=source.name, offset=offset, sub=fork.sub),
         )
+        if source.is_plain:
+            return _Plan(traits, (source.log, through))
         notes: dict[str, object] = {}
+        registry = source.registry.cut(through)
         if REGISTRY in source.log.notes:
-            notes[REGISTRY] = source.registry.cut(through).stored()
+            notes[REGISTRY] = registry.stored()
         if PROFILE in source.log.notes:
             notes[PROFILE] = source.log.notes[PROFILE]
-        return _Plan(traits, (source.log, through), notes)
+        return _Plan(traits, (source.log, through), notes, registry, source.profile)
 
 
 def _matches(stream: Stream, head: CreateHead) -> bool:

@@ -23,6 +23,9 @@ _SPACE = b" \t\r\n"
 def split_json(body: bytes) -> list[Raw]:
     """The values in a JSON body: one level of an array is taken apart."""
     try:
+        if not body.isascii():
+            # What is kept raw is not looked at when it is decoded, but whoever reads it must be able to.
+            body.decode()
         if body[:1] == b"[" or body.lstrip(_SPACE)[:1] == b"[":
             return _array.decode(body)
         return [_value.decode(body)]
@@ -57,5 +60,8 @@ def checked_batch(body: bytes, key: str | None, registry: Registry, profile: Pro
     return Batch(data, keys)
 
 
-def byte_batch(body: bytes, key: str | None) -> Batch:
+def byte_batch(body: bytes, key: str | None, registry: Registry | None = None) -> Batch:
+    """A batch of the body itself. What there is a schema for cannot be just bytes."""
+    if registry is not None and registry.current_version:
+        raise bad_request("stream requires JSON")
     return Batch([body], None if key is None else [key])

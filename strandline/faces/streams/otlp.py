@@ -86,6 +86,8 @@ class Otlp:
             return reply
         context.check_backlog()
         commit = self._append(name, target, taken.batch)
+        context.meters.append_records.add(len(taken.batch))
+        context.meters.append_bytes.add(len(call.body))
         return await reply_of(context.after_append(commit, taken.size, lambda _: reply))
 
     def _append(self, name: str, target: Target, batch: Batch) -> Commit[Any]:

@@ -55,7 +55,7 @@ def parse_profile_update(body: bytes) -> Profile:
     """The profile that an update asks for. Raises SchemaError."""
     try:
         update = msgspec.json.decode(body)
-    except (msgspec.MsgspecError, RecursionError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         raise SchemaError("profile update must be valid JSON") from None
     if not isinstance(update, dict):
         raise SchemaError("profile update must be a JSON object")

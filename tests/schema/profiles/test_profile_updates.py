@@ -17,6 +17,7 @@ def update(profile: object, **more: object) -> bytes:
         (b"{", "profile update must be valid JSON"),
         (b"", "profile update must be valid JSON"),
         (b"\xff", "profile update must be valid JSON"),
+        (b'{"profile":{"kind":"\xff"}}', "profile update must be valid JSON"),
         (b"[" * 100_000, "profile update must be valid JSON"),
         (b"[]", "profile update must be a JSON object"),
         (b'{"profile":{"kind":"generic"},"touch":1}', "profileUpdate.touch is not supported"),

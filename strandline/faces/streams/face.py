@@ -24,6 +24,7 @@ from strandline.faces.streams.schemas import Schemas
 from strandline.faces.streams.searching import Searching
 from strandline.faces.streams.server_details import ServerDetails
 from strandline.faces.streams.subscriptions.subscribing import Subscribing
+from strandline.faces.streams.touching import Touching
 from strandline.faces.web import Handler, Route
 
 ONE = "/v1/stream/{name}"
@@ -46,6 +47,7 @@ class StreamsFace:
         self.profiling = Profiling(context)
         self.otlp = Otlp(context)
         self.observing = Observing(context)
+        self.touching = Touching(context)
         self.listing = Listing(context)
         self.inspecting = Inspecting(context)
         self.routing_keys = RoutingKeys(context)
@@ -72,6 +74,9 @@ class StreamsFace:
             _route("POST", ONE + "/_otlp/v1/traces", self.otlp.into_stream, "write", body="any"),
             _route("POST", "/v1/traces", self.otlp.into_default, "write", body="any"),
             _route("POST", "/v1/observe/request", self.observing.observe, "read", body="any"),
+            _route("GET", ONE + "/touch/meta", self.touching.meta, "read", fast=True),
+            _route("POST", ONE + "/touch/wait", self.touching.wait, "read", body="any", fast=True),
+            _route("POST", ONE + "/touch/templates/activate", self.touching.activate, "read", body="any"),
             _route("GET", "/v1/streams", self.listing.get, "read"),
             _route("GET", ONE + "/_details", self.inspecting.details, "read"),
             _route("GET", ONE + "/_index_status", self.inspecting.index_status, "read"),
@@ -91,6 +96,7 @@ class StreamsFace:
         """Answer everybody who waits, and end what does not end by itself."""
         self.reading.drain()
         self.inspecting.drain()
+        self.touching.drain()
         self.sampling.stop()
         self.subscribing.stop()
         self.context.stop()

@@ -6,6 +6,7 @@ records nor the state of a producer behind.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import NamedTuple
 
@@ -19,10 +20,12 @@ from strandline.faces.streams.replying import CLOSED, Headers, next_offset
 from strandline.faces.streams.stream import STREAM_SEQ, Stream
 from strandline.faces.streams.streams import SYSTEM
 from strandline.faces.streams.words import is_true, media_type, time_ms
-from strandline.faces.turns import Replying
+from strandline.faces.turns import Replying, reply_of
 from strandline.faces.web import Call, Head, Refusal, Reply
 
 _NUMBER = re.compile(rb"[0-9]{1,16}")
+#: What has to be checked, or put into another form, is sent to another thread if it is larger than this.
+CHECKED_AT_ONCE = 32 << 10
 MAX_PRODUCER_NUMBER = (1 << 53) - 1
 
 
@@ -127,11 +130,23 @@ class Appending:
             return self._closed(stream, head.producer, None)
         if head.media_type != stream.media_type:
             raise conflict(f"the stream holds {stream.media_type}, not {head.media_type}")
-        context = self._context
-        context.check_backlog()
-        now = context.hub.now()
-        batch = self._batch(stream, head, body, now)
-        producer = head.producer
+        self._context.check_backlog()
+        if stream.is_plain or len(body) <= CHECKED_AT_ONCE:
+            return self._commit(stream, head, self._batch(stream, head, body), len(body))
+        return self._append_checked(stream, head, body)
+
+    async def _append_checked(self, stream: Stream, head: AppendHead, body: bytes) -> Reply:
+        """Put a large body into form and check it on another thread; once more if the rules have changed meanwhile."""
+        rules = stream.rules
+        batch = await asyncio.to_thread(self._batch, stream, head, body)
+        now_there = self._context.streams.get(stream.name)
+        if now_there is not stream or stream.closed or stream.rules != rules:
+            return await reply_of(self._append(now_there, head, body))
+        return await reply_of(self._commit(stream, head, batch, len(body)))
+
+    def _commit(self, stream: Stream, head: AppendHead, batch: Batch, size: int) -> Replying:
+        """Everything about the body is right: see whether the writer may append now, and do it."""
+        context, producer, now = self._context, head.producer, self._context.hub.now()
         if producer is not None and self._repeats(stream, producer):
             stream.use(now)
             commit = stream.log.append(batch, producer=producer)
@@ -143,18 +158,19 @@ class Appending:
             notes[CLOSED_NOTE] = _closing(producer)
         stream.use(now)
         commit = stream.log.append(batch, producer=producer, notes=notes or None, ts=head.ts)
+        context.meters.append_records.add(len(batch))
+        context.meters.append_bytes.add(size)
         if not notes and producer is None:
-            return context.after_append(commit, len(body), _appended)
-        return context.after_append(commit, len(body), lambda appended: _told(appended.last, producer, head.close))
+            return context.after_append(commit, size, _appended)
+        return context.after_append(commit, size, lambda appended: _told(appended.last, producer, head.close))
 
-    @staticmethod
-    def _batch(stream: Stream, head: AppendHead, body: bytes, now: int) -> Batch:
+    def _batch(self, stream: Stream, head: AppendHead, body: bytes) -> Batch:
         if not stream.is_json:
             return byte_batch(body, head.key, None if stream.is_plain else stream.registry)
         if stream.is_plain:
             batch = json_batch(body, head.key)
         else:
-            batch = checked_batch(body, head.key, stream.registry, stream.profile, now)
+            batch = checked_batch(body, head.key, stream.registry, stream.profile, self._context.hub.now())
         if batch is None:
             raise bad_request("the body is an empty array")
         return batch

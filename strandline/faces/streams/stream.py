@@ -111,6 +111,11 @@ class Stream:
         return REGISTRY not in notes and PROFILE not in notes
 
     @property
+    def rules(self) -> tuple[object, object]:
+        """What appends are checked against, for telling whether it has changed."""
+        return self.log.notes.get(REGISTRY), self.log.notes.get(PROFILE)
+
+    @property
     def closing(self) -> Closing | None:
         """What closed the stream; None while it is open."""
         stored = self.log.notes.get(CLOSED)

@@ -9,6 +9,7 @@ Logs that servers write wakes into are matched by no pattern. Else a subscriptio
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -17,10 +18,12 @@ from typing import Any
 from strandline.delivery.hub import Hub
 from strandline.delivery.subscriptions.events import Event, LinkedEvent, Place, UnlinkedEvent
 from strandline.delivery.subscriptions.links import Link
-from strandline.delivery.subscriptions.subscription import Subscription
+from strandline.delivery.subscriptions.subscription import PLACES_PER_EVENT, Subscription
 from strandline.delivery.subscriptions.watch import Watch
 from strandline.engine import Commit, Engine, Log
 from strandline.engine.errors import EngineError
+
+logger = logging.getLogger(__name__)
 
 #: Names that are looked at, and links that are dropped, before somebody else has a turn.
 NAMES_PER_TURN = 200
@@ -62,11 +65,26 @@ class Linking:
             for link in list(subscription.links):
                 if link.explicit:
                     self._find_log(link)
-            for log in self._matching(subscription):
-                self._match(subscription, log)
+            self._load_matching(subscription)
             for link in list(subscription.links):
                 if not link.explicit and not link.matched:
                     subscription.links.remove(link)
+
+    def _load_matching(self, subscription: Subscription) -> None:
+        """Logs that were there before the subscription, and that nothing is known of, were not linked when its making
+        was interrupted: they are linked where they end now, which then has to be written down."""
+        places: list[Place] = []
+        for log in self._matching(subscription):
+            known = subscription.links.find(log.name)
+            if known is None and log.epoch < subscription.next_epoch:
+                places.append(self._match(subscription, log, log.head).place)
+            else:
+                self._match(subscription, log)
+        try:
+            for start in range(0, len(places), PLACES_PER_EVENT):
+                self._write_links(subscription, places[start : start + PLACES_PER_EVENT])
+        except EngineError as error:
+            logger.error("where the links of %r begin is not written down: %s", subscription.id, error)
 
     def add(self, subscription: Subscription) -> None:
         """It is there from now on; what exists is not linked yet."""
@@ -144,14 +162,11 @@ class Linking:
                         yield log
             after = names[-1]
 
-    def _match(self, subscription: Subscription, log: Log, acked: int | None = None) -> Link:
-        """Link a log that matches. If it is not known how far it is acknowledged: as far as is said; or else not at
-        all, but one that was there before the subscription (the making of which was interrupted then) to its end."""
+    def _match(self, subscription: Subscription, log: Log, acked: int = 0) -> Link:
+        """Link a log that matches. If nothing is known of it, it is acknowledged as far as is said."""
         link = subscription.links.find(log.name)
         if link is None:
             link = subscription.links.make(log.name)
-            if acked is None:
-                acked = log.head if log.epoch < subscription.next_epoch else 0
             link.epoch, link.acked = log.epoch, acked
         if link.log is not None and link.log.epoch != log.epoch:
             self._detach(link)  # that log is gone, which is only about to be told

@@ -263,9 +263,8 @@ class Subscriptions:
         commit = self._write([event])
         subscription.apply(event)
         self._timer.set(subscription)
-        pending = next(iter(subscription.links.pending), None)
-        if not until and pending is not None:
-            self._wake_soon(subscription, pending.name)
+        if not until:
+            self._next(subscription)
         return commit
 
     # --- waking --------------------------------------------------------------------------------------------------

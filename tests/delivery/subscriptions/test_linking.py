@@ -148,6 +148,9 @@ def test_a_making_that_was_interrupted_links_what_was_there_where_it_ends(stand:
     stand.write("events/new", "1")
     stand.reopen()
     assert stand.acked("pull") == {"events/0": 2, "events/1": 2, "events/2": 2, "events/new": 0}
+    stand.write("events/0", "3")
+    stand.reopen()
+    assert stand.acked("pull") == {"events/0": 2, "events/1": 2, "events/2": 2, "events/new": 0}
 
 
 def test_many_logs_are_linked_in_several_turns(stand: Any) -> None:

@@ -17,6 +17,8 @@ from strandline.engine.bodies import pack, unpack
 from strandline.engine.errors import BadRequest
 
 MAX_NAME = 64
+#: A note whose name begins with this is a secret: nothing that prints a directory shows its value.
+SECRET = "secret"
 #: All notes of a log together, names included: they are in memory, and in every checkpoint of a log that changed.
 MAX_NOTES_BYTES = 1 << 20
 

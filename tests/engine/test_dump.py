@@ -143,6 +143,16 @@ def test_cursors_notes_and_forwarded_records_are_printed(tmp_path: Path) -> None
     assert lines(path, rows=1)[-1] == "target more=2"
 
 
+def test_the_value_of_a_secret_note_is_not_printed(tmp_path: Path) -> None:
+    path = tmp_path / "00000007.journal"
+    extras = pack(check_extras(None, None, {"secret_seed": b"do not tell", "told": 1}))
+    write_frames(path, FileKind.JOURNAL, [encode(FrameType.NOTE, 1, 4, TS, extras)])
+    printed = "".join(lines(path))
+    assert "'secret_seed': '(secret)'" in printed
+    assert "told" in printed
+    assert "do not tell" not in printed
+
+
 def test_an_item_is_one_aligned_line() -> None:
     assert str(Item("append", {"epoch": 1, "seqs": "1..3"}, 48)) == "        48  append     epoch=1  seqs=1..3"
     assert str(Item("record", {"seq": 1})) == "            record     seq=1"

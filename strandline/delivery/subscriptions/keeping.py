@@ -19,12 +19,13 @@ from strandline.delivery.subscriptions.signing import SEED_BYTES
 from strandline.delivery.subscriptions.subscription import Subscription
 from strandline.engine import Append, Batch, Commit, Config, Engine, Log
 from strandline.engine.errors import EngineError
+from strandline.engine.notes import SECRET
 
 log = logging.getLogger(__name__)
 
 NAME = "__subscriptions__"
 _CONFIG = Config(durability="fsync")
-_SEED = "seed"
+_SEED = SECRET + "_seed"
 _PAGE = 1000
 
 #: Everything is stated anew when there are more events than this, and than this many per link.

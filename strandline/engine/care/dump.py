@@ -45,6 +45,7 @@ from strandline.engine.frame import (
     read_file_header,
     scan,
 )
+from strandline.engine.notes import SECRET
 from strandline.engine.segments.footer import ARROW_MAGIC, RunInfo, describe
 from strandline.engine.segments.segment import Segment
 
@@ -221,8 +222,11 @@ def _extras(extras: Extras | None) -> Facts:
 
 
 def _notes(notes: Mapping[str, Raw]) -> Facts:
-    """Notes with their values, cut off where they get long; None: removed."""
-    return {name: shorten(repr(unpack(bytes(raw), object)).encode()) for name, raw in notes.items()}
+    """Notes with their values, cut off where they get long, but for those that are secret; None: removed."""
+    return {
+        name: "(secret)" if name.startswith(SECRET) else shorten(repr(unpack(bytes(raw), object)).encode())
+        for name, raw in notes.items()
+    }
 
 
 def _base(point: ForkPoint | None) -> Facts:

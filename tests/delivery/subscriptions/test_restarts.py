@@ -11,6 +11,7 @@ from strandline.delivery.subscriptions import Holder, keeping
 from strandline.delivery.subscriptions.errors import AlreadyClaimed, BadPosition, Fenced, NothingPending
 from strandline.delivery.subscriptions.keeping import NAME
 from strandline.engine import Batch
+from strandline.engine.care.dump import dump
 
 
 def test_everything_is_as_it_was(stand: Any) -> None:
@@ -240,3 +241,14 @@ def _step(stand: Any, what: str, arguments: list[Any], claims: list[Any]) -> Non
         stand.advance(arguments[0])
     elif what == "reopen":
         stand.reopen()
+
+
+def test_the_secret_is_not_printed(stand: Any) -> None:
+    seed = stand.subscriptions._keeping.seed
+    stand.pull(pattern="events/*")
+    stand.engine.flush()
+    [journal] = (stand.path / "journal").iterdir()
+    printed = "".join(f"{item}" for item in dump(journal))
+    assert "secret_seed" in printed
+    assert seed.hex() not in printed
+    assert repr(seed) not in printed

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
 #: Names from the first to before the second; None: to the end.
 Span = tuple[str, str | None]
 
-#: Taking one name out of the list moves all behind it, which is quick; taking out more, the list is made anew.
+#: Putting one name in or taking one out moves all behind it, which is quick; for more, the list is made anew.
 _ONE_BY_ONE = 64
 
 
@@ -75,26 +75,36 @@ class Names:
     def _put_in_order(self) -> list[str]:
         if self._gone and 2 * len(self._gone) > len(self._ordered):
             self._forget_gone()
-        if self._new:
-            self._ordered.extend(sorted(self._new))
+        new, ordered = sorted(self._new), self._ordered
+        self._new.clear()
+        if len(new) <= _ONE_BY_ONE:
+            for name in new:
+                insort(ordered, name)
+        else:
+            ordered.extend(new)
             # Two sorted stretches: merging them is a single pass.
-            self._ordered.sort()
-            self._new.clear()
-        return self._ordered
+            ordered.sort()
+        return ordered
 
     def _without_gone(self) -> list[str]:
         ordered = self._put_in_order()
         if len(self._gone) > _ONE_BY_ONE:
-            ordered = self._forget_gone()
+            return self._forget_gone()
         for name in self._gone:
             del ordered[bisect_left(ordered, name)]
         self._gone.clear()
         return ordered
 
     def _forget_gone(self) -> list[str]:
-        self._ordered = [name for name in self._ordered if name not in self._gone]
+        ordered, kept, at = self._ordered, list[str](), 0
+        for name in sorted(self._gone):
+            place = bisect_left(ordered, name, at)
+            kept += ordered[at:place]
+            at = place + 1
+        kept += ordered[at:]
+        self._ordered = kept
         self._gone.clear()
-        return self._ordered
+        return kept
 
 
 def _between(names: Sequence[str], low: str, high: str | None) -> tuple[int, int]:

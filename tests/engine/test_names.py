@@ -60,3 +60,20 @@ def test_a_slice_is_what_a_sorted_list_of_the_visible_names_has_at_that_place(
     ]
     assert names.slice(spans, hidden, position, limit) == visible[position : position + limit]
     assert names.page("", "", None) == sorted(members)
+
+
+def test_very_many_at_a_time_are_put_in_order_as_well() -> None:
+    names = Names(f"{number:04}" for number in range(0, 2000, 2))
+    members = {f"{number:04}" for number in range(0, 2000, 2)}
+    for number in range(0, 2000, 6):
+        names.remove(f"{number:04}")
+        members.discard(f"{number:04}")
+    assert names.slice([("", None)], [], 0, 3000) == sorted(members)
+    for number in range(1, 2000, 4):
+        names.add(f"{number:04}")
+        members.add(f"{number:04}")
+    for number in range(1, 2000, 20):
+        names.remove(f"{number:04}")
+        members.discard(f"{number:04}")
+    assert names.slice([("", None)], [], 100, 50) == sorted(members)[100:150]
+    assert names.page("", "", None) == sorted(members)

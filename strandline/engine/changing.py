@@ -104,6 +104,7 @@ def restore(book: Logbook, select: Select, segments: Segments) -> Deleted:
             if back[0]:
                 chosen.append((part, first, last, back))
     gone = (0, 0)
+    book.rewrites += bool(chosen)
     for part, first, last, back in chosen:
         book.account(part, *back)
         part.change().hidden.remove(first, last)
@@ -122,6 +123,7 @@ def amend(book: Logbook, seq: int, data: bytes, segments: Segments) -> None:
         if not before[0]:
             return
         part.change().amended[seq] = data
+        book.rewrites += 1
         assert part.overlay is not None
         if seq not in part.overlay.hidden:
             book.account(part, 0, part.weigh([(seq, seq)], segments)[1] - before[1])

@@ -48,7 +48,7 @@ class Logbook:
         "active_ts", "assigned", "base", "cap_floor", "config", "count", "cursors", "dropped", "earliest", "epoch",
         "filed_in", "forks", "gaps", "head", "idempotency", "journal_first", "journal_index", "last_ts", "listeners",
         "name", "notes", "pending", "pending_count", "pending_size", "producers", "reserve_step", "reserved",
-        "reserved_durable", "revision", "runs", "size", "tail", "totals", "ttl_floor", "volatile_from",
+        "reserved_durable", "revision", "rewrites", "runs", "size", "tail", "totals", "ttl_floor", "volatile_from",
     )  # fmt: skip
 
     def __init__(self, name: str, epoch: int, config: Config) -> None:
@@ -68,6 +68,8 @@ class Logbook:
         self.size = 0
         #: Counts the changes, other than appends, to what readers see.
         self.revision = 0
+        #: Counts those of them that have done more than take records away.
+        self.rewrites = 0
         self.runs: tuple[Run, ...] = ()
         self.tail: Tail | None = None
         self.idempotency: dict[str, Remembered] | None = None
@@ -215,6 +217,7 @@ class Logbook:
         if gap is None or gap.reason != "lost" or gap.last != self.assigned or not gap.first <= first:
             return False
         self.revision += 1
+        self.rewrites += 1
         self.gaps = self.gaps[:-1]
         if gap.first < first:
             self.gaps = (*self.gaps, gap._replace(last=first - 1))

@@ -17,6 +17,7 @@ import numpy as np
 from msgspec import Struct
 
 from strandline.engine import Log
+from strandline.engine.standing import standing_of
 from strandline.query.chunk import Chunk, join_chunks
 from strandline.query.config import Binding, Field, SearchConfig
 from strandline.query.extraction import Extractor
@@ -81,7 +82,7 @@ class Index:
         self._extractor = Extractor(plan.fields, plan.histograms)
         self._extending = threading.Lock()
         self._cover = Cover((), 0, 0)
-        self._revision = log.revision
+        self._revision, self._rewrites, _ = standing_of(log)
         self._versions: Versions = ()
 
     @property
@@ -116,13 +117,21 @@ class Index:
             self._cover = Cover(chunks, after, self._cover.through)
 
     def _forget_what_changed(self, versions: Versions) -> None:
-        """Begin anew if what is indexed is no longer what readers see, or is read under other versions."""
-        revision, through = self.log.revision, self._cover.through
-        known = [each for each in versions if each[0] <= through]
-        if revision != self._revision or known != [each for each in self._versions if each[0] <= through]:
+        """Forget records that readers do not see any more. Begin anew if others came back or were changed, or if some
+        are read under other versions than before."""
+        through = self._cover.through
+        if [each for each in versions if each[0] <= through] != [each for each in self._versions if each[0] <= through]:
             self._cover = Cover((), 0, 0)
-        self._revision = revision
         self._versions = versions
+        if self.log.revision == self._revision:
+            return
+        standing = standing_of(self.log)
+        if standing.rewrites != self._rewrites:
+            self._cover = Cover((), 0, 0)
+        else:
+            left = [_standing(chunk, standing.ranges) for chunk in self._cover.chunks]
+            self._cover = self._cover._replace(chunks=tuple(chunk for chunk in left if chunk is not None))
+        self._revision, self._rewrites = standing.revision, standing.rewrites
 
     def _extend(self, versions: Versions) -> tuple[int, int]:
         chunks, after, through = self._cover
@@ -156,6 +165,19 @@ def _stretches(seqs: list[int], versions: Versions) -> Iterator[tuple[int, int, 
         end = bisect_right(seqs, firsts[at] - 1, start) if at < len(firsts) else len(seqs)
         yield start, end, version
         start = end
+
+
+def _standing(chunk: Chunk, ranges: list[tuple[int, int]]) -> Chunk | None:
+    """The chunk without the records outside of the ranges; None if that leaves nothing."""
+    seqs = chunk.seqs
+    firsts = np.array([first for first, _ in ranges], np.int64)
+    lasts = np.array([last for _, last in ranges], np.int64)
+    # The range that each could be in is the last that begins before it.
+    at = np.searchsorted(firsts, seqs, "right") - 1
+    gone = at < 0
+    if len(lasts):
+        gone |= lasts[at] < seqs
+    return None if gone.all() else chunk.without(gone)
 
 
 def _joined(chunks: tuple[Chunk, ...]) -> tuple[Chunk, ...]:

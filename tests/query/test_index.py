@@ -6,11 +6,13 @@ import threading
 from itertools import pairwise
 from time import perf_counter
 
+import msgspec
 import numpy as np
 import pytest
 from search_bed import CONFIG, PATIENCE_SECONDS, Bed
 
 from strandline.query import index as indexing
+from strandline.query.chunk import Chunk
 from strandline.query.index import Index, plan_of
 
 VERSIONS = [(1, 1)]
@@ -112,3 +114,20 @@ def test_the_plan_is_what_is_indexed_and_nothing_else() -> None:
     assert names[len(CONFIG.fields) :] == ["=/p/count", "=/p/max", "=/p/min", "=/p/sum"]
     assert plan.histograms == ("/p/buckets",)
     assert hash(plan) == hash(plan_of(CONFIG))
+
+
+def test_a_log_that_evicts_is_not_indexed_anew(logs: Bed) -> None:
+    log = logs.log
+    log.configure(msgspec.structs.replace(log.config, cap_records=10)).wait()
+    index = index_of(logs)
+    for number in range(1, 41):
+        logs.append({"status": number})
+        found, progress = index.cover(VERSIONS, log.head, perf_counter() + PATIENCE_SECONDS)
+        assert progress.records == 1
+        rows = [seq for chunk in found.chunks for seq, gone in zip(chunk.seqs, marks(chunk), strict=True) if not gone]
+        assert rows == list(range(max(1, number - 9), number + 1))
+    assert sum(len(chunk) for chunk in found.chunks) < 40
+
+
+def marks(chunk: Chunk) -> list[bool]:
+    return [False] * len(chunk) if chunk.gone is None else chunk.gone.tolist()

@@ -276,8 +276,6 @@ def test_paging_by_score_misses_nothing_while_records_are_appended(logs: Bed) ->
 
 def test_forks_and_what_was_appended_meanwhile_do_not_mix(logs: Bed) -> None:
     logs.append({"status": 1}, {"status": 2})
-    if not hasattr(logs.engine, "fork"):
-        pytest.skip("there are no forks")
     fork = logs.engine.fork("fork", logs.log, 1).wait()
     logs.append({"status": 3})
     fork.append(Batch([b'{"status":30}'])).wait()

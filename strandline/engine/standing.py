@@ -1,0 +1,36 @@
+"""What still stands of the records of a log, for those who keep what they have read of it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from strandline.engine.forks import chain, layers, revision_of
+from strandline.engine.log import Log
+
+
+class Standing(NamedTuple):
+    """A log at one moment.
+
+    As long as ``rewrites`` is the same, records have at most been taken away: what was read of a seq that is in one of
+    the ``ranges`` is still so. The ranges are ascending and inclusive, and may have seqs in them that never held
+    anything. ``revision`` is as in :class:`Log`.
+    """
+
+    revision: int
+    rewrites: int
+    ranges: list[tuple[int, int]]
+
+
+def standing_of(log: Log) -> Standing:
+    """Looks at nothing but memory. Its cost is that of the log's segments and of the ranges that were removed."""
+    _ = log.revision  # what time has taken is gone
+    ranges: list[tuple[int, int]] = []
+    with log.engine.lock:
+        log.book.check_there()
+        for book, first, last in layers(log.book):
+            first = max(first, book.earliest)
+            for part in book.parts():
+                low, high = max(first, part.first), min(last, part.last)
+                if low <= high:
+                    ranges += [(low, high)] if part.overlay is None else part.overlay.visible(low, high)
+        return Standing(revision_of(log.book), sum(book.rewrites for book in chain(log.book)), ranges)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 
 from strandline.engine import Appended, Batch, Config, Cursor, Deleted, Producer, Record, Tombstone
@@ -14,21 +14,27 @@ def size_of(record: Record) -> int:
 
 
 class ModelLog:
-    def __init__(self, epoch: int, config: Config) -> None:
+    def __init__(self, epoch: int, config: Config, base: ModelLog | None = None, through: int = 0) -> None:
         self.epoch = epoch
         self.config = config
-        self.head = 0
+        #: The log that it was forked from, and the last seq that they share.
+        self.base = base
+        self.through = through
+        self.head = through
+        self.last_ts = 0
         self.cap_floor = self.ttl_floor = 1
         #: Everything that is neither deleted nor evicted, by seq; and what of it is hidden.
         self.records: dict[int, Record] = {}
         self.hidden: set[int] = set()
         #: First seq, last seq and reason of what is missing without having been evicted or deleted.
         self.gaps: list[tuple[int, int, str]] = []
-        self.idempotency: dict[str, Appended] = {}
+        #: With the time at which each was made.
+        self.idempotency: dict[str, tuple[Appended, int]] = {}
         self.producers: dict[str, tuple[int, int, Appended]] = {}
         self.cursors: dict[str, Cursor] = {}
+        self.notes: dict[str, object] = {}
         #: The first seq that the next restart takes, because the log is ephemeral.
-        self.volatile_from = 1 if config.durability == "ephemeral" else None
+        self.volatile_from = through + 1 if config.durability == "ephemeral" else None
         #: How often a restart took something.
         self.losses = 0
 
@@ -40,6 +46,7 @@ class ModelLog:
             self.idempotency.copy(),
             self.producers.copy(),
         )
+        twin.notes = self.notes.copy()
         return twin
 
     # --- what it is like -----------------------------------------------------------------------------------
@@ -63,59 +70,107 @@ class ModelLog:
     def size(self) -> int:
         return sum(map(size_of, self.visible))
 
+    def retained(self, last: int | None = None) -> list[Record]:
+        """What is neither deleted nor evicted up to a seq, of its own and shared."""
+        last = self.head if last is None else last
+        shared = [] if self.base is None else self.base.retained(min(last, self.through))
+        return shared + [record for seq, record in self.records.items() if seq <= last]
+
+    def shown(self, last: int | None = None) -> list[Record]:
+        """What readers see up to a seq."""
+        last = self.head if last is None else last
+        shared = [] if self.base is None else self.base.shown(min(last, self.through))
+        return shared + [record for record in self.visible if record.seq <= last]
+
     @property
     def earliest(self) -> int:
-        return min(self.records, default=self.head + 1)
+        return min((record.seq for record in self.retained()), default=self.head + 1)
 
     @property
     def evict_floor(self) -> int:
         return max(self.cap_floor, self.ttl_floor)
 
+    def shown_floor(self, last: int | None = None) -> int:
+        """Up to where, of the seqs up to ``last``, everything is lost from the beginning on."""
+        last = self.head if last is None else last
+        floor = 1 if self.base is None else self.base.shown_floor(min(last, self.through))
+        if self.base is None or floor > self.through:
+            floor = max(floor, self.evict_floor)
+        return min(floor, last + 1)
+
+    def lost_from(self, start: int, last: int) -> list[tuple[int, int, str]]:
+        found = [] if self.base is None else self.base.lost_from(start, min(last, self.through))
+        start = max(start, self.through + 1)
+        if start < self.evict_floor:
+            capped, expired = start < self.cap_floor, start < self.ttl_floor
+            reason = "mixed" if capped and expired else "cap" if capped else "ttl"
+            found.append((start, min(last, self.evict_floor - 1), reason))
+        start = max(start, self.evict_floor)
+        found += [(max(first, start), min(end, last), reason) for first, end, reason in self.gaps]
+        return [loss for loss in found if loss[0] <= loss[1]]
+
     def walk(self, start: int, passes: Callable[[Record], bool]) -> list[Record | Tombstone]:
         """Everything that a reader meets from ``start`` on, in order. Losses side by side are one."""
         losses: list[tuple[int, int, str]] = []
-        if start < self.evict_floor:
-            capped, expired = start < self.cap_floor, start < self.ttl_floor
-            losses.append((start, self.evict_floor - 1, "mixed" if capped and expired else "cap" if capped else "ttl"))
-        for first, last, reason in self.gaps:
-            first = max(first, start, self.evict_floor)
-            if first <= last:
-                if losses and losses[-1][1] + 1 == first:
-                    first, _, reason = losses.pop()
-                losses.append((first, last, reason))
+        for first, last, reason in self.lost_from(start, self.head):
+            if losses and losses[-1][1] + 1 == first:
+                first, _, reason = losses.pop()
+            losses.append((first, last, reason))
         met: list[Record | Tombstone] = [Tombstone(*loss, loss[1] + 1, self.head) for loss in losses]
-        met += [record for record in self.visible if record.seq >= start and passes(record)]
+        met += [record for record in self.shown() if record.seq >= start and passes(record)]
         return sorted(met, key=lambda event: event[0])
 
     def first_since(self, ts: int) -> int:
         """Where a reader begins who wants nothing from before a time."""
-        return max((record.seq + 1 for record in self.records.values() if record.ts < ts), default=1)
+        return max((record.seq + 1 for record in self.retained() if record.ts < ts), default=1)
 
     # --- what happens to it --------------------------------------------------------------------------------
 
-    def append(self, now: int, batch: Batch, key: str | None = None, producer: Producer | None = None) -> Appended:
+    def append(
+        self,
+        now: int,
+        batch: Batch,
+        key: str | None = None,
+        producer: Producer | None = None,
+        notes: Mapping[str, object] | None = None,
+        ts: int | None = None,
+    ) -> Appended:
         self.expire(now)
         first = self._duplicate(now, key, producer)
         if first is not None:
             return first.again()
         empty = [None] * len(batch)
         columns = zip(batch.keys or empty, batch.nodes or empty, batch.metas or empty, batch.data, strict=True)
-        new = [Record(self.head + 1 + at, now, *values) for at, values in enumerate(columns)]
+        ts = max(now if ts is None else ts, self.last_ts)
+        new = [Record(self.head + 1 + at, ts, *values) for at, values in enumerate(columns)]
         if self.config.discard == "reject":
             self._check_room(len(new), sum(map(size_of, new)))
-        appended = Appended(self.head + 1, self.head + len(new), now)
+        appended = Appended(self.head + 1, self.head + len(new), ts)
         self.records |= {record.seq: record for record in new}
-        self.head = appended.last
+        self.head, self.last_ts = appended.last, ts
         if key is not None:
-            self.idempotency[key] = appended
-        if producer is not None:
-            self.producers[producer.id] = (producer.epoch, producer.seq, appended)
+            self.idempotency[key] = appended, now
+        self._keep(appended, producer, notes)
         self._evict()
         return appended
 
+    def note(self, now: int, notes: Mapping[str, object], producer: Producer | None) -> Appended:
+        self.expire(now)
+        first = self._duplicate(now, None, producer)
+        if first is not None:
+            return first.again()
+        appended = Appended(self.head + 1, self.head, now)
+        self._keep(appended, producer, notes)
+        return appended
+
+    def _keep(self, appended: Appended, producer: Producer | None, notes: Mapping[str, object] | None) -> None:
+        if producer is not None:
+            self.producers[producer.id] = (producer.epoch, producer.seq, appended)
+        self.notes = {name: note for name, note in (self.notes | dict(notes or {})).items() if note is not None}
+
     def _duplicate(self, now: int, key: str | None, producer: Producer | None) -> Appended | None:
-        if key in self.idempotency and now - self.idempotency[key].ts <= self.config.idempotency_window_ms:
-            return self.idempotency[key]
+        if key in self.idempotency and now - self.idempotency[key][1] <= self.config.idempotency_window_ms:
+            return self.idempotency[key][0]
         if producer is None:
             return None
         epoch, seq, appended = self.producers.get(producer.id, (-1, -1, None))
@@ -218,6 +273,8 @@ class ModelLog:
         self.expire(now)
 
     def expire(self, now: int) -> None:
+        if self.base is not None:
+            self.base.expire(now)
         if self.config.ttl_ms:
             for record in list(self.records.values()):
                 if now - record.ts > self.config.ttl_ms:

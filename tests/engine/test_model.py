@@ -19,6 +19,7 @@ from model import ModelLog, size_of
 from strandline.engine import (
     Append,
     Batch,
+    Commit,
     Config,
     Copy,
     Engine,
@@ -29,8 +30,9 @@ from strandline.engine import (
     Record,
     Tombstone,
 )
-from strandline.engine.errors import BatchTooLarge, EngineError, LogExists, LogFull
+from strandline.engine.errors import BadRequest, BatchTooLarge, EngineError, LogExists, LogFull, LogHasForks
 from strandline.engine.fault_disk import Crashed, FaultDisk
+from strandline.engine.forks import time_at
 from strandline.engine.segments import writer
 from strandline.engine.segments.cold import ObjectStoreCold
 
@@ -66,6 +68,11 @@ configs = st.builds(
     idempotency_window_ms=st.just(500),
 )
 seqs = st.integers(0, 40)
+#: What is noted: None removes a note.
+changes = st.dictionaries(st.sampled_from("xyz"), st.sampled_from([None, 0, "text", [1], {"a": {}}]), min_size=1)
+#: How long ago the records of an append are from; None: nothing is said of it.
+hints = st.sampled_from([None, None, None, 0, 1, 120, 2000, -30, -400])
+producers = st.none() | st.tuples(st.sampled_from(["p", "q"]), st.integers(0, 1), st.integers(0, 3))
 #: Which records a delete, hide or restore means: at least one condition.
 selections = st.dictionaries(st.sampled_from(["before", "key", "prefix", "seqs"]), st.none(), min_size=1).flatmap(
     lambda chosen: st.fixed_dictionaries(
@@ -160,11 +167,25 @@ class Machine(RuleBasedStateMachine):
         model, state = self.models[name], self.engine.log(name).state()
         model.expire(self.clock.now())
         assert (state.name, state.epoch, state.config) == (name, model.epoch, model.config)
-        assert (state.head, state.earliest, state.evict_floor) == (model.head, model.earliest, model.evict_floor)
+        assert (state.head, state.earliest, state.evict_floor) == (model.head, model.earliest, model.shown_floor())
         assert (state.count, state.size) == (model.count, model.size)
         assert state.evict_floor <= state.earliest <= state.head + 1
+        self.check_base(name)
         assert self.engine.log(name).cursors() == model.cursors
+        assert self.engine.log(name).notes == model.notes
         assert self.engine.log(name).next_seq == model.head + 1
+
+    def check_base(self, name: str) -> None:
+        model, log = self.models[name], self.engine.log(name)
+        if model.base is None:
+            assert log.base is None
+        else:
+            assert log.base is not None
+            assert (log.base[0].epoch, log.base[1]) == (model.base.epoch, model.through)
+        assert log.forks == len(self.forks_of(name))
+
+    def forks_of(self, name: str) -> list[str]:
+        return [other for other, model in self.models.items() if model.base is self.models[name]]
 
     def check_everything(self) -> None:
         assert self.engine.names() == sorted(self.models)
@@ -255,6 +276,8 @@ class Machine(RuleBasedStateMachine):
             assert book.ttl_floor <= model.ttl_floor
             model.cap_floor, model.ttl_floor = book.cap_floor, book.ttl_floor
             model.restart(book.head)
+            assert book.last_ts >= max((record.ts for record in model.retained()), default=0)
+            model.last_ts = book.last_ts
 
 
 def _page(events: list[Record | Tombstone], limit: int, max_bytes: int | None) -> Iterator[Record]:
@@ -270,16 +293,63 @@ def _page(events: list[Record | Tombstone], limit: int, max_bytes: int | None) -
 class Changes(Machine):
     """What callers do."""
 
-    @rule(name=st.sampled_from(NAMES), config=configs)
-    def create(self, name: str, config: Config) -> None:
+    @rule(name=st.sampled_from(NAMES), config=configs, notes=st.none() | changes, rows=st.none() | columns)
+    def create(self, name: str, config: Config, notes: dict | None = None, rows: list | None = None) -> None:
+        batch = None if rows is None else self.batch(rows)
+        self.make(
+            name, ModelLog(0, config), lambda: self.engine.create(name, config, notes=notes, batch=batch), notes, batch
+        )
+
+    @precondition(lambda self: self.models)
+    @rule(
+        number=st.integers(0, 2),
+        name=st.sampled_from(NAMES),
+        back=st.sampled_from([0, 0, 1, 3, 8, 1000]),
+        config=configs,
+        notes=st.none() | changes,
+        rows=st.none() | columns,
+    )
+    def fork(self, number: int, name: str, back: int, config: Config, notes: dict | None, rows: list | None) -> None:
+        source, batch = self.pick(number), None if rows is None else self.batch(rows)
+        base = self.models[source]
+        base.expire(self.clock.now())
+        through = max(base.head - back, 0)
+        log = self.engine.log(source)
+        if base.volatile_from is not None and through >= base.volatile_from:
+            with pytest.raises(BadRequest):
+                self.engine.fork(name, log, through, config, notes=notes, batch=batch)
+            return
+        model = ModelLog(0, config, base, through)
+        # The time that its own records are not earlier than is told by the engine, if it may be.
+        model.last_ts = time_at(log.book, through)
+        assert max((record.ts for record in base.retained(through)), default=0) <= model.last_ts <= base.last_ts
+        self.make(
+            name, model, lambda: self.engine.fork(name, log, through, config, notes=notes, batch=batch), notes, batch
+        )
+
+    def make(
+        self, name: str, model: ModelLog, create: Callable[[], Commit[Log]], notes: dict | None, batch: Batch | None
+    ) -> None:
+        now = self.clock.now()
         if name in self.models:
             with pytest.raises(LogExists):
-                self.engine.create(name, config)
+                create()
             return
-        log = self.engine.create(name, config).wait()
+        try:
+            if batch is None:
+                model.note(now, notes or {}, None)
+            else:
+                model.append(now, batch, notes=notes)
+        except BatchTooLarge:
+            with pytest.raises(BatchTooLarge):
+                create()
+            assert self.engine.find(name) is None
+            return
+        log = create().wait()
         assert log.epoch > max(self.epochs, default=0)
         self.epochs.add(log.epoch)
-        self.models[name] = ModelLog(log.epoch, config)
+        model.epoch = log.epoch
+        self.models[name] = model
         self.changed(name)
         self.check_state(name)
 
@@ -287,6 +357,10 @@ class Changes(Machine):
     @rule(number=st.integers(0, 2))
     def drop(self, number: int) -> None:
         name = self.pick(number)
+        if self.forks_of(name):
+            with pytest.raises(LogHasForks):
+                self.engine.log(name).drop()
+            return
         self.engine.log(name).drop().wait()
         del self.models[name]
         assert self.engine.find(name) is None
@@ -302,18 +376,40 @@ class Changes(Machine):
         number=st.integers(0, 2),
         rows=columns,
         key=st.sampled_from([None, "k", "l"]),
-        producer=st.none() | st.tuples(st.sampled_from(["p", "q"]), st.integers(0, 1), st.integers(0, 3)),
+        producer=producers,
+        notes=st.none() | changes,
+        ago=hints,
     )
-    def append_once(self, number: int, rows: list, key: str | None, producer: tuple[str, int, int] | None) -> None:
+    def append_once(
+        self,
+        number: int,
+        rows: list,
+        key: str | None,
+        producer: tuple[str, int, int] | None,
+        notes: dict | None,
+        ago: int | None,
+    ) -> None:
         name, batch = self.pick(number), self.batch(rows)
         # An ephemeral log may remember these over a restart or not: use others from then on.
-        losses = self.models[name].losses
-        key = None if key is None else f"{key}{losses}"
-        who = None if producer is None else Producer(f"{producer[0]}{losses}", *producer[1:])
+        key = None if key is None else f"{key}{self.models[name].losses}"
+        who = self.producer(name, producer)
+        ts = None if ago is None else self.clock.now() - ago
         self.both(
             name,
-            lambda log: log.append(batch, idempotency_key=key, producer=who).wait(),
-            lambda model, now: model.append(now, batch, key, who),
+            lambda log: log.append(batch, idempotency_key=key, producer=who, notes=notes, ts=ts).wait(),
+            lambda model, now: model.append(now, batch, key, who, notes, ts),
+        )
+
+    def producer(self, name: str, producer: tuple[str, int, int] | None) -> Producer | None:
+        return None if producer is None else Producer(f"{producer[0]}{self.models[name].losses}", *producer[1:])
+
+    @precondition(lambda self: self.models)
+    @rule(number=st.integers(0, 2), notes=changes, producer=producers)
+    def note(self, number: int, notes: dict, producer: tuple[str, int, int] | None) -> None:
+        name = self.pick(number)
+        who = self.producer(name, producer)
+        self.both(
+            name, lambda log: log.note(notes, producer=who).wait(), lambda model, now: model.note(now, notes, who)
         )
 
     @precondition(lambda self: self.models)
@@ -335,7 +431,8 @@ class Changes(Machine):
         try:
             expected = [self.models[name].append(now, batch, key) for name, batch, key in step]
         except EngineError as error:
-            self.models.update(before)
+            for name, model in before.items():
+                vars(self.models[name]).update(vars(model))  # the same objects: forks know them
             with pytest.raises(type(error)):
                 self.engine.append_all(appends)
         else:
@@ -401,7 +498,7 @@ class Changes(Machine):
                     record.meta if meta is None else meta,
                     record.data,
                 )
-                for record in model.visible
+                for record in model.shown()
                 if record.seq in wanted
             ]
             try:
@@ -580,16 +677,24 @@ class WithPowerCuts(Changes):
         flushed = self.is_flushed()
         self.disk = self.disk.power_cut(seed)
         self.open()
-        for name, model in list(self.models.items()):
+        in_doubt: list[str] = []
+        for name, model in sorted(self.models.items(), key=lambda item: item[1].epoch):
             base = self.history[name][0]
             unchanged = flushed or len(self.history[name]) == 1
             all_volatile = model.volatile_from is not None and not base.records_after_restart
             if unchanged or all_volatile or model.config.durability == "fsync":
                 if all_volatile and not unchanged:
-                    self.check_cursors(name)
+                    self.check_cursors_and_notes(name)
                 self.check_nothing_is_lost(name)
             else:
                 self.check_only_unflushed_is_lost(name)
+                in_doubt.append(name)
+            if any(model.base is self.models[other] for other in in_doubt) and name not in in_doubt:
+                in_doubt.append(name)
+        # There is no saying what these are like, nor what shares records with them: drop them, forks first.
+        for name in reversed(in_doubt):
+            self.drop(sorted(self.models).index(name))
+            assert name not in self.models
         self.reopened()
 
     @rule(calls=st.integers(1, 40), seed=st.none() | st.integers(0, 1000))
@@ -620,19 +725,22 @@ class WithPowerCuts(Changes):
             assert model.config.durability != "fsync"
             model.skip(self.clock.now(), head - model.head, "lost")
 
-    def check_cursors(self, name: str) -> None:
+    def check_cursors_and_notes(self, name: str) -> None:
         """Those of an ephemeral log are journaled and not waited for: each is as it was at some time."""
-        history, found = [*self.history[name], self.models[name]], self.engine.log(name).cursors()
+        history, log = [*self.history[name], self.models[name]], self.engine.log(name)
+        cursors, notes = log.cursors(), log.notes
         for cursor in {cursor for known in history for cursor in known.cursors}:
-            assert found.get(cursor) in [known.cursors.get(cursor) for known in history]
-        self.models[name].cursors = found
+            assert cursors.get(cursor) in [known.cursors.get(cursor) for known in history]
+        for note in {note for known in history for note in known.notes}:
+            assert notes.get(note) in [known.notes.get(note) for known in history]
+        self.models[name].cursors, self.models[name].notes = cursors, dict(notes)
 
     def check_only_unflushed_is_lost(self, name: str) -> None:
-        """Unsynced changes may be lost one by one, so there is no saying what the log is like: see, and drop it."""
+        """Unsynced changes may be lost one by one, so there is no saying what the log is like."""
         history, log = [*self.history[name], self.models[name]], self.engine.log(name)
         kept = history[0].records_after_restart
         capped = any(known.config.cap_records or known.config.cap_bytes for known in history)
-        found, lost = _walk(log)
+        found, lost = _walk(log, history[0].through)
         for seq, record in found.items():
             assert record in [known.records.get(seq) for known in history]
         for seq in {seq for known in history for seq in known.records} - found.keys():
@@ -642,14 +750,13 @@ class WithPowerCuts(Changes):
         state = log.state()
         assert state.evict_floor <= state.earliest
         assert state.head >= max(known.head for known in history)
-        self.drop(sorted(self.models).index(name))
 
 
-def _walk(log: Log) -> tuple[dict[int, Record], list[Tombstone]]:
-    """Everything that a log has, and everything that it has lost."""
+def _walk(log: Log, after: int) -> tuple[dict[int, Record], list[Tombstone]]:
+    """Everything that a log has behind a seq, and everything that it has lost there."""
     found: dict[int, Record] = {}
     lost: list[Tombstone] = []
-    after, caught_up = 0, False
+    caught_up = False
     while not caught_up:
         page = log.read(after)
         found |= {record.seq: record for record in page}

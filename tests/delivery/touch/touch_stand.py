@@ -89,6 +89,8 @@ class Stand:
             stored=stored,
             persist=self.persisted.append,
         )
+        # The first change is not one that follows closely upon another.
+        self.clock.advance(200)
 
     def append(self, *records: bytes) -> None:
         self.log.append(Batch(list(records))).wait()

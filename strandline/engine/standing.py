@@ -33,4 +33,9 @@ def standing_of(log: Log) -> Standing:
                 low, high = max(first, part.first), min(last, part.last)
                 if low <= high:
                     ranges += [(low, high)] if part.overlay is None else part.overlay.visible(low, high)
-        return Standing(revision_of(log.book), sum(book.rewrites for book in chain(log.book)), ranges)
+        return Standing(revision_of(log.book), rewrites_of(log), ranges)
+
+
+def rewrites_of(log: Log) -> int:
+    """Another number whenever records came back or were changed."""
+    return sum(book.rewrites for book in chain(log.book))

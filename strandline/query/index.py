@@ -17,7 +17,7 @@ import numpy as np
 from msgspec import Struct
 
 from strandline.engine import Log
-from strandline.engine.standing import standing_of
+from strandline.engine.standing import rewrites_of, standing_of
 from strandline.query.chunk import Chunk, join_chunks
 from strandline.query.config import Binding, Field, SearchConfig
 from strandline.query.extraction import Extractor
@@ -105,8 +105,8 @@ class Index:
         return self._cover, Progress(0, 0, perf_counter() - begun)
 
     def held(self) -> Cover:
-        """What is indexed now and still true; nothing is done about the rest."""
-        return self._cover if self._revision == self.log.revision else Cover((), 0, 0)
+        """What is indexed now and can be kept, but for records that were removed; nothing is done about the rest."""
+        return self._cover if self._rewrites == rewrites_of(self.log) else Cover((), 0, 0)
 
     def shrink(self, budget: int) -> None:
         """Forget the oldest records until what is kept fits."""

@@ -28,10 +28,12 @@ def test_what_a_search_has_indexed_is_held_with_its_size_by_field(logs: Bed) -> 
     assert logs.searcher.indexes.changes != before
 
 
-def test_what_readers_do_not_see_any_more_is_no_longer_held(logs: Bed) -> None:
+def test_removed_records_leave_the_rest_held_and_ones_that_come_back_do_not(logs: Bed) -> None:
     logs.append({"status": 200}, {"status": 500})
     logs.search("status:200")
-    logs.log.delete(seqs=[1]).wait()
+    logs.log.hide(seqs=[1]).wait()
+    assert held_of(logs).through == 2
+    logs.log.restore(seqs=[1]).wait()
     assert held_of(logs).through == 0
     logs.search("status:500")
     assert held_of(logs).through == 2

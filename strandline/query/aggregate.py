@@ -19,7 +19,7 @@ from strandline.engine import Log
 from strandline.query.chunk import Chunk
 from strandline.query.columns import Mask, NumberColumn
 from strandline.query.config import Measure, SearchConfig
-from strandline.query.coverage import Coverage, families_of, missing_from
+from strandline.query.coverage import Coverage, families_of
 from strandline.query.evaluating import evaluate
 from strandline.query.index import Cover, Versions, part_name
 from strandline.query.providing import Provider
@@ -67,10 +67,10 @@ def aggregate(
             contributions.add(chunk, rows)
     coverage = Coverage(
         head=head,
+        after=cover.after,
         through=cover.through,
         primary_timestamp=latest(cover.chunks, config.primary_timestamp),
         omitted_ts=first_omitted(log, cover, head),
-        missing=missing_from(cover, head),
         timed_out=cover.through < head,
         chunks=used,
         caught_up=progress.records,

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from strandline.query.binding import AndB, AnyOfB, Bound, EqualB, HasB, NotB, OrB, PrefixB, RangeB, TextB
-from strandline.query.index import Cover
 
 
 class Coverage(Struct, frozen=True, kw_only=True):
@@ -18,15 +17,14 @@ class Coverage(Struct, frozen=True, kw_only=True):
     the records that were not indexed yet when the question came and were read for it.
     """
 
-    #: The last record when the answer was made, and the last that it takes into account.
+    #: The last record when the answer was made. It takes into account what is behind ``after``, up to ``through``.
     head: int
+    after: int
     through: int
     #: The latest primary timestamp of what it takes into account.
     primary_timestamp: int | None
     #: When the first record was appended that it does not take into account.
     omitted_ts: int | None
-    #: How many records, at most, it does not take into account.
-    missing: int
     #: Whether the time was up before everything was looked at.
     timed_out: bool = False
     chunks: int = 0
@@ -35,17 +33,21 @@ class Coverage(Struct, frozen=True, kw_only=True):
     families: tuple[str, ...] = ()
 
     @property
+    def missing(self) -> int:
+        """How many records, at most, it does not take into account."""
+        return self.missing_up_to(self.head)
+
+    def missing_up_to(self, seq: int) -> int:
+        """As ``missing``, of the records up to ``seq``."""
+        return min(self.after, seq) + max(min(self.head, seq) - self.through, 0)
+
+    @property
     def mode(self) -> str:
         return "published" if self.missing else "complete"
 
     @property
     def complete(self) -> bool:
         return not self.missing and not self.timed_out
-
-
-def missing_from(cover: Cover, head: int) -> int:
-    """How many records, at most, are outside of what is covered."""
-    return max(head - cover.through, 0) + cover.after
 
 
 def families_of(bound: Bound) -> Iterator[str]:

@@ -19,7 +19,7 @@ from strandline.engine import Log
 from strandline.query.chunk import Chunk
 from strandline.query.columns import NumberColumn
 from strandline.query.config import SearchConfig
-from strandline.query.coverage import Coverage, families_of, missing_from
+from strandline.query.coverage import Coverage, families_of
 from strandline.query.evaluating import evaluate
 from strandline.query.index import Cover, Versions
 from strandline.query.providing import Provider
@@ -101,10 +101,10 @@ class Search:
         families = {*families_of(request.query), *_sorting_families(request.sort)} if self._chunks else set()
         coverage = Coverage(
             head=head,
+            after=cover.after,
             through=cover.through,
             primary_timestamp=latest(cover.chunks, self._config.primary_timestamp),
             omitted_ts=first_omitted(self._log, cover, head),
-            missing=missing_from(cover, head),
             timed_out=self._timed_out,
             chunks=self._chunks,
             caught_up=progress.records,

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from strandline.engine import Log
 from strandline.faces.streams.context import StreamsContext
 from strandline.faces.streams.covering import covered
 from strandline.faces.streams.errors import JSON, NO_STORE
@@ -35,21 +36,21 @@ class Aggregating:
 
         def aggregate() -> Reply:
             result = context.searcher.aggregate(stream.log, config, request, versions, deadline)
-            return _reply(stream.name, request, result)
+            return _reply(stream.log, request, result)
 
         return await context.workers.run(aggregate, call.started + context.settings.request_timeout_ms / 1000)
 
 
-def _reply(name: str, request: AggregateRequest, result: AggregateResult) -> Reply:
+def _reply(log: Log, request: AggregateRequest, result: AggregateResult) -> Reply:
     coverage = result.coverage
     body = {
-        "stream": name,
+        "stream": log.name,
         "rollup": request.rollup.name,
         "from": format_date(request.first),
         "to": format_date(request.end),
         "interval": request.interval,
         "coverage": {
-            **covered(coverage),
+            **covered(coverage, log),
             # Nothing is added up ahead of time: rollups are worked out from columns whenever they are asked for.
             "used_rollups": False,
             "indexed_segments": coverage.chunks,

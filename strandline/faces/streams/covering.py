@@ -1,20 +1,20 @@
-"""What an answer covers, in the words of the protocol.
-
-What is not covered is not told apart by where it is kept: all of it counts as rows of the tail, since that is where
-the index goes on. There are no companions to be published, so a segment is never missing as such.
-"""
+"""What an answer covers, in the words of the protocol. There are no companions that could lag behind uploaded segments,
+so what is missing is told in rows: sealed ones, and those of the tail."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from strandline.engine import Log
+from strandline.engine.holdings import sealed_through
 from strandline.faces.streams import offsets
 from strandline.query.coverage import Coverage
 from strandline.query.values import format_date
 
 
-def covered(coverage: Coverage) -> dict[str, Any]:
+def covered(coverage: Coverage, log: Log) -> dict[str, Any]:
     """The fields that _search and _aggregate have in common."""
+    sealed = coverage.missing_up_to(sealed_through(log)) if coverage.missing else 0
     return {
         "mode": coverage.mode,
         "complete": coverage.complete,
@@ -24,8 +24,8 @@ def covered(coverage: Coverage) -> dict[str, Any]:
         "oldest_omitted_append_at": _date(coverage.omitted_ts),
         "possible_missing_events_upper_bound": coverage.missing,
         "possible_missing_uploaded_segments": 0,
-        "possible_missing_sealed_rows": 0,
-        "possible_missing_wal_rows": coverage.missing,
+        "possible_missing_sealed_rows": sealed,
+        "possible_missing_wal_rows": coverage.missing - sealed,
     }
 
 

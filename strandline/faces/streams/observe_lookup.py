@@ -130,7 +130,7 @@ class Shelf:
         return {
             "stream": self._name,
             "found": len(found.records),
-            **covered(self._coverage),
+            **covered(self._coverage, self._log),
             "complete": complete and self._coverage.complete,
         }
 

@@ -9,6 +9,7 @@ from urllib.parse import parse_qs
 
 import msgspec
 
+from strandline.engine import Log
 from strandline.faces.streams import offsets
 from strandline.faces.streams.context import StreamsContext
 from strandline.faces.streams.covering import covered, milliseconds
@@ -50,7 +51,7 @@ class Searching:
             result = context.searcher.search(
                 stream.log, config, request, versions, promotion(registry), call.started + timeout_ms / 1000
             )
-            return _reply(stream.name, request, result, timeout_ms, call.started)
+            return _reply(stream.log, request, result, timeout_ms, call.started)
 
         return await context.workers.run(search, call.started + context.settings.request_timeout_ms / 1000)
 
@@ -62,7 +63,7 @@ def promotion(registry: Registry) -> Callable[[int, bytes], msgspec.Raw]:
     return lambda seq, data: msgspec.Raw(registry.promote_rows([seq], [data])[0])
 
 
-def _reply(name: str, request: SearchRequest, result: SearchResult, timeout_ms: int, started: float) -> Reply:
+def _reply(log: Log, request: SearchRequest, result: SearchResult, timeout_ms: int, started: float) -> Reply:
     coverage, timing, keys = result.coverage, result.timing, request.sort
     counters = {
         "indexed_segments": coverage.chunks,
@@ -84,12 +85,12 @@ def _reply(name: str, request: SearchRequest, result: SearchResult, timeout_ms: 
     }
     took = milliseconds(perf_counter() - started)
     body = {
-        "stream": name,
+        "stream": log.name,
         "snapshot_end_offset": offsets.encode(coverage.head),
         "took_ms": took,
         "timed_out": coverage.timed_out,
         "timeout_ms": timeout_ms,
-        "coverage": {**covered(coverage), **counters, "index_families_used": coverage.families},
+        "coverage": {**covered(coverage, log), **counters, "index_families_used": coverage.families},
         "total": {"value": len(result.hits), "relation": result.relation},
         "hits": [_hit(hit, keys) for hit in result.hits],
         "next_search_after": None if result.next_after is None else _sort_values(result.next_after, keys),

@@ -7,6 +7,15 @@ from typing import Any
 
 import msgspec
 
+#: A JSON schema.
+Schema = Mapping[str, Any]
+#: What a body looks like, by media type: a struct where it is JSON of a known shape, else a schema.
+Content = Mapping[str, type[msgspec.Struct] | Schema]
+
+JSON = "application/json"
+EVENT_STREAM = "text/event-stream"
+TEXT: Schema = {"type": "string"}
+
 
 class Parameter(msgspec.Struct, frozen=True):
     """One parameter beside the body. ``place`` is ``path``, ``query`` or ``header``."""
@@ -14,32 +23,52 @@ class Parameter(msgspec.Struct, frozen=True):
     name: str
     place: str
     description: str
-    schema: Mapping[str, Any]
+    schema: Schema
     required: bool = False
+
+
+class Header(msgspec.Struct, frozen=True):
+    """A header of an answer. ``required``: every answer of this status has it."""
+
+    name: str
+    description: str
+    schema: Schema
+    required: bool = False
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """An answer that is no refusal. Without content it has no body."""
+
+    status: int
+    description: str
+    content: Content = {}
+    headers: tuple[Header, ...] = ()
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True):
     """What the code of a route does not say by itself.
 
-    Scopes, media types and the errors that every route of its kind can have are taken from the route.
+    Scopes and the errors that every route of its kind can have are taken from the route.
     """
 
     group: str
     summary: str
     description: str = ""
-    #: The struct of the body, if there is one.
-    body: type[msgspec.Struct] | None = None
-    #: The struct of the answer, or what an answer looks like that is not JSON.
-    answer: type[msgspec.Struct] | str
-    #: The media type of an answer that is not JSON.
-    media_type: str = "application/json"
-    #: The struct of the same answer as JSON, for whoever accepts that.
-    as_json: type[msgspec.Struct] | None = None
-    #: Said with 201 when the request has made something.
-    created: str = ""
+    #: What may be sent; None: nothing.
+    body: Content | None = None
+    #: Whether something must be sent, where the route leaves that to its handler.
+    needs_body: bool = False
+    answers: tuple[Answer, ...]
     parameters: tuple[Parameter, ...] = ()
     #: Codes of errors, beyond those that every route of its kind can have.
     errors: tuple[str, ...] = ()
+    #: Headers that refusals of a status can have.
+    error_headers: Mapping[int, tuple[Header, ...]] = {}
+
+    @property
+    def is_event_stream(self) -> bool:
+        """Whether all it answers with is an event stream."""
+        return all(list(answer.content) == [EVENT_STREAM] for answer in self.answers)
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -49,3 +78,30 @@ class Problem(msgspec.Struct, frozen=True):
     meaning: str
     #: Whether the answer says in ``Retry-After`` when to try again.
     retry: bool = False
+
+
+class Described(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that a protocol has to say about its routes."""
+
+    name: str
+    #: What the groups of operations are about, in the order in which they are shown.
+    groups: Mapping[str, str]
+    #: By method and path, as the routes have them.
+    operations: Mapping[tuple[str, str], Operation]
+    problems: Mapping[str, Problem]
+    #: The body of a refusal.
+    error: type[msgspec.Struct]
+    #: What the server calls otherwise: its codes of errors that every route can have, and the protocol's own.
+    codes: Mapping[str, str] = {}
+    #: What fields mean, by the name of their struct.
+    descriptions: Mapping[str, Mapping[str, str]] = {}
+    #: By path: WebSockets, which are no routes.
+    sockets: Mapping[str, Operation] = {}
+    #: Paths where there is nothing, in other words than the server would say so.
+    nothing: frozenset[str] = frozenset()
+
+
+def shown(struct: type[msgspec.Struct], *, created: str = "") -> tuple[Answer, ...]:
+    """The usual answer, JSON; with 201 when the request has made something, as ``created`` says."""
+    answer = Answer(200, "The answer.", {JSON: struct})
+    return (answer, Answer(201, created, {JSON: struct})) if created else (answer,)

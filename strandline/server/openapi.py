@@ -9,71 +9,24 @@ from typing import Any
 import msgspec
 
 import strandline
-from strandline.faces.describing import Operation, Parameter
-from strandline.faces.topics.answers import ErrorAnswer
-from strandline.faces.topics.descriptions import DESCRIPTIONS
-from strandline.faces.topics.openapi import OPERATIONS as TOPICS
-from strandline.faces.topics.openapi import WEBSOCKET
-from strandline.faces.topics.problems import PROBLEMS
+from strandline.faces.describing import JSON, Content, Described, Header, Operation, Parameter
+from strandline.faces.streams.openapi import STREAMS
+from strandline.faces.topics.openapi import TOPICS
 from strandline.faces.web import Call, Reply, Route
-from strandline.server.answers import Alive, Health, Metrics, Ready, SeriesCount
+from strandline.server.operations import DOCUMENT_PATH, SERVER
 
-PATH = "/openapi.json"
-WEBSOCKET_PATH = "/v0/ws"
+#: Everybody who has routes.
+DESCRIBED: tuple[Described, ...] = (TOPICS, STREAMS, SERVER)
 
-_ABOUT = """An append-only event log server. Write with `POST /v0/topics/{topic}`, read with `POST
+_ABOUT = """An append-only event log server that speaks two protocols over the same logs.
+
+The topics protocol is under `/v0`: write with `POST /v0/topics/{topic}`, read with `POST
 /v0/topics/{topic}/diff`, watch with `POST /v0/watch`, or hand out jobs with `POST /v0/topics/{topic}/claim`.
+The streams protocol is under `/v1`: make a stream with `PUT /v1/stream/{name}`, append with `POST` and read
+with `GET` at the same place.
 
-Times are milliseconds since 1970. Unknown members of a body are ignored; an answer may get new ones. A body may be
-compressed with gzip, and so is an answer of some size for whoever accepts that."""
-
-_GROUPS = {
-    "topics": "Named, append-only sequences of records.",
-    "records": "Writing, reading and deleting.",
-    "consumers": "Named positions in a topic, kept by the server.",
-    "queues": "Topics whose records are jobs: each is given to one worker at a time, until it is done.",
-    "routers": "Records that go on into other topics by themselves.",
-    "watching": "Being told of records as they come.",
-    "server": "How the server is doing.",
-}
-
-
-_HEALTH = Operation(group="server", summary="Whether the process is alive", answer=Health)
-_READY = Operation(
-    group="server",
-    summary="Whether requests are answered",
-    description="503 while the journal is replayed, and when the server is about to stop.",
-    answer=Ready,
-    errors=("not_ready", "shutting_down"),
-)
-
-#: The server's own routes.
-_SERVER: dict[tuple[str, str], Operation] = {
-    ("GET", "/v0/health"): _HEALTH,
-    ("GET", "/healthz"): _HEALTH,
-    ("GET", "/health"): Operation(group="server", summary="Whether the process is alive", answer=Alive),
-    ("GET", "/metrics"): Operation(
-        group="server",
-        summary="How many series the server's metrics of itself have",
-        description="The series are in the stream `__stream_metrics__`.",
-        answer=SeriesCount,
-    ),
-    ("GET", "/v0/ready"): _READY,
-    ("GET", "/readyz"): _READY,
-    ("GET", "/v0/metrics"): Operation(
-        group="server",
-        summary="Figures for monitoring",
-        answer="The figures as Prometheus text; as JSON for whoever accepts `application/json`.",
-        media_type="text/plain",
-        as_json=Metrics,
-    ),
-    ("GET", PATH): Operation(
-        group="server", summary="This document", answer="The OpenAPI document.", media_type="application/json"
-    ),
-}
-
-
-OPERATIONS: dict[tuple[str, str], Operation] = {**TOPICS, **_SERVER}
+Times are milliseconds since 1970 unless said otherwise. An answer may get new members. A body may be compressed with
+gzip, and so is an answer of some size for whoever accepts that."""
 
 
 def openapi_route(routes: Sequence[Route]) -> Route:
@@ -87,31 +40,40 @@ def openapi_route(routes: Sequence[Route]) -> Route:
         """GET /openapi.json"""
         return Reply(rendered())
 
-    route = Route(method="GET", path=PATH, handler=handler, public=True)
+    route = Route(method="GET", path=DOCUMENT_PATH, handler=handler, public=True)
     return route
 
 
 def document(routes: Iterable[Route]) -> dict[str, Any]:
-    """The whole document. Every route must have its operation."""
+    """The whole document. A route that nobody describes is not in it."""
     paths: dict[str, dict[str, Any]] = {}
+    refusals: dict[str, Any] = {}
     for route in routes:
-        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
-    paths[WEBSOCKET_PATH] = {"get": _websocket()}
+        for described in DESCRIBED:
+            operation = described.operations.get((route.method, route.path))
+            if operation is not None:
+                paths.setdefault(route.path, {})[route.method.lower()] = _operation(
+                    described, route, operation, refusals
+                )
+    for described in DESCRIBED:
+        for path, operation in described.sockets.items():
+            paths[path] = {"get": _socket(described, path, operation, refusals)}
+    groups = {name: text for described in DESCRIBED for name, text in described.groups.items()}
     return {
         "openapi": "3.1.0",
         "info": {
             "title": "Strandline",
-            "summary": "The topics protocol",
+            "summary": "The topics protocol and the streams protocol",
             "description": _ABOUT,
             "version": strandline.__version__,
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": "/"}],
-        "tags": [{"name": name, "description": text} for name, text in _GROUPS.items()],
+        "tags": [{"name": name, "description": text} for name, text in groups.items()],
         "paths": paths,
         "components": {
             "schemas": _schemas(),
-            "responses": _refusals(paths),
+            "responses": dict(sorted(refusals.items())),
             "securitySchemes": {
                 "bearer": {
                     "type": "http",
@@ -123,47 +85,62 @@ def document(routes: Iterable[Route]) -> dict[str, Any]:
     }
 
 
+def is_described(route: Route) -> bool:
+    """Whether somebody has said what the route is, or that there is nothing."""
+    return any(
+        (route.method, route.path) in described.operations or route.path in described.nothing for described in DESCRIBED
+    )
+
+
 # --- one operation -------------------------------------------------------------------------------------------------
 
 
-def _operation(route: Route) -> dict[str, Any]:
-    operation = OPERATIONS[route.method, route.path]
-    described: dict[str, Any] = {
-        "operationId": _id(route),
-        "tags": [operation.group],
-        "summary": operation.summary,
-        "security": [] if route.public else [{}] if route.probe else [{"bearer": []}],
-        "responses": _responses(route, operation),
-    }
+def _operation(described: Described, route: Route, operation: Operation, refusals: dict[str, Any]) -> dict[str, Any]:
     words = [operation.description] if operation.description else []
     if route.scopes:
         words.append(f"Needs the scope{'s' if len(route.scopes) > 1 else ''} {', '.join(route.scopes)}.")
-    if route.own_access:
-        words.append("Needs the key that made the session.")
-    if words:
-        described["description"] = "\n\n".join(words)
-    parameters = [*operation.parameters, *([_ENCODING] if route.body != "none" else [])]
+    usual = (described.codes.get(code, code) for code in _usual_errors(route))
+    shown: dict[str, Any] = {
+        "operationId": _id(route.method, route.path),
+        "tags": [operation.group],
+        "summary": operation.summary,
+        **({"description": "\n\n".join(words)} if words else {}),
+        "security": [] if route.public else [{}] if route.probe else [{"bearer": []}],
+        "responses": _responses(described, route.method, operation, [*usual, *operation.errors], refusals),
+    }
+    parameters = [*operation.parameters, *([_ENCODING] if operation.body is not None else [])]
     if parameters:
-        described["parameters"] = [_parameter(parameter) for parameter in parameters]
+        shown["parameters"] = [_parameter(parameter) for parameter in parameters]
     if operation.body is not None:
-        described["requestBody"] = {
+        shown["requestBody"] = {
             # A claim without a body is taken and then refused: somebody has to claim.
-            "required": route.body == "required" or _needs_something(operation.body),
-            "content": {"application/json": {"schema": _reference(operation.body)}},
+            "required": route.body == "required" or operation.needs_body or _needs_something(operation.body),
+            "content": _content(operation.body),
         }
-    return described
+    return shown
 
 
-#: The ids of paths that are called like another one under /v0.
+def _socket(described: Described, path: str, operation: Operation, refusals: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "operationId": _id("open", path),
+        "tags": [operation.group],
+        "summary": operation.summary,
+        "description": operation.description,
+        "security": [{"bearer": []}],
+        "responses": _responses(described, "GET", operation, operation.errors, refusals),
+    }
+
+
+#: The ids of paths that are called like another one under a protocol's.
 _NAMESAKES = {"/health": "get_alive", "/metrics": "get_series_count"}
 
 
-def _id(route: Route) -> str:
+def _id(method: str, path: str) -> str:
     """``get_topics_topic_consumers``: the method and the path, in the letters that every generator takes."""
-    if route.path in _NAMESAKES:
-        return _NAMESAKES[route.path]
-    parts = [part.strip("{}").replace(".", "_") for part in route.path.split("/") if part not in ("", "v0")]
-    return "_".join([route.method.lower(), *parts])
+    if path in _NAMESAKES:
+        return _NAMESAKES[path]
+    parts = [part.strip("{}_").replace(".", "_") for part in path.split("/") if part not in ("", "v0", "v1")]
+    return "_".join([method.lower(), *parts])
 
 
 _ENCODING = Parameter(
@@ -181,42 +158,66 @@ def _parameter(parameter: Parameter) -> dict[str, Any]:
     }
 
 
-def _needs_something(body: type[msgspec.Struct]) -> bool:
-    return any(field.required for field in msgspec.structs.fields(body))
+def _needs_something(body: Content) -> bool:
+    """Whether nothing would not do: every form of the body is a struct with a field that must be there."""
+    return all(
+        isinstance(form, type) and any(field.required for field in msgspec.structs.fields(form))
+        for form in body.values()
+    )
+
+
+def _content(content: Content) -> dict[str, Any]:
+    return {
+        media_type: {"schema": _reference(form) if isinstance(form, type) else form}
+        for media_type, form in content.items()
+    }
+
+
+def _headers(headers: Iterable[Header]) -> dict[str, Any]:
+    return {
+        header.name: {"description": header.description, "required": header.required, "schema": header.schema}
+        for header in headers
+    }
 
 
 # --- answers -------------------------------------------------------------------------------------------------------
 
 
-def _responses(route: Route, operation: Operation) -> dict[str, Any]:
-    responses = {"200": _success(operation, "The answer.")}
-    if operation.created:
-        responses["201"] = _success(operation, operation.created)
+def _responses(
+    described: Described, method: str, operation: Operation, errors: Iterable[str], refusals: dict[str, Any]
+) -> dict[str, Any]:
+    """All answers by status. Many routes have the same refusals, so each of those is in the document once."""
+    responses: dict[str, Any] = {}
+    for answer in operation.answers:
+        response: dict[str, Any] = {"description": answer.description}
+        if answer.headers:
+            response["headers"] = _headers(answer.headers)
+        if answer.content:
+            response["content"] = _content(answer.content)
+        responses[str(answer.status)] = response
     codes: dict[int, list[str]] = {}
-    for code in dict.fromkeys((*_usual_errors(route), *operation.errors)):
-        codes.setdefault(PROBLEMS[code].status, []).append(code)
+    for code in dict.fromkeys(errors):
+        codes.setdefault(described.problems[code].status, []).append(code)
     for status in sorted(codes):
-        responses[str(status)] = _refusal_reference(codes[status])
+        refusal = _refusal(described, codes[status], operation.error_headers.get(status, ()))
+        if method == "HEAD":
+            del refusal["content"]
+        if str(status) in responses:
+            responses[str(status)] = _either(responses[str(status)], refusal)
+        elif status in operation.error_headers or method == "HEAD":
+            responses[str(status)] = refusal
+        else:
+            name = f"{described.name}.{'-'.join(codes[status])}"
+            refusals[name] = refusal
+            responses[str(status)] = {"$ref": f"#/components/responses/{name}"}
     return responses
 
 
-def _success(operation: Operation, description: str) -> dict[str, Any]:
-    answer = operation.answer
-    if isinstance(answer, str):
-        schema = {"type": "object"} if operation.media_type == "application/json" else {"type": "string"}
-        content: dict[str, Any] = {operation.media_type: {"schema": schema}}
-        if operation.as_json is not None:
-            content["application/json"] = {"schema": _reference(operation.as_json)}
-        return {"description": answer, "content": content}
-    return {"description": description, "content": {operation.media_type: {"schema": _reference(answer)}}}
-
-
 def _usual_errors(route: Route) -> Iterator[str]:
-    """The errors of every route of this kind."""
-    if route.public:
-        yield "throttled"
-    else:
-        yield from ("unauthorized", "throttled")
+    """The errors of every route of this kind, as the server calls them."""
+    if not route.public and not route.own_access:
+        yield "unauthorized"
+    yield "throttled"
     if route.scopes or route.names:
         yield "forbidden"
     if route.body != "none":
@@ -228,62 +229,37 @@ def _usual_errors(route: Route) -> Iterator[str]:
         yield from ("not_ready", "shutting_down")
 
 
-def _refusal_reference(codes: Sequence[str]) -> dict[str, str]:
-    return {"$ref": f"#/components/responses/{'-'.join(codes)}"}
-
-
-def _refusals(paths: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Every refusal that the paths refer to. Many routes have the same ones, so each is in the document once."""
-    references = {
-        response["$ref"].rpartition("/")[2]
-        for operations in paths.values()
-        for operation in operations.values()
-        for response in operation["responses"].values()
-        if "$ref" in response
-    }
-    return {name: _refusal(name.split("-")) for name in sorted(references)}
-
-
-def _refusal(codes: Sequence[str]) -> dict[str, Any]:
-    problems = [PROBLEMS[code] for code in codes]
-    response: dict[str, Any] = {
-        "description": "\n".join(f"- `{code}`: {PROBLEMS[code].meaning}" for code in codes),
+def _refusal(described: Described, codes: Sequence[str], headers: Sequence[Header]) -> dict[str, Any]:
+    problems = [described.problems[code] for code in codes]
+    stated = [*headers]
+    if any(problem.retry for problem in problems):
+        always = all(problem.retry for problem in problems)
+        words = "After how many seconds to try again."
+        stated.append(Header("Retry-After", words, {"type": "integer", "minimum": 0}, always))
+    return {
+        "description": "\n".join(f"- `{code}`: {described.problems[code].meaning}" for code in codes),
+        **({"headers": _headers(stated)} if stated else {}),
         "content": {
-            "application/json": {
+            JSON: {
                 "schema": {
                     "allOf": [
-                        _reference(ErrorAnswer),
+                        _reference(described.error),
                         {"properties": {"error": {"properties": {"code": {"enum": list(codes)}}}}},
                     ]
                 }
             }
         },
     }
-    if any(problem.retry for problem in problems):
-        response["headers"] = {
-            "Retry-After": {
-                "description": "After how many seconds to try again.",
-                "required": all(problem.retry for problem in problems),
-                "schema": {"type": "integer", "minimum": 0},
-            }
-        }
-    return response
 
 
-def _websocket() -> dict[str, Any]:
+def _either(answer: Mapping[str, Any], refusal: Mapping[str, Any]) -> dict[str, Any]:
+    """An answer and a refusal of the same status."""
+    schemas = [response["content"][JSON]["schema"] for response in (answer, refusal)]
+    headers = {name: {**header, "required": False} for name, header in answer.get("headers", {}).items()}
     return {
-        "operationId": "open_websocket",
-        "tags": ["watching"],
-        "summary": "Subscribe and publish over a WebSocket",
-        "description": WEBSOCKET,
-        "security": [{"bearer": []}],
-        "responses": {
-            "101": {"description": "The connection speaks WebSocket from now on."},
-            "401": _refusal_reference(["unauthorized"]),
-            "404": _refusal(["not_found"]) | {"description": "- `not_found`: The client did not ask for a WebSocket."},
-            "429": _refusal_reference(["throttled"]),
-            "503": _refusal_reference(["not_ready", "shutting_down"]),
-        },
+        "description": f"{answer['description']}\n\n{refusal['description']}",
+        **({"headers": headers} if headers else {}),
+        "content": {JSON: {"schema": {"anyOf": schemas}}},
     }
 
 
@@ -297,19 +273,21 @@ def _reference(struct: type[msgspec.Struct]) -> dict[str, Any]:
     return {"$ref": _REFERENCE.format(name=struct.__name__)}
 
 
+def _structs(described: Described) -> Iterator[type[msgspec.Struct]]:
+    yield described.error
+    for operation in described.operations.values():
+        contents = [answer.content for answer in operation.answers]
+        for content in contents if operation.body is None else [operation.body, *contents]:
+            yield from (form for form in content.values() if isinstance(form, type))
+
+
 def _schemas() -> dict[str, Any]:
     """The schemas of all bodies and answers, by the names of their structs."""
-    structs: dict[type[msgspec.Struct], None] = {ErrorAnswer: None}
-    for operation in OPERATIONS.values():
-        if operation.body is not None:
-            structs[operation.body] = None
-        if not isinstance(operation.answer, str):
-            structs[operation.answer] = None
-        if operation.as_json is not None:
-            structs[operation.as_json] = None
+    structs = dict.fromkeys(struct for described in DESCRIBED for struct in _structs(described))
     _, schemas = msgspec.json.schema_components(structs, ref_template=_REFERENCE)
-    for name, fields in DESCRIPTIONS.items():
-        for field, description in fields.items():
-            # Beside a reference other members are allowed since OpenAPI 3.1.
-            schemas[name]["properties"][field]["description"] = description
+    for described in DESCRIBED:
+        for name, fields in described.descriptions.items():
+            for field, description in fields.items():
+                # Beside a reference other members are allowed since OpenAPI 3.1.
+                schemas[name]["properties"][field]["description"] = description
     return dict(sorted(schemas.items()))

@@ -26,15 +26,21 @@ from topics_client import Client
 from strandline.delivery.hub import Hub
 from strandline.delivery.pressure import Pressure
 from strandline.engine import Engine
+from strandline.faces.describing import JSON
 from strandline.faces.topics.context import Context
 from strandline.faces.topics.face import TopicsFace
+from strandline.faces.topics.openapi import TOPICS as DESCRIBED
 from strandline.faces.topics.problems import PROBLEMS
 from strandline.faces.topics.settings import TopicsSettings
 from strandline.faces.web import Reply, Route
 from strandline.server.gate import Status
 from strandline.server.limits import Limits
-from strandline.server.openapi import OPERATIONS, PATH, WEBSOCKET_PATH, document, openapi_route
+from strandline.server.openapi import document, openapi_route
+from strandline.server.operations import DOCUMENT_PATH, SERVER
 from strandline.server.probes import Probes
+
+OPERATIONS = {**DESCRIBED.operations, **SERVER.operations}
+WEBSOCKET_PATH = "/v0/ws"
 
 #: Requests that are made up for each operation; with a topic in the path, for each of the topics below.
 EXAMPLES = 8
@@ -88,7 +94,7 @@ def test_operations_are_told_apart_by_their_ids(tmp_path: Path) -> None:
 
 def test_every_error_is_described_at_some_route(tmp_path: Path) -> None:
     described = document(all_routes(tmp_path))
-    codes = {code for name in described["components"]["responses"] for code in name.split("-")}
+    codes = {code for name in described["components"]["responses"] for code in name.partition(".")[2].split("-")}
     # The one that belongs to a path rather than to one of its methods.
     assert codes == set(PROBLEMS) - {"method_not_allowed"}
 
@@ -99,17 +105,17 @@ def test_every_error_is_described_at_some_route(tmp_path: Path) -> None:
 def test_the_document_is_served_to_everybody(start_server: StartServer) -> None:
     server = start_server(keys="secret:read", probe_auth=True)
     stranger = server.client("")
-    response = stranger.request("GET", PATH)
+    response = stranger.request("GET", DOCUMENT_PATH)
     assert (response.status_code, response.headers["content-type"]) == (200, "application/json")
     assert response.json()["openapi"].startswith("3.1")
-    assert response.content == stranger.request("GET", PATH).content
+    assert response.content == stranger.request("GET", DOCUMENT_PATH).content
     stranger.refused("GET", "/v0/topics", status=401)
 
 
 def test_another_method_is_told_which_ones_there_are(client: Client, topic: str) -> None:
     response = client.request("PATCH", f"/v0/topics/{topic}")
     assert (response.status_code, response.headers["allow"]) == (405, "DELETE, GET, POST, PUT")
-    assert client.request("POST", PATH).headers["allow"] == "GET"
+    assert client.request("POST", DOCUMENT_PATH).headers["allow"] == "GET"
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +130,7 @@ def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 @pytest.fixture(scope="module")
 def schema(fuzzed: ServerProcess) -> BaseSchema:
-    described = fuzzed.client().call("GET", PATH)
+    described = fuzzed.client().call("GET", DOCUMENT_PATH)
     return schemathesis.openapi.from_dict(strict_document(described))
 
 
@@ -160,7 +166,7 @@ def closed(schema: Any) -> Any:
 
 def strict_document(described: dict[str, Any]) -> dict[str, Any]:
     """The document as the server has it, but answers may have no member that it does not mention."""
-    bodies = {operation.body.__name__ for operation in OPERATIONS.values() if operation.body is not None}
+    bodies = {operation.body[JSON].__name__ for operation in OPERATIONS.values() if operation.body is not None}
     bodies |= {"WriteRecord", "OneWrite", "TopicOptions"}
     schemas = described["components"]["schemas"]
     described["components"]["schemas"] = {
@@ -199,7 +205,7 @@ CHECKS = [
     response_schema_conformance,
 ]
 
-STREAMS = [key for key, operation in OPERATIONS.items() if operation.media_type == "text/event-stream"]
+STREAMS = [key for key, operation in OPERATIONS.items() if operation.is_event_stream]
 #: What can be got wrong: everything that has a parameter or a body.
 FALLIBLE = [key for key, operation in OPERATIONS.items() if operation.parameters or operation.body is not None]
 

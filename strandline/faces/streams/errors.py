@@ -28,7 +28,7 @@ JSON = b"application/json; charset=utf-8"
 NO_STORE = (b"cache-control", b"no-store")
 
 #: What the server calls by other names.
-_CODES = {
+CODES = {
     "invalid_request": "bad_request",
     "throttled": "overloaded",
     "shutting_down": "unavailable",
@@ -109,7 +109,7 @@ def reply_to(error: Exception) -> Reply | None:
 
 def refuse(refusal: Refusal) -> Reply:
     """A refusal, whoever it comes from, as this protocol says it."""
-    code = _CODES.get(refusal.code, refusal.code)
+    code = CODES.get(refusal.code, refusal.code)
     headers = [*refusal.headers, NO_STORE]
     retry_after = _RETRY_AFTER.get(code, refusal.retry_after)
     if retry_after is not None:

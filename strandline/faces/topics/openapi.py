@@ -4,24 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
-from strandline.faces.describing import Operation, Parameter
+from strandline.faces.describing import EVENT_STREAM, JSON, TEXT, Answer, Described, Operation, Parameter, Schema, shown
 from strandline.faces.topics import answers, config, consumers, routing
 from strandline.faces.topics.deleting import DeleteBody
+from strandline.faces.topics.descriptions import DESCRIPTIONS
 from strandline.faces.topics.listing import DEFAULT_PAGE, MAX_PAGE
 from strandline.faces.topics.multi_writing import MultiWriteBody
+from strandline.faces.topics.problems import PROBLEMS
 from strandline.faces.topics.queueing import AckBody, ClaimBody, ExtendBody, NackBody
 from strandline.faces.topics.reading import DiffBody
 from strandline.faces.topics.redriving import RedriveBody
 from strandline.faces.topics.watching import WatchBody
 from strandline.faces.topics.writing import WriteBody
 
-_TEXT: dict[str, Any] = {"type": "string"}
 _ONE = "/v0/topics/{topic}"
 _CONSUMER = _ONE + "/consumers/{consumer}"
 _ROUTER = "/v0/routers/{router}"
 
 
-def _query(name: str, description: str, schema: dict[str, Any] = _TEXT, *, required: bool = False) -> Parameter:
+def _query(name: str, description: str, schema: Schema = TEXT, *, required: bool = False) -> Parameter:
     return Parameter(name, "query", description, schema, required)
 
 
@@ -41,7 +42,7 @@ _PATH = {
     "topic": _named("topic", config.NAME.pattern, "The topic's name."),
     "consumer": _named("consumer", consumers.NAME.pattern, "The consumer's name."),
     "router": _named("router", routing.NAME.pattern, "The router's name."),
-    "wid": Parameter("wid", "path", "The session's id, as `POST /v0/watch` gave it.", _TEXT, required=True),
+    "wid": Parameter("wid", "path", "The session's id, as `POST /v0/watch` gave it.", TEXT, required=True),
 }
 
 _PAGING = (
@@ -90,7 +91,7 @@ _TOPICS: dict[tuple[str, str], Operation] = {
         group="topics",
         summary="List topics",
         description="In the order of their names. `next_cursor` is there when there are more.",
-        answer=answers.TopicList,
+        answers=shown(answers.TopicList),
         parameters=(*_PAGING, _flag("touch", False, "Whether this counts as reading the topics.")),
         errors=("invalid_request",),
     ),
@@ -98,16 +99,15 @@ _TOPICS: dict[tuple[str, str], Operation] = {
         group="topics",
         summary="Create or configure a topic",
         description="Replaces the whole configuration: what is left out gets its default. Only `type` stays as it is.",
-        body=config.TopicConfig,
-        answer=answers.TopicPut,
-        created="The topic was created.",
+        body={JSON: config.TopicConfig},
+        answers=shown(answers.TopicPut, created="The topic was created."),
         parameters=(_PATH["topic"],),
         errors=("topic_exists_incompatible", "disk_full"),
     ),
     ("GET", _ONE): Operation(
         group="topics",
         summary="Look at a topic",
-        answer=answers.TopicState,
+        answers=shown(answers.TopicState),
         parameters=(_PATH["topic"], _flag("touch", True, "Whether this counts as reading the topic.")),
         errors=("topic_not_found",),
     ),
@@ -115,7 +115,7 @@ _TOPICS: dict[tuple[str, str], Operation] = {
         group="topics",
         summary="Delete a topic",
         description="With its records and the routers from and to it. To delete what is not there is no error.",
-        answer=answers.TopicDeleted,
+        answers=shown(answers.TopicDeleted),
         parameters=(_PATH["topic"], _flag("if_empty", False, "Refuse if there are records.")),
         errors=("topic_not_empty", "disk_full"),
     ),
@@ -126,9 +126,8 @@ _RECORDS: dict[tuple[str, str], Operation] = {
         group="records",
         summary="Write records",
         description="All of them or none. Makes the topic if there is none; a `config` for that needs the admin scope.",
-        body=WriteBody,
-        answer=answers.WriteAnswer,
-        created="The records were written, and the topic was created for them.",
+        body={JSON: WriteBody},
+        answers=shown(answers.WriteAnswer, created="The records were written, and the topic was created for them."),
         parameters=(_PATH["topic"], _RETURN_SEQS, _IDEMPOTENCY),
         errors=_WRITE_ERRORS,
     ),
@@ -136,9 +135,10 @@ _RECORDS: dict[tuple[str, str], Operation] = {
         group="records",
         summary="Write records to several topics in one step",
         description="All of it happens or nothing, also in a crash.",
-        body=MultiWriteBody,
-        answer=answers.MultiWriteAnswer,
-        created="The records were written, and at least one topic was created for them.",
+        body={JSON: MultiWriteBody},
+        answers=shown(
+            answers.MultiWriteAnswer, created="The records were written, and at least one topic was created for them."
+        ),
         parameters=(_RETURN_SEQS, _IDEMPOTENCY),
         errors=_WRITE_ERRORS,
     ),
@@ -149,8 +149,8 @@ _RECORDS: dict[tuple[str, str], Operation] = {
             "The records behind `from_seq`. Go on with `next_from_seq`. With `wait_ms` the answer waits until there is "
             "something. A `tombstone` says which records are gone that nobody deleted."
         ),
-        body=DiffBody,
-        answer=answers.DiffAnswer,
+        body={JSON: DiffBody},
+        answers=shown(answers.DiffAnswer),
         parameters=(_PATH["topic"],),
         errors=("topic_not_found",),
     ),
@@ -158,8 +158,8 @@ _RECORDS: dict[tuple[str, str], Operation] = {
         group="records",
         summary="Delete records for good",
         description="Those before a seq, those whose tag matches, or those of which both is true.",
-        body=DeleteBody,
-        answer=answers.RecordsDeleted,
+        body={JSON: DeleteBody},
+        answers=shown(answers.RecordsDeleted),
         parameters=(_PATH["topic"],),
         errors=("topic_not_found", "disk_full"),
     ),
@@ -169,14 +169,14 @@ _CONSUMERS: dict[tuple[str, str], Operation] = {
     ("GET", _ONE + "/consumers"): Operation(
         group="consumers",
         summary="List consumers and their lag",
-        answer=answers.ConsumerList,
+        answers=shown(answers.ConsumerList),
         parameters=(_PATH["topic"],),
         errors=("topic_not_found",),
     ),
     ("GET", _CONSUMER): Operation(
         group="consumers",
         summary="Look at a consumer",
-        answer=answers.ConsumerAnswer,
+        answers=shown(answers.ConsumerAnswer),
         parameters=(_PATH["topic"], _PATH["consumer"]),
         errors=("topic_not_found", "consumer_not_found"),
     ),
@@ -184,15 +184,15 @@ _CONSUMERS: dict[tuple[str, str], Operation] = {
         group="consumers",
         summary="Commit how far a consumer has come",
         description="Makes the consumer if there is none. Going back is allowed.",
-        body=consumers.CommitBody,
-        answer=answers.ConsumerAnswer,
+        body={JSON: consumers.CommitBody},
+        answers=shown(answers.ConsumerAnswer),
         parameters=(_PATH["topic"], _PATH["consumer"]),
         errors=("topic_not_found", "disk_full"),
     ),
     ("DELETE", _CONSUMER): Operation(
         group="consumers",
         summary="Forget a consumer",
-        answer=answers.ConsumerDeleted,
+        answers=shown(answers.ConsumerDeleted),
         parameters=(_PATH["topic"], _PATH["consumer"]),
         errors=("topic_not_found", "disk_full"),
     ),
@@ -204,8 +204,8 @@ _QUEUES: dict[tuple[str, str], Operation] = {
         group="queues",
         summary="Claim jobs",
         description="Each is this worker's until its deadline. The most urgent come first, then the oldest.",
-        body=ClaimBody,
-        answer=answers.ClaimAnswer,
+        body={JSON: ClaimBody},
+        answers=shown(answers.ClaimAnswer),
         parameters=(_PATH["topic"],),
         errors=("topic_not_found", "not_a_queue", "disk_full"),
     ),
@@ -213,16 +213,16 @@ _QUEUES: dict[tuple[str, str], Operation] = {
         group="queues",
         summary="Report jobs as done",
         description="They are deleted. Those that the worker does not hold are in `skipped`.",
-        body=AckBody,
-        answer=answers.AckAnswer,
+        body={JSON: AckBody},
+        answers=shown(answers.AckAnswer),
         parameters=(_PATH["topic"],),
         errors=_HELD,
     ),
     ("POST", _ONE + "/nack"): Operation(
         group="queues",
         summary="Give jobs back",
-        body=NackBody,
-        answer=answers.NackAnswer,
+        body={JSON: NackBody},
+        answers=shown(answers.NackAnswer),
         parameters=(_PATH["topic"],),
         errors=_HELD,
     ),
@@ -230,16 +230,15 @@ _QUEUES: dict[tuple[str, str], Operation] = {
         group="queues",
         summary="Hold jobs for longer",
         description="`deadlines` are the new ones, by seq.",
-        body=ExtendBody,
-        answer=answers.ExtendAnswer,
+        body={JSON: ExtendBody},
+        answers=shown(answers.ExtendAnswer),
         parameters=(_PATH["topic"],),
         errors=_HELD,
     ),
     ("GET", _ONE + "/work"): Operation(
         group="queues",
         summary="Be given jobs as they come",
-        answer=_JOBS,
-        media_type="text/event-stream",
+        answers=(Answer(200, _JOBS, {EVENT_STREAM: TEXT}),),
         parameters=(
             _PATH["topic"],
             _query("node", "Who the worker is.", {"type": "string", "minLength": 1}, required=True),
@@ -253,8 +252,8 @@ _QUEUES: dict[tuple[str, str], Operation] = {
         group="queues",
         summary="Move dead letters back",
         description="To the queues that they came from, or all to one topic. `to` counts them by where they went.",
-        body=RedriveBody,
-        answer=answers.RedriveAnswer,
+        body={JSON: RedriveBody},
+        answers=shown(answers.RedriveAnswer),
         parameters=(_PATH["topic"],),
         errors=("topic_not_found", "topic_full", "record_too_large", "disk_full"),
     ),
@@ -264,7 +263,7 @@ _ROUTERS: dict[tuple[str, str], Operation] = {
     ("GET", "/v0/routers"): Operation(
         group="routers",
         summary="List routers",
-        answer=answers.RouterList,
+        answers=shown(answers.RouterList),
         parameters=(
             *_PAGING,
             _query("source", "Only routers from this topic."),
@@ -276,16 +275,15 @@ _ROUTERS: dict[tuple[str, str], Operation] = {
         group="routers",
         summary="Create or change a router",
         description="It copies what is written to `source` from now on to `dest`. The two cannot be changed later.",
-        body=routing.RouterBody,
-        answer=answers.RouterPut,
-        created="The router was created.",
+        body={JSON: routing.RouterBody},
+        answers=shown(answers.RouterPut, created="The router was created."),
         parameters=(_PATH["router"],),
         errors=("topic_not_found", "topic_exists_incompatible", "router_cycle", "disk_full"),
     ),
     ("GET", _ROUTER): Operation(
         group="routers",
         summary="Look at a router",
-        answer=answers.RouterState,
+        answers=shown(answers.RouterState),
         parameters=(_PATH["router"],),
         errors=("router_not_found",),
     ),
@@ -293,7 +291,7 @@ _ROUTERS: dict[tuple[str, str], Operation] = {
         group="routers",
         summary="Delete a router",
         description="What it has copied stays. To delete what is not there is no error.",
-        answer=answers.RouterDeleted,
+        answers=shown(answers.RouterDeleted),
         parameters=(_PATH["router"],),
         errors=("disk_full",),
     ),
@@ -307,32 +305,27 @@ _WATCHING: dict[tuple[str, str], Operation] = {
             "`topics` has a member per topic, or per pattern: a name that ends in `*` stands for all topics that begin "
             "like it, those made later included. Then open the stream at `stream_url`."
         ),
-        body=WatchBody,
-        answer=answers.WatchAnswer,
+        body={JSON: WatchBody},
+        answers=shown(answers.WatchAnswer),
         parameters=(_flag("lenient", False, "The same as `lenient` in the body."),),
         errors=("topic_not_found",),
     ),
     ("GET", "/v0/watch/{wid}"): Operation(
         group="watching",
         summary="Open the stream of a watch session",
-        answer=_EVENTS,
-        media_type="text/event-stream",
+        description="Needs the key that made the session.",
+        answers=(Answer(200, _EVENTS, {EVENT_STREAM: TEXT}),),
         parameters=(
             _PATH["wid"],
             _query("cursor", "The `id` of an event: go back to there. `Last-Event-ID` comes first."),
             _TOKEN,
-            Parameter("Last-Event-ID", "header", "The `id` of the last event that the client has seen.", _TEXT),
+            Parameter("Last-Event-ID", "header", "The `id` of the last event that the client has seen.", TEXT),
         ),
-        errors=("invalid_request", "not_found"),
+        errors=("unauthorized", "invalid_request", "not_found"),
     ),
 }
 
-#: By method and path, as the routes have them.
-OPERATIONS: dict[tuple[str, str], Operation] = {
-    **_TOPICS, **_RECORDS, **_CONSUMERS, **_QUEUES, **_ROUTERS, **_WATCHING,
-}  # fmt: skip
-
-WEBSOCKET = """Subscribing and publishing on one connection. The key must be in the `Authorization` header of
+_WEBSOCKET = """Subscribing and publishing on one connection. The key must be in the `Authorization` header of
 the handshake. Every message, in both directions, is one JSON object in a text frame, told apart by `op`; a
 `request_id` that a command has is repeated in its answer.
 
@@ -350,3 +343,30 @@ The server sends `subscribed`, `unsubscribed`, `ack` (the answer to a write), `p
 `tombstone`, `topic_deleted` (as on an event stream) and `error` with `code`, `message` and `detail`: any code
 of the HTTP answers, and `invalid_json`, `unsupported_message` (a binary frame) and `server_shutting_down`. A
 client that does not take what it is sent gets nothing more until it does, and is disconnected in the end."""
+
+_SOCKET = Operation(
+    group="watching",
+    summary="Subscribe and publish over a WebSocket",
+    description=_WEBSOCKET,
+    answers=(Answer(101, "The connection speaks WebSocket from now on."),),
+    errors=("unauthorized", "not_found", "throttled", "not_ready", "shutting_down"),
+)
+
+_GROUPS = {
+    "topics": "Named, append-only sequences of records.",
+    "records": "Writing, reading and deleting.",
+    "consumers": "Named positions in a topic, kept by the server.",
+    "queues": "Topics whose records are jobs: each is given to one worker at a time, until it is done.",
+    "routers": "Records that go on into other topics by themselves.",
+    "watching": "Being told of records as they come.",
+}
+
+TOPICS = Described(
+    name="topics",
+    groups=_GROUPS,
+    operations={**_TOPICS, **_RECORDS, **_CONSUMERS, **_QUEUES, **_ROUTERS, **_WATCHING},
+    problems=PROBLEMS,
+    error=answers.ErrorAnswer,
+    descriptions=DESCRIPTIONS,
+    sockets={"/v0/ws": _SOCKET},
+)

@@ -10,7 +10,7 @@ PROBLEMS: dict[str, Problem] = {
     "record_too_large": Problem(400, "A record is larger than allowed, or the write than the whole topic may be."),
     "unauthorized": Problem(401, "There is no key, or it is not a valid one."),
     "forbidden": Problem(403, "The key lacks a scope, or may not touch this name."),
-    "not_found": Problem(404, "There is nothing at this path, or no such watch session."),
+    "not_found": Problem(404, "There is nothing at this path, no such watch session, or no WebSocket was asked for."),
     "topic_not_found": Problem(404, "The topic does not exist."),
     "router_not_found": Problem(404, "The router does not exist."),
     "consumer_not_found": Problem(404, "The consumer has not committed anything yet."),

@@ -7,7 +7,7 @@ the rest any part, each change whole or not at all. The model of a log is as pla
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Literal
@@ -58,6 +58,13 @@ class LogModel:
     cap_floor: int = 1
     ttl_floor: int = 1
     cursors: dict[str, int] = field(default_factory=dict)
+    notes: dict[str, object] = field(default_factory=dict)
+    #: Of a fork: what readers see before its own records.
+    shared: list[Record] = field(default_factory=list)
+
+    @property
+    def shown(self) -> list[Record]:
+        return [*self.shared, *self.visible]
 
     @property
     def visible(self) -> list[Record]:
@@ -67,10 +74,19 @@ class LogModel:
     def floor(self) -> int:
         return max(self.cap_floor, self.ttl_floor)
 
-    def append(self, records: Sequence[Record]) -> None:
+    def append(self, records: Sequence[Record], notes: Mapping[str, object] | None = None) -> None:
         self.records.update((record.seq, record) for record in records)
         self.assigned = records[-1].seq
+        self.note(notes or {})
         self.evict()
+
+    def note(self, changes: Mapping[str, object]) -> None:
+        self.notes = {name: value for name, value in (self.notes | dict(changes)).items() if value is not None}
+
+    def fork_of(self, source: LogModel, through: int) -> None:
+        self.shared = [record for record in source.shown if record.seq <= through]
+        self.deleted = set(range(1, through + 1)) - {record.seq for record in self.shared}
+        self.assigned = through
 
     def evict(self) -> None:
         config, last = self.config, 0
@@ -166,6 +182,7 @@ class Life:
             if change.what == "create":
                 assert change.config is not None
                 model = LogModel(self.name, self.epoch, change.config)
+                change.make(model)
             elif change.what == "drop":
                 model = None
             elif model is not None:
@@ -203,13 +220,54 @@ class Scribe:
 
     # Everything below mirrors the engine. A change stands in the history before the engine hears of it.
 
-    def create(self, name: str, **config: object) -> Scribe:
+    def create(self, name: str, *data: bytes, notes: dict[str, object] | None = None, **config: object) -> Scribe:
+        made = Config(**config)  # type: ignore[arg-type]
+        self._make(
+            name, made, data, notes or {}, lambda batch: self.engine.create(name, made, notes=notes, batch=batch)
+        )
+        return self
+
+    def fork(
+        self,
+        name: str,
+        source: str,
+        through: int,
+        *data: bytes,
+        notes: dict[str, object] | None = None,
+        **config: object,
+    ) -> None:
+        """What is shared must not be in doubt, nor change any more."""
+        base, log, made = self._find(source)[1], self.engine.log(source), Config(**config)  # type: ignore[arg-type]
+
+        def create(batch: Batch | None) -> Commit[Log]:
+            return self.engine.fork(name, log, through, made, notes=notes, batch=batch)
+
+        self._make(name, made, data, notes or {}, create, base, through)
+
+    def _make(
+        self,
+        name: str,
+        config: Config,
+        data: Sequence[bytes],
+        notes: Mapping[str, object],
+        create: Callable[[Batch | None], Commit[Log]],
+        base: LogModel | None = None,
+        through: int = 0,
+    ) -> None:
         life = self.lives[self._next_epoch] = Life(name, self._next_epoch)
         self._next_epoch += 1
-        made = Config(**config)  # type: ignore[arg-type]
-        change = self._begin(life, "create", lambda model: None, config=made)
-        self._waited(change, self.engine.create(name, made))
-        return self
+        ts = self._now()
+        records = [Record(through + 1 + at, ts, None, None, None, payload) for at, payload in enumerate(data)]
+
+        def make(model: LogModel) -> None:
+            if base is not None:
+                model.fork_of(base, through)
+            model.note(notes)
+            if records:
+                model.append(records)
+
+        change = self._begin(life, "create", make, last=through + len(records), config=config)
+        self._waited(change, create(Batch(data) if data else None))
 
     def append(
         self,
@@ -219,6 +277,7 @@ class Scribe:
         meta: bytes | None = None,
         idempotency_key: str | None = None,
         producer: Producer | None = None,
+        notes: dict[str, object] | None = None,
         wait: bool = True,
     ) -> Commit[object]:
         life, model = self._find(name)
@@ -227,11 +286,11 @@ class Scribe:
             Record(model.assigned + 1 + at, ts, None if keys is None else keys[at], None, meta, payload)
             for at, payload in enumerate(data or (self.payload(),))
         ]
-        change = self._begin(life, "append", lambda model: model.append(records), last=records[-1].seq)
+        change = self._begin(life, "append", lambda model: model.append(records, notes), last=records[-1].seq)
         change.volatile = model.config.durability == "ephemeral"
         payloads = [record.data for record in records]
         batch = Batch(payloads, keys, None, None if meta is None else [meta] * len(payloads))
-        commit = self.engine.log(name).append(batch, idempotency_key=idempotency_key, producer=producer)
+        commit = self.engine.log(name).append(batch, idempotency_key=idempotency_key, producer=producer, notes=notes)
         if wait:
             appended = commit.wait()
             assert (appended.first, appended.last, appended.ts) == (records[0].seq, records[-1].seq, ts)
@@ -291,6 +350,12 @@ class Scribe:
         life, model = self._find(name)
         change = self._begin(life, "cursor", lambda model: model.cursors.pop(cursor, None) and None)
         self.engine.log(name).drop_cursor(cursor).wait()
+        self._acknowledge(change, model.config.durability == "fsync")
+
+    def note(self, name: str, **notes: object) -> None:
+        life, model = self._find(name)
+        change = self._begin(life, "note", lambda model: model.note(notes))
+        self.engine.log(name).note(notes).wait()
         self._acknowledge(change, model.config.durability == "fsync")
 
     def sync(self, name: str) -> None:
@@ -483,6 +548,7 @@ class Observed:
     #: Seqs that readers were told are lost.
     lost: frozenset[int]
     cursors: tuple[tuple[str, Cursor], ...]
+    notes: dict[str, object]
 
 
 def observe(engine: Engine) -> dict[str, Observed]:
@@ -503,7 +569,7 @@ def observe_log(log: Log) -> Observed:
     state = log.state()
     return Observed(
         state.epoch, state.config, state.head, state.earliest, state.evict_floor, state.count, state.size,
-        tuple(records), frozenset(lost), tuple(sorted(log.cursors().items())),
+        tuple(records), frozenset(lost), tuple(sorted(log.cursors().items())), dict(log.notes),
     )  # fmt: skip
 
 
@@ -518,13 +584,15 @@ def _mismatch(
         return f"config {seen.config} instead of {model.config}"
     if {name: cursor.seq for name, cursor in seen.cursors} != model.cursors:
         return f"cursors {seen.cursors} instead of {model.cursors}"
-    if list(seen.records) != model.visible:
-        return f"records {brief(seen.records)} instead of {brief(model.visible)}"
+    if seen.notes != model.notes:
+        return f"notes {seen.notes} instead of {model.notes}"
+    if list(seen.records) != model.shown:
+        return f"records {brief(seen.records)} instead of {brief(model.shown)}"
     if seen.floor != model.floor:
         return f"floor {seen.floor} instead of {model.floor}"
     if (seen.count, seen.size) != (len(model.visible), sum(map(size_of, model.visible))):
         return f"{seen.count} records of {seen.size} bytes counted"
-    if seen.earliest != min(model.records, default=seen.head + 1):
+    if seen.earliest != min([*(record.seq for record in model.shared), *model.records], default=seen.head + 1):
         return f"earliest {seen.earliest}, records {sorted(model.records)}, head {seen.head}"
     ephemeral = any(change.volatile for change in life.changes) or model.config.durability == "ephemeral"
     if (after == "kill" and not ephemeral) or life.always_fsync:

@@ -273,8 +273,79 @@ def append_and_close(scribe: Scribe) -> None:
     scribe.close()
 
 
+def create_with_records(scribe: Scribe) -> None:
+    scribe.create("new fsync", b"x" * 700, b"y", durability="fsync", notes={"n": [1]})
+    scribe.create("new disk", b"z" * 600, durability="disk", notes={"n": {"m": "x" * 600}})
+    scribe.create("new memory", notes={"n": 2}, durability="memory")
+    scribe.append("new disk")
+
+
+def note_in_all(scribe: Scribe) -> None:
+    for name in ("fsync", "disk", "ephemeral"):
+        scribe.note(name, one="x" * 600, two=2)
+        scribe.note(name, one=None, three={"a": [None]})
+    scribe.append("fsync", b"last", notes={"closed": True})
+    scribe.append("disk", b"last", notes={"closed": True, "two": None})
+
+
+def note_as_producer(scribe: Scribe) -> None:
+    scribe.append("log", b"once", producer=Producer("p", 0, 0))
+    scribe.append("log", b"twice", producer=Producer("p", 0, 1), notes={"closed": True})
+
+
+def closed_is_no_more_than_what_came_with_it(engine: Engine, seen: dict[str, Observed]) -> None:
+    there = b"twice" in [record.data for record in seen["log"].records]
+    assert (seen["log"].notes == {"closed": True}) == there
+    state = engine.log("log").producer("p")
+    assert (state is not None and state.seq == 1) == there
+
+
+def fork_them(scribe: Scribe) -> None:
+    scribe.fork("one", "log", 12, durability="fsync")
+    scribe.append("one", b"own" * 200)
+    scribe.fork("two", "one", 13, b"x" * 700, b"y", durability="disk", notes={"n": 1})
+    scribe.append("two")
+    scribe.note("two", n=2)
+
+
+def forks(scribe: Scribe) -> None:
+    one_log(scribe)
+    fork_them(scribe)
+    scribe.flush()
+
+
+def seal_and_merge_forks(scribe: Scribe) -> None:
+    for number in range(3):
+        scribe.engine.seal()
+        scribe.append("log", b"%d" % number)
+        scribe.append("two", b"%d" % number)
+        scribe.flush()
+    scribe.engine.seal()
+    scribe.engine.seal()
+
+
+def drop_forks_and_source(scribe: Scribe) -> None:
+    for name in ("two", "one", "log"):
+        scribe.drop(name)
+
+
+def the_relation_is_right(engine: Engine, seen: dict[str, Observed]) -> None:
+    for name in seen:
+        base = engine.log(name).base
+        assert (base and base[0].name) == {"one": "log", "two": "one"}.get(name)
+    for source, fork in (("log", "one"), ("one", "two")):
+        if source in seen:
+            assert engine.log(source).forks == (fork in seen)
+
+
 SCENARIOS = {
     "create": Scenario(four_logs, create_two),
+    "create with records": Scenario(four_logs, create_with_records),
+    "note": Scenario(four_logs, note_in_all),
+    "note as producer": Scenario(one_log, note_as_producer, closed_is_no_more_than_what_came_with_it),
+    "fork": Scenario(one_log, fork_them, the_relation_is_right),
+    "seal forks": Scenario(forks, seal_and_merge_forks, the_relation_is_right),
+    "drop forks": Scenario(forks, drop_forks_and_source, the_relation_is_right),
     "append fsync": Scenario(four_logs, append_to("fsync")),
     "append disk": Scenario(four_logs, append_to("disk")),
     "append memory": Scenario(four_logs, append_to("memory")),
@@ -487,7 +558,10 @@ FAILURES = {
 }
 #: An expiry that cannot be written down is no reason to refuse anything.
 JOURNAL_ONLY = {"append fsync", "append batches", "delete by key", "configure", "recreate", "flush"}
-IN_STEPS = ["append to several", "cursors", "forward", "forward old and new", "append and forward"]
+IN_STEPS = [
+    "append to several", "cursors", "forward", "forward old and new", "append and forward", "create with records",
+    "note", "fork",
+]  # fmt: skip
 FAILING = ["append fsync", "append disk", "append batches", "delete by key", "configure", "recreate", "expire", "flush"]
 
 

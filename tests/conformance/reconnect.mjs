@@ -1,10 +1,10 @@
-// node reconnect.mjs URL LIVE COUNT: writers and readers that live on while their server is killed and started again.
+// node reconnect.mjs URL COUNT: writers and readers that live on while their server is killed and started again.
 // Says how much was acknowledged; whoever listens may kill the server whenever it likes.
 import assert from "node:assert/strict"
 import { DurableStream, DurableStreamError, FetchError, IdempotentProducer, stream } from "@durable-streams/client"
 import { inTime, say } from "./conversation.mjs"
 
-const [base, live, count] = process.argv.slice(2)
+const [base, count] = process.argv.slice(2)
 const items = Array.from({ length: Number(count) }, (_, number) => ({ number }))
 const TOGETHER = 10
 const PAUSE_MS = 20
@@ -15,7 +15,7 @@ const PATIENCE_MS = 150_000
 
 const sseResilience = { logWarnings: false }
 
-const url = (name) => `${base}/v1/stream/reconnect/${live}/${name}`
+const url = (name) => `${base}/v1/stream/reconnect/${name}`
 const pause = () => new Promise((resolve) => setTimeout(resolve, PAUSE_MS))
 
 function open(name) {
@@ -35,7 +35,7 @@ async function persistent(...request) {
 }
 
 // Reads on from where it was whenever the connection breaks; ends when the stream is closed.
-async function tail(name) {
+async function tail(name, live) {
   const got = []
   let offset = "-1"
   let session
@@ -103,10 +103,10 @@ function check(got, what) {
 
 const names = ["produced", "appended"]
 await Promise.all(names.map(open))
-const readers = names.flatMap((name) => [tail(name), tail(name)])
+const readers = names.flatMap((name) => ["long-poll", "sse"].map((live) => ({ what: `${name}, ${live}`, got: tail(name, live) })))
 await inTime(Promise.all([produce(), append()]), "writing", PATIENCE_MS)
-const tails = await inTime(Promise.all(readers), "the end of the streams", PATIENCE_MS)
+await inTime(Promise.all(readers.map(({ got }) => got)), "the end of the streams", PATIENCE_MS)
 for (const name of names) check(await everything(name), name)
-for (const [at, got] of tails.entries()) check(got, `reader ${at}, ${live}`)
+for (const { what, got } of readers) check(await got, what)
 say({ done: true })
 process.exit(0)

@@ -13,8 +13,6 @@ from strandline.engine import Log, Page
 #: What one batch of records takes at the most.
 BATCH_RECORDS = 500
 BATCH_BYTES = 4 << 20
-#: So many records are looked at before it is looked at the time.
-LOOK_EVERY = 8
 
 
 class Follower:
@@ -89,15 +87,15 @@ class Follower:
         """Look at the records of the page; False when the time is over."""
         page, processor, now = self._page, self._processor, self._clock()
         assert page is not None
-        data = page.data
-        while self._page_at < len(data):
-            start, self._page_at = self._page_at, min(self._page_at + LOOK_EVERY, len(data))
+        count = len(page)
+        while self._page_at < count:
             self._open_bucket()
-            for record in data[start : self._page_at]:
-                processor.take(record, now)
-            self.rows += self._page_at - start
-            self._advance(page.seqs[self._page_at - 1])
-            if perf_counter() > until and self._page_at < len(data):
+            processor.take(page.data[self._page_at], now)
+            self._advance(page.seqs[self._page_at])
+            self._page_at += 1
+            self.rows += 1
+            # One change may concern hundreds of templates, so it is looked at the time after each.
+            if perf_counter() > until and self._page_at < count:
                 return False
         self._advance(max(self.position, page.next_after))
         self._page = None

@@ -80,7 +80,7 @@ class Ask(NamedTuple):
 
 
 def _check_single(head: Head, name: str) -> None:
-    if head.query_string.count(name) > 1:
+    if head.query_string.count(name) > 1 or "%" in head.query_string:
         names = [key for key, _ in parse_qsl(head.query_string, keep_blank_values=True)]
         if names.count(name) > 1:
             raise bad_request(f"{name} is given more than once")

@@ -177,10 +177,10 @@ class Pages:
 
     def headers(self, stream: Stream, found: Found) -> Headers:
         headers: Headers = (next_offset(found.next_after), end_offset(found.head), *lifetime(stream))
-        if found.caught_up:
+        if _is_last(stream, found):
+            headers += (UP_TO_DATE, CLOSED)
+        elif found.caught_up:
             headers += (UP_TO_DATE,)
-            if stream.ended and found.head == stream.log.head:
-                headers += (CLOSED,)
         if found.capped:
             headers += (
                 (b"stream-filter-scan-limit-reached", b"true"),
@@ -192,8 +192,7 @@ class Pages:
     def caught_up(self, stream: Stream, ask: Ask, found: Found, if_none_match: bytes | None) -> Reply:
         """The reply to a read that does not wait."""
         as_json = ask.as_json(stream)
-        closed = found.caught_up and stream.ended
-        etag = _etag(stream, ask, found, as_json, closed)
+        etag = _etag(stream, ask, found, as_json, _is_last(stream, found))
         # What ends at the end of the stream is another page tomorrow.
         caching = _REVALIDATE if found.caught_up or found.next_after > found.head else _IMMUTABLE
         headers = (*self.headers(stream, found), (b"etag", etag), caching)
@@ -218,6 +217,11 @@ class Pages:
 def beyond(log: Log, after: int) -> Found:
     """A place behind the end: there is nothing, and nothing is wrong."""
     return Found([], after, after, log.head)
+
+
+def _is_last(stream: Stream, found: Found) -> bool:
+    """Nothing will ever follow, wherever behind the end somebody waits for it."""
+    return found.next_after >= found.head == stream.log.head and stream.ended
 
 
 def body_of(data: list[bytes], as_json: bool) -> bytes:

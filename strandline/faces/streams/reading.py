@@ -11,7 +11,7 @@ from strandline.engine import Log
 from strandline.faces.streams.asking import Ask
 from strandline.faces.streams.context import StreamsContext
 from strandline.faces.streams.cursors import cursor
-from strandline.faces.streams.errors import not_found, overloaded, request_timeout
+from strandline.faces.streams.errors import gone, not_found, overloaded, request_timeout
 from strandline.faces.streams.events import EventStream
 from strandline.faces.streams.pages import Found, Pages, beyond, body_of, content_type_of, lost
 from strandline.faces.streams.replying import CLOSED, NO_STORE, UP_TO_DATE, Headers, end_offset, lifetime, next_offset
@@ -183,7 +183,7 @@ class LongPoll(Waiter):
             return
         stream, ask = self._stream, self._ask
         if log.dropped or stream.gone:
-            self._fail(not_found())
+            self._fail(not_found() if log.dropped else gone())
             return
         try:
             found = None if self._bound is not None else self._reading.at_hand(stream, ask, self._after)

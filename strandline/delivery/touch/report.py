@@ -1,4 +1,4 @@
-"""How live invalidation of a log stands, in numbers; see docs/streams.md for what each of them means."""
+"""How live invalidation of a log stands, in numbers; see docs/touch.md for what each of them means."""
 
 from __future__ import annotations
 

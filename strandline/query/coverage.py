@@ -42,6 +42,11 @@ class Coverage(Struct, frozen=True, kw_only=True):
         return min(self.after, seq) + max(min(self.head, seq) - self.through, 0)
 
     @property
+    def behind(self) -> bool:
+        """Whether records at the end were left out, for want of time."""
+        return self.through < self.head
+
+    @property
     def mode(self) -> str:
         return "published" if self.missing else "complete"
 

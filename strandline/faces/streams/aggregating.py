@@ -36,6 +36,8 @@ class Aggregating:
 
         def aggregate() -> Reply:
             result = context.searcher.aggregate(stream.log, config, request, versions, deadline)
+            if result.coverage.behind:
+                context.indexing.go_on(stream.log, config, versions)
             return _reply(stream.log, request, result)
 
         return await context.workers.run(aggregate, call.started + context.settings.request_timeout_ms / 1000)

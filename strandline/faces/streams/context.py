@@ -16,6 +16,7 @@ from strandline.engine.commit import Commit
 from strandline.faces.streams.deadlines import Deadlines
 from strandline.faces.streams.errors import append_timeout, bad_request, overloaded
 from strandline.faces.streams.memory import Memory
+from strandline.faces.streams.indexing import Indexing
 from strandline.faces.streams.meters import Meters
 from strandline.faces.streams.settings import StreamsSettings
 from strandline.faces.streams.stream import Stream
@@ -52,6 +53,7 @@ class StreamsContext:
         self.searcher = Searcher(settings.search_memory_bytes)
         self.memory = Memory(engine, self.searcher, lambda: self.appends.size)
         self.streams.dropping.append(self.searcher.forget)
+        self.indexing = Indexing(self.searcher)
         #: For searches, and whatever else takes long.
         self.workers = Workers(hub.loop)
         self._sweeping: asyncio.TimerHandle | None = None
@@ -113,3 +115,4 @@ class StreamsContext:
             self._sweeping.cancel()
         self.alarms.stop()
         self.workers.stop()
+        self.indexing.stop()

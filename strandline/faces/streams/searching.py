@@ -51,6 +51,8 @@ class Searching:
             result = context.searcher.search(
                 stream.log, config, request, versions, promotion(registry), call.started + timeout_ms / 1000
             )
+            if result.coverage.behind:
+                context.indexing.go_on(stream.log, config, versions)
             return _reply(stream.log, request, result, timeout_ms, call.started)
 
         return await context.workers.run(search, call.started + context.settings.request_timeout_ms / 1000)

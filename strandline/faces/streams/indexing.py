@@ -1,0 +1,84 @@
+"""Going on with indexes that a question ran out of time for, so that the next one finds them ready.
+
+One thread does it, a step at a time, for one stream after the other: a question that comes meanwhile gets its turn
+between two steps.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
+from time import perf_counter
+from typing import NamedTuple
+
+from strandline.engine import Log
+from strandline.engine.errors import EngineError
+from strandline.query.config import SearchConfig
+from strandline.query.index import Versions
+from strandline.query.searcher import Searcher
+
+log = logging.getLogger(__name__)
+
+#: How long one step takes at the most.
+STEP_SECONDS = 0.25
+
+
+class _Work(NamedTuple):
+    log: Log
+    config: SearchConfig
+    versions: Versions
+
+
+class Indexing:
+    """Safe to use from any thread."""
+
+    def __init__(self, searcher: Searcher) -> None:
+        self._searcher = searcher
+        self._thread = ThreadPoolExecutor(1, "indexing")
+        self._lock = Lock()
+        self._waiting: deque[_Work] = deque()
+        self._stopped = False
+
+    def go_on(self, log: Log, config: SearchConfig, versions: Versions) -> None:
+        """Bring the index up to where the log ends now, in the background."""
+        with self._lock:
+            if self._stopped or any(work.log is log for work in self._waiting):
+                return
+            self._waiting.append(_Work(log, config, versions))
+            if len(self._waiting) == 1:
+                self._thread.submit(self._run)
+
+    def _run(self) -> None:
+        while (work := self._next()) is not None:
+            try:
+                self._bring_up(work)
+            except EngineError as error:
+                log.info("%r is not indexed any further: %s", work.log, error)
+            except Exception:
+                log.exception("%r cannot be indexed", work.log)
+            self._done()
+
+    def _next(self) -> _Work | None:
+        with self._lock:
+            return self._waiting[0] if self._waiting else None
+
+    def _done(self) -> None:
+        with self._lock:
+            if self._waiting:
+                self._waiting.popleft()
+
+    def _bring_up(self, work: _Work) -> None:
+        head = work.log.head
+        while not self._stopped:
+            until = perf_counter() + STEP_SECONDS
+            cover, _ = self._searcher.indexes.cover(work.log, work.config, work.versions, head, until)
+            if cover.through >= head:
+                return
+
+    def stop(self) -> None:
+        with self._lock:
+            self._stopped = True
+            self._waiting.clear()
+        self._thread.shutdown(wait=False, cancel_futures=True)

@@ -25,7 +25,7 @@ def finish(indexing: Indexing) -> None:
 def test_what_was_left_out_is_indexed(tmp_path: Path) -> None:
     with Engine.open(tmp_path) as engine:
         log = engine.create("log").wait()
-        log.append(Batch([b'{"n":%d}' % n for n in range(1000)]))
+        log.append(Batch([b'{"n":%d}' % n for n in range(1000)])).wait()
         searcher = Searcher(1 << 20)
         indexing = Indexing(searcher)
 
@@ -40,7 +40,7 @@ def test_what_was_left_out_is_indexed(tmp_path: Path) -> None:
 def test_a_log_that_was_dropped_is_let_go(tmp_path: Path) -> None:
     with Engine.open(tmp_path) as engine:
         gone, there = engine.create("gone").wait(), engine.create("there").wait()
-        there.append(Batch([b'{"n":1}']))
+        there.append(Batch([b'{"n":1}'])).wait()
         searcher = Searcher(1 << 20)
         indexing = Indexing(searcher)
         gone.drop().wait()

@@ -57,6 +57,8 @@ def run(settings: Settings) -> int:
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
     server.run(sockets=[listener])
+    # What was frozen would count as leaked at the end of the process.
+    gc.unfreeze()
     return 1 if application.failure is not None else 0
 
 

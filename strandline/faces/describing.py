@@ -9,8 +9,8 @@ import msgspec
 
 #: A JSON schema.
 Schema = Mapping[str, Any]
-#: What a body looks like, by media type: a struct where it is JSON of a known shape, else a schema.
-Content = Mapping[str, type[msgspec.Struct] | Schema]
+#: What a body looks like, by media type: a type that msgspec knows where it is JSON of a known shape, else a schema.
+Content = Mapping[str, Any]
 
 JSON = "application/json"
 EVENT_STREAM = "text/event-stream"
@@ -101,7 +101,7 @@ class Described(msgspec.Struct, frozen=True, kw_only=True):
     nothing: frozenset[str] = frozenset()
 
 
-def shown(struct: type[msgspec.Struct], *, created: str = "") -> tuple[Answer, ...]:
+def shown(form: Any, *, created: str = "") -> tuple[Answer, ...]:
     """The usual answer, JSON; with 201 when the request has made something, as ``created`` says."""
-    answer = Answer(200, "The answer.", {JSON: struct})
-    return (answer, Answer(201, created, {JSON: struct})) if created else (answer,)
+    answer = Answer(200, "The answer.", {JSON: form})
+    return (answer, Answer(201, created, {JSON: form})) if created else (answer,)

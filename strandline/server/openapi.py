@@ -161,14 +161,16 @@ def _parameter(parameter: Parameter) -> dict[str, Any]:
 def _needs_something(body: Content) -> bool:
     """Whether nothing would not do: every form of the body is a struct with a field that must be there."""
     return all(
-        isinstance(form, type) and any(field.required for field in msgspec.structs.fields(form))
+        isinstance(form, type)
+        and issubclass(form, msgspec.Struct)
+        and any(field.required for field in msgspec.structs.fields(form))
         for form in body.values()
     )
 
 
 def _content(content: Content) -> dict[str, Any]:
     return {
-        media_type: {"schema": _reference(form) if isinstance(form, type) else form}
+        media_type: {"schema": form if isinstance(form, Mapping) else _schema(form)}
         for media_type, form in content.items()
     }
 
@@ -243,7 +245,7 @@ def _refusal(described: Described, codes: Sequence[str], headers: Sequence[Heade
             JSON: {
                 "schema": {
                     "allOf": [
-                        _reference(described.error),
+                        _schema(described.error),
                         {"properties": {"error": {"properties": {"code": {"enum": list(codes)}}}}},
                     ]
                 }
@@ -269,22 +271,24 @@ def _either(answer: Mapping[str, Any], refusal: Mapping[str, Any]) -> dict[str, 
 _REFERENCE = "#/components/schemas/{name}"
 
 
-def _reference(struct: type[msgspec.Struct]) -> dict[str, Any]:
-    return {"$ref": _REFERENCE.format(name=struct.__name__)}
+def _schema(form: Any) -> dict[str, Any]:
+    """The schema of a type, with references for the structs in it."""
+    (schema,), _ = msgspec.json.schema_components((form,), ref_template=_REFERENCE)
+    return schema
 
 
-def _structs(described: Described) -> Iterator[type[msgspec.Struct]]:
+def _forms(described: Described) -> Iterator[Any]:
     yield described.error
     for operation in described.operations.values():
         contents = [answer.content for answer in operation.answers]
         for content in contents if operation.body is None else [operation.body, *contents]:
-            yield from (form for form in content.values() if isinstance(form, type))
+            yield from (form for form in content.values() if not isinstance(form, Mapping))
 
 
 def _schemas() -> dict[str, Any]:
     """The schemas of all bodies and answers, by the names of their structs."""
-    structs = dict.fromkeys(struct for described in DESCRIBED for struct in _structs(described))
-    _, schemas = msgspec.json.schema_components(structs, ref_template=_REFERENCE)
+    forms = dict.fromkeys(form for described in DESCRIBED for form in _forms(described))
+    _, schemas = msgspec.json.schema_components(forms, ref_template=_REFERENCE)
     for described in DESCRIBED:
         for name, fields in described.descriptions.items():
             for field, description in fields.items():

@@ -1,17 +1,82 @@
-"""The protocol's routes, described for those who call them; one entry per route."""
+"""The protocol's routes, described for those who call them; one entry per route.
+
+A module per group of operations, with the types of what they take and answer. These types describe what the handlers
+read and write by hand; tests hold the two together.
+"""
 
 from __future__ import annotations
 
-from strandline.faces.describing import Described
+from strandline.faces.describing import TEXT, Answer, Described, Header, Operation
 from strandline.faces.streams.errors import CODES
+from strandline.faces.streams.openapi import questions, shaping, stream_answers, subscriptions, touch, traces
 from strandline.faces.streams.openapi.answers import StreamErrorAnswer
+from strandline.faces.streams.openapi.inspecting import INSPECTING
+from strandline.faces.streams.openapi.parameters import Operations
+from strandline.faces.streams.openapi.records import RECORDS
 from strandline.faces.streams.problems import PROBLEMS
+from strandline.faces.streams.subscriptions.rendering import ROOT
+
+_GROUPS = {
+    "streams": "Append-only sequences of records, of any content type.",
+    "schemas": "What the records of a stream must be like, and what kind of stream it is.",
+    "questions": "Searching and adding up the records of a stream.",
+    "traces": "Traces of OpenTelemetry, and what is known about a request.",
+    "touch": "Being told which rows have changed, without reading them all.",
+    "subscriptions": "Being woken when there is something new in streams.",
+    "inspection": "How streams and the server are doing.",
+    "browsers": "What pages may send. Every answer under `/v1` may be read by any page.",
+}
+
+_OPERATIONS: Operations = {
+    **RECORDS,
+    **shaping.SHAPING,
+    **questions.QUESTIONS,
+    **traces.TRACES,
+    **touch.TOUCH,
+    **subscriptions.SUBSCRIPTIONS,
+    **INSPECTING,
+}
+
+
+def _preflights() -> Operations:
+    """Browsers ask at every path what they may send there."""
+    headers = tuple(
+        Header(f"Access-Control-{name}", words, TEXT, required=True)
+        for name, words in (
+            ("Allow-Methods", "The methods that there are."),
+            ("Allow-Headers", "The headers that may be sent."),
+            ("Max-Age", "For how many seconds this holds."),
+        )
+    )
+    answers = (Answer(204, "What may be sent.", headers=headers),)
+    paths: dict[str, Operation] = {}
+    for (_, path), operation in _OPERATIONS.items():
+        paths.setdefault(path, operation)
+    return {
+        ("OPTIONS", path): Operation(
+            group="browsers",
+            summary="Ask what may be sent",
+            answers=answers,
+            parameters=tuple(parameter for parameter in operation.parameters if parameter.place == "path"),
+        )
+        for path, operation in paths.items()
+    }
+
 
 STREAMS = Described(
     name="streams",
-    groups={},
-    operations={},
+    groups=_GROUPS,
+    operations={**_OPERATIONS, **_preflights()},
     problems=PROBLEMS,
     error=StreamErrorAnswer,
     codes=CODES,
+    descriptions={
+        **shaping.DESCRIPTIONS,
+        **questions.DESCRIPTIONS,
+        **traces.DESCRIPTIONS,
+        **touch.DESCRIPTIONS,
+        **subscriptions.DESCRIPTIONS,
+        **stream_answers.DESCRIPTIONS,
+    },
+    nothing=frozenset({ROOT + "/{rest}"}),
 )

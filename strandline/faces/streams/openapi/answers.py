@@ -1,11 +1,23 @@
-"""What the answers of the protocol look like. The handlers write them as they go; these types describe them to others.
+"""What the answers of the protocol have in common. The handlers write them as they go; the types in this package
+describe them to others.
 
 A field that has UNSET as its default is left out where there is nothing to say.
 """
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
+from msgspec import Meta
+
+Number = Annotated[int, Meta(ge=0)]
+Milliseconds = Annotated[float, Meta(ge=0)]
+Offset = Annotated[str, Meta(pattern="^[0-9A-HJKMNP-TV-Z]{26}$")]
+#: A time by RFC 3339, in UTC.
+Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
+#: A whole number as text, because it may be larger than JavaScript can count.
+Digits = Annotated[str, Meta(pattern="^-?[0-9]+$")]
 
 
 class StreamError(msgspec.Struct):

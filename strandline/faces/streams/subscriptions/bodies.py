@@ -42,11 +42,11 @@ class StreamsBody(msgspec.Struct):
     streams: Annotated[list[str], Meta(min_length=1, max_length=MAX_NAMED)]
 
 
-class ClaimBody(msgspec.Struct):
+class ClaimWakeBody(msgspec.Struct):
     worker: Annotated[str, Meta(min_length=1, max_length=1024)]
 
 
-class AckBody(msgspec.Struct):
+class AckWakeBody(msgspec.Struct):
     """``path`` is another word for ``stream``."""
 
     offset: str
@@ -67,13 +67,13 @@ class HolderBody(msgspec.Struct):
 
     wake_id: str
     generation: int
-    acks: Annotated[list[AckBody], Meta(max_length=MAX_NAMED)] | None = None
+    acks: Annotated[list[AckWakeBody], Meta(max_length=MAX_NAMED)] | None = None
     done: bool | None = None
 
 
 decode_subscription = msgspec.json.Decoder(SubscriptionBody).decode
 decode_streams = msgspec.json.Decoder(StreamsBody).decode
-decode_claim = msgspec.json.Decoder(ClaimBody).decode
+decode_claim = msgspec.json.Decoder(ClaimWakeBody).decode
 decode_holder = msgspec.json.Decoder(HolderBody).decode
 
 

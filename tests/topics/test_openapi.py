@@ -5,28 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import requests
 import schemathesis
-from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
+from openapi_fuzz import CHECKS, fuzz, strict_document
 from schemathesis import BaseSchema, Case, GenerationMode
-from schemathesis.checks import (
-    content_type_conformance,
-    not_a_server_error,
-    response_headers_conformance,
-    response_schema_conformance,
-    status_code_conformance,
-)
 from server_process import ServerProcess, StartServer
 from topics_client import Client
 
 from strandline.delivery.hub import Hub
 from strandline.delivery.pressure import Pressure
 from strandline.engine import Engine
-from strandline.faces.describing import JSON
 from strandline.faces.topics.context import Context
 from strandline.faces.topics.face import TopicsFace
 from strandline.faces.topics.openapi import TOPICS as DESCRIBED
@@ -157,24 +148,6 @@ def furnish(client: Client) -> None:
     client.claim("jobs")
 
 
-def closed(schema: Any) -> Any:
-    """The schema of an answer, so that members it does not speak of are an error."""
-    if isinstance(schema, dict) and schema.get("type") == "object" and "properties" in schema:
-        return {**schema, "additionalProperties": False}
-    return schema
-
-
-def strict_document(described: dict[str, Any]) -> dict[str, Any]:
-    """The document as the server has it, but answers may have no member that it does not mention."""
-    bodies = {operation.body[JSON].__name__ for operation in OPERATIONS.values() if operation.body is not None}
-    bodies |= {"WriteRecord", "OneWrite", "TopicOptions"}
-    schemas = described["components"]["schemas"]
-    described["components"]["schemas"] = {
-        name: schema if name in bodies else closed(schema) for name, schema in schemas.items()
-    }
-    return described
-
-
 def tame(case: Case, data: st.DataObject, topic: str) -> None:
     """Point the request at something that is there, and let nothing wait."""
     if "topic" in case.path_parameters:
@@ -196,14 +169,6 @@ def tame(case: Case, data: st.DataObject, topic: str) -> None:
         if isinstance(case.body.get("topics"), dict):
             case.body["topics"] = dict(zip(WATCHED, case.body["topics"].values(), strict=False))
 
-
-CHECKS = [
-    not_a_server_error,
-    status_code_conformance,
-    content_type_conformance,
-    response_headers_conformance,
-    response_schema_conformance,
-]
 
 STREAMS = [key for key, operation in OPERATIONS.items() if operation.is_event_stream]
 #: What can be got wrong: everything that has a parameter or a body.
@@ -234,25 +199,10 @@ class Fuzz:
         return set().union(*(self._run(mode, topic, EXAMPLES_PER_TOPIC) for topic in self._topics))
 
     def _run(self, mode: GenerationMode, topic: str, examples: int) -> set[int]:
-        statuses: set[int] = set()
-
-        @seed(1)
-        @settings(
-            max_examples=examples,
-            database=None,
-            deadline=None,
-            phases=[Phase.generate],
-            suppress_health_check=list(HealthCheck),
-        )
-        @given(data=st.data())
-        def fuzz(data: st.DataObject) -> None:
-            case = data.draw(self._operation.as_strategy(generation_mode=mode))
+        def tamed(case: Case, data: st.DataObject) -> None:
             tame(case, data, topic)
-            url, session = self._server.url, self._session
-            response = case.call_and_validate(base_url=url, session=session, checks=CHECKS, timeout=20)
-            statuses.add(response.status_code)
 
-        fuzz()
+        statuses = fuzz(self._operation, mode, examples, tamed, self._server.url, self._session)
         assert self._server.running
         return statuses
 
@@ -261,10 +211,10 @@ class Fuzz:
 def test_valid_requests_are_answered_as_the_document_says(
     fuzzed: ServerProcess, schema: BaseSchema, session: requests.Session, method: str, path: str
 ) -> None:
-    fuzz = Fuzz(fuzzed, schema, session, method, path)
-    statuses = fuzz.run(GenerationMode.POSITIVE)
+    operation = Fuzz(fuzzed, schema, session, method, path)
+    statuses = operation.run(GenerationMode.POSITIVE)
     # Otherwise nothing was tried but refusals.
-    assert statuses & {200, 201} or fuzz.is_stream or path == WEBSOCKET_PATH
+    assert statuses & {200, 201} or operation.is_stream or path == WEBSOCKET_PATH
 
 
 def test_metrics_are_as_the_document_says_in_both_forms(fuzzed: ServerProcess, schema: BaseSchema) -> None:

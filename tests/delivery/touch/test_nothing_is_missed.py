@@ -213,7 +213,7 @@ class Scenario:
             assert not subscriber.owed, (subscriber.wish, subscriber.cursor, subscriber.knows)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=300)
 @given(configurations, scripts)
 def test_whoever_waits_on_what_has_changed_is_told(
     configuration: TouchSettings, script: tuple[list[tuple[Any, ...]], ...]

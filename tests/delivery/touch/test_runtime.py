@@ -170,6 +170,33 @@ def test_a_cursor_from_before_a_template_was_retired_is_told(tmp_path: Path) -> 
         assert stand.wait(X, since=since, templates=(BY_A,)).verdict == "touched"
 
 
+def test_who_names_no_template_is_told_when_one_is_retired_and_keeps_all_of_them_interesting(tmp_path: Path) -> None:
+    templates = TemplateSettings(default_inactivity_ttl_ms=30_000, gc_interval_ms=1000)
+    with touching(tmp_path, TouchSettings(templates=templates)) as stand:
+        stand.activate(declare("posts", "a"))
+        stand.pass_time(15_000)
+        first = stand.wait(X, timeout_ms=100_000)
+        stand.append(INSERT_X)
+        stand.pass_time(200)
+        assert first.verdict == "touched"
+        second = stand.wait(X, timeout_ms=100_000)
+        stand.pass_time(60_000)
+        assert second.verdict == "touched"
+
+
+def test_a_key_may_be_of_interest_for_longer_than_its_template(tmp_path: Path) -> None:
+    memory = MemorySettings(hot_key_ttl_ms=60_000, hot_template_ttl_ms=50)
+    with touching(tmp_path, TouchSettings(memory=memory)) as stand:
+        stand.activate(declare("posts", "a"))
+        stand.wait(X, templates=(BY_A,), timeout_ms=0)
+        stand.pass_time(3000)
+        since = stand.generation
+        stand.append(INSERT_X)
+        stand.pass_time(200)
+        assert stand.runtime.processor.skipped_cold_template == 1
+        assert stand.wait(X, since=since, templates=(BY_A,)).verdict == "touched"
+
+
 def test_records_that_are_gone_before_they_were_looked_at_count_as_touching_everything(tmp_path: Path) -> None:
     with touching(tmp_path) as stand:
         client = stand.wait(table_key("anything"), coarse=True)

@@ -51,8 +51,7 @@ def holdings_of(log: Log) -> Holdings:
         tail_size = book.size - sum(run.live_size for run in runs)
         through, size, last_ts = sealed_through(log), book.size, book.last_ts
     sealed = tuple(_part(log, run, has_cold_tier) for run in runs)
-    cold_through = _cold_through(log, through) if has_cold_tier else through
-    return Holdings(sealed, through, cold_through, tail_records, tail_size, size, last_ts)
+    return Holdings(sealed, through, cold_through(log, through), tail_records, tail_size, size, last_ts)
 
 
 def sealed_through(log: Log) -> int:
@@ -64,7 +63,10 @@ def sealed_through(log: Log) -> int:
     return log.head
 
 
-def _cold_through(log: Log, through: int) -> int:
+def cold_through(log: Log, through: int) -> int:
+    """How much of what is sealed up to ``through`` is in the cold tier; without one, all of it is where it will be."""
+    if not log.engine.store.has_cold_tier:
+        return through
     for book, first, last in layers(log.book):
         for run in book.runs:
             if run.first <= last and not _is_cold(log, run.segment):

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from strandline.faces.neighbours import REGISTRY
+from strandline.faces.streams import offsets
 from strandline.faces.streams.index_status import Inspected, family_sizes, index_status
 from strandline.faces.streams.listing import profile_of, time
 from strandline.faces.streams.stream import STREAM_SEQ
@@ -59,7 +60,7 @@ def _stream(seen: Inspected) -> dict[str, Any]:
         "ttl_seconds": stream.traits.ttl_seconds,
         "stream_seq": stream.log.notes.get(STREAM_SEQ),
         "closed": stream.closed,
-        "epoch": stream.log.epoch,
+        "epoch": offsets.EPOCH,
         "next_offset": str(stream.log.head),
         "sealed_through": str(holdings.sealed_through - 1),
         "uploaded_through": str(holdings.cold_through - 1),

@@ -10,8 +10,9 @@ from typing import Any
 import msgspec
 
 from strandline.engine.errors import UnknownLog
-from strandline.engine.holdings import holdings_of
+from strandline.engine.holdings import cold_through, sealed_through
 from strandline.engine.names import Span
+from strandline.faces.streams import offsets
 from strandline.faces.streams.context import StreamsContext
 from strandline.faces.streams.errors import JSON, NO_STORE, bad_request
 from strandline.faces.streams.stream import Stream
@@ -60,17 +61,19 @@ class Listing:
 def describe(stream: Stream) -> dict[str, Any]:
     """A stream in a few words. Places are sequence numbers: that of the next record, and of the last that is sealed,
     and that is in the cold tier."""
-    holdings = holdings_of(stream.log)
-    return {
+    log = stream.log
+    sealed = sealed_through(log)
+    described = {
         "name": stream.name,
         "created_at": time(stream.traits.created_at),
         "expires_at": time(stream.expires_at),
-        "epoch": stream.log.epoch,
-        "next_offset": str(stream.log.head),
-        "sealed_through": str(holdings.sealed_through - 1),
-        "uploaded_through": str(holdings.cold_through - 1),
-        **profile_of(stream),
+        "epoch": offsets.EPOCH,
+        "next_offset": str(log.head),
+        "sealed_through": str(sealed - 1),
+        "uploaded_through": str(cold_through(log, sealed) - 1),
+        "profile": "generic",
     }
+    return described if stream.is_plain else described | profile_of(stream)
 
 
 def profile_of(stream: Stream) -> dict[str, Any]:

@@ -24,6 +24,9 @@ _VALUES |= {character.lower(): value for character, value in _VALUES.items()}
 _FORM = re.compile(r"[0-9A-HJKMNP-TV-ZOILa-hjkmnp-tv-zoil]{26}", re.ASCII)
 _PAIRS = tuple(a + b for a in _ALPHABET for b in _ALPHABET)
 
+#: The epoch in every offset.
+EPOCH = 0
+
 START = "-1"
 NOW = "now"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from strandline.faces.streams.errors import bad_request
 
@@ -86,8 +87,12 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 def iso(milliseconds: int) -> str:
     """A time as the protocol shows it."""
-    moment = datetime.fromtimestamp(milliseconds // 1000, UTC)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{milliseconds % 1000:03d}Z"
+    return f"{_second(milliseconds // 1000)}.{milliseconds % 1000:03d}Z"
+
+
+@lru_cache(maxsize=1024)
+def _second(seconds: int) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"
 
 
 def is_true(value: bytes | None) -> bool:

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
 from strandline.faces.access import Keys
+from strandline.faces.describing import Problem
+from strandline.faces.streams.problems import PROBLEMS as STREAM_PROBLEMS
 from strandline.faces.topics.problems import PROBLEMS
 from strandline.server.settings import TABLES
 from strandline.server.settings_sources import OPTIONS, VARIABLES
@@ -36,10 +39,10 @@ def settings_table() -> Iterator[str]:
             yield f"| {name} | `{variables[field.name]}` | {_default(field.default)} | {meaning} |"
 
 
-def problems_table() -> Iterator[str]:
+def problems_table(problems: Mapping[str, Problem]) -> Iterator[str]:
     yield "| status | code | when |"
     yield "|---|---|---|"
-    for code, problem in PROBLEMS.items():
+    for code, problem in problems.items():
         retry = " Has a `Retry-After`." if problem.retry else ""
         yield f"| {problem.status} | `{code}` | {problem.meaning}{retry} |"
 
@@ -47,7 +50,8 @@ def problems_table() -> Iterator[str]:
 #: Every table with the document that it is in.
 GENERATED: dict[str, tuple[Path, Callable[[], Iterator[str]]]] = {
     "settings": (ROOT / "docs/operations.md", settings_table),
-    "errors": (ROOT / "docs/topics.md", problems_table),
+    "errors": (ROOT / "docs/topics.md", partial(problems_table, PROBLEMS)),
+    "stream-errors": (ROOT / "docs/streams.md", partial(problems_table, STREAM_PROBLEMS)),
 }
 
 

@@ -3,8 +3,8 @@
 Run as a program, it follows the guide on a server of its own and writes down what came back.
 
 In a block of ``console``, a line that begins with ``$`` is a command and what follows is its output. A program is named
-by its first line, ``# name`` or ``// name``. A comment ``<!-- meanwhile -->`` before a block says that it runs while the
-next one does; with a text, ``<!-- meanwhile: text -->``, the next one waits until that was said.
+by its first line, ``# name`` or ``// name``. A comment ``<!-- meanwhile -->`` before a block says that it runs while
+the next one does; with a text, ``<!-- meanwhile: text -->``, the next one waits until that was said.
 """
 
 from __future__ import annotations

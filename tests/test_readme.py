@@ -16,6 +16,9 @@ from server_process import ServerProcess
 #: No example takes this long, unless it never ends.
 PATIENCE_SECONDS = 30
 
+#: What an event stream says when it has told everything; of topics, and of streams.
+CAUGHT_UP = ("event: caught-up\n", "event: control\n")
+
 ADDRESS = "127.0.0.1:4000"
 EXAMPLES = [line for line in (ROOT / "README.md").read_text().splitlines() if line.startswith("curl ")]
 
@@ -30,7 +33,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 
 def run(command: str, server: ServerProcess) -> str:
-    """What the command prints: all of it, or of a stream what comes until it has caught up."""
+    """What the command prints: all of it, or of an event stream what comes until it has caught up."""
     printed = command.replace(ADDRESS, server.url.removeprefix("http://"))
     with subprocess.Popen(
         ["timeout", str(PATIENCE_SECONDS), "bash", "-c", printed],
@@ -44,7 +47,7 @@ def run(command: str, server: ServerProcess) -> str:
             lines = []
             for line in process.stdout:
                 lines.append(line)
-                if line == "event: caught-up\n":
+                if line in CAUGHT_UP:
                     break
             process.terminate()
             return "".join(lines)
@@ -54,13 +57,13 @@ def run(command: str, server: ServerProcess) -> str:
 
 
 def test_the_examples_work_in_the_order_in_which_they_are_printed(server: ServerProcess) -> None:
-    assert len(EXAMPLES) >= 9
+    assert len(EXAMPLES) >= 15
     for command in EXAMPLES:
         output = run(command, server)
         assert output, command
         assert '"error"' not in output, f"{command}: {output}"
         if command.startswith("curl -N"):
-            assert "event: record" in output
+            assert "event: record" in output or "event: data" in output
 
 
 def test_the_examples_are_for_the_server_that_make_run_starts() -> None:

@@ -150,6 +150,19 @@ def test_those_that_take_the_most_are_named_to_who_may_know_them(tmp_path: Path)
     at_stand(tmp_path, test)
 
 
+def test_the_filters_of_live_invalidation_are_named(tmp_path: Path) -> None:
+    async def test(stand: Stand) -> None:
+        stream = stand.create("a")
+        profile = {"kind": "state-protocol", "touch": {"enabled": True, "memory": {"filterPow2": 10}}}
+        stream.log.note({"profile": profile}).wait()
+        stand.face.touching.meta(stand.call(name="a"))
+        found = body_of(await stand.face.server_details.mem(stand.call()))
+        assert found["top_streams"]["touch_journal_filter_bytes"] == [{"stream": "a", "bytes": 4096}]
+        assert found["runtime_counts"]["touch_journals"] == 1
+
+    at_stand(tmp_path, test)
+
+
 def test_segments_that_are_to_be_moved_are_counted(tmp_path: Path) -> None:
     async def test(stand: Stand) -> None:
         stream = stand.create("a")

@@ -31,6 +31,10 @@ class Filter:
         #: The same memory; single cells are read faster this way.
         self._cells = self._array.data
 
+    @property
+    def nbytes(self) -> int:
+        return int(self._array.nbytes)
+
     def set(self, ids: Collection[int], generation: int) -> None:
         """The keys are touched in this generation, which is later than all before."""
         if ids:

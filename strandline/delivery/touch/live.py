@@ -179,6 +179,10 @@ class Lives:
         """How many wait, on whatever log."""
         return sum(len(live.runtime.waiters) for live in self._lives.values())
 
+    def filters(self) -> list[tuple[Log, int]]:
+        """The logs that are followed, and the bytes of each one's filter."""
+        return [(live.log, live.runtime.journal.filter.nbytes) for live in self._lives.values()]
+
     def get(self, log: Log) -> Live | None:
         """What follows the log now, begun if need be; None if it is not to be followed."""
         live = self._lives.get(log.epoch)

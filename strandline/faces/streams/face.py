@@ -51,7 +51,7 @@ class StreamsFace:
         self.listing = Listing(context)
         self.inspecting = Inspecting(context)
         self.routing_keys = RoutingKeys(context)
-        self.server_details = ServerDetails(context, lambda: self.reading.waiting + self.inspecting.waiting)
+        self.server_details = ServerDetails(context, self.touching.lives, self._count_waiting)
         self.metrics = OwnMetrics(context, answered)
         self.sampling = Sampling(context, self.metrics)
         self.sampling.begin()
@@ -91,6 +91,10 @@ class StreamsFace:
         public = self.context.settings.open_preflight
         paths = dict.fromkeys(route.path for route in routes)
         return [_route("OPTIONS", path, preflight, public=public) for path in paths]
+
+    def _count_waiting(self) -> int:
+        """Requests that are answered when something happens."""
+        return self.reading.waiting + self.inspecting.waiting + self.touching.lives.waiting
 
     def drain(self) -> None:
         """Answer everybody who waits, and end what does not end by itself."""

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from strandline.delivery.touch.live import Lives
 from strandline.engine import Log
 from strandline.engine.errors import UnknownLog
 from strandline.engine.holdings import Holdings, holdings_of
@@ -31,10 +32,12 @@ MAX_LOOKED_AT = 20_000
 
 
 class ServerDetails:
-    """``waiting`` tells how many requests wait for something to happen."""
+    """``lives`` are the logs that are followed for live invalidation; ``waiting`` tells how many requests wait for
+    something to happen."""
 
-    def __init__(self, context: StreamsContext, waiting: Callable[[], int]) -> None:
+    def __init__(self, context: StreamsContext, lives: Lives, waiting: Callable[[], int]) -> None:
         self._context = context
+        self._lives = lives
         self._waiting = waiting
 
     async def details(self, call: Call) -> Reply:
@@ -188,6 +191,7 @@ class ServerDetails:
             "waiters": sum(count for _, count in watched),
             "open_event_streams": context.slots.used,
             "search_indexes": len(context.searcher.indexes),
+            "touch_journals": len(self._lives),
         }
 
     # --- who takes the most --------------------------------------------------------------------------------------
@@ -196,6 +200,7 @@ class ServerDetails:
         """Of those that the one who asks may know of, and of those that have changed lately."""
         watched = [(count, log) for log, count in self._context.hub.watched() if _may_know(access, log)]
         waiters = nlargest(TOP, watched, key=lambda each: each[0])
+        filters = [(size, log) for log, size in self._lives.filters() if _may_know(access, log)]
         held = await asyncio.to_thread(self._unsealed, access)
         indexed = self._context.searcher.indexes.sizes()
         stored = [(holdings.tail_size + indexed.get(log.epoch, 0), log, holdings) for log, holdings in held]
@@ -221,7 +226,9 @@ class ServerDetails:
                 for log, holdings in pending
                 if holdings.tail_size
             ],
-            "touch_journal_filter_bytes": [],
+            "touch_journal_filter_bytes": [
+                {"stream": log.name, "bytes": size} for size, log in nlargest(TOP, filters, key=lambda each: each[0])
+            ],
             "notifier_waiters": [{"stream": log.name, "waiters": count} for count, log in waiters],
         }
 

@@ -254,7 +254,9 @@ class Log:
                 let_expire(engine, book, now)
             if config.discard == "reject":
                 check_room(book, len(batch), size)
-            time = book.time_of(now, ts)
+            time = now if ts is None else ts
+            if time < book.last_ts:
+                time = book.last_ts
             block = Block.of_batch(book.assigned + 1, time, batch)
             must_wait, reserved = engine.reservations.wanted(book, block.last, len(batch))
             engine.touch(book)

@@ -151,9 +151,9 @@ class Logbook:
 
     # --- appending -----------------------------------------------------------------------------------------
 
-    def time_of(self, now: int, hint: int | None = None) -> int:
+    def time_of(self, now: int) -> int:
         """The time of a new record: never earlier than the last one's."""
-        return max(now if hint is None else hint, self.last_ts)
+        return max(now, self.last_ts)
 
     def assign(self, block: Block, ts: int, extras: Extras | None, now: int) -> Appended:
         """Hand out the block's seqs. They are taken from here on, whether or not anybody sees the records."""

@@ -102,7 +102,7 @@ def read(
         # A reader who is not far behind needs no more than a look at the last blocks.
         with engine.lock:
             book.check_there()
-            if not _is_stale(engine, book):
+            if (book.base is None and not book.config.ttl_ms) or not _is_stale(engine, book):
                 page = read_tail(book, after, limit, max_bytes, epoch)
                 if page is not None:
                     return page
@@ -126,8 +126,6 @@ def read(
 
 
 def _is_stale(engine: Engine, book: Logbook) -> bool:
-    if book.base is None:
-        return book.config.ttl_ms > 0 and is_stale(book, engine.now())
     return any(part.config.ttl_ms and is_stale(part, engine.now()) for part in chain(book))
 
 
@@ -153,7 +151,7 @@ def read_tail(book: Logbook, after: int, limit: int, max_bytes: int | None, epoc
         return None
     if (epoch is not None and epoch != book.epoch) or (book.gaps and book.gaps[-1].last > after):
         return None
-    page = Page(book.epoch, head, earliest_of(book))
+    page = Page(book.epoch, head, book.earliest if book.base is None else earliest_of(book))
     if after == head:
         page.next_after = after
         page.caught_up = True

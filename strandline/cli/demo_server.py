@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from strandline.server.settings_sources import PREFIX
+from strandline.server.settings_sources import PREFIXES
 
 #: A server that is not ready by then never will be.
 START_SECONDS = 60.0
@@ -41,7 +41,7 @@ class DemoServer:
         command = [sys.executable, "-m", "strandline", "serve", "--port", "0"]
         command += ["--data", str(self.data), "--port-file", str(self._port_file)]
         # The demonstration is the same wherever it is run.
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(PREFIXES)}
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
         while not self._is_ready():

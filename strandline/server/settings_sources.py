@@ -17,8 +17,9 @@ import msgspec
 from strandline.faces.access import BadKeys, Keys
 from strandline.server.settings import TABLES, BadSettings, Count, Host, Port, Positive, Settings, Text, check
 
-#: All variables begin like this; one that does and means nothing is worth a warning.
-PREFIX = "TOPICS_"
+#: Variables begin like this, those of the streams protocol with the second; one that does and means nothing is worth a
+#: warning.
+PREFIXES = ("TOPICS_", "STREAMS_")
 
 #: Type and table of every setting.
 FIELDS: dict[str, tuple[Any, str]] = {
@@ -32,8 +33,11 @@ _OTHER_NAMES = {
     "journal_bytes": "TOPICS_SEGMENT_MAX_BYTES",
     "hot_segments": "TOPICS_HOT_RETAIN_SEGMENTS",
     "hot_bytes": "TOPICS_HOT_RETAIN_BYTES",
+    "stream_durability": "STREAMS_DURABILITY",
 }
-VARIABLES: dict[str, str] = {_OTHER_NAMES.get(field, PREFIX + field.upper()): field for field in FIELDS}
+VARIABLES: dict[str, str] = {
+    _OTHER_NAMES.get(field, PREFIXES[table == "streams"] + field.upper()): field for field, (_, table) in FIELDS.items()
+}
 
 #: Variables of the protocol's reference that cannot mean anything here, and why.
 WITHOUT_MEANING: dict[str, tuple[Any, str]] = {
@@ -150,7 +154,7 @@ def _meaningless(environment: Mapping[str, str]) -> Iterator[str]:
             type, why = WITHOUT_MEANING[name]
             _convert(type, _variable(name, environment[name]))
             yield f"{name} has no meaning here because {why}"
-        elif name.startswith(PREFIX) and name not in VARIABLES:
+        elif name.startswith(PREFIXES) and name not in VARIABLES:
             yield f"{name} is not a setting and has no effect{_nearest(name, list(VARIABLES))}"
 
 

@@ -79,6 +79,24 @@ def test_a_file_is_below_the_variables_and_those_are_below_the_options(tmp_path:
         ("TOPICS_SEGMENT_BYTES", "segment_bytes", "1", 1),
         ("TOPICS_CACHE_BYTES", "cache_bytes", "0", 0),
         ("TOPICS_COLD_CACHE_BYTES", "cold_cache_bytes", "0", 0),
+        ("STREAMS_DURABILITY", "stream_durability", "disk", "disk"),
+        ("STREAMS_MAX_APPEND_BYTES", "max_append_bytes", "1", 1),
+        ("STREAMS_READ_MAX_RECORDS", "read_max_records", "2", 2),
+        ("STREAMS_READ_MAX_BYTES", "read_max_bytes", "3", 3),
+        ("STREAMS_FILTER_SCAN_BYTES", "filter_scan_bytes", "4", 4),
+        ("STREAMS_LONG_POLL_MS", "long_poll_ms", "5", 5),
+        ("STREAMS_REQUEST_TIMEOUT_MS", "request_timeout_ms", "6", 6),
+        ("STREAMS_APPEND_TIMEOUT_MS", "append_timeout_ms", "7", 7),
+        ("STREAMS_SEARCH_TIMEOUT_MS", "search_timeout_ms", "8", 8),
+        ("STREAMS_SEARCH_MEMORY_BYTES", "search_memory_bytes", "9", 9),
+        ("STREAMS_MAX_WAITING_APPENDS", "max_waiting_appends", "10", 10),
+        ("STREAMS_MAX_WAITING_BYTES", "max_waiting_bytes", "11", 11),
+        ("STREAMS_SSE_ROTATE_SECONDS", "sse_rotate_seconds", "1.5", 1.5),
+        ("STREAMS_MAX_STREAMS", "max_streams", "12", 12),
+        ("STREAMS_METRICS_FLUSH_MS", "metrics_flush_ms", "0", 0),
+        ("STREAMS_OTLP_TRACES_STREAM", "otlp_traces_stream", "traces", "traces"),
+        ("STREAMS_OTLP_AUTO_CREATE", "otlp_auto_create", "1", True),
+        ("STREAMS_OPEN_PREFLIGHT", "open_preflight", "true", True),
     ],
 )
 def test_every_variable_sets_its_setting(variable: str, field: str, text: str, value: object) -> None:
@@ -169,10 +187,10 @@ def test_a_variable_that_can_mean_nothing_is_warned_about(variable: str) -> None
 
 
 def test_a_variable_that_nobody_knows_is_warned_about() -> None:
-    warnings = load(environment={"TOPICS_MAX_TOPIC": "3", "TOPICS_XYZZY_PLUGH": "1", "PATH": "/bin"}).warnings
+    warnings = load(environment={"TOPICS_MAX_TOPIC": "3", "STREAMS_XYZZY": "1", "PATH": "/bin"}).warnings
     assert warnings == (
+        "STREAMS_XYZZY is not a setting and has no effect",
         "TOPICS_MAX_TOPIC is not a setting and has no effect; did you mean TOPICS_MAX_TOPICS?",
-        "TOPICS_XYZZY_PLUGH is not a setting and has no effect",
     )
 
 

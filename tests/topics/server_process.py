@@ -13,7 +13,7 @@ from time import monotonic, sleep
 import httpx
 from topics_client import Client
 
-from strandline.server.settings_sources import PREFIX, VARIABLES
+from strandline.server.settings_sources import PREFIXES, VARIABLES
 
 #: A server that is not ready by then, or does not end by then, has failed. Generous: the machine may be busy.
 START_SECONDS = 30.0
@@ -162,7 +162,7 @@ class ServerProcess:
 
     def _environment(self) -> dict[str, str]:
         """This one, without any setting of a server, with those of this server."""
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(PREFIXES)}
         if self.keys is not None:
             environment[_VARIABLE_OF["api_keys"]] = self.keys
         for field, value in self._settings.items():

@@ -29,6 +29,8 @@ def closed_to_others(log: Log) -> str | None:
     notes = log.notes
     if not notes:
         return None
+    if GONE in notes:
+        return "it is a stream that was deleted, and is kept for what was forked from it"
     if CLOSED in notes:
         return "it is a stream that was closed"
     if REGISTRY in notes or PROFILE in notes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -26,14 +26,15 @@ class Step(NamedTuple):
 class Plan:
     """The copies of one round from one source. The engine's lock is held from the first page until it is made true."""
 
-    def __init__(self, source: Log, hops: Mapping[int, Hops]) -> None:
+    def __init__(self, source: Log, hops: Mapping[int, Hops], spared: Callable[[Log], bool]) -> None:
         self.copies: list[Copy] = []
-        #: Routers whose destination has no room for everything, and whether anything went through.
+        #: Routers whose destination is spared or has no room for everything, and whether anything went through.
         self.blocked: list[tuple[Router, bool]] = []
         #: Destinations that have been removed.
         self.gone: list[Log] = []
         self._source = source
         self._hops = hops
+        self._spared = spared
         #: Those who forward something, and those who only come further.
         self._steps: list[Step] = []
         self._idle: list[Step] = []
@@ -50,6 +51,9 @@ class Plan:
             dest = router.dest
             if dest.dropped:
                 self.gone.append(dest)
+                continue
+            if self._spared(dest):
+                self.blocked.append((router, False))
                 continue
             choice = selection.choose(router.filter)
             if router.stamper is not None or dest.config.discard == "reject" or dest.epoch in self._hops:

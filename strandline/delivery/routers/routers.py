@@ -49,6 +49,10 @@ class Routers:
         """Forward after everything else, for as long as this is so."""
         self._shared.demoted = busy
 
+    def spare(self, spared: Callable[[Log], bool]) -> None:
+        """Forward nothing into a log for as long as this is true of it. Its routers wait, as for a full one."""
+        self._shared.spared = spared
+
     # --- making --------------------------------------------------------------------------------------------
 
     def check(self, definition: Definition) -> bool:

@@ -44,6 +44,8 @@ class Shared:
         self.hub = hub
         #: Called with a log that turns out to have been removed.
         self.gone = gone
+        #: Whether nothing may be forwarded into a log, for now or for ever.
+        self.spared: Callable[[Log], bool] = lambda log: False
         #: Whether the server has more urgent things to do.
         self.demoted: Callable[[], bool] = lambda: False
         #: Logs on a cycle by epoch, with how often their records have been forwarded.
@@ -169,7 +171,7 @@ class Source(Waiter):
             by_position: dict[int, list[Router]] = {}
             for router in behind[:ROUND_ROUTERS]:
                 by_position.setdefault(router.position, []).append(router)
-            plan = Plan(source, shared.hops)
+            plan = Plan(source, shared.hops, shared.spared)
             for position, routers in by_position.items():
                 page = self._read(position)
                 if page is not None:
@@ -227,7 +229,7 @@ class Source(Waiter):
     # --- trying again --------------------------------------------------------------------------------------
 
     def _block(self, router: Router, advanced: bool) -> None:
-        """The destination is full. Ask again later, and ever later as long as nothing changes."""
+        """The destination takes no more. Ask again later, and ever later as long as nothing changes."""
         router.blocked = True
         self._blocked.add(router)
         if advanced:

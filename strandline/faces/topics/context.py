@@ -67,13 +67,14 @@ class Context:
             log.error("topic %r was made for a write that failed, and cannot be removed: %s", topic.name, error)
 
     def _dead_letter_log(self, name: str) -> Log | None:
-        """Where dead letters go; made if need be, unless there may be no more topics."""
-        topic = self.topics.find(name)
-        if topic is None:
-            try:
+        """Where dead letters go; made if need be, unless there may be no more topics, or it takes no writes."""
+        try:
+            topic = self.topics.find(name)
+            if topic is None:
                 topic, _ = self.topics.create(name, engine_config(name, TopicConfig(), "log"))
-            except Refusal:
-                return None
+            topic.check_takes_writes()
+        except Refusal:
+            return None
         return topic.log
 
     def _hold_back(self, priority: int) -> int:

@@ -15,7 +15,7 @@ from strandline.faces.topics.config import NameField
 from strandline.faces.topics.context import Context, performance
 from strandline.faces.topics.errors import invalid
 from strandline.faces.topics.match import Match, MatchField, parse_match
-from strandline.faces.topics.topics import Topic, is_topic
+from strandline.faces.topics.topics import Topic, is_topic, takes_writes
 from strandline.faces.web import Call, Refusal, Reply
 
 
@@ -45,6 +45,8 @@ class Redriving:
         to = None if body.to is None else context.topics.get(body.to)
         if to is topic:
             raise invalid("dead letters cannot be moved to where they are", {"topic": topic.name})
+        if to is not None:
+            to.check_takes_writes()
         maximum = context.settings.max_batch_records
         # They must be read first, and they may not be at hand.
         redriven = await asyncio.to_thread(
@@ -66,7 +68,8 @@ class Redriving:
         engine = self._context.engine
 
         def origin(name: str) -> Log | None:
-            return engine.find(name) if is_topic(name) and access.may_touch(name) else None
+            log = engine.find(name) if is_topic(name) and access.may_touch(name) else None
+            return None if log is None or not takes_writes(log) else log
 
         key, prefix = (None, None) if match is None else (match.key, match.prefix)
         return redrive(dead, origin if to is None else to, limit=limit, key=key, key_prefix=prefix).wait()

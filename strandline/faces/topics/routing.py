@@ -24,7 +24,7 @@ from strandline.faces.topics.errors import capped, invalid, reply_to, topic_not_
 from strandline.faces.topics.listing import cursor_behind, page_size, start_after
 from strandline.faces.topics.match import Match, MatchField, parse_match
 from strandline.faces.topics.records import quote
-from strandline.faces.topics.topics import Topic
+from strandline.faces.topics.topics import Topic, takes_writes
 from strandline.faces.web import Call, Later, Refusal, Reply, Route
 
 #: As a topic's, and with ``>``: by convention a router is named after its ends, "orders->audit".
@@ -51,6 +51,7 @@ class Routing:
     def __init__(self, context: Context) -> None:
         self._context = context
         context.routers.demote_while(lambda: context.pressure.shedding)
+        context.routers.spare(lambda log: not takes_writes(log))
 
     def put(self, call: Call) -> Reply | Later:
         """PUT /v0/routers/{router}"""
@@ -72,12 +73,15 @@ class Routing:
     def _check(self, definition: Definition, create_dest: bool) -> bool:
         """Whether the router is a new one; refuses one that cannot be. Nothing is made before everything is fine."""
         context = self._context
-        if not create_dest and context.topics.find(definition.dest) is None:
+        dest = context.topics.find(definition.dest)
+        if dest is None and not create_dest:
             raise topic_not_found(definition.dest)
         try:
             new = context.routers.check(definition)
         except RouterError as error:
             raise _refusal(error) from None
+        if new and dest is not None:
+            dest.check_takes_writes()
         maximum = context.settings.max_routers
         if new and maximum and len(context.routers) >= maximum:
             raise capped("max_routers", maximum)

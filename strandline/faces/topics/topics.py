@@ -153,5 +153,10 @@ def holds_json(log: Log) -> bool:
     return media_type_of(log) == "application/json"
 
 
+def takes_writes(log: Log) -> bool:
+    """Whether records may be written to it by this protocol, by whatever way they come."""
+    return holds_json(log) and closed_to_others(log) is None
+
+
 def is_topic(name: str) -> bool:
     return not name.startswith("_")

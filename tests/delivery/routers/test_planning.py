@@ -297,3 +297,32 @@ def test_routers_on_a_cycle_can_be_put_again_but_not_without_the_permission(tmp_
             home.route("b", "a")
         with pytest.raises(RouterCycle):
             home.route("a", "b", name="another")
+
+
+# --- spared destinations -----------------------------------------------------------------------------------
+
+
+def test_a_spared_destination_gets_nothing_until_it_is_spared_no_more(tmp_path: Path) -> None:
+    with house(tmp_path) as home:
+        home.route("a", "b")
+        home.route("a", "c")
+        spared = {"b"}
+        home.routers.spare(lambda log: log.name in spared)
+        home.write("a", "1", "2")
+        home.turn()
+        assert (home.texts("b"), home.texts("c")) == ([], ["1", "2"])
+        assert (home.routers.lag("a->b"), home.routers.lag("a->c")) == (2, 0)
+        spared.clear()
+        home.loop.advance(50)
+        assert home.texts("b") == ["1", "2"]
+        assert (home.router("a->b").forwarded_total, home.routers.lag("a->b")) == (2, 0)
+
+
+def test_losses_are_not_passed_on_to_a_spared_destination(tmp_path: Path) -> None:
+    with house(tmp_path) as home:
+        home.log("a", cap_records=1)
+        home.route("a", "b")
+        home.routers.spare(lambda log: log.name == "b")
+        home.write("a", "1", "2", "3")
+        home.loop.advance(5000)
+        assert home.log("b").next_seq == 1

@@ -275,3 +275,20 @@ def test_an_expiry_is_told_as_it_was_given(streams: StreamsClient, name: str) ->
     for response in (streams.request("HEAD", name), streams.read(name), streams.read(name, offset="now")):
         assert response.headers["stream-expires-at"] == "2099-05-05T05:00:00.250Z"
         assert "stream-ttl" not in response.headers
+
+
+# --- caches ----------------------------------------------------------------------------------------------------------
+
+
+def test_only_what_stays_as_it_is_may_be_kept_by_caches(streams: StreamsClient, name: str) -> None:
+    plain, strict = f"{name}-plain", f"{name}-strict"
+    streams.create(plain)
+    streams.create(strict)
+    assert streams.request("POST", f"{strict}/_schema", {"schema": {"type": "integer"}}).status_code == 200
+    for stream in (plain, strict):
+        streams.append(stream, list(range(1001)))
+    first = streams.read(plain)
+    assert first.headers["cache-control"] == "immutable, max-age=31536000"
+    last = streams.read(plain, offset=first.headers["stream-next-offset"])
+    assert (last.json(), last.headers["cache-control"]) == ([1000], "no-cache")
+    assert streams.read(strict).headers["cache-control"] == "no-cache"

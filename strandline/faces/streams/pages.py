@@ -193,8 +193,9 @@ class Pages:
         """The reply to a read that does not wait."""
         as_json = ask.as_json(stream)
         etag = _etag(stream, ask, found, as_json, _is_last(stream, found))
-        # What ends at the end of the stream is another page tomorrow.
-        caching = _REVALIDATE if found.caught_up or found.next_after > found.head else _IMMUTABLE
+        # What ends at the end of the stream is another page tomorrow; what has a schema, once that has evolved.
+        passing = found.next_after >= found.head or stream.registry.current_version
+        caching = _REVALIDATE if passing else _IMMUTABLE
         headers = (*self.headers(stream, found), (b"etag", etag), caching)
         if if_none_match is not None and _same(if_none_match, etag):
             return Reply(b"", 304, headers=headers)

@@ -99,6 +99,8 @@ def reply_to(error: Exception) -> Reply | None:
     """The reply to an error that a client can do something about, or that has a code of its own."""
     if isinstance(error, msgspec.MsgspecError):
         return refuse(bad_request(str(error)))
+    if isinstance(error, UnicodeDecodeError):
+        return refuse(bad_request(f"the body is not valid UTF-8: {error}"))
     if isinstance(error, RecursionError):
         return refuse(bad_request("the JSON is nested too deeply"))
     for kind, refusal in _TABLE:

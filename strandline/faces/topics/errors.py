@@ -78,6 +78,8 @@ def reply_to(error: Exception) -> Reply | None:
     """The reply to an error that a client can do something about, or that has a code of its own."""
     if isinstance(error, msgspec.MsgspecError):
         return invalid(str(error)).reply()
+    if isinstance(error, UnicodeDecodeError):
+        return invalid(f"the body is not valid UTF-8: {error}").reply()
     if isinstance(error, RecursionError):
         return invalid("the JSON is nested too deeply").reply()
     for kind, refusal in _TABLE:

@@ -58,6 +58,8 @@ def reply_to(error: Exception) -> Reply | None:
     """The reply to an error that a client can do something about, or that has a code of its own."""
     if isinstance(error, msgspec.MsgspecError):
         return errors.refuse(invalid(str(error)))
+    if isinstance(error, UnicodeDecodeError):
+        return errors.refuse(invalid(f"the body is not valid UTF-8: {error}"))
     if isinstance(error, RecursionError):
         return errors.refuse(invalid("the JSON is nested too deeply"))
     refusal = _TABLE.get(type(error))

@@ -359,8 +359,9 @@ class FastLane(HttpToolsProtocol):
 
     def _begin_stream(self, stream: Stream) -> None:
         self._busy = True
+        # The connection ends with the stream: nobody is to send another request on it meanwhile.
         self.transport.write(
-            b"%b%bcontent-type: %b\r\n%btransfer-encoding: chunked\r\n\r\n"
+            b"%b%bcontent-type: %b\r\n%btransfer-encoding: chunked\r\nconnection: close\r\n\r\n"
             % (STATUS_LINE[200], self._defaults(), stream.content_type, _lines(stream.headers))
         )
         self._stream = _FastSink(self, stream)

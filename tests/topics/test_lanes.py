@@ -359,11 +359,17 @@ def test_compressed_answers(lanes: Lanes) -> None:
 
 def test_a_stream_has_the_same_head(lanes: Lanes) -> None:
     lanes.both(send(request("PUT", "/v0/topics/streamed", b'{"type":"queue"}')))
+    last = b"\r\nconnection: close"
+    ended: list[bool] = []
 
     def talk(connection: RawConnection) -> bytes:
         connection.send(request("GET", "/v0/topics/streamed/work?node=n"))
-        return connection.answer()[0]
+        head = connection.answer()[0]
+        ended.append(last in head)
+        return head.replace(last, b"")
 
     head = lanes.both(talk)
+    # In the fast lane the connection ends with the stream: whoever would use it again has to know.
+    assert ended == [True, False]
     assert head.startswith(b"HTTP/1.1 200 OK\r\n")
     assert b"content-type: text/event-stream; charset=utf-8" in head

@@ -72,6 +72,15 @@ def _references(value: Any) -> Iterator[str]:
             yield from _references(each)
 
 
+def not_utf_8(described: dict[str, Any], path: str, method: str) -> Iterator[bytes]:
+    """Bodies of JSON that would be fine, as far as they go, but for a string that is not valid UTF-8."""
+    yield b'"\xc4"'
+    schema = described["paths"][path][method.lower()]["requestBody"]["content"]["application/json"]["schema"]
+    for name in _reachable(schema, described["components"]["schemas"]):
+        for field in described["components"]["schemas"][name].get("properties", {}):
+            yield b'{"%b":"\xc4"}' % field.encode()
+
+
 def fuzz(
     operation: Any, mode: GenerationMode, examples: int, tame: Tame, url: str, session: requests.Session
 ) -> set[int]:

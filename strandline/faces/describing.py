@@ -15,6 +15,8 @@ Content = Mapping[str, Any]
 JSON = "application/json"
 EVENT_STREAM = "text/event-stream"
 TEXT: Schema = {"type": "string"}
+#: Of event streams the description says what events there are: no schema of this version of OpenAPI can.
+EVENTS: Schema = {"description": "Server-sent events."}
 
 
 class Parameter(msgspec.Struct, frozen=True):

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from strandline.faces.describing import EVENT_STREAM, JSON, TEXT, Answer, Described, Operation, Parameter, Schema, shown
+from strandline.faces.describing import (
+    EVENT_STREAM,
+    EVENTS,
+    JSON,
+    TEXT,
+    Answer,
+    Described,
+    Operation,
+    Parameter,
+    Schema,
+    shown,
+)
 from strandline.faces.topics import answers, config, consumers, routing
 from strandline.faces.topics.deleting import DeleteBody
 from strandline.faces.topics.descriptions import DESCRIPTIONS
@@ -238,7 +249,7 @@ _QUEUES: dict[tuple[str, str], Operation] = {
     ("GET", _ONE + "/work"): Operation(
         group="queues",
         summary="Be given jobs as they come",
-        answers=(Answer(200, _JOBS, {EVENT_STREAM: TEXT}),),
+        answers=(Answer(200, _JOBS, {EVENT_STREAM: EVENTS}),),
         parameters=(
             _PATH["topic"],
             _query("node", "Who the worker is.", {"type": "string", "minLength": 1}, required=True),
@@ -314,7 +325,7 @@ _WATCHING: dict[tuple[str, str], Operation] = {
         group="watching",
         summary="Open the stream of a watch session",
         description="Needs the key that made the session.",
-        answers=(Answer(200, _EVENTS, {EVENT_STREAM: TEXT}),),
+        answers=(Answer(200, _EVENTS, {EVENT_STREAM: EVENTS}),),
         parameters=(
             _PATH["wid"],
             _query("cursor", "The `id` of an event: go back to there. `Last-Event-ID` comes first."),

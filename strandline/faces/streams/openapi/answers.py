@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 Number = Annotated[int, Meta(ge=0)]
 Milliseconds = Annotated[float, Meta(ge=0)]
@@ -21,10 +21,14 @@ Digits = Annotated[str, Meta(pattern="^-?[0-9]+$")]
 
 
 class StreamError(msgspec.Struct):
-    """Some errors have further members, which their descriptions name."""
+    """What is behind the message, some errors have also as a member."""
 
     code: str
     message: str
+    current_holder: str | UnsetType = UNSET
+    generation: Number | UnsetType = UNSET
+    max: Number | UnsetType = UNSET
+    replay_progress: float | UnsetType = UNSET
 
 
 class StreamErrorAnswer(msgspec.Struct):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from strandline.faces.describing import EVENT_STREAM, JSON, TEXT, Answer, Header, Operation
+from strandline.faces.describing import EVENT_STREAM, EVENTS, JSON, TEXT, Answer, Header, Operation
 from strandline.faces.streams.openapi import parameters as p
 from strandline.faces.streams.openapi.parameters import BYTES, NAME, ONE, Operations
 
@@ -43,7 +43,7 @@ _READ = Operation(
         "`Stream-Up-To-Date` says that there is no more by now."
     ),
     answers=(
-        Answer(200, _PAGE, {JSON: _ARRAY, EVENT_STREAM: TEXT, _ANY: BYTES}, _PAGE_HEADERS),
+        Answer(200, _PAGE, {JSON: _ARRAY, EVENT_STREAM: EVENTS, _ANY: BYTES}, _PAGE_HEADERS),
         Answer(
             204,
             "A long-poll has seen nothing new.",

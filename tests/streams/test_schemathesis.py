@@ -15,6 +15,7 @@ from schema_words import STRING, lens_document, object_of, op
 from schemathesis import BaseSchema, Case, GenerationMode
 from server_process import ServerProcess
 from streams_client import JSON, TEXT, StreamsClient
+from webhook_receiver import WebhookReceiver
 
 from strandline.faces.streams.openapi import STREAMS
 from strandline.faces.streams.openapi.parameters import ONE
@@ -310,19 +311,35 @@ def test_a_request_that_makes_sense_is_answered_as_the_document_says(
     assert ask(bed, method, path, parts) == status
 
 
-def test_whoever_holds_a_wake_is_answered_as_the_document_says(bed: Bed) -> None:
-    claimed = bed.furnish()
-    parts = subscribed(
-        "s",
-        headers={"Authorization": f"Bearer {claimed.token}"},
-        body={"wake_id": claimed.wake_id, "generation": claimed.generation, "acks": [], "done": False},
-    )
-    assert ask(bed, "POST", SUBSCRIPTION + "/ack", parts) == 200
-    assert ask(bed, "POST", SUBSCRIPTION + "/callback", parts) in (200, 400)
-    assert ask(bed, "POST", SUBSCRIPTION + "/release", parts) == 204
-    again = subscribed("s", body={"worker": "other"})
-    assert ask(bed, "POST", SUBSCRIPTION + "/claim", again) == 200
-    assert ask(bed, "POST", SUBSCRIPTION + "/ack", parts) == 409
+def held(id: str, token: str, wake_id: str, generation: int) -> Parts:
+    """What whoever has a wake says of it."""
+    body = {"wake_id": wake_id, "generation": generation, "acks": [], "done": False}
+    return subscribed(id, headers={"Authorization": f"Bearer {token}"}, body=body)
+
+
+def test_a_worker_that_holds_a_wake_is_answered_as_the_document_says(bed: Bed) -> None:
+    wake = held("s", *bed.furnish())
+    assert ask(bed, "POST", SUBSCRIPTION + "/ack", wake) == 200
+    assert ask(bed, "POST", SUBSCRIPTION + "/callback", wake) == 400
+    assert ask(bed, "POST", SUBSCRIPTION + "/release", wake) == 204
+    assert ask(bed, "POST", SUBSCRIPTION + "/claim", subscribed("s", body={"worker": "other"})) == 200
+    assert ask(bed, "POST", SUBSCRIPTION + "/ack", wake) == 409
+
+
+def test_a_webhook_that_calls_back_is_answered_as_the_document_says(bed: Bed) -> None:
+    bed.furnish()
+    receiver = WebhookReceiver()
+    try:
+        webhook = {"type": "webhook", "streams": ["text"], "webhook": {"url": receiver.url}}
+        assert ask(bed, "PUT", SUBSCRIPTION, subscribed("hook", body=webhook)) == 201
+        assert ask(bed, "POST", ONE, about("text", media_type=TEXT, body="more")) == 204
+        told = receiver.next().body
+        wake = held("hook", told["callback_token"], told["wake_id"], told["generation"])
+        assert ask(bed, "POST", SUBSCRIPTION + "/callback", wake) == 200
+        assert ask(bed, "POST", SUBSCRIPTION + "/ack", wake) == 400
+    finally:
+        assert ask(bed, "DELETE", SUBSCRIPTION, subscribed("hook")) == 204
+        receiver.close()
 
 
 def test_browsers_are_told_at_every_path_what_they_may_send(bed: Bed) -> None:

@@ -161,6 +161,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     probe: bool = False
     #: Answered without a key, whatever the server is told.
     public: bool = False
+    #: The word Bearer in front of a key may be written in any case, as HTTP has it.
+    any_case: bool = False
     #: Answered also while the server starts or stops.
     always: bool = False
     #: Says by itself who may call it: the gate only looks who asks.

@@ -50,16 +50,17 @@ class _AllHttp(BaseRoute):
         refused = gate.check_now(head) or refused
         if refused is None:
             gate.hold(head)
+            call = Call(head, b"", started)
             try:
                 body = await _read_body(receive, gate.max_body_bytes)
+            except Refusal as refusal:
+                body, refused = None, gate.failed(call, refusal)
             finally:
                 gate.let_go(head)
-            if body is None:
-                return
-            if isinstance(body, Reply):
-                refused = body
-            else:
-                await self._answer(Call(head, body, started), receive, send)
+            if refused is None:
+                if body is not None:
+                    call.body = body
+                    await self._answer(call, receive, send)
                 return
         await _send_reply(send, gate.finish(head, refused))
 
@@ -77,8 +78,8 @@ class _AllHttp(BaseRoute):
             await _run_stream(answer, receive, send)
 
 
-async def _read_body(receive: Receive, limit: int) -> bytes | Reply | None:
-    """The whole body; a reply when it is too large; None when the client has gone."""
+async def _read_body(receive: Receive, limit: int) -> bytes | None:
+    """The whole body; None when the client has gone. Refuses one that is too large."""
     chunks: list[bytes] = []
     size = 0
     while True:
@@ -88,7 +89,7 @@ async def _read_body(receive: Receive, limit: int) -> bytes | Reply | None:
         chunk: bytes = message.get("body", b"")
         size += len(chunk)
         if size > limit:
-            return too_large(limit).reply()
+            raise too_large(limit)
         chunks.append(chunk)
         if not message.get("more_body", False):
             return chunks[0] if len(chunks) == 1 else b"".join(chunks)

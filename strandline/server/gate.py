@@ -125,7 +125,10 @@ class Gate:
             return FULL_ACCESS
         route = head.route
         authorization = head.headers.get(b"authorization", b"")
-        token = authorization[7:].strip() if authorization.startswith(b"Bearer ") else b""
+        scheme = authorization[:7]
+        if route is not None and route.any_case:
+            scheme = scheme.title()
+        token = authorization[7:].strip() if scheme == b"Bearer " else b""
         if not token and route is not None and route.stream:
             token = head.query.get("token", "").encode()
         access = self.keys.find(token) if token else None

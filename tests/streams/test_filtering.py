@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from server_process import StartServer
+from server_process import ServerProcess
 from streams_client import JSON, TEXT, StreamsClient
 from topics_client import Client, Waiting
 
@@ -102,21 +102,31 @@ def test_etags_of_different_filters_differ(streams: StreamsClient, filled: str) 
 # --- how far a read looks ------------------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def small(lane: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    data = tmp_path_factory.mktemp(f"small-{lane}") / "data"
+    process = ServerProcess(data, fast_lane=lane == "fast", settings={"filter_scan_bytes": 1000, "read_max_records": 3})
+    try:
+        yield process.start()
+    finally:
+        process.end()
+
+
 @pytest.fixture
-def capped(start_server: StartServer, lane: str) -> Iterator[StreamsClient]:
-    client = StreamsClient(start_server(lane=lane, filter_scan_bytes=1000, read_max_records=3).url)
+def capped(small: ServerProcess) -> Iterator[StreamsClient]:
+    client = StreamsClient(small.url)
     yield client
     client.close()
 
 
-def test_a_read_looks_at_so_many_bytes_and_no_further(capped: StreamsClient) -> None:
-    declare(capped, "s")
+def test_a_read_looks_at_so_many_bytes_and_no_further(capped: StreamsClient, name: str) -> None:
+    declare(capped, name)
     rows = [row(number, pad="x" * 80) for number in range(100)]
-    capped.append("s", rows)
+    capped.append(name, rows)
     size = len(json.dumps(rows[0]))
     offset, reads, found = "-1", 0, list[Any]()
     while True:
-        response = capped.read("s", filter="size:>=99", offset=offset)
+        response = capped.read(name, filter="size:>=99", offset=offset)
         found += response.json()
         reads += 1
         assert response.headers["stream-next-offset"] > offset
@@ -131,26 +141,26 @@ def test_a_read_looks_at_so_many_bytes_and_no_further(capped: StreamsClient) -> 
     assert reads >= 8
 
 
-def test_a_page_that_is_full_goes_on_where_it_ended(capped: StreamsClient) -> None:
-    declare(capped, "s")
-    capped.append("s", [row(number) for number in range(20)])
-    page = capped.read("s", filter="kind:a")
+def test_a_page_that_is_full_goes_on_where_it_ended(capped: StreamsClient, name: str) -> None:
+    declare(capped, name)
+    capped.append(name, [row(number) for number in range(20)])
+    page = capped.read(name, filter="kind:a")
     assert numbers(page.json()) == [0, 2, 4]
     assert page.headers["stream-next-offset"] == encode(6)
-    assert numbers(capped.values("s", filter="kind:a")) == list(range(0, 20, 2))
+    assert numbers(capped.values(name, filter="kind:a")) == list(range(0, 20, 2))
 
 
-def test_a_record_larger_than_the_bound_is_looked_at(capped: StreamsClient) -> None:
-    declare(capped, "s")
-    capped.append("s", [row(0, pad="x" * 5000), row(1, pad="x" * 5000)])
-    assert numbers(capped.values("s", filter="size:1")) == [1]
+def test_a_record_larger_than_the_bound_is_looked_at(capped: StreamsClient, name: str) -> None:
+    declare(capped, name)
+    capped.append(name, [row(0, pad="x" * 5000), row(1, pad="x" * 5000)])
+    assert numbers(capped.values(name, filter="size:1")) == [1]
 
 
-def test_a_wait_ends_when_the_bound_is_reached(capped: StreamsClient) -> None:
-    declare(capped, "s")
-    capped.append("s", [row(number, pad="x" * 80) for number in range(50)])
+def test_a_wait_ends_when_the_bound_is_reached(capped: StreamsClient, name: str) -> None:
+    declare(capped, name)
+    capped.append(name, [row(number, pad="x" * 80) for number in range(50)])
     query = {"filter": "size:1000", "offset": "-1", "live": "long-poll"}
-    response = capped.read("s", **query)
+    response = capped.read(name, **query)
     assert response.json() == []
     assert response.headers["stream-filter-scan-limit-reached"] == "true"
     assert response.headers["stream-next-offset"] > encode(0)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
-from server_process import StartServer
+from hand_server import HandServer, by_hand
 from streams_client import JSON, START, TEXT, StreamsClient
 
+from strandline.engine import ManualClock
 from strandline.faces.streams.offsets import encode
 
 
@@ -182,15 +186,24 @@ def test_keys_are_exactly_what_they_are(streams: StreamsClient, name: str, key: 
     assert streams.http.get(f"/v1/stream/{name}?key={quote(key, safe='')}").json() == [1]
 
 
-def test_a_page_of_a_key_that_is_rare_ends_where_it_was_looked(start_server: StartServer, lane: str) -> None:
-    streams = StreamsClient(start_server(lane=lane, read_max_records=10).url)
-    streams.create("s")
-    streams.append("s", list(range(500)), stream_key="many")
-    streams.append("s", ["one"], stream_key="rare")
-    streams.append("s", list(range(500)), stream_key="many")
-    assert streams.values("s", key="rare") == ["one"]
-    assert streams.values("s", key="many") == [*range(500), *range(500)]
-    streams.close()
+def test_a_page_of_a_key_that_is_rare_ends_where_it_was_looked(tmp_path: Path) -> None:
+    async def test(server: HandServer) -> None:
+        await server.done("PUT", "s")
+        many = json.dumps(list(range(500))).encode()
+        await server.done("POST", "s", many, stream_key="many")
+        await server.done("POST", "s", b'["one"]', stream_key="rare")
+        await server.done("POST", "s", many, stream_key="many")
+        rare = server.ask("GET", "s?key=rare")
+        assert (rare.body, rare.headers["stream-next-offset"]) == (b'["one"]', encode(1001))
+        offset, found = "-1", list[int]()
+        while offset != encode(1001):
+            page = server.ask("GET", f"s?key=many&offset={offset}")
+            assert len(json.loads(page.body)) == 10
+            found += json.loads(page.body)
+            offset = page.headers["stream-next-offset"]
+        assert found == [*range(500), *range(500)]
+
+    by_hand(tmp_path, test, read_max_records=10)
 
 
 # --- since ------------------------------------------------------------------------------------------------------------
@@ -213,15 +226,16 @@ def test_a_time_gives_what_was_appended_then_or_later(streams: StreamsClient, na
     streams.refused(400, "GET", name, params={"since": "x", "offset": "-1"})
 
 
-def test_pages_by_time_go_on_by_offset(start_server: StartServer, lane: str) -> None:
-    streams = StreamsClient(start_server(lane=lane, read_max_records=2).url)
-    streams.create("s")
-    streams.append("s", [1, 2], stream_timestamp="2024-01-01T00:00:00Z")
-    streams.append("s", [3, 4, 5], stream_timestamp="2024-01-02T00:00:00Z")
-    page = streams.read("s", since="2024-01-02T00:00:00Z")
-    assert (page.json(), page.headers["stream-next-offset"]) == ([3, 4], encode(4))
-    assert streams.read("s", offset=page.headers["stream-next-offset"]).json() == [5]
-    streams.close()
+def test_pages_by_time_go_on_by_offset(tmp_path: Path) -> None:
+    async def test(server: HandServer) -> None:
+        await server.done("PUT", "s")
+        await server.done("POST", "s", b"[1,2]", stream_timestamp="2024-01-01T00:00:00Z")
+        await server.done("POST", "s", b"[3,4,5]", stream_timestamp="2024-01-02T00:00:00Z")
+        page = server.ask("GET", "s?since=2024-01-02T00:00:00Z")
+        assert (page.body, page.headers["stream-next-offset"]) == (b"[3,4]", encode(4))
+        assert server.ask("GET", f"s?offset={encode(4)}").body == b"[5]"
+
+    by_hand(tmp_path, test, read_max_records=2, clock=ManualClock(1_800_000_000_000))
 
 
 # --- what is gone -----------------------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -14,13 +13,14 @@ from strandline.delivery.watching.feeds import Feeds
 from strandline.engine import Engine
 from strandline.engine.commit import Commit
 from strandline.faces.streams.deadlines import Deadlines
-from strandline.faces.streams.errors import append_timeout, bad_request, overloaded
-from strandline.faces.streams.memory import Memory
+from strandline.faces.streams.errors import append_timeout, overloaded
 from strandline.faces.streams.indexing import Indexing
+from strandline.faces.streams.memory import Memory
 from strandline.faces.streams.meters import Meters
 from strandline.faces.streams.settings import StreamsSettings
 from strandline.faces.streams.stream import Stream
 from strandline.faces.streams.streams import Streams
+from strandline.faces.streams.words import unescape
 from strandline.faces.streams.workers import Workers
 from strandline.faces.turns import Replying, Turns, after
 from strandline.faces.web import Call, Later, Reply, Slots
@@ -28,7 +28,6 @@ from strandline.query.searcher import Searcher
 
 T = TypeVar("T")
 
-_BAD_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")
 #: How often expired streams are removed.
 SWEEP_SECONDS = 1.0
 
@@ -62,9 +61,7 @@ class StreamsContext:
     @staticmethod
     def check_path(call: Call) -> None:
         """Refuse a path whose names cannot be read."""
-        path = call.head.path
-        if "%" in path and _BAD_ESCAPE.search(path):
-            raise bad_request("the path has a % that does not begin an escape")
+        unescape(call.head.path)
 
     def stream(self, call: Call) -> Stream:
         """The stream that the path names; refuses where there is none."""

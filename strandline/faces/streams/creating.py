@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import re
 from typing import NamedTuple
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 from strandline.engine import Batch, Log, Page
+from strandline.faces.access import Access
 from strandline.faces.neighbours import CLOSED as CLOSED_NOTE
 from strandline.faces.neighbours import PROFILE, REGISTRY
 from strandline.faces.streams import offsets
@@ -18,7 +19,7 @@ from strandline.faces.streams.errors import bad_request, conflict, not_found, to
 from strandline.faces.streams.replying import CLOSED, Headers, lifetime, next_offset, origin
 from strandline.faces.streams.stream import JSON, ForkTraits, Stream, StreamTraits
 from strandline.faces.streams.streams import check_name
-from strandline.faces.streams.words import is_true, media_type, number, time_ms, ttl_seconds
+from strandline.faces.streams.words import is_true, media_type, number, time_ms, ttl_seconds, unescape
 from strandline.faces.turns import Replying, reply_of
 from strandline.faces.web import Call, Head, Refusal, Reply
 from strandline.schema.profiles import GENERIC, Profile
@@ -93,7 +94,7 @@ def _source_name(value: bytes) -> str:
     path = value.decode("latin-1").strip()
     if not path.startswith(PREFIX):
         raise bad_request(f"Stream-Forked-From must be the path of a stream, {PREFIX}…")
-    return check_name(unquote(path[len(PREFIX) :].rstrip("/")))
+    return check_name(unescape(path[len(PREFIX) :].rstrip("/")))
 
 
 def _fork_offset(value: bytes) -> int | None:
@@ -136,8 +137,8 @@ class Creating:
         head = CreateHead.of(call.head)
         if len(call.body) > context.settings.max_append_bytes:
             raise too_large(context.settings.max_append_bytes)
-        if head.fork is not None and not call.access.may_touch(head.fork.source):
-            raise Refusal(403, "forbidden", f"the API key may not touch {head.fork.source!r}")
+        if head.fork is not None:
+            _check_access(call.access, head.fork.source)
         return context.in_turn(lambda _: self._put(call, name, head))
 
     def _put(self, call: Call, name: str, head: CreateHead) -> Replying:
@@ -247,6 +248,14 @@ class Creating:
         if PROFILE in source.log.notes:
             notes[PROFILE] = source.log.notes[PROFILE]
         return _Plan(traits, (source.log, through), notes, registry, source.profile)
+
+
+def _check_access(access: Access, source: str) -> None:
+    """Whoever forks a stream gets at what is in it."""
+    if not access.may("read"):
+        raise Refusal(403, "forbidden", "the API key lacks the read scope, without which nothing can be forked")
+    if not access.may_touch(source):
+        raise Refusal(403, "forbidden", f"the API key may not touch {source!r}")
 
 
 def _matches(stream: Stream, head: CreateHead) -> bool:

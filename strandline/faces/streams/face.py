@@ -125,6 +125,7 @@ def _route(
         body=body,
         fast=fast,
         public=public,
+        any_case=True,
         spans="name" if names_stream else "",
         headers=FOR_BROWSERS,
         errors=reply_to,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 from functools import lru_cache
+from urllib.parse import unquote
 
 from strandline.faces.streams.errors import bad_request
 
@@ -14,6 +15,7 @@ _DURATION = re.compile(r"([0-9]{1,15})(ms|s|m|h|d)?", re.ASCII)
 _RFC3339 = re.compile(
     r"(\d{4}-\d{2}-\d{2})[Tt](\d{2}:\d{2}:\d{2})(?:\.(\d{1,9}))?(?:([Zz])|([+-])(\d{2}):(\d{2}))", re.ASCII
 )
+_BAD_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")
 _UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 #: The end of the year 9999: no time is later.
 MAX_TIME_MS = 253_402_300_799_999
@@ -98,6 +100,20 @@ def _second(seconds: int) -> str:
 def is_true(value: bytes | None) -> bool:
     """Of flags in headers only one value counts; every other is as if there were none."""
     return value is not None and value.strip().lower() == b"true"
+
+
+def unescape(path: str) -> str:
+    """A path, or a part of one, as text; refuses what stands for none."""
+    if not path.isascii():
+        raise bad_request("a path has ASCII characters only: escape the others")
+    if "%" not in path:
+        return path
+    if _BAD_ESCAPE.search(path):
+        raise bad_request("the path has a % that does not begin an escape")
+    try:
+        return unquote(path, errors="strict")
+    except UnicodeDecodeError:
+        raise bad_request("the path is not valid UTF-8") from None
 
 
 def media_type(value: str) -> str:

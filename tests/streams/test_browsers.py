@@ -1,0 +1,85 @@
+"""What browsers need: CORS, preflights, and headers on every answer."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+from server_process import StartServer
+from streams_client import JSON, TEXT, StreamsClient
+
+KEY = "a-long-secret"
+PREFLIGHT = {"origin": "https://app.example", "access-control-request-method": "PUT"}
+
+
+def check(response: httpx.Response) -> None:
+    headers = response.headers
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["access-control-allow-origin"] == "*"
+    assert headers["cross-origin-resource-policy"] == "cross-origin"
+    exposed = {name.strip().lower() for name in headers["access-control-expose-headers"].split(",")}
+    assert {"stream-next-offset", "stream-cursor", "stream-up-to-date", "stream-closed", "etag"} <= exposed
+    told = {name for name in headers if name.startswith(("stream-", "producer-"))}
+    assert told <= exposed, "a header that no page can read"
+
+
+def test_every_answer_can_be_read_by_a_page(streams: StreamsClient, name: str) -> None:
+    check(streams.create(name, TEXT, "x", stream_ttl="1h"))
+    check(streams.request("PUT", name, headers={"content-type": TEXT, "stream-ttl": "1h"}))
+    producer = {"producer_id": "p", "producer_epoch": "1", "producer_seq": "0"}
+    check(streams.append(name, "y", TEXT, stream_seq="5", **producer))
+    for headers in ({"stream-seq": "1"}, {"producer-id": "p", "producer-epoch": "1", "producer-seq": "9"}, {}):
+        check(streams.request("POST", name, "y", headers={"content-type": TEXT, **headers}))
+    read = streams.read(name)
+    check(read)
+    check(streams.request("GET", name, headers={"if-none-match": read.headers["etag"]}))
+    check(streams.request("HEAD", name))
+    check(streams.request("GET", name, params={"live": "long-poll", "offset": "now", "timeout": "1"}))
+    check(streams.request("GET", name, params={"offset": "bad"}))
+    check(streams.request("POST", name, headers={"stream-closed": "true"}))
+    check(streams.request("POST", name, "x", headers={"content-type": TEXT}))
+    check(streams.request("GET", f"{name}/_schema"))
+    with streams.http.stream("GET", f"/v1/stream/{name}?live=sse&offset=-1") as response:
+        check(response)
+    check(streams.request("DELETE", name))
+    check(streams.request("GET", name))
+
+
+@pytest.mark.parametrize("path", ["", "/pk/k", "/_schema", "/_search", "/_profile", "/_otlp/v1/traces"])
+def test_a_preflight_says_what_may_be_sent(streams: StreamsClient, name: str, path: str) -> None:
+    response = streams.request("OPTIONS", name + path, headers=PREFLIGHT)
+    assert (response.status_code, response.content) == (204, b"")
+    check(response)
+    methods = {method.strip() for method in response.headers["access-control-allow-methods"].split(",")}
+    assert {"GET", "POST", "PUT", "DELETE", "HEAD"} <= methods
+    allowed = {name.strip().lower() for name in response.headers["access-control-allow-headers"].split(",")}
+    assert allowed >= {
+        "content-type", "authorization", "if-none-match", "stream-seq", "stream-ttl", "stream-expires-at",
+        "stream-closed", "stream-key", "stream-timestamp", "producer-id", "producer-epoch", "producer-seq",
+        "stream-forked-from", "stream-fork-offset", "stream-fork-sub-offset",
+    }  # fmt: skip
+    assert int(response.headers["access-control-max-age"]) > 0
+
+
+@pytest.fixture(params=[False, True])
+def guarded(request: pytest.FixtureRequest, start_server: StartServer, lane: str) -> tuple[str, bool]:
+    server = start_server(lane=lane, keys=f"{KEY}:rw", open_preflight=request.param)
+    return server.url, request.param
+
+
+def test_a_preflight_needs_a_key_unless_the_server_is_told_otherwise(guarded: tuple[str, bool]) -> None:
+    url, is_open = guarded
+    stranger, friend = StreamsClient(url), StreamsClient(url, KEY)
+    response = stranger.request("OPTIONS", "s", headers=PREFLIGHT)
+    if is_open:
+        assert response.status_code == 204
+        check(response)
+    else:
+        assert response.status_code == 401
+        assert response.headers["www-authenticate"] == "Bearer"
+    assert friend.request("OPTIONS", "s", headers=PREFLIGHT).status_code == 204
+    # Whatever may be asked, nothing may be done.
+    for method in ("PUT", "POST", "GET", "HEAD", "DELETE"):
+        assert stranger.request(method, "s", headers={"content-type": JSON}).status_code == 401
+    check(stranger.request("GET", "s"))
+    stranger.close()
+    friend.close()

@@ -16,6 +16,8 @@ from bench.measure import COSTS, Figure, Row, Unit
 
 BEGIN = "<!-- results: begin -->"
 END = "<!-- results: end -->"
+#: Before the name of every group.
+HEADING = "### "
 COLUMNS = ("what", "result (lowest to highest)", "floor", "times the floor's cost", "target")
 PEER_COLUMNS = ("what", "result (lowest to highest)", "peer", "times the peer's", "aim")
 
@@ -37,26 +39,29 @@ def show(console: Console, report: Report) -> None:
 
 
 def write_documentation(path: Path, report: Report) -> None:
-    """Replace what stands between the markers; everything around them is written by people and stays."""
+    """Put the groups that were measured between the markers, each in the place of what is there of it; the others, and
+    everything around the markers, stay."""
     text = path.read_text()
     before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
+    between, end, after = rest.partition(END)
     if not begin or not end:
         raise ValueError(f"{path} does not have the markers {BEGIN} and {END}")
-    path.write_text("\n".join((before + BEGIN, "", *_markdown(report), END + after)))
+    sections = {section.partition("\n")[0]: section for section in between.split(HEADING)[1:]}
+    for group, rows in _groups(report):
+        sections[group] = "\n".join(_section(group, rows, report)) + "\n"
+    path.write_text(before + BEGIN + "\n\n" + "".join(HEADING + section for section in sections.values()) + END + after)
 
 
-def _markdown(report: Report) -> Iterator[str]:
+def _section(group: str, rows: list[Row], report: Report) -> Iterator[str]:
+    yield group
+    yield ""
     yield _summary(report)
     yield ""
-    for group, rows in _groups(report):
-        yield f"### {group}"
-        yield ""
-        yield "| " + " | ".join(_columns(rows)) + " |"
-        yield "|---|---|---|---|---|"
-        for row in rows:
-            yield "| " + " | ".join(_cells(row)) + " |"
-        yield ""
+    yield "| " + " | ".join(_columns(rows)) + " |"
+    yield "|---|---|---|---|---|"
+    for row in rows:
+        yield "| " + " | ".join(_cells(row)) + " |"
+    yield ""
 
 
 def _groups(report: Report) -> Iterator[tuple[str, list[Row]]]:
@@ -69,7 +74,7 @@ def _columns(rows: list[Row]) -> tuple[str, ...]:
 
 
 def _summary(report: Report) -> str:
-    return f"{report.date}, {report.minutes:.0f} minutes: {report.machine}."
+    return f"{report.date}: {report.machine}. The run took {report.minutes:.0f} minutes."
 
 
 def _is_met(row: Row) -> bool:

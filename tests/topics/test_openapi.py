@@ -38,7 +38,7 @@ EXAMPLES = 8
 EXAMPLES_PER_TOPIC = 3
 
 #: What the fuzzed requests are about: most of these exist, of every kind.
-TOPICS = ["events", "capped", "jobs", "dead", "copies", "absent"]
+TOPICS = ["events", "capped", "jobs", "dead", "copies", "absent", "text"]
 #: On these, a stream is refused; on the others it would be open for good.
 NO_STREAM = ["events", "absent"]
 WATCHED = ["events", "capped", "e*", "absent"]
@@ -134,7 +134,7 @@ def session() -> Iterator[requests.Session]:
 
 def furnish(client: Client) -> None:
     """Something of everything, so that requests have something to be about."""
-    for name in TOPICS:
+    for name in TOPICS[:-1]:
         client.drop(name)
     client.put("events")
     client.write("events", [{"data": 1, "tag": "a", "node": "n", "meta": {"m": 1}}, {"data": [2]}])
@@ -146,6 +146,8 @@ def furnish(client: Client) -> None:
     client.call("PUT", "/v0/routers/r", {"source": "events", "dest": "copies"}, status=201)
     client.call("PUT", "/v0/topics/events/consumers/c", {"seq": 1})
     client.claim("jobs")
+    # A stream that is no topic, which is none of theirs to drop either.
+    client.http.put("/v1/stream/text", headers={"content-type": "text/plain"})
 
 
 def tame(case: Case, data: st.DataObject, topic: str) -> None:

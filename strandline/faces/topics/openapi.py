@@ -74,8 +74,10 @@ _IDEMPOTENCY = Parameter(
 )
 _RETURN_SEQS = _flag("return_seqs", True, "Whether the answer lists every seq.")
 
+#: What can be wrong with the name of a topic that has to exist.
+_ABSENT = ("topic_not_found", "not_json")
 _WRITE_ERRORS = (
-    "batch_too_large", "record_too_large", "topic_not_found", "topic_full", "disk_full",
+    "batch_too_large", "record_too_large", *_ABSENT, "not_writable", "topic_full", "disk_full",
 )  # fmt: skip
 
 _EVENTS = """An event stream. First comes a block with `retry: 2000`. Then, per topic in the order of their
@@ -113,14 +115,14 @@ _TOPICS: dict[tuple[str, str], Operation] = {
         body={JSON: config.TopicConfig},
         answers=shown(answers.TopicPut, created="The topic was created."),
         parameters=(_PATH["topic"],),
-        errors=("topic_exists_incompatible", "disk_full"),
+        errors=("topic_exists_incompatible", "not_json", "disk_full"),
     ),
     ("GET", _ONE): Operation(
         group="topics",
         summary="Look at a topic",
         answers=shown(answers.TopicState),
         parameters=(_PATH["topic"], _flag("touch", True, "Whether this counts as reading the topic.")),
-        errors=("topic_not_found",),
+        errors=_ABSENT,
     ),
     ("DELETE", _ONE): Operation(
         group="topics",
@@ -128,7 +130,7 @@ _TOPICS: dict[tuple[str, str], Operation] = {
         description="With its records and the routers from and to it. To delete what is not there is no error.",
         answers=shown(answers.TopicDeleted),
         parameters=(_PATH["topic"], _flag("if_empty", False, "Refuse if there are records.")),
-        errors=("topic_not_empty", "disk_full"),
+        errors=("topic_not_empty", "not_json", "disk_full"),
     ),
 }
 
@@ -163,7 +165,7 @@ _RECORDS: dict[tuple[str, str], Operation] = {
         body={JSON: DiffBody},
         answers=shown(answers.DiffAnswer),
         parameters=(_PATH["topic"],),
-        errors=("topic_not_found",),
+        errors=_ABSENT,
     ),
     ("POST", _ONE + "/delete"): Operation(
         group="records",
@@ -172,7 +174,7 @@ _RECORDS: dict[tuple[str, str], Operation] = {
         body={JSON: DeleteBody},
         answers=shown(answers.RecordsDeleted),
         parameters=(_PATH["topic"],),
-        errors=("topic_not_found", "disk_full"),
+        errors=(*_ABSENT, "disk_full"),
     ),
 }
 
@@ -182,14 +184,14 @@ _CONSUMERS: dict[tuple[str, str], Operation] = {
         summary="List consumers and their lag",
         answers=shown(answers.ConsumerList),
         parameters=(_PATH["topic"],),
-        errors=("topic_not_found",),
+        errors=_ABSENT,
     ),
     ("GET", _CONSUMER): Operation(
         group="consumers",
         summary="Look at a consumer",
         answers=shown(answers.ConsumerAnswer),
         parameters=(_PATH["topic"], _PATH["consumer"]),
-        errors=("topic_not_found", "consumer_not_found"),
+        errors=(*_ABSENT, "consumer_not_found"),
     ),
     ("PUT", _CONSUMER): Operation(
         group="consumers",
@@ -198,18 +200,18 @@ _CONSUMERS: dict[tuple[str, str], Operation] = {
         body={JSON: consumers.CommitBody},
         answers=shown(answers.ConsumerAnswer),
         parameters=(_PATH["topic"], _PATH["consumer"]),
-        errors=("topic_not_found", "disk_full"),
+        errors=(*_ABSENT, "disk_full"),
     ),
     ("DELETE", _CONSUMER): Operation(
         group="consumers",
         summary="Forget a consumer",
         answers=shown(answers.ConsumerDeleted),
         parameters=(_PATH["topic"], _PATH["consumer"]),
-        errors=("topic_not_found", "disk_full"),
+        errors=(*_ABSENT, "disk_full"),
     ),
 }
 
-_HELD = ("batch_too_large", "topic_not_found", "not_a_queue", "disk_full")
+_HELD = ("batch_too_large", *_ABSENT, "not_a_queue", "disk_full")
 _QUEUES: dict[tuple[str, str], Operation] = {
     ("POST", _ONE + "/claim"): Operation(
         group="queues",
@@ -218,7 +220,7 @@ _QUEUES: dict[tuple[str, str], Operation] = {
         body={JSON: ClaimBody},
         answers=shown(answers.ClaimAnswer),
         parameters=(_PATH["topic"],),
-        errors=("topic_not_found", "not_a_queue", "disk_full"),
+        errors=(*_ABSENT, "not_a_queue", "disk_full"),
     ),
     ("POST", _ONE + "/ack"): Operation(
         group="queues",
@@ -257,7 +259,7 @@ _QUEUES: dict[tuple[str, str], Operation] = {
             _query("lease_ms", "For how long; by default what the topic says.", {"type": "integer", "minimum": 0}),
             _TOKEN,
         ),
-        errors=("invalid_request", "topic_not_found", "not_a_queue"),
+        errors=("invalid_request", *_ABSENT, "not_a_queue"),
     ),
     ("POST", _ONE + "/redrive"): Operation(
         group="queues",
@@ -266,7 +268,7 @@ _QUEUES: dict[tuple[str, str], Operation] = {
         body={JSON: RedriveBody},
         answers=shown(answers.RedriveAnswer),
         parameters=(_PATH["topic"],),
-        errors=("topic_not_found", "topic_full", "record_too_large", "disk_full"),
+        errors=(*_ABSENT, "not_writable", "topic_full", "record_too_large", "disk_full"),
     ),
 }
 
@@ -289,7 +291,7 @@ _ROUTERS: dict[tuple[str, str], Operation] = {
         body={JSON: routing.RouterBody},
         answers=shown(answers.RouterPut, created="The router was created."),
         parameters=(_PATH["router"],),
-        errors=("topic_not_found", "topic_exists_incompatible", "router_cycle", "disk_full"),
+        errors=(*_ABSENT, "not_writable", "topic_exists_incompatible", "router_cycle", "disk_full"),
     ),
     ("GET", _ROUTER): Operation(
         group="routers",
@@ -319,7 +321,7 @@ _WATCHING: dict[tuple[str, str], Operation] = {
         body={JSON: WatchBody},
         answers=shown(answers.WatchAnswer),
         parameters=(_flag("lenient", False, "The same as `lenient` in the body."),),
-        errors=("topic_not_found",),
+        errors=_ABSENT,
     ),
     ("GET", "/v0/watch/{wid}"): Operation(
         group="watching",

@@ -22,6 +22,10 @@ PROBLEMS: dict[str, Problem] = {
     "topic_not_empty": Problem(409, "`if_empty` was asked for, and there are records."),
     "not_a_queue": Problem(409, "Only a queue has jobs."),
     "router_cycle": Problem(409, "Records would go in circles; `detail.cycle` is the path."),
+    "not_json": Problem(409, "It is a stream of something else than JSON: use the streams protocol."),
+    "not_writable": Problem(
+        409, "It is a stream that is closed, or has a schema or a profile: use the streams protocol."
+    ),
     "payload_too_large": Problem(413, "The body is larger than the server takes."),
     "unsupported_media_type": Problem(415, "The body is not JSON, or is compressed in another way than gzip."),
     "topic_full": Problem(422, "The topic rejects what does not fit, and this does not."),

@@ -56,6 +56,8 @@ def holdings_of(log: Log) -> Holdings:
 
 def sealed_through(log: Log) -> int:
     """Everything up to this seq is in segments, or no longer there at all."""
+    if log.book.base is None:
+        return _own_sealed_through(log.book)
     for book, first, last in layers(log.book):
         own = _own_sealed_through(book)
         if own < last:

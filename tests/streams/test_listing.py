@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +14,8 @@ from streams_client import StreamsClient
 from streams_stand import Stand, at_stand, body_of
 
 from strandline.faces.access import Access
-from strandline.faces.streams.listing import spans
+from strandline.faces.streams.listing import describe, line, spans
+from strandline.faces.streams.stream import StreamTraits
 
 
 async def names_of(stand: Stand, query: str = "", access: Access | None = None) -> list[str]:
@@ -157,3 +159,12 @@ def test_spans_hold_the_names_that_are_wanted_in_order_and_once(
             and not name.startswith("_")
         )
         assert any(low <= name and (high is None or name < high) for low, high in found) == wanted
+
+
+def test_a_plain_stream_is_shown_as_any_other(tmp_path: Path) -> None:
+    async def test(stand: Stand) -> None:
+        undated, _ = stand.context.streams.create("undated", StreamTraits())
+        for stream in (stand.create("plain", 1, 2), undated):
+            assert msgspec.json.decode(line(stream)) == describe(stream)
+
+    at_stand(tmp_path, test)

@@ -22,7 +22,7 @@ from strandline.faces.web import Call, Reply
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 1000
 #: Streams that are described before others get their turn: about a millisecond.
-SLICE = 100
+SLICE = 200
 
 #: Names within are the server's own: they start with an underscore.
 _OWN = ("_", "`")
@@ -44,7 +44,7 @@ class Listing:
         # Those whose time is up are not counted.
         streams.sweep()
         names = streams.engine.names_at(wanted, streams.hidden, position, limit)
-        found: list[dict[str, Any]] = []
+        found: list[bytes] = []
         for at, name in enumerate(names):
             if at % SLICE == SLICE - 1:
                 await asyncio.sleep(0)
@@ -52,10 +52,29 @@ class Listing:
             if stream is None or stream.gone:
                 continue
             try:
-                found.append(describe(stream))
+                found.append(line(stream))
             except UnknownLog:  # removed in the meantime
                 continue
-        return Reply(msgspec.json.encode(found), 200, JSON, (NO_STORE,))
+        return Reply(b"[%b]" % b",".join(found), 200, JSON, (NO_STORE,))
+
+
+def line(stream: Stream) -> bytes:
+    """What ``describe`` says, as JSON; quickly for the many that are plain and stay."""
+    if not stream.is_plain or stream.expires_at is not None:
+        return msgspec.json.encode(describe(stream))
+    log, created_at = stream.log, stream.traits.created_at
+    sealed = sealed_through(log)
+    return (
+        b'{"name":%b,"created_at":%b,"expires_at":null,"epoch":%d,"next_offset":"%d","sealed_through":"%d",'
+        b'"uploaded_through":"%d","profile":"generic"}'
+    ) % (
+        msgspec.json.encode(stream.name),
+        b'"%b"' % iso(created_at).encode() if created_at else b"null",
+        offsets.EPOCH,
+        log.head,
+        sealed - 1,
+        cold_through(log, sealed) - 1,
+    )
 
 
 def describe(stream: Stream) -> dict[str, Any]:

@@ -36,6 +36,7 @@ CODES = {
     "router_cycle": 409,
     "topic_exists_incompatible": 409,
     "topic_not_empty": 409,
+    "topic_has_forks": 409,
     "not_a_queue": 409,
     "not_json": 409,
     "not_writable": 409,
@@ -85,6 +86,7 @@ ASKED: dict[str, Ask] = {
     "router_cycle": put("/v0/routers/back", {"source": "copy", "dest": "log"}),
     "topic_exists_incompatible": put("/v0/topics/log", {"type": "queue"}),
     "topic_not_empty": lambda client: client.http.delete("/v0/topics/full?if_empty=true"),
+    "topic_has_forks": lambda client: client.http.delete("/v0/topics/log"),
     "not_a_queue": post("/v0/topics/log/claim", {"node": "n"}),
     "not_json": get("/v0/topics/text"),
     "not_writable": post("/v0/topics/closed", RECORD),
@@ -124,6 +126,7 @@ def strict(lane: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clie
         client.call("PUT", "/v0/routers/forth", {"source": "log", "dest": "copy"}, status=201)
         client.http.put("/v1/stream/text", headers={"content-type": "text/plain"})
         client.http.put("/v1/stream/closed", headers={"content-type": "application/json", "stream-closed": "true"})
+        client.http.put("/v1/stream/fork", headers={"stream-forked-from": "/v1/stream/log"})
         yield client
     finally:
         process.end()

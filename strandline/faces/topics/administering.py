@@ -153,6 +153,9 @@ class Administering:
             if count:
                 detail = {"topic": name, "count": count}
                 raise Refusal(409, "topic_not_empty", f"topic {name!r} has {count} records", detail)
+        if topic.log.forks:
+            detail = {"topic": name, "forks": topic.log.forks}
+            raise Refusal(409, "topic_has_forks", f"{topic.log.forks} streams were forked from {name!r}", detail)
         removed = context.routers.remove_touching(topic.log)
         if topic.traits.type == "queue":
             context.queues.drop(topic.log)

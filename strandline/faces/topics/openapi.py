@@ -130,7 +130,7 @@ _TOPICS: dict[tuple[str, str], Operation] = {
         description="With its records and the routers from and to it. To delete what is not there is no error.",
         answers=shown(answers.TopicDeleted),
         parameters=(_PATH["topic"], _flag("if_empty", False, "Refuse if there are records.")),
-        errors=("topic_not_empty", "not_json", "disk_full"),
+        errors=("topic_not_empty", "topic_has_forks", "not_json", "disk_full"),
     ),
 }
 

@@ -19,6 +19,7 @@ PROBLEMS: dict[str, Problem] = {
     "topic_exists_incompatible": Problem(
         409, "The type of a topic, the ends of a router, or a destination's only router cannot be changed."
     ),
+    "topic_has_forks": Problem(409, "Streams were forked from it, and still hold its records: delete those first."),
     "topic_not_empty": Problem(409, "`if_empty` was asked for, and there are records."),
     "not_a_queue": Problem(409, "Only a queue has jobs."),
     "router_cycle": Problem(409, "Records would go in circles; `detail.cycle` is the path."),

@@ -87,7 +87,8 @@ class Application:
         self.pressure = Pressure(hub.scheduler, settings.delivery.target_latency_ms)
         context = Context(engine, hub, self.pressure, settings.topics_settings(), self.limits.streams)
         streams = StreamsContext(engine, hub, self.pressure, settings.streams_settings(), self.limits.streams)
-        streams.streams.dropping.append(context.forget)
+        streams.streams.removing.append(context.forget)
+        context.topics.drop_log = streams.streams.drop_log
         self.face = TopicsFace(context)
         self.streams = StreamsFace(streams, self.gate.answered)
         routes = [*self.face.routes(), *self.streams.routes()]

@@ -61,9 +61,11 @@ class Streams:
         self._deleted: dict[str, None] = {}
         #: The names of those that were deleted and are kept for their forks, in order.
         self.hidden: list[str] = []
-        #: Called with every stream that is made, and with every log before it is dropped; on the loop, and quick.
+        #: Called with every stream that is made, with every log before it is dropped, and with every log before this
+        #: protocol drops it; on the loop, and quick.
         self.made: list[Callable[[Stream], None]] = []
         self.dropping: list[Callable[[Log], None]] = []
+        self.removing: list[Callable[[Log], None]] = []
         self._load()
 
     def _load(self) -> None:
@@ -180,7 +182,12 @@ class Streams:
         return self._release(stream.log)
 
     def _release(self, log: Log) -> Commit[Any]:
-        """Drop a log that nothing was forked from, and whatever was kept only for it."""
+        for listener in self.removing:
+            listener(log)
+        return self.drop_log(log)
+
+    def drop_log(self, log: Log) -> Commit[None]:
+        """Drop a log that nothing was forked from, whichever protocol it is of, and whatever was kept only for it."""
         base = log.base
         for listener in self.dropping:
             listener(log)

@@ -9,6 +9,7 @@ import msgspec
 
 from strandline.engine import LogState
 from strandline.engine.commit import Commit
+from strandline.faces.neighbours import is_hidden
 from strandline.faces.topics.config import TopicConfig, check_name, config_json, engine_config
 from strandline.faces.topics.consumers import consumers_of
 from strandline.faces.topics.context import Context, performance
@@ -29,6 +30,8 @@ class Administering:
         wanted = _decoder.decode(call.body) if call.body else TopicConfig()
         name = check_name(call.param("topic"))
         topic = self._context.topics.find(name)
+        if topic is not None and is_hidden(topic.log):
+            raise _has_forks(topic)
         if topic is None:
             topic, created = self._context.topics.create(name, engine_config(name, wanted, wanted.kind()))
             return self._context.after(created, lambda _: self._put_reply(call, topic, created=True))
@@ -146,7 +149,7 @@ class Administering:
         context = self._context
         name = call.param("topic")
         topic = context.topics.find(name)
-        if topic is None:
+        if topic is None or is_hidden(topic.log):
             return _deleted(call, name, False, [])
         if call.flag("if_empty", False):
             count = topic.log.state().count
@@ -154,13 +157,18 @@ class Administering:
                 detail = {"topic": name, "count": count}
                 raise Refusal(409, "topic_not_empty", f"topic {name!r} has {count} records", detail)
         if topic.log.forks:
-            detail = {"topic": name, "forks": topic.log.forks}
-            raise Refusal(409, "topic_has_forks", f"{topic.log.forks} streams were forked from {name!r}", detail)
+            raise _has_forks(topic)
         removed = context.routers.remove_touching(topic.log)
         if topic.traits.type == "queue":
             context.queues.drop(topic.log)
         commit = context.topics.drop(topic)
         return context.after(commit, lambda _: _deleted(call, name, True, removed))
+
+
+def _has_forks(topic: Topic) -> Refusal:
+    name, forks = topic.name, topic.log.forks
+    detail = {"topic": name, "forks": forks}
+    return Refusal(409, "topic_has_forks", f"{forks} streams were forked from {name!r}", detail)
 
 
 def _deleted(call: Call, name: str, deleted: bool, routers: list[str]) -> Reply:

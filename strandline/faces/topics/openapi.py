@@ -115,7 +115,7 @@ _TOPICS: dict[tuple[str, str], Operation] = {
         body={JSON: config.TopicConfig},
         answers=shown(answers.TopicPut, created="The topic was created."),
         parameters=(_PATH["topic"],),
-        errors=("topic_exists_incompatible", "not_json", "disk_full"),
+        errors=("topic_exists_incompatible", "topic_has_forks", "not_json", "disk_full"),
     ),
     ("GET", _ONE): Operation(
         group="topics",

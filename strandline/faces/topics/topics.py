@@ -77,6 +77,8 @@ class Topics:
         self._known: dict[str, Topic] = {}
         #: How many topics are queues; kept up, so that nobody has to count.
         self.queues = sum(is_topic(book.name) and kind_of(book.config) == "queue" for book in engine.by_epoch.values())
+        #: Drops a log. Other protocols have to know of it.
+        self.drop_log: Callable[[Log], Commit[None]] = Log.drop
         #: Told of every topic that is made; on the loop, and must be quick.
         self.listeners: dict[Callable[[Topic], None], None] = {}
 
@@ -123,7 +125,7 @@ class Topics:
         return topic, commit
 
     def drop(self, topic: Topic) -> Commit[None]:
-        commit = topic.log.drop()
+        commit = self.drop_log(topic.log)
         self._known.pop(topic.name, None)
         self.queues -= topic.traits.type == "queue"
         return commit

@@ -9,6 +9,7 @@ from hand_server import NOW, HandServer, by_hand
 from streams_client import JSON, TEXT
 
 from strandline.engine import ManualClock
+from strandline.engine.errors import DiskFull
 from strandline.faces.streams.offsets import encode
 from strandline.faces.streams.words import iso
 
@@ -250,5 +251,30 @@ def test_a_stream_made_anew_has_no_old_expiry(tmp_path: Path) -> None:
         await server.done("PUT", "s", b"z", TEXT, stream_ttl="60")
         await server.later(10)
         assert await exists(server, "s")
+
+    by_hand(tmp_path, test)
+
+
+def test_what_cannot_be_removed_is_not_there_all_the_same(tmp_path: Path) -> None:
+    async def test(server: HandServer) -> None:
+        await server.done("PUT", "s", b"x", TEXT, stream_ttl="5")
+        journal = server.engine.journal
+        usual = journal.write
+
+        def full(*_: object) -> None:
+            raise DiskFull("journal", 200)
+
+        journal.write = full  # type: ignore[assignment,method-assign]
+        await server.later(6)
+        for method in ("HEAD", "GET", "POST", "DELETE"):
+            assert (await server.done(method, "s", b"x" if method == "POST" else b"", TEXT)).status == 404
+        refused = await server.done("PUT", "s", b"y", TEXT)
+        assert (refused.status, refused.code) in ((503, "unavailable"), (507, "disk_full"))
+        assert "retry-after" in refused.headers
+        journal.write = usual  # type: ignore[method-assign]
+        # It is tried again, whether somebody asks for it or not.
+        await server.later(2)
+        assert [name for name in server.engine.names("", "", 10) if not name.startswith("_")] == []
+        assert (await server.done("PUT", "s", b"y", TEXT)).status == 201
 
     by_hand(tmp_path, test)

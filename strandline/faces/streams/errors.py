@@ -16,6 +16,7 @@ from strandline.engine.errors import (
     DiskFull,
     EngineClosed,
     JournalFailed,
+    LogExists,
     LogFull,
     RecordTooLarge,
     UnknownLog,
@@ -77,6 +78,7 @@ def append_timeout() -> Refusal:
 _TABLE: tuple[tuple[type[Exception], Callable[[Any], Refusal]], ...] = (
     (UnknownLog, lambda error: not_found()),
     (LogFull, lambda error: conflict(str(error))),
+    (LogExists, lambda error: Refusal(503, "unavailable", "the stream that had this name is still to be removed")),
     (RecordTooLarge, lambda error: too_large(error.limit)),
     (BatchTooLarge, lambda error: Refusal(413, "payload_too_large", str(error))),
     (BadRequest, lambda error: bad_request(str(error))),

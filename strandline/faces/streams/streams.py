@@ -30,6 +30,8 @@ MAX_DELETED = 10_000
 METRICS_STREAM = "__stream_metrics__"
 SYSTEM = frozenset({METRICS_STREAM})
 MAX_NAME_BYTES = 512
+#: When it is tried again to remove a stream that could not be.
+RETRY_MS = 1000
 
 
 def check_name(name: str) -> str:
@@ -92,7 +94,8 @@ class Streams:
                 return None
         if stream.expires_at is not None and stream.expired(self._now()):
             self._expire(stream)
-            return None if stream.log.dropped else stream
+            # One that cannot be removed now is not there all the same.
+            return stream if stream.gone and not stream.log.dropped else None
         return stream
 
     def _look_up(self, name: str) -> Stream | None:
@@ -210,13 +213,16 @@ class Streams:
         assert expires_at is not None
         heappush(self._expiring, (expires_at, stream.name))
 
-    def _expire(self, stream: Stream) -> None:
+    def _expire(self, stream: Stream) -> bool:
+        """Remove what has expired, or hide it; False if that cannot be done now."""
         if stream.gone:
-            return
+            return True
         try:
             self._remove(stream)
         except EngineError as error:
             log.error("stream %r has expired and cannot be removed: %s", stream.name, error)
+            return False
+        return True
 
     def sweep(self) -> None:
         """Remove what has expired. Whoever asks for such a stream does not find it, swept or not."""
@@ -226,7 +232,7 @@ class Streams:
             stream = self._timed.get(name)
             if stream is None or stream.log.dropped or stream.gone:
                 continue
-            if stream.expired(now):
-                self._expire(stream)
-            else:
+            if not stream.expired(now):
                 self._note_expiry(stream)
+            elif not self._expire(stream):
+                heappush(heap, (now + RETRY_MS, name))

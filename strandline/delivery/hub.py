@@ -96,6 +96,12 @@ class Hub:
         """The logs that somebody waits for, and how many do."""
         return [(channel.log, len(channel.waiters)) for channel in self._channels.values()]
 
+    def nudge(self, log: Log) -> None:
+        """Wake those who wait for a log, though nothing has changed in it: something about it has."""
+        channel = self._channels.get(log.epoch)
+        if channel is not None:
+            self.submit(channel)
+
     def changed(self, channel: Channel) -> None:
         """Called by the engine, with its lock held."""
         if threading.get_ident() == self._thread:

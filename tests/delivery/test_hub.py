@@ -252,3 +252,15 @@ def test_a_log_that_is_removed_wakes_those_who_wait_for_it(tmp_path: Path) -> No
         hub.unwatch(log, waiter)
 
     with_hub(tmp_path, test)
+
+
+def test_those_who_wait_can_be_woken_though_nothing_has_changed(tmp_path: Path) -> None:
+    async def test(hub: Hub, engine: Engine) -> None:
+        log, other, woken = make(engine), make(engine, "other"), list[str]()
+        hub.watch(log, Noted("a", woken))
+        hub.nudge(log)
+        hub.nudge(other)
+        await turns()
+        assert woken == ["a"]
+
+    with_hub(tmp_path, test)

@@ -113,6 +113,42 @@ def test_a_repeated_close_waits_for_the_first_one_to_be_durable(tmp_path: Path) 
     by_hand(tmp_path, test)
 
 
+def test_nobody_is_told_of_a_close_before_it_is_durable(tmp_path: Path) -> None:
+    async def test(server: HandServer) -> None:
+        await server.done("PUT", "s", b"x", TEXT)
+        waiting = server.ask("GET", f"s?live=long-poll&offset={encode(1)}")
+        reader = server.ask("GET", f"s?live=sse&offset={encode(1)}")
+        closing = server.ask("POST", "s", stream_closed="true")
+        await server.turns()
+        assert (closing.status, waiting.status) == (None, None)
+        assert b"streamClosed" not in reader.written
+        for request in ("s", "s?offset=now", f"s?offset={encode(9)}"):
+            assert "stream-closed" not in server.ask("GET", request).headers
+        assert "stream-closed" not in server.ask("HEAD", "s").headers
+        # Appends are refused from now on: what would come behind the close could never be read.
+        assert server.ask("POST", "s", b"y", TEXT).status == 409
+        await server.flush()
+        assert (closing.status, waiting.status, waiting.headers["stream-closed"]) == (204, 204, "true")
+        assert reader.written.endswith(b'"streamClosed":true}\n\n')
+        assert reader.closed
+        assert server.ask("GET", "s").headers["stream-closed"] == "true"
+
+    by_hand(tmp_path, test)
+
+
+def test_a_close_that_took_too_long_is_told_to_those_who_wait(tmp_path: Path) -> None:
+    async def test(server: HandServer) -> None:
+        await server.done("PUT", "s", b"x", TEXT)
+        closing = server.ask("POST", "s", stream_closed="true")
+        waiting = server.ask("GET", f"s?live=long-poll&offset={encode(1)}&timeout=5s")
+        await server.later(3.2)
+        assert (closing.status, waiting.status) == (408, None)
+        await server.flush()
+        assert (waiting.status, waiting.headers["stream-closed"]) == (204, "true")
+
+    by_hand(tmp_path, test)
+
+
 def test_a_duplicate_waits_for_the_first_one_to_be_durable(tmp_path: Path) -> None:
     async def test(server: HandServer) -> None:
         await server.done("PUT", "s", content_type=TEXT)

@@ -189,7 +189,10 @@ class Appending:
         if head.seq is not None:
             notes[STREAM_SEQ] = self._check_seq(stream, head.seq)
         stream.use(context.hub.now())
-        commit = stream.log.note(notes, producer=producer)
+        commit = stream.close_commit = stream.log.note(notes, producer=producer)
+        if not commit.done:
+            # Those who wait were told of the note; that it is on the disk they learn here.
+            context.hub.on_done(commit, lambda: context.hub.nudge(stream.log))
         end = stream.end
         return context.after_append(commit, 0, lambda _: _told(end, producer, True, appended=False))
 

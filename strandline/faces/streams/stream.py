@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from strandline.engine import Config, Log
+from strandline.engine.commit import Commit
 from strandline.engine.errors import EngineError
 from strandline.faces.neighbours import CLOSED, PROFILE, REGISTRY, STREAMS, is_hidden
 from strandline.faces.streams.words import media_type
@@ -61,8 +62,8 @@ class Stream:
     anew only when they have changed."""
 
     __slots__ = (
-        "_profile", "_registry", "_stored_profile", "_stored_registry", "_used_until", "consumed_at", "content_type",
-        "is_json", "log", "media_type", "name", "traits", "used_at",
+        "_profile", "_registry", "_stored_profile", "_stored_registry", "_used_until", "close_commit", "consumed_at",
+        "content_type", "is_json", "log", "media_type", "name", "traits", "used_at",
     )  # fmt: skip
 
     def __init__(self, log: Log) -> None:
@@ -75,6 +76,8 @@ class Stream:
         self.media_type = media_type(self.content_type)
         self.is_json = self.media_type == JSON
         self.consumed_at: int | None = None
+        #: That of the close, if it came without an append; None: none has since the start.
+        self.close_commit: Commit[Any] | None = None
         self._used_until = int(log.notes.get(USED, 0))
         #: When it was last read or written, as far as that matters for its time to live.
         self.used_at = max(self._used_until, self.traits.created_at)
@@ -128,8 +131,12 @@ class Stream:
 
     @property
     def ended(self) -> bool:
-        """Readers can see everything there will ever be."""
-        return CLOSED in self.log.notes and self.log.head == self.log.next_seq - 1
+        """Readers can see everything there will ever be. What is closed shows before that is on the disk, and if it
+        never gets there the stream is open again; so they are not told before."""
+        log = self.log
+        if CLOSED not in log.notes or log.head != log.next_seq - 1:
+            return False
+        return self.close_commit is None or self.close_commit.done
 
     @property
     def gone(self) -> bool:

@@ -166,7 +166,7 @@ class _Tour:
         self._acknowledged = 0
         writer = Thread(target=self._pay)
         writer.start()
-        while self._acknowledged < PAYMENTS:
+        while self._acknowledged < PAYMENTS and writer.is_alive():
             time.sleep(0.001)
         self._server.kill()
         writer.join()

@@ -81,6 +81,10 @@ class DemoServer:
             self.kill()
 
 
+#: How often a server that is too busy is asked again.
+BUSY_TRIES = 10
+
+
 class Client:
     """One connection."""
 
@@ -122,7 +126,12 @@ class Client:
         return next_event
 
     def _call(self, method: str, path: str, body: object) -> Any:
-        status, answer = self._send(method, path, body)
+        """The answer; a server that is too busy is asked again when it says so."""
+        for _ in range(BUSY_TRIES):
+            status, answer = self._send(method, path, body)
+            if status != 429:
+                break
+            time.sleep(msgspec.json.decode(answer)["error"]["detail"].get("retry_after_ms", 1000) / 1000)
         if status not in (200, 201):
             raise OSError(f"{method} {path}: {status} {answer.decode()}")
         return msgspec.json.decode(answer)

@@ -186,6 +186,7 @@ def _route(method: str, path: str, handler: Handler, *scopes: str, **how: Any) -
         handler=handler,
         scopes=scopes,
         body=body,
+        any_case=True,
         headers=FOR_BROWSERS,
         errors=reply_to,
         refuse=refuse,

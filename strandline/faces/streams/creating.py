@@ -291,4 +291,4 @@ def _described(stream: Stream, status: int, location: bytes = b"") -> Reply:
         headers += (CLOSED,)
     if location:
         headers += ((b"location", location),)
-    return Reply(b"", status, stream.content_type.encode("latin-1"), headers)
+    return Reply(b"", status, stream.content_type_bytes, headers)

@@ -212,7 +212,7 @@ class Pages:
         body = body_of(found.data, as_json)
         self._meters.read_records.add(len(found.data))
         self._meters.read_bytes.add(len(body))
-        return Reply(body, 200, content_type_of(stream, as_json), headers)
+        return Reply(body, 200, stream.content_type_bytes, headers)
 
 
 def beyond(log: Log, after: int) -> Found:
@@ -227,10 +227,6 @@ def _is_last(stream: Stream, found: Found) -> bool:
 
 def body_of(data: list[bytes], as_json: bool) -> bytes:
     return b"[%b]" % b",".join(data) if as_json else b"".join(data)
-
-
-def content_type_of(stream: Stream, as_json: bool) -> bytes:
-    return stream.content_type.encode("latin-1")
 
 
 def lost(tombstone: Tombstone) -> Refusal:

@@ -13,7 +13,7 @@ from strandline.faces.streams.context import StreamsContext
 from strandline.faces.streams.cursors import cursor
 from strandline.faces.streams.errors import gone, not_found, overloaded, request_timeout
 from strandline.faces.streams.events import EventStream
-from strandline.faces.streams.pages import Found, Pages, beyond, body_of, content_type_of, lost
+from strandline.faces.streams.pages import Found, Pages, beyond, body_of, lost
 from strandline.faces.streams.replying import CLOSED, NO_STORE, UP_TO_DATE, Headers, end_offset, lifetime, next_offset
 from strandline.faces.streams.stream import Stream
 from strandline.faces.web import Answer, Call, Later, Reply
@@ -136,7 +136,7 @@ class Reading:
         headers: Headers = (next_offset(end), end_offset(end), *lifetime(stream), NO_STORE)
         if stream.ended:
             headers += (CLOSED,)
-        return Reply(b"", 200, stream.content_type.encode("latin-1"), headers)
+        return Reply(b"", 200, stream.content_type_bytes, headers)
 
 
 def _at_the_end(stream: Stream, ask: Ask) -> Reply:
@@ -146,7 +146,7 @@ def _at_the_end(stream: Stream, ask: Ask) -> Reply:
     headers: Headers = (next_offset(end), end_offset(end), *lifetime(stream), UP_TO_DATE, NO_STORE)
     if stream.ended:
         headers += (CLOSED,)
-    return Reply(body_of([], as_json), 200, content_type_of(stream, as_json), headers)
+    return Reply(body_of([], as_json), 200, stream.content_type_bytes, headers)
 
 
 class LongPoll(Waiter):

@@ -63,7 +63,7 @@ class Stream:
 
     __slots__ = (
         "_profile", "_registry", "_stored_profile", "_stored_registry", "_used_until", "close_commit", "consumed_at",
-        "content_type", "is_json", "log", "media_type", "name", "traits", "used_at",
+        "content_type", "content_type_bytes", "is_json", "log", "media_type", "name", "traits", "used_at",
     )  # fmt: skip
 
     def __init__(self, log: Log) -> None:
@@ -72,6 +72,8 @@ class Stream:
         self.traits = traits_of(log.config)
         #: As it was given.
         self.content_type = self.traits.content_type
+        #: The same, for the header of a reply.
+        self.content_type_bytes = self.content_type.encode("latin-1")
         #: As it is compared.
         self.media_type = media_type(self.content_type)
         self.is_json = self.media_type == JSON

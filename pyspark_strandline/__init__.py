@@ -1,0 +1,1 @@
+"""Spark looks here for the data source of the name "strandline"."""

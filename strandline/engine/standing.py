@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from strandline.engine.forks import chain, layers, revision_of
 from strandline.engine.log import Log
+from strandline.engine.logbook import Logbook
 
 
 class Standing(NamedTuple):
@@ -24,16 +25,21 @@ class Standing(NamedTuple):
 def standing_of(log: Log) -> Standing:
     """Looks at nothing but memory. Its cost is that of the log's segments and of the ranges that were removed."""
     _ = log.revision  # what time has taken is gone
-    ranges: list[tuple[int, int]] = []
     with log.engine.lock:
         log.book.check_there()
-        for book, first, last in layers(log.book):
-            first = max(first, book.earliest)
-            for part in book.parts():
-                low, high = max(first, part.first), min(last, part.last)
-                if low <= high:
-                    ranges += [(low, high)] if part.overlay is None else part.overlay.visible(low, high)
-        return Standing(revision_of(log.book), rewrites_of(log), ranges)
+        return Standing(revision_of(log.book), rewrites_of(log), standing_ranges(log.book))
+
+
+def standing_ranges(book: Logbook) -> list[tuple[int, int]]:
+    """The seqs that readers see, and some that never held anything. The engine's lock is held, if there is one."""
+    ranges: list[tuple[int, int]] = []
+    for layer, first, last in layers(book):
+        first = max(first, layer.earliest)
+        for part in layer.parts():
+            low, high = max(first, part.first), min(last, part.last)
+            if low <= high:
+                ranges += [(low, high)] if part.overlay is None else part.overlay.visible(low, high)
+    return ranges
 
 
 def rewrites_of(log: Log) -> int:

@@ -57,12 +57,15 @@ class MergeJob(msgspec.Struct, array_like=True, frozen=True, tag="merge"):
     damaged: list[tuple[int, int]] = []
 
 
-def run(disk: Disk, job: SealJob | MergeJob) -> SegmentInfo | None:
-    """Do a job. None, and no file, when no row survives. Raises DamagedFile and the like, and OSError."""
+def run(disk: Disk, job: SealJob | MergeJob, target: Disk | None = None) -> SegmentInfo | None:
+    """Do a job; the segment may be written to another disk than that of its sources.
+
+    None, and no file, when no row survives. Raises DamagedFile and the like, and OSError.
+    """
     keep = sorted(job.keep, key=lambda log: (log.name, log.epoch))
     # Nested, so that what was read is gone from memory before the writing starts.
     chosen = _choose(_read(disk, job, keep), keep)
-    return None if chosen is None else write_segment(disk, job.path, job.id, *chosen)
+    return None if chosen is None else write_segment(target or disk, job.path, job.id, *chosen)
 
 
 def _read(disk: Disk, job: SealJob | MergeJob, keep: Sequence[Keep]) -> Rows | None:

@@ -1,0 +1,89 @@
+"""History by path: straight from the files of a data directory, whether or not a server is running on it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from strandline.engine.errors import UnknownLog
+from strandline.engine.logbook import Logbook
+from strandline.engine.segments.cold import ObjectStoreCold
+from strandline.engine.standing import standing_ranges
+from strandline.engine.viewing import View, ViewedRun
+from strandline.history.info import LogInfo, info_of
+from strandline.history.pieces import EVERYTHING, ColdPlace, SegmentPiece, Where
+
+
+class DirectoryHistory:
+    """What was acknowledged when this was made. Its pieces can be read until it is closed."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        cold_url: str = "",
+        cold_options: dict[str, str | bool] | None = None,
+    ) -> None:
+        self._cold = ColdPlace(cold_url, cold_options or {}) if cold_url else None
+        self._view = View.take(path, None if self._cold is None else ObjectStoreCold(cold_url, **self._cold.options))
+        #: Which data directory it is.
+        self.directory = self._view.directory
+
+    def close(self) -> None:
+        self._view.close()
+
+    def logs(self, prefix: str = "") -> list[LogInfo]:
+        """All logs, those that the server keeps for itself included, by name."""
+        books = (self._view.find(name) for name in self._view.names() if name.startswith(prefix))
+        return [info_of(book) for book in books if book is not None]
+
+    def log(self, name: str) -> LogInfo:
+        """Raises UnknownLog."""
+        return info_of(self._book(name))
+
+    def standing(self, log: LogInfo) -> list[tuple[int, int]]:
+        """The seqs that readers see, as inclusive ranges; some in them may never have held anything."""
+        return standing_ranges(self._view.books[log.epoch])
+
+    def pieces(
+        self, log: LogInfo, after: int, through: int, rows: int, where: Where = EVERYTHING, *, own: bool = False
+    ) -> list[SegmentPiece]:
+        """What there is to read from behind ``after`` up to ``through``, in pieces of about ``rows`` records. With
+        ``own`` without what a fork shares with the log it was forked from."""
+        book = self._view.books[log.epoch]
+        found: list[SegmentPiece] = []
+        for run in self._view.runs(book, after, through, own=own):
+            if _may_have(run, where):
+                found += self._split(log, run, rows, where)
+        return found
+
+    def _book(self, name: str) -> Logbook:
+        book = self._view.find(name)
+        if book is None:
+            raise UnknownLog(name)
+        return book
+
+    def _split(self, log: LogInfo, run: ViewedRun, rows: int, where: Where) -> Iterator[SegmentPiece]:
+        first, last = run.visible[0][0], run.visible[-1][1]
+        dense = run.rows / (run.last - run.first + 1)
+        parts = max(round((last - first + 1) * dense / rows), 1)
+        step = -(-(last - first + 1) // parts)
+        for low in range(first, last + 1, step):
+            high = min(low + step - 1, last)
+            visible = [(max(a, low), min(b, high)) for a, b in run.visible if a <= high and b >= low]
+            if visible:
+                amended = {seq: data for seq, data in run.amended.items() if low <= seq <= high}
+                count = round(sum(b - a + 1 for a, b in visible) * dense)
+                yield SegmentPiece(
+                    log.name, log.epoch, low, high, count, *run.file, run.row, run.rows, run.first, visible, amended,
+                    where, None if run.file.path else self._cold,
+                )  # fmt: skip
+
+
+def _may_have(run: ViewedRun, where: Where) -> bool:
+    if where.since is not None and run.ts_last < where.since:
+        return False
+    if where.until is not None and run.ts_first >= where.until:
+        return False
+    if where.key is None:
+        return True
+    return run.key_first is not None and run.key_last is not None and run.key_first <= where.key <= run.key_last

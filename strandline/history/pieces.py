@@ -1,0 +1,175 @@
+"""Pieces of history: so much of a log that one worker reads it, and everything that it takes to do so.
+
+A piece is a small value. It is made where the log is known, sent to wherever there is time, and read there.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from strandline.engine.disk import LocalDisk
+from strandline.engine.segments.cold import ObjectStoreCold
+from strandline.engine.segments.segment import ROW_COLUMNS, Segment
+from strandline.engine.segments.store import SegmentStore
+from strandline.history.shape import RECORDS, record_batch, within
+
+#: Batches are seldom larger: several of them are in memory at a time, here and where they go.
+BATCH_ROWS = 65_536
+#: Segments that one process keeps open: pieces of one segment come after each other.
+OPEN_SEGMENTS = 16
+
+
+class Where(msgspec.Struct, frozen=True, array_like=True):
+    """Which records are wanted, of those in a range of seqs. Times are milliseconds; ``until`` is not included."""
+
+    key: str | None = None
+    since: int | None = None
+    until: int | None = None
+
+
+EVERYTHING = Where()
+
+
+class Piece(Protocol):
+    """``first`` and ``last`` bound the seqs; ``rows`` is about how many records there are."""
+
+    @property
+    def log(self) -> str: ...
+
+    @property
+    def epoch(self) -> int: ...
+
+    @property
+    def first(self) -> int: ...
+
+    @property
+    def last(self) -> int: ...
+
+    @property
+    def rows(self) -> int: ...
+
+    def read(self, batch_rows: int = BATCH_ROWS) -> Iterator[Any]:
+        """The records as batches of ``RECORDS``, in order."""
+
+
+class ColdPlace(msgspec.Struct, frozen=True, array_like=True):
+    url: str
+    options: dict[str, str | bool] = {}
+
+
+class SegmentPiece(msgspec.Struct, frozen=True, array_like=True, tag="segment"):
+    """Rows of a segment file. ``path`` is empty if it is in the cold tier."""
+
+    log: str
+    epoch: int
+    first: int
+    last: int
+    rows: int
+    path: str
+    id: int
+    size: int
+    edges: int
+    run_row: int
+    run_rows: int
+    run_first: int
+    visible: list[tuple[int, int]]
+    amended: dict[int, bytes] = {}
+    where: Where = EVERYTHING
+    cold: ColdPlace | None = None
+
+    def read(self, batch_rows: int = BATCH_ROWS) -> Iterator[Any]:
+        segment = _opened(self)
+        row = segment.row_of(self.run_row, self.run_rows, self.run_first, self.first)
+        end = segment.row_of(self.run_row, self.run_rows, self.run_first, self.last + 1)
+        wanted = None if self.where.key is None else self._seqs_of_key(segment, self.where.key)
+        for index in _blocks(segment, row, end):
+            block = segment.blocks[index]
+            start, stop = max(row - block.row, 0), min(end - block.row, block.rows)
+            batch = self._batch(segment.batch(index, ROW_COLUMNS).slice(start, stop - start), wanted)
+            for at in range(0, batch.num_rows, batch_rows):
+                yield batch.slice(at, batch_rows)
+
+    def _seqs_of_key(self, segment: Segment, key: str) -> Any:
+        return np.array(segment.seqs_with_key(self.run_row, self.run_rows, key), np.int64)
+
+    def _batch(self, batch: Any, wanted: Any) -> Any:
+        seqs = batch.column(0).to_numpy()
+        kept = within(seqs, self.visible)
+        if wanted is not None:
+            kept &= np.isin(seqs, wanted, assume_unique=True)
+        if self.where.since is not None or self.where.until is not None:
+            times = batch.column(1).cast(pa.int64()).to_numpy()
+            if self.where.since is not None:
+                kept &= times >= self.where.since
+            if self.where.until is not None:
+                kept &= times < self.where.until
+        if not kept.all():
+            batch = batch.filter(pa.array(kept))
+        seq, ts, key, node, meta, data = batch.columns
+        if self.amended:
+            data = _amended(seq.to_numpy(), data, self.amended)
+        keys, nodes = key.cast(pa.string()), node.cast(pa.string())
+        return record_batch(self.log, self.epoch, seq, ts.to_numpy(zero_copy_only=False), keys, nodes, meta, data)
+
+
+def _blocks(segment: Segment, row: int, end: int) -> range:
+    return range(segment.block_of(row), segment.block_of(end - 1) + 1) if row < end else range(0)
+
+
+def _amended(seqs: Any, data: Any, amended: dict[int, bytes]) -> Any:
+    rows = [row for row, seq in enumerate(seqs.tolist()) if seq in amended]
+    if not rows:
+        return data
+    values = data.to_pylist()
+    for row in rows:
+        values[row] = amended[int(seqs[row])]
+    return pa.array(values, RECORDS.field("data").type)
+
+
+# --- the files that a process has open -----------------------------------------------------------------------------
+
+_lock = threading.Lock()
+_segments: dict[tuple[str, int, int, int], Segment] = {}
+_cold_stores: dict[str, tuple[SegmentStore, tempfile.TemporaryDirectory[str]]] = {}
+
+
+def _opened(piece: SegmentPiece) -> Segment:
+    """The segment, kept open for the pieces that follow."""
+    if not piece.path:
+        return _opened_cold(piece)
+    key = piece.path, piece.id, piece.size, piece.edges
+    with _lock:
+        segment = _segments.pop(key, None)
+        if segment is None:
+            segment = Segment.open(piece.path, piece.path, piece.id, piece.size, piece.edges)
+        _segments[key] = segment
+        while len(_segments) > OPEN_SEGMENTS:
+            del _segments[next(iter(_segments))]
+        return segment
+
+
+def _opened_cold(piece: SegmentPiece) -> Segment:
+    assert piece.cold is not None, "a piece of the cold tier knows where that is"
+    place = msgspec.json.encode(piece.cold).decode()
+    with _lock:
+        found = _cold_stores.get(place)
+        if found is None:
+            directory = tempfile.TemporaryDirectory(prefix="strandline-")
+            cold = ObjectStoreCold(piece.cold.url, **piece.cold.options)
+            disk = LocalDisk(directory.name)
+            found = (
+                SegmentStore(disk, cold, cache_directory=os.path.join(directory.name, "cache")),
+                directory,
+            )
+            _cold_stores[place] = found
+    store = found[0]
+    store.add(piece, "cold")
+    return store.segment(piece.id)

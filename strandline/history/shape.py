@@ -1,0 +1,57 @@
+"""What records look like in bulk."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+#: The columns of records, wherever they come from.
+RECORDS = pa.schema(
+    [
+        pa.field("log", pa.string(), nullable=False),
+        pa.field("epoch", pa.int64(), nullable=False),
+        pa.field("seq", pa.int64(), nullable=False),
+        pa.field("ts", pa.timestamp("us", tz="UTC"), nullable=False),
+        pa.field("key", pa.string()),
+        pa.field("node", pa.string()),
+        pa.field("meta", pa.binary()),
+        pa.field("data", pa.binary(), nullable=False),
+    ]
+)
+
+Seqs = npt.NDArray[np.int64]
+
+
+def record_batch(
+    log: str, epoch: int, seqs: Any, milliseconds: Any, keys: Any, nodes: Any, metas: Any, data: Any
+) -> Any:
+    """Arrow arrays of one log's records as a batch of ``RECORDS``. Times are whole milliseconds, of whatever type."""
+    rows = len(seqs)
+    times = pa.array(np.asarray(milliseconds, "datetime64[ms]").astype("datetime64[us]"), RECORDS.field("ts").type)
+    return pa.record_batch(
+        [
+            pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int8)), pa.array([log])).cast(pa.string()),
+            pa.array(np.full(rows, epoch, np.int64)),
+            seqs,
+            times,
+            keys,
+            nodes,
+            metas,
+            data,
+        ],
+        schema=RECORDS,
+    )
+
+
+def within(seqs: Seqs, ranges: Sequence[tuple[int, int]]) -> npt.NDArray[np.bool_]:
+    """Which of the ascending seqs lie in one of the ranges, which are ascending and inclusive."""
+    if not ranges:
+        return np.zeros(len(seqs), np.bool_)
+    bounds = np.array(ranges, np.int64)
+    at = np.searchsorted(bounds[:, 0], seqs, "right") - 1
+    inside: npt.NDArray[np.bool_] = (at >= 0) & (seqs <= bounds[at, 1])
+    return inside

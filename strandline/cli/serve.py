@@ -27,6 +27,12 @@ def serve_command(
     data: Annotated[
         str | None, typer.Option("--data", metavar="DIR", help="The data directory; made when it does not exist.")
     ] = None,
+    pipeline: Annotated[
+        str | None, typer.Option("--pipeline", metavar="MODE", help="auto, on or off: process the history on Spark.")
+    ] = None,
+    lake: Annotated[
+        str | None, typer.Option("--lake", metavar="PLACE", help="Where the pipeline's tables are; else DIR/lake.")
+    ] = None,
     config: Annotated[Path | None, typer.Option("--config", metavar="FILE", help="Settings, as TOML.")] = None,
     no_fast_lane: Annotated[bool, typer.Option("--no-fast-lane", help="Answer everything through ASGI.")] = False,
     print_config: Annotated[
@@ -47,6 +53,8 @@ def serve_command(
         "--port-file": port_file,
         "--data": data,
         "--log-level": log_level,
+        "--pipeline": pipeline,
+        "--lake": lake,
         "--no-fast-lane": False if no_fast_lane else None,
     }
     try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
@@ -50,6 +51,17 @@ BatchRecords = Annotated[int, Meta(ge=1, le=1_000_000, description="a whole numb
 BatchBytes = Annotated[int, Meta(ge=1, le=MAX_BATCH_BYTES, description=f"a whole number from 1 to {MAX_BATCH_BYTES}")]
 KeyBytes = Annotated[int, Meta(ge=1, le=MAX_KEY_BYTES, description=f"a whole number from 1 to {MAX_KEY_BYTES}")]
 NodeBytes = Annotated[int, Meta(ge=1, le=MAX_NODE_BYTES, description=f"a whole number from 1 to {MAX_NODE_BYTES}")]
+PipelineMode = Annotated[Literal["auto", "on", "off"], Meta(description="auto, on or off")]
+Master = Annotated[
+    str,
+    Meta(
+        pattern=r"^(local|local\[(\*|[1-9]\d*)\]|(spark|sc)://\S+|yarn|k8s://\S+)$",
+        description="where Spark runs: local[*], local[N], spark://host:port, sc://host:port, yarn or k8s://…",
+    ),
+]
+Memory = Annotated[
+    str, Meta(pattern=r"^[1-9]\d*[mg]$", description="an amount of memory in megabytes or gigabytes, like 512m or 2g")
+]
 
 
 class BadSettings(Exception):
@@ -202,6 +214,29 @@ class StorageSettings(msgspec.Struct, frozen=True, kw_only=True):
     cold_cache_bytes: Count = _ENGINE.cold_cache_bytes
 
 
+class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The pipeline on Spark, which the server looks after: where it works, and when it is worth starting."""
+
+    #: Process the history on Spark: auto (where Spark and Java are there), on (it is an error if they are not) or off.
+    pipeline: PipelineMode = "auto"
+    #: Where the lake is: a directory or s3://bucket/prefix; empty: the directory `lake` in the data directory.
+    lake: Text = ""
+    #: Where Spark runs: local[*], local[N], spark://host:port, sc://host:port (Spark Connect), yarn or k8s://….
+    pipeline_master: Master = "local[*]"
+    #: The memory of Spark's driver, which on a local master does all the work.
+    pipeline_memory: Memory = "1g"
+    #: While it runs, it looks for something new so often.
+    pipeline_interval_s: Seconds = 10.0
+    #: It is ended when it has had less to do than it would be started for, for this long.
+    pipeline_idle_s: Seconds = 120.0
+    #: It is started once so many records are new.
+    pipeline_start_records: Positive = 100_000
+    #: Or once the journal has grown by so much: by default what makes a segment.
+    pipeline_start_bytes: Positive = 64 << 20
+    #: Or once something new has waited for so long. What is deleted waits five minutes at the most.
+    pipeline_start_s: Seconds = 3600.0
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     server: ServerSettings = ServerSettings()
     limits: LimitSettings = LimitSettings()
@@ -209,6 +244,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     streams: StreamTableSettings = StreamTableSettings()
     delivery: DeliverySettings = DeliverySettings()
     storage: StorageSettings = StorageSettings()
+    pipeline: PipelineSettings = PipelineSettings()
     #: What was asked for and has no effect. To be told whoever starts the server; no setting by itself.
     warnings: tuple[str, ...] = ()
 
@@ -231,6 +267,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             **storage,
         )
 
+    @property
+    def lake(self) -> str:
+        """Where the lake is, whether or not there is one yet."""
+        return self.pipeline.lake or str(Path(self.storage.data_dir) / "lake")
+
 
 #: The tables by their names in a file.
 TABLES: dict[str, type[msgspec.Struct]] = {
@@ -240,6 +281,7 @@ TABLES: dict[str, type[msgspec.Struct]] = {
     "streams": StreamTableSettings,
     "delivery": DeliverySettings,
     "storage": StorageSettings,
+    "pipeline": PipelineSettings,
 }
 
 

@@ -62,6 +62,8 @@ OPTIONS: dict[str, str] = {
     "--data": "data_dir",
     "--no-fast-lane": "fast_lane",
     "--log-level": "log_level",
+    "--pipeline": "pipeline",
+    "--lake": "lake",
 }
 
 

@@ -11,6 +11,7 @@ from strandline.server.settings import (
     TABLES,
     BadSettings,
     DeliverySettings,
+    PipelineSettings,
     ServerSettings,
     Settings,
     StorageSettings,
@@ -69,6 +70,12 @@ def test_by_default_the_engine_has_its_own_defaults() -> None:
 def test_the_engine_takes_the_largest_record_that_the_protocol_allows_and_what_is_added_to_it() -> None:
     options = Settings(topics=TopicSettings(max_record_bytes=20 << 20)).engine_options()
     assert options.max_record_bytes > 20 << 20
+
+
+def test_the_lake_is_in_the_data_directory_unless_it_is_elsewhere() -> None:
+    storage = StorageSettings(data_dir="here")
+    assert Settings(storage=storage).lake == "here/lake"
+    assert Settings(storage=storage, pipeline=PipelineSettings(lake="s3://there/lake")).lake == "s3://there/lake"
 
 
 def test_a_slow_consumer_cannot_be_dropped_before_its_grace_ends() -> None:

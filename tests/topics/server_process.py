@@ -45,8 +45,9 @@ class ServerProcess:
         self.keys = keys
         self.url = ""
         self._fast_lane = fast_lane
-        # Other tests share the machine: nobody is to be asked to come back later because of them.
-        self._settings = {"target_latency_ms": NEVER_BUSY_MS, **(settings or {})}
+        # Other tests share the machine: nobody is to be asked to come back later because of them, and Spark is
+        # started only where a test is about it.
+        self._settings = {"target_latency_ms": NEVER_BUSY_MS, "pipeline": "off", **(settings or {})}
         self._port_file = data.parent / f"{data.name}.port"
         self._log_file = data.parent / f"{data.name}.log"
         self._process: subprocess.Popen[bytes] | None = None

@@ -1,9 +1,9 @@
 """A data directory as it is at one moment, read without opening it: a server may be at work on it meanwhile.
 
 The journal is replayed as recovery does it, into logbooks that nobody else sees. Two things keep what was seen from
-being pulled away. The files get a second name in a directory of the view, so that housekeeping may remove the first. And
-what is not sealed yet is sealed, into a segment that belongs to the view alone. So everything that was acknowledged when
-the view was taken is in files that do not change, and any process that sees the directory can read them.
+being pulled away. The files get a second name in a directory of the view, so that housekeeping may remove the first.
+And what is not sealed yet is sealed, into a segment that belongs to the view alone. So everything that was acknowledged
+when the view was taken is in files that do not change, and any process that sees the directory can read them.
 
 Frames are made durable before they are believed: else a power cut could take records of which others have copies, and
 their seqs would be handed out again.

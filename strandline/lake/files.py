@@ -1,0 +1,149 @@
+"""Data files of tables: written by whoever has the rows, committed by whoever has the table."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import uuid
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from strandline.lake.place import Lake
+
+#: Of these columns, where a table has them, the transaction log keeps the least and the greatest value per file. Of no
+#: others: what stands there outlives the rows it was taken from.
+BOUNDED = ("log", "epoch", "seq", "ts")
+COMPRESSION, COMPRESSION_LEVEL = "zstd", 3
+ROW_GROUP_ROWS = 131_072
+
+
+class DataFile(msgspec.Struct, frozen=True, array_like=True):
+    """``path`` is relative to the table. ``bounds`` has the least and the greatest value by column."""
+
+    path: str
+    size: int
+    rows: int
+    written_ms: int
+    bounds: dict[str, tuple[str | int, str | int]] = {}
+    partition: dict[str, str | None] = {}
+
+    @property
+    def statistics(self) -> str:
+        """As the transaction log has them."""
+        return json.dumps(
+            {
+                "numRecords": self.rows,
+                "minValues": {name: low for name, (low, _) in self.bounds.items()},
+                "maxValues": {name: high for name, (_, high) in self.bounds.items()},
+                "nullCount": dict.fromkeys(self.bounds, 0),
+            }
+        )
+
+
+class FileWriter:
+    """Writes one data file of a table, batch by batch. Nothing refers to it before it is committed."""
+
+    def __init__(self, lake: Lake, table: str, schema: Any, partition: dict[str, str | None] | None = None) -> None:
+        self._lake = lake
+        self._table = table
+        self._partition = partition or {}
+        folder = "".join(f"{name}={value}/" for name, value in self._partition.items())
+        self._path = f"{folder}{uuid.uuid4().hex}.parquet"
+        self._bounded = [name for name in BOUNDED if name in schema.names and name not in self._partition]
+        self._bounds: dict[str, tuple[Any, Any]] = {}
+        self._rows = 0
+        directory = lake.directory
+        if directory is None:
+            self._target: Any = pa.BufferOutputStream()
+        else:
+            target = directory / table / self._path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            self._target = pa.OSFile(str(target), "wb")
+        self._writer = pq.ParquetWriter(
+            self._target,
+            schema,
+            compression=COMPRESSION,
+            compression_level=COMPRESSION_LEVEL,
+            # Whatever has few values has them repeated; payloads do not, and are not looked at for it.
+            use_dictionary=[name for name in schema.names if name in ("log", "key", "node", "rollup", "measure")],
+        )
+
+    @property
+    def rows(self) -> int:
+        return self._rows
+
+    def write(self, batch: Any) -> None:
+        """A record batch or a table."""
+        if not batch.num_rows:
+            return
+        self._rows += batch.num_rows
+        for name in self._bounded:
+            found = pc.min_max(batch.column(name)).as_py()
+            low, high = found["min"], found["max"]
+            if name in self._bounds:
+                low, high = min(low, self._bounds[name][0]), max(high, self._bounds[name][1])
+            self._bounds[name] = low, high
+        table = batch if isinstance(batch, pa.Table) else pa.Table.from_batches([batch])
+        self._writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
+
+    def close(self) -> DataFile:
+        """The file, complete and durable."""
+        self._writer.close()
+        if self._lake.directory is None:
+            data = self._target.getvalue().to_pybytes()
+            self._lake.write(f"{self._table}/{self._path}", data)
+            size = len(data)
+        else:
+            size = self._target.tell()
+            self._target.close()
+            _sync(self._lake, f"{self._table}/{self._path}")
+        bounds = {name: (_stated(low), _stated(high)) for name, (low, high) in self._bounds.items()}
+        return DataFile(self._path, size, self._rows, int(time.time() * 1000), bounds, self._partition)
+
+    def abandon(self) -> None:
+        """The file is not wanted after all."""
+        self._writer.close()
+        if self._lake.directory is not None:
+            self._target.close()
+            self._lake.remove([f"{self._table}/{self._path}"])
+
+
+def write_file(
+    lake: Lake, table: str, schema: Any, batches: Iterable[Any], partition: dict[str, str | None] | None = None
+) -> DataFile | None:
+    """All of the batches as one file; None if there are no rows."""
+    writer = FileWriter(lake, table, schema, partition)
+    try:
+        for batch in batches:
+            writer.write(batch)
+    except BaseException:
+        writer.abandon()
+        raise
+    if not writer.rows:
+        writer.abandon()
+        return None
+    return writer.close()
+
+
+def _stated(value: Any) -> str | int:
+    """A bound as JSON has it."""
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f") + "Z"
+    found: str | int = value
+    return found
+
+
+def _sync(lake: Lake, name: str) -> None:
+    assert lake.directory is not None
+    fd = os.open(lake.directory / name, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

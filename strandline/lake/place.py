@@ -1,0 +1,108 @@
+"""Where the lake is: a directory or an object store, and the files in it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import obstore
+from obstore.store import from_url
+
+from strandline.engine.segments.cold import directory_of
+
+
+class Lake(msgspec.Struct, frozen=True, array_like=True, dict=True):
+    """``url`` is a path, ``file:///path`` or that of an object store (``s3://bucket/prefix``). Options are those of the
+    store: endpoint, region, access_key_id, secret_access_key, allow_http and so on; what is not given comes from the
+    usual environment variables. A value without state: it can be sent to where the work is done.
+    """
+
+    url: str
+    options: dict[str, str | bool] = {}
+
+    @classmethod
+    def at(cls, place: str | os.PathLike[str], **options: str | bool) -> Lake:
+        """A lake in a directory is known by its absolute path, wherever it is spoken of."""
+        directory = directory_of(os.fspath(place))
+        return cls(os.fspath(place).rstrip("/") if directory is None else str(directory), options)
+
+    @property
+    def directory(self) -> Path | None:
+        """None if it is not in a directory."""
+        return directory_of(self.url)
+
+    @property
+    def storage_options(self) -> dict[str, str]:
+        """As deltalake takes them."""
+        return {name: str(value).lower() if isinstance(value, bool) else value for name, value in self.options.items()}
+
+    def place_of(self, name: str) -> str:
+        """The address of a file or a table."""
+        return f"{self.url}/{name}"
+
+    # --- files -------------------------------------------------------------------------------------------------------
+
+    def write(self, name: str, data: bytes) -> None:
+        """Put a whole file in place, in one step; it is durable."""
+        directory = self.directory
+        if directory is None:
+            obstore.put(self._store, name, data)
+            return
+        path = directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        with open(temporary, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+
+    def read(self, name: str) -> bytes | None:
+        """None if there is no such file."""
+        try:
+            if self.directory is not None:
+                return (self.directory / name).read_bytes()
+            return obstore.get(self._store, name).bytes().to_bytes()
+        except FileNotFoundError:
+            return None
+
+    def names(self, prefix: str) -> dict[str, int]:
+        """The files under a prefix that ends with ``/``, and how many seconds ago each was written."""
+        now = time.time()
+        if self.directory is None:
+            found: dict[str, int] = {}
+            for chunk in obstore.list(self._store, prefix.rstrip("/")):
+                for item in chunk:
+                    found[item["path"]] = int(now - item["last_modified"].timestamp())
+            return found
+        root = self.directory / prefix
+        return {
+            str(path.relative_to(self.directory)): int(now - path.stat().st_mtime)
+            for path in sorted(root.rglob("*"))
+            if path.is_file()
+        }
+
+    def remove(self, names: Iterable[str]) -> None:
+        """No error if one is gone already."""
+        for name in names:
+            if self.directory is not None:
+                (self.directory / name).unlink(missing_ok=True)
+            else:
+                try:
+                    obstore.delete(self._store, name)
+                except FileNotFoundError:
+                    pass
+
+    @property
+    def _store(self) -> Any:
+        """Opened once per value and process."""
+        found = self.__dict__.get("_opened")
+        if found is None:
+            settings: dict[str, Any] = dict(self.options)
+            client: Any = {"allow_http": settings.pop("allow_http")} if "allow_http" in settings else None
+            found = self.__dict__["_opened"] = from_url(self.url, client_options=client, **settings)
+        return found

@@ -115,7 +115,7 @@ class SegmentPiece(msgspec.Struct, frozen=True, array_like=True, tag="segment"):
             batch = batch.filter(pa.array(kept))
         seq, ts, key, node, meta, data = batch.columns
         if self.amended:
-            data = _amended(seq.to_numpy(), data, self.amended)
+            data = amended_data(seq.to_numpy(), data, self.amended)
         keys, nodes = key.cast(pa.string()), node.cast(pa.string())
         return record_batch(self.log, self.epoch, seq, ts.to_numpy(zero_copy_only=False), keys, nodes, meta, data)
 
@@ -124,7 +124,8 @@ def _blocks(segment: Segment, row: int, end: int) -> range:
     return range(segment.block_of(row), segment.block_of(end - 1) + 1) if row < end else range(0)
 
 
-def _amended(seqs: Any, data: Any, amended: dict[int, bytes]) -> Any:
+def amended_data(seqs: Any, data: Any, amended: dict[int, bytes]) -> Any:
+    """The payloads of records with these seqs, with what some of them were changed to."""
     rows = [row for row, seq in enumerate(seqs.tolist()) if seq in amended]
     if not rows:
         return data

@@ -18,14 +18,14 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
-from typing import Generic, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 from strandline.engine.block import Block
 from strandline.engine.disk import Disk
 from strandline.engine.errors import BadConfig, BadRequest, DamagedFile, EngineError, MissingFile
 from strandline.engine.segments.cold import ColdStore
 from strandline.engine.segments.cold_cache import ColdCache, Fetcher, empty_directory
-from strandline.engine.segments.segment import Segment, footprint
+from strandline.engine.segments.segment import ROW_COLUMNS, Segment, footprint
 
 #: Decompressed blocks: enough that readers who follow each other through the same history decode it once.
 CACHE_BYTES = 32 << 20
@@ -215,6 +215,12 @@ class SegmentStore:
         """A block from the cache, or from the segment; for several who want it at once it is decoded once."""
         block = self.cached(id, index)
         return self._loading.do((id, index), lambda: self._load(id, index)) if block is None else block
+
+    def batch(self, id: int, index: int) -> Any:
+        """The rows of a block as Arrow, past the cache: for those who read very much, and once."""
+        segment = self.segment(id)
+        with self._damage(id):
+            return segment.batch(index, ROW_COLUMNS)
 
     def opened(self, id: int) -> Segment | None:
         """The segment, if it can be had without touching a disk."""

@@ -1,0 +1,289 @@
+"""The records of a log of an open engine, in bulk: whole blocks as Arrow, and none of them record by record.
+
+What is read here passes by the cache of blocks: who reads a whole history must not take from readers of the present
+what they have at hand. The engine's lock is held only to see where records are, never while they are fetched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from strandline.engine import Log, Page
+from strandline.engine.block import Block
+from strandline.engine.errors import MissingFile
+from strandline.engine.forks import chain, layers, seq_since
+from strandline.engine.journaling import let_all_expire
+from strandline.engine.parts import Part, Piece, Run, Segments, Tail
+from strandline.engine.reading import SCAN_RECORDS, NotResident, Resident, fetch
+from strandline.engine.segments.store import UnknownSegment
+from strandline.history.pieces import BATCH_ROWS, EVERYTHING, Where, amended_data
+from strandline.history.shape import RECORDS, record_batch, within
+
+#: A batch is not much larger than this, however many records are asked for: a reader has several in memory.
+BATCH_BYTES = 2 << 20
+#: After so many seqs, or stretches of seqs, it is looked again at what is there: what is deleted while somebody reads
+#: is soon not read any more.
+LOOK_SEQS = 1 << 17
+LOOK_STRETCHES = 4096
+
+T = TypeVar("T")
+
+
+def sweep(
+    log: Log,
+    after: int,
+    through: int,
+    where: Where = EVERYTHING,
+    batch_rows: int = BATCH_ROWS,
+    batch_bytes: int = BATCH_BYTES,
+) -> Iterator[Any]:
+    """The visible records from behind ``after`` up to ``through``, which is not beyond the head, as batches of
+    ``RECORDS``, in order; what a fork shares is part of it.
+
+    Waits for the disk, so it is not for an event loop. Raises UnknownLog when the log is dropped meanwhile.
+    """
+    first, last = _bounds(log, after, through, where)
+    if where.key is not None:
+        found = _of_key(log, where.key, first, last)
+    else:
+        found = _everything(log, first, last, batch_rows, batch_bytes)
+    return _regroup(found, batch_rows, batch_bytes)
+
+
+def _bounds(log: Log, after: int, through: int, where: Where) -> tuple[int, int]:
+    """The seqs in question: times never go backwards in a log, so a stretch of time is one of seqs."""
+    first, last = after + 1, through
+    if where.since is not None:
+        since = where.since
+        first = max(first, _look(log, lambda segments: seq_since(log.book, since, segments)))
+    if where.until is not None:
+        until = where.until
+        last = min(last, _look(log, lambda segments: seq_since(log.book, until, segments)) - 1)
+    return first, last
+
+
+def _look(log: Log, look: Callable[[Segments], T]) -> T:
+    """What is to be seen in a log, whatever has to be fetched for it."""
+    segments = Resident(log.engine.store)
+    while True:
+        try:
+            with log.engine.lock:
+                log.book.check_there()
+                return look(segments)
+        except NotResident as missing:
+            fetch(log.book, missing)
+
+
+def _regroup(found: Iterator[Any], rows: int, size: int) -> Iterator[Any]:
+    """The same records, in batches of so many or of about so many bytes."""
+    gathered: list[Any] = []
+    count = weight = 0
+    for batch in found:
+        start = 0
+        while start < batch.num_rows:
+            part = batch.slice(start, rows - count)
+            start += part.num_rows
+            gathered.append(part)
+            count += part.num_rows
+            weight += part.nbytes
+            if count >= rows or weight >= size:
+                yield _joined(gathered)
+                gathered, count, weight = [], 0, 0
+    if gathered:
+        yield _joined(gathered)
+
+
+def _joined(batches: list[Any]) -> Any:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+
+# --- everything there is -------------------------------------------------------------------------------------------
+
+
+class _Sealed(NamedTuple):
+    """Rows of a segment: those of a run whose seqs are visible."""
+
+    run: Run
+    visible: list[tuple[int, int]]
+    amended: dict[int, bytes]
+
+    @property
+    def last(self) -> int:
+        return self.visible[-1][1]
+
+
+class _Fresh(NamedTuple):
+    """Rows in memory."""
+
+    pieces: list[Piece]
+    amended: dict[int, bytes]
+
+    @property
+    def last(self) -> int:
+        block, _, end = self.pieces[-1]
+        return block.seq(end - 1)
+
+
+def _everything(log: Log, at: int, last: int, rows: int, size: int) -> Iterator[Any]:
+    while at <= last:
+        with log.engine.lock:
+            log.book.check_there()
+            let_all_expire(log.engine, log.book)
+            found = _locate(log, at, last, rows, size)
+        if found is None:
+            return
+        if isinstance(found, _Fresh):
+            yield _of_blocks(log, found)
+            at = found.last + 1
+            continue
+        try:
+            for batch, reached in _of_segment(log, found):
+                yield batch
+                at = reached + 1
+            at = found.last + 1
+        except (UnknownSegment, MissingFile):
+            # Merged or dropped in the meantime: then the log has its records elsewhere, or not any more.
+            if any(run.segment == found.run.segment for book in chain(log.book) for run in book.runs):
+                raise
+
+
+def _locate(log: Log, at: int, last: int, rows: int, size: int) -> _Sealed | _Fresh | None:
+    """Where the first visible records from ``at`` on are; the engine's lock is held."""
+    for book, low, high in layers(log.book):
+        low, high = max(low, at, book.earliest), min(high, last)
+        for part in book.parts():
+            visible = _visible(part, low, high)
+            if not visible:
+                continue
+            amended = {} if part.overlay is None else part.overlay.amended
+            amended = {seq: amended[seq] for seq in amended if visible[0][0] <= seq <= visible[-1][1]}
+            if isinstance(part, Run):
+                return _Sealed(part, visible, amended)
+            assert isinstance(part, Tail)
+            pieces = _pieces(part, visible, rows, size)
+            if pieces:
+                return _Fresh(pieces, amended)
+    return None
+
+
+def _visible(part: Part, low: int, high: int) -> list[tuple[int, int]]:
+    """The first stretches of seqs of a part that readers may see; not more of them than are read before the next
+    look."""
+    low, high = max(low, part.first), min(high, part.last)
+    if low > high:
+        return []
+    stretches = iter([(low, high)]) if part.overlay is None else part.overlay.visible(low, high)
+    found = list(islice(stretches, LOOK_STRETCHES))
+    bound = found[0][0] + LOOK_SEQS - 1 if found else 0
+    return [(start, min(end, bound)) for start, end in found if start <= bound]
+
+
+def _pieces(tail: Tail, visible: list[tuple[int, int]], rows: int, size: int) -> list[Piece]:
+    """The first rows of the stretches, as many as make a batch."""
+    found: list[Piece] = []
+    for first, last in visible:
+        for block, start, end in tail.pieces(first, last, _NOWHERE):
+            end = min(end, start + rows)
+            stop = max(block.fitting(start, end, size), start + 1)
+            found.append((block, start, stop))
+            rows -= stop - start
+            size -= block.size(start, stop)
+            if stop < end or rows <= 0 or size <= 0:
+                return found
+    return found
+
+
+class _Nowhere:
+    """A tail needs no segments."""
+
+    def segment(self, id: int) -> Any:
+        raise AssertionError
+
+    def load(self, id: int, index: int) -> Block:
+        raise AssertionError
+
+
+_NOWHERE = _Nowhere()
+
+
+def _of_segment(log: Log, found: _Sealed) -> Iterator[tuple[Any, int]]:
+    """Batches of a segment's rows, and up to which seq that has come."""
+    store, run = log.engine.store, found.run
+    segment = store.segment(run.segment)
+    row = segment.row_of(run.row, run.rows, run.first, found.visible[0][0])
+    end = segment.row_of(run.row, run.rows, run.first, found.last + 1)
+    while row < end:
+        index = segment.block_of(row)
+        block = segment.blocks[index]
+        stop = min(end, block.row + block.rows)
+        batch = store.batch(run.segment, index).slice(row - block.row, stop - row)
+        row = stop
+        seqs = batch.column(0).to_numpy()
+        reached = int(seqs[-1])
+        if len(found.visible) > 1:
+            kept = within(seqs, found.visible)
+            batch = batch if kept.all() else batch.filter(pa.array(kept))
+        seq, ts, key, node, meta, data = batch.columns
+        if found.amended:
+            data = amended_data(seq.to_numpy(), data, found.amended)
+        times = ts.to_numpy(zero_copy_only=False)
+        keys, nodes = key.cast(pa.string()), node.cast(pa.string())
+        yield record_batch(log.name, log.epoch, seq, times, keys, nodes, meta, data), reached
+
+
+def _of_blocks(log: Log, found: _Fresh) -> Any:
+    """Rows in memory as a batch; the payloads are those of the block if it is one."""
+    pieces = found.pieces
+    rows = sum(end - start for _, start, end in pieces)
+    block = Block.gather(pieces, found.amended or None)
+    data = pa.Array.from_buffers(pa.binary(), rows, [None, pa.py_buffer(block.offsets), pa.py_buffer(block.data)])
+    seqs = np.concatenate([np.arange(block.seq(start), block.seq(start) + end - start) for block, start, end in pieces])
+    times = np.concatenate([_times(block, start, end) for block, start, end in pieces])
+    return record_batch(
+        log.name,
+        log.epoch,
+        pa.array(seqs),
+        times,
+        pa.array(block.keys or [], pa.string()) if block.keys else pa.nulls(rows, pa.string()),
+        pa.array(block.nodes or [], pa.string()) if block.nodes else pa.nulls(rows, pa.string()),
+        pa.array(block.metas or [], pa.binary()) if block.metas else pa.nulls(rows, pa.binary()),
+        data,
+    )
+
+
+def _times(block: Block, start: int, end: int) -> Any:
+    if isinstance(block.ts, int):
+        return np.full(end - start, block.ts, np.int64)
+    return np.frombuffer(block.ts, np.int64)[start:end]
+
+
+# --- one key -------------------------------------------------------------------------------------------------------
+
+
+def _of_key(log: Log, key: str, at: int, last: int) -> Iterator[Any]:
+    """Through the index of keys, which gives single records."""
+    while at <= last:
+        page = log.read(at - 1, SCAN_RECORDS, max_bytes=BATCH_BYTES, key=key)
+        if page.seqs:
+            yield _of_page(log, page, sum(seq <= last for seq in page.seqs))
+        if page.caught_up or page.next_after < at:
+            return
+        at = page.next_after + 1
+
+
+def _of_page(log: Log, page: Page, rows: int) -> Any:
+    return record_batch(
+        log.name,
+        log.epoch,
+        pa.array(page.seqs[:rows], pa.int64()),
+        np.array(page.ts[:rows], np.int64),
+        pa.array(page.keys[:rows], pa.string()),
+        pa.array(page.nodes[:rows], pa.string()),
+        pa.array(page.metas[:rows], pa.binary()),
+        pa.array(page.data[:rows], RECORDS.field("data").type),
+    )

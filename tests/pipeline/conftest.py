@@ -25,6 +25,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def spark() -> Iterator[SparkSession]:
     """Spark, for real: one session for all tests of a process."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    # Workers find what this process finds.
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     from pyspark.sql import SparkSession
 

@@ -254,9 +254,17 @@ def summarize(logs: Iterable[LogLag], erasures: int = 0) -> Lag:
 
 
 def describe(error: BaseException) -> str:
-    """What went wrong, in a line: Spark's errors bring whole stack traces of Java along."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+    """What went wrong, in a line: Spark's errors bring whole stack traces of Python and Java along."""
+    lines = [line.rstrip() for line in str(error).splitlines() if line.strip()]
+    if not lines:
+        return type(error).__name__
+    if "Traceback (most recent call last):" in lines:
+        # Of a worker's traceback, what was raised: the first line behind it that is not indented.
+        behind = lines[lines.index("Traceback (most recent call last):") + 1 :]
+        raised = next((line for line in behind if not line.startswith(" ")), "")
+        if raised:
+            return raised
+    return f"{type(error).__name__}: {lines[0].strip()}"
 
 
 def _furthest(rows: list[LogLag]) -> list[LogLag]:

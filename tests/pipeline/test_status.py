@@ -145,6 +145,8 @@ def test_the_lag_has_all_logs_in_its_sums_and_the_furthest_behind_one_by_one() -
 
 def test_an_error_is_told_in_a_line() -> None:
     assert describe(ValueError("one\n  at java.lang\n")) == "ValueError: one"
+    worker = "An exception was thrown:\nTraceback (most recent call last):\n  File x\n    raise\nKeyError: 7\n SQLSTATE"
+    assert describe(RuntimeError(worker)) == "KeyError: 7"
     assert describe(KeyboardInterrupt()) == "KeyboardInterrupt"
 
 

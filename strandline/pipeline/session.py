@@ -1,0 +1,127 @@
+"""A Spark session, wherever it is to run: on this machine, on a cluster, or behind Spark Connect.
+
+On this machine and on a cluster the driver, a JVM, is started as a child of this process; it ends with it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from strandline.pipeline.java import JavaMissing, find_java
+from strandline.pipeline.missing import SparkUnavailable, what_is_missing
+from strandline.pipeline.status import describe
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: The work is done by Python and Arrow; Java only hands it out. So it is told to start quickly and to stay small.
+LIGHT_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+
+#: What can be chosen in every session, also in one of Spark Connect.
+SESSION_SETTINGS = {
+    "spark.sql.session.timeZone": "UTC",
+    # Without it, reading from a source that can filter by itself fails.
+    "spark.sql.python.filterPushdown.enabled": "true",
+}
+#: What must be known before Java starts.
+DRIVER_SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.memory": "1g",
+    # A worker that crashes says where.
+    "spark.python.worker.faulthandler.enabled": "true",
+}
+
+_ROOT = Path(__file__).parents[2]
+_QUIET = Path(__file__).with_name("log4j2.properties")
+
+
+def open_session(
+    master: str = "local[*]",
+    remote: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    app_name: str = "strandline",
+    *,
+    light: bool = True,
+) -> SparkSession:
+    """Raises SparkUnavailable when something is missing, or Spark does not start.
+
+    ``remote`` (``sc://host:port``) is Spark Connect and takes the place of ``master``. ``conf`` is Spark's own
+    configuration and overrules what is chosen here. ``light`` is for work that is done in Python; where Java itself is
+    to read and sort much, it is better off without.
+    """
+    remote = master if remote is None and master.startswith("sc://") else remote
+    missing = what_is_missing(remote or master)
+    if missing:
+        raise SparkUnavailable("\n".join(missing))
+    settings = {**SESSION_SETTINGS, **(conf or {})}
+    if remote is None:
+        settings = {**driver_settings(master, light, conf or {}), **settings}
+        _prepare_environment(master)
+    else:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    return _start(master, remote, settings, app_name)
+
+
+def driver_settings(master: str, light: bool, conf: Mapping[str, str]) -> dict[str, str]:
+    """The settings of a driver on this machine. Java's own options are put together with those of ``conf``."""
+    settings = dict(DRIVER_SETTINGS)
+    options = [f"-Dlog4j2.configurationFile={_QUIET.as_uri()}"]
+    if light:
+        options.append(LIGHT_JAVA)
+    name = "spark.driver.extraJavaOptions"
+    settings[name] = " ".join([*options, *([conf[name]] if name in conf else [])])
+    if is_local(master):
+        settings["spark.driver.host"] = settings["spark.driver.bindAddress"] = "127.0.0.1"
+    else:
+        # Where the package is installed on the workers this does nothing; where they share the disk it is enough.
+        settings["spark.executorEnv.PYTHONPATH"] = _python_path()
+    return settings
+
+
+def is_local(master: str) -> bool:
+    return master.startswith("local")
+
+
+def _prepare_environment(master: str) -> None:
+    try:
+        # It may be another one than JAVA_HOME says, or one behind a wrapper.
+        os.environ["JAVA_HOME"] = str(find_java().home)
+    except JavaMissing as error:
+        raise SparkUnavailable(str(error)) from None
+    # Otherwise workers run whatever python3 is on the PATH.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ["PYTHONPATH"] = _python_path()
+    if is_local(master):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+
+def _python_path() -> str:
+    """Workers find this very package, installed or not."""
+    paths = [str(_ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    return os.pathsep.join(dict.fromkeys(path for path in paths if path))
+
+
+def _start(master: str, remote: str | None, settings: Mapping[str, str], app_name: str) -> SparkSession:
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName(app_name)
+    builder = builder.master(master) if remote is None else builder.remote(remote)
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    try:
+        session = builder.getOrCreate()
+        if remote is not None:
+            # Nothing is asked of the server before the first job: find out now whether it is there.
+            session.range(1).count()
+    except Exception as error:
+        place = remote or master
+        if isinstance(error, PySparkException) and error.getCondition() == "JAVA_GATEWAY_EXITED":
+            raise SparkUnavailable(f"Java ended before Spark was up ({place}); what it said is above") from error
+        raise SparkUnavailable(f"Spark does not start on {place}: {describe(error)}") from error
+    return session

@@ -12,11 +12,9 @@ from contextlib import contextmanager
 from typing import Literal
 
 import msgspec
-import obstore
 from obstore.exceptions import BaseError
-from obstore.store import from_url
 
-from strandline.engine.segments.cold import RETRY, directory_of
+from strandline.lake.place import Lake
 
 NAME = "status.json"
 
@@ -129,48 +127,37 @@ class Status(msgspec.Struct, kw_only=True):
         return next((one for one in reversed(self.rounds) if one.error is None), None)
 
 
-def read_status(lake: str | os.PathLike[str]) -> Status | None:
+def read_status(lake: Lake) -> Status | None:
     """None when there is none yet; raises OSError when the lake cannot be read, BadStatus when it makes no sense."""
-    place = os.fspath(lake)
-    directory = directory_of(place)
-    try:
-        data = _read_object(place) if directory is None else (directory / NAME).read_bytes()
-    except FileNotFoundError:
+    with _errors(lake):
+        data = lake.read(NAME)
+    if data is None:
         return None
     try:
         return msgspec.json.decode(data, type=Status)
     except msgspec.DecodeError as error:
-        raise BadStatus(f"{place.rstrip('/')}/{NAME} cannot be understood: {error}") from None
+        raise BadStatus(f"{lake.place_of(NAME)} cannot be understood: {error}") from None
 
 
-def write_status(lake: str | os.PathLike[str], status: Status) -> None:
+def write_status(lake: Lake, status: Status) -> None:
     """Readers find the old one or the new one, whole. Raises OSError when it cannot be written."""
-    place, data = os.fspath(lake), msgspec.json.encode(status)
-    directory = directory_of(place)
+    data = msgspec.json.encode(status)
+    directory = lake.directory
     if directory is None:
-        _write_object(place, data)
+        with _errors(lake):
+            lake.write(NAME, data)
         return
     directory.mkdir(parents=True, exist_ok=True)
-    temporary = directory / f".{NAME}.{os.getpid()}"
+    temporary = directory / f".{NAME}.{os.getpid()}.tmp"
+    # Not flushed: after a power cut an older one, or none, is as good, and this comes once a second.
     temporary.write_bytes(data)
-    # Not flushed: after a power cut an older one, or none, is as good.
     temporary.replace(directory / NAME)
 
 
-def _read_object(url: str) -> bytes:
-    with _errors(url):
-        return bytes(obstore.get(from_url(url, retry_config=RETRY), NAME).bytes())
-
-
-def _write_object(url: str, data: bytes) -> None:
-    with _errors(url):
-        obstore.put(from_url(url, retry_config=RETRY), NAME, data)
-
-
 @contextmanager
-def _errors(url: str) -> Iterator[None]:
+def _errors(lake: Lake) -> Iterator[None]:
     try:
         yield
     except BaseError as error:
         # What follows on further lines is a dump of the library's internals.
-        raise OSError(f"{url.rstrip('/')}/{NAME}: {str(error).splitlines()[0]}") from error
+        raise OSError(f"{lake.place_of(NAME)}: {str(error).splitlines()[0]}") from error

@@ -8,9 +8,7 @@ and DuckDB adds up what they have, integers exactly.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
@@ -21,29 +19,14 @@ from strandline.query.columns import Mask, NumberColumn
 from strandline.query.config import Measure, SearchConfig
 from strandline.query.coverage import Coverage, families_of
 from strandline.query.evaluating import evaluate
+from strandline.query.groups import Bucket, buckets_of
 from strandline.query.index import Cover, Versions, part_name
 from strandline.query.providing import Provider
 from strandline.query.requests import AggregateRequest
 from strandline.query.search import first_omitted, latest
-from strandline.query.summary import Summary
-from strandline.query.summing import Contributions, Group, add_up
+from strandline.query.summing import Contributions, add_up
 
 Rows = npt.NDArray[np.int64]
-
-
-class AggregatedGroup(Struct, frozen=True):
-    """``key`` has a value per dimension that was grouped by, None where records have none."""
-
-    key: dict[str, str | None]
-    measures: dict[str, dict[str, Any]]
-
-
-class Bucket(Struct, frozen=True):
-    """An interval, in milliseconds, and its groups by the JSON text of their keys."""
-
-    start: int
-    end: int
-    groups: list[AggregatedGroup]
 
 
 class AggregateResult(Struct, frozen=True):
@@ -76,7 +59,7 @@ def aggregate(
         caught_up=progress.records,
         families=_families(request, cover) if used else (),
     )
-    return AggregateResult(_buckets(add_up(contributions), request), coverage)
+    return AggregateResult(buckets_of(add_up(contributions), request), coverage)
 
 
 def contributing(chunk: Chunk, request: AggregateRequest) -> Rows | None:
@@ -114,20 +97,3 @@ def _families(request: AggregateRequest, cover: Cover) -> tuple[str, ...]:
         if bound is not None:
             families.update(families_of(bound))
     return tuple(sorted(families))
-
-
-def _buckets(groups: dict[Group, dict[str, Summary]], request: AggregateRequest) -> list[Bucket]:
-    by_start: dict[int, list[tuple[str, AggregatedGroup]]] = {}
-    for (start, *values), summaries in groups.items():
-        key = dict(zip(request.group_by, values, strict=True))
-        measures = {name: summaries[name].measured(request.rollup.measures[name]) for name in request.measures}
-        text = msgspec.json.encode(key).decode()
-        by_start.setdefault(start, []).append((text, AggregatedGroup(key, measures)))
-    return [
-        Bucket(
-            start,
-            start + request.interval_ms,
-            [group for _, group in sorted(by_start[start], key=lambda each: each[0])],
-        )
-        for start in sorted(by_start)
-    ]

@@ -14,16 +14,20 @@ class Chunk:
     """``seqs`` ascend; row ``i`` of every column is the record ``seqs[i]``. ``gone`` are rows that readers do not see
     any more, None: there are none."""
 
-    __slots__ = ("columns", "gone", "nbytes", "seqs")
+    __slots__ = ("columns", "gone", "seqs")
 
     def __init__(self, seqs: npt.NDArray[np.int64], columns: Mapping[str, AnyColumn], gone: Mask | None = None) -> None:
         self.seqs = seqs
         self.columns = columns
         self.gone = gone
-        self.nbytes = int(seqs.nbytes) + sum(column.nbytes for column in columns.values())
 
     def __len__(self) -> int:
         return len(self.seqs)
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that it takes."""
+        return int(self.seqs.nbytes) + sum(column.nbytes for column in self.columns.values())
 
     @property
     def first(self) -> int:
@@ -33,9 +37,14 @@ class Chunk:
     def last(self) -> int:
         return int(self.seqs[-1])
 
-    def without(self, gone: Mask) -> Chunk:
+    def without(self, gone: Mask | None) -> Chunk:
         """The same records, of which these are gone."""
-        return Chunk(self.seqs, self.columns, gone if gone.any() else None)
+        return Chunk(self.seqs, self.columns, gone if gone is not None and gone.any() else None)
+
+    def only(self, records: Mask) -> Chunk:
+        """The marked records alone; nothing is left of the others."""
+        columns = {name: column.only(records) for name, column in self.columns.items()}
+        return Chunk(self.seqs[records], columns, None if self.gone is None else self.gone[records])
 
 
 def join_chunks(chunks: Sequence[Chunk]) -> Chunk:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,13 @@ Rows: TypeAlias = npt.NDArray[np.int32]
 COMPARE = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
 #: What numpy makes of the values of a kind. Integers and dates that need more are Python's own, in an object array.
 DTYPES: dict[str, type] = {"integer": np.int64, "date": np.int64, "float": np.float64, "bool": np.bool_}
+
+
+class Occurrences(NamedTuple):
+    """The values in which something was found, ascending, and how often, per thing that was looked for."""
+
+    values: Numbers
+    counts: list[Numbers]
 
 
 class Column:
@@ -83,6 +90,17 @@ class Column:
         missing |= self.rows[places] != rows
         return places, missing if missing.any() else None
 
+    def values_of(self, records: Mask) -> Mask:
+        """Which values belong to the marked records."""
+        return records if self.rows is None else records[self.rows]
+
+    def rows_of(self, records: Mask) -> Rows | None:
+        """The rows of the values of the marked records, once there are no other records."""
+        if self.rows is None:
+            return None
+        places = (np.cumsum(records) - 1).astype(np.int32)
+        return places[self.rows[records[self.rows]]]
+
 
 class NumberColumn(Column):
     """Integers, dates, floats or bools. ``bounds`` are the least and the greatest, None if there are none."""
@@ -109,6 +127,10 @@ class NumberColumn(Column):
 
     def compare(self, op: str, value: Value) -> Mask:
         return np.asarray(COMPARE[op](self.values, value), np.bool_)
+
+    def only(self, records: Mask) -> NumberColumn:
+        """The column of the marked records alone."""
+        return NumberColumn(machine_numbers(self.values[self.values_of(records)]), self.rows_of(records))
 
     @staticmethod
     def join(columns: Sequence[NumberColumn], totals: Sequence[int]) -> NumberColumn:
@@ -154,6 +176,11 @@ class KeywordColumn(Column):
             self._ranks = ranks
         return self._ranks
 
+    def only(self, records: Mask) -> KeywordColumn:
+        """The column of the marked records alone, and without words that only others have."""
+        codes, words = used_words(self.codes[self.values_of(records)], self.words)
+        return KeywordColumn(codes, words, self.rows_of(records))
+
     @staticmethod
     def join(columns: Sequence[KeywordColumn], totals: Sequence[int]) -> KeywordColumn:
         codes, words = join_words([(column.codes, column.words) for column in columns])
@@ -187,6 +214,15 @@ class TextColumn(Column):
         marked = np.asarray(pc.starts_with(self.words, token).to_numpy(zero_copy_only=False), np.bool_)
         return marked[self.tokens] if marked.any() else None
 
+    def only(self, records: Mask) -> TextColumn:
+        """The column of the marked records alone, and without words that only others have."""
+        values = self.values_of(records)
+        lengths = np.diff(self.bounds)
+        codes, words = used_words(self.tokens[np.repeat(values, lengths)], self.words)
+        bounds = np.zeros(int(np.count_nonzero(values)) + 1, np.int64)
+        np.cumsum(lengths[values], out=bounds[1:])
+        return TextColumn(codes, words, bounds, self.rows_of(records))
+
     @staticmethod
     def join(columns: Sequence[TextColumn], totals: Sequence[int]) -> TextColumn:
         tokens, words = join_words([(column.tokens, column.words) for column in columns])
@@ -211,6 +247,11 @@ class HistogramColumn(KeywordColumn):
     @property
     def nbytes(self) -> int:
         return super().nbytes + self.weights.nbytes
+
+    def only(self, records: Mask) -> HistogramColumn:
+        values = self.values_of(records)
+        codes, words = used_words(self.codes[values], self.words)
+        return HistogramColumn(codes, words, self.weights[values], self.rows_of(records))
 
     @staticmethod
     def join(columns: Sequence[KeywordColumn], totals: Sequence[int]) -> HistogramColumn:
@@ -252,3 +293,23 @@ def encode_words(strings: Any) -> tuple[npt.NDArray[np.int32], Any]:
     """Codes and words of an Arrow array of strings without nulls."""
     encoded = pc.dictionary_encode(strings)
     return encoded.indices.to_numpy(), encoded.dictionary
+
+
+def used_words(codes: Numbers, words: Any) -> tuple[npt.NDArray[np.int32], Any]:
+    """The same values over the words that are really used."""
+    used = np.zeros(len(words), np.bool_)
+    used[codes] = True
+    if used.all():
+        return codes.astype(np.int32, copy=False), words
+    places = (np.cumsum(used) - 1).astype(np.int32)
+    return places[codes], words.filter(pa.array(used))
+
+
+def machine_numbers(values: Numbers) -> Numbers:
+    """Integers of any size as the machine's own, if they have become small enough for it."""
+    if values.dtype != np.object_:
+        return values
+    try:
+        return values.astype(np.int64)
+    except OverflowError:
+        return values

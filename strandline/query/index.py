@@ -21,6 +21,7 @@ from strandline.engine.standing import rewrites_of, standing_of
 from strandline.query.chunk import Chunk, join_chunks
 from strandline.query.config import Binding, Field, SearchConfig
 from strandline.query.extraction import Extractor
+from strandline.query.standing import what_stands
 
 #: Records that are read and indexed at a time. It is looked at the clock in between.
 BATCH_ROWS = 16_384
@@ -129,7 +130,7 @@ class Index:
         if standing.rewrites != self._rewrites:
             self._cover = Cover((), 0, 0)
         else:
-            left = [_standing(chunk, standing.ranges) for chunk in self._cover.chunks]
+            left = [what_stands(chunk, standing.ranges) for chunk in self._cover.chunks]
             self._cover = self._cover._replace(chunks=tuple(chunk for chunk in left if chunk is not None))
         self._revision, self._rewrites = standing.revision, standing.rewrites
 
@@ -146,7 +147,7 @@ class Index:
             through = page.next_after
             if page.caught_up:
                 break
-        for start, end, version in _stretches(seqs, versions):
+        for start, end, version in stretches_of(seqs, versions):
             rows, columns = self._extractor.extract(data[start:end], version)
             if rows:
                 chunk = Chunk(np.array(seqs[start:end], np.int64)[rows], columns)
@@ -155,7 +156,7 @@ class Index:
         return len(seqs), size
 
 
-def _stretches(seqs: list[int], versions: Versions) -> Iterator[tuple[int, int, int]]:
+def stretches_of(seqs: list[int], versions: Versions) -> Iterator[tuple[int, int, int]]:
     """Where records of one schema version begin and end, and which version it is."""
     start = 0
     firsts = [first for first, _ in versions]
@@ -165,19 +166,6 @@ def _stretches(seqs: list[int], versions: Versions) -> Iterator[tuple[int, int, 
         end = bisect_right(seqs, firsts[at] - 1, start) if at < len(firsts) else len(seqs)
         yield start, end, version
         start = end
-
-
-def _standing(chunk: Chunk, ranges: list[tuple[int, int]]) -> Chunk | None:
-    """The chunk without the records outside of the ranges; None if that leaves nothing."""
-    seqs = chunk.seqs
-    firsts = np.array([first for first, _ in ranges], np.int64)
-    lasts = np.array([last for _, last in ranges], np.int64)
-    # The range that each could be in is the last that begins before it.
-    at = np.searchsorted(firsts, seqs, "right") - 1
-    gone = at < 0
-    if len(lasts):
-        gone |= lasts[at] < seqs
-    return None if gone.all() else chunk.without(gone)
 
 
 def _joined(chunks: tuple[Chunk, ...]) -> tuple[Chunk, ...]:

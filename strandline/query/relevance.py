@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from strandline.query.binding import AndB, AnyOfB, Bound, EqualB, OrB, PrefixB, TextB
 from strandline.query.chunk import Chunk
-from strandline.query.columns import TextColumn
-from strandline.query.texts import Occurrences, occurrences, phrase, with_all
+from strandline.query.columns import Occurrences, TextColumn
+from strandline.query.texts import occurrences, phrase, with_all
 
 #: How quickly further occurrences of a token cease to count.
 K1 = 1.2

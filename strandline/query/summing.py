@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,24 +9,20 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from strandline.query.chunk import Chunk
-from strandline.query.columns import AnyColumn, HistogramColumn, KeywordColumn, NumberColumn
+from strandline.query.columns import AnyColumn, HistogramColumn, KeywordColumn, Mask, NumberColumn
 from strandline.query.config import Measure
-from strandline.query.errors import BadQuery
 from strandline.query.evaluating import evaluate
 from strandline.query.index import part_name
-from strandline.query.payloads import database
 from strandline.query.requests import AggregateRequest
-from strandline.query.summary import Summary, plain, power_name
+from strandline.query.summary import plain, power_name
+from strandline.query.sums import Grouped, Histograms, MeasureSums, Numbering, Sums
 
-#: More groups than this are no answer to a person, and would keep the server from other work for seconds.
-MAX_GROUPS = 50_000
-
-#: The start of an interval, and a value per dimension that is grouped by.
-Group = tuple[Any, ...]
 Rows = npt.NDArray[np.int64]
 Array = npt.NDArray[Any]
 
 _START = "start"
+#: From here on integers do not fit into 64 bits.
+_LARGE = 1 << 63
 
 
 class Contributions:
@@ -46,36 +41,47 @@ class Contributions:
         self.large: list[tuple[Measure, dict[str, Array], list[int]]] = []
 
     def add(self, chunk: Chunk, rows: Rows) -> None:
-        keys = self._keys(chunk, rows)
+        keys = self._groups(chunk, rows)
         records = dict(keys)
         for at, measure in enumerate(self.measures):
             if measure.kind == "count":
                 records[f"m{at}"] = self._counted(measure, chunk, rows)
             elif measure.field is not None:
-                values = lone_numbers(chunk.columns[measure.field], rows)
-                if values.dtype == np.object_:
-                    self.large.append((measure, keys, values.tolist()))
-                    values = np.zeros(len(rows), np.int64)
-                    records[f"x{at}"] = np.zeros(len(rows), np.bool_)
-                else:
-                    records[f"x{at}"] = np.ones(len(rows), np.bool_)
-                    if measure.histogram:
-                        self._table(f"h{at}", {**keys, "bucket": exponents(values), "weight": np.ones(len(rows))})
+                values, fits = self._fitting(measure, lone_numbers(chunk.columns[measure.field], rows), keys)
+                records[f"x{at}"] = fits
+                if measure.histogram:
+                    fitting = {name: column[fits] for name, column in keys.items()}
+                    weights = np.ones(np.count_nonzero(fits))
+                    self._table(f"h{at}", {**fitting, "bucket": exponents(values[fits]), "weight": weights})
                 records[f"m{at}"] = values
             else:
                 self._add_parts(at, measure, chunk, rows, keys, records)
         self._table("records", records)
 
+    @property
+    def keys(self) -> list[str]:
+        """The columns that say which group something belongs to."""
+        return [_START, *(f"d{at}" for at in range(len(self.request.group_by)))]
+
     def _table(self, name: str, columns: dict[str, Array]) -> None:
         self.tables.setdefault(name, []).append(columns)
 
-    def _keys(self, chunk: Chunk, rows: Rows) -> dict[str, Array]:
+    def _groups(self, chunk: Chunk, rows: Rows) -> dict[str, Array]:
         times = lone_numbers(chunk.columns[self.request.rollup.timestamp_field], rows).astype(np.int64)
         interval = self.request.interval_ms
         keys: dict[str, Array] = {_START: times // interval * interval}
         for at, name in enumerate(self.request.group_by):
-            keys[f"d{at}"] = self.names[name].number(chunk.columns[name], rows)
+            keys[f"d{at}"] = numbers_of(chunk.columns[name], rows, self.names[name])
         return keys
+
+    def _fitting(self, measure: Measure, values: Array, keys: dict[str, Array]) -> tuple[Array, Mask]:
+        """The values as the machine's numbers, and which of them fit; the others are kept aside."""
+        if values.dtype != np.object_:
+            return values, np.ones(len(values), np.bool_)
+        fits = np.array([-_LARGE <= value < _LARGE for value in values.tolist()], np.bool_)
+        large = {name: column[~fits] for name, column in keys.items()}
+        self.large.append((measure, large, values[~fits].tolist()))
+        return np.where(fits, values, 0).astype(np.int64), fits
 
     def _counted(self, measure: Measure, chunk: Chunk, rows: Rows) -> Array:
         bound = self.request.counted.get(measure.name)
@@ -95,47 +101,35 @@ class Contributions:
             places[places == len(rows)] = 0
             inside = rows[places] == owners if len(rows) else np.zeros(len(owners), np.bool_)
             numbering = self.names.setdefault(f"h{at}", Numbering())
-            codes = numbering.number_words(column, np.flatnonzero(inside))
+            codes = word_numbers(column, np.flatnonzero(inside), numbering)
             columns = {name: values[places[inside]] for name, values in keys.items()}
             self._table(f"h{at}", {**columns, "bucket": codes, "weight": column.weights[inside]})
 
 
-class Numbering:
-    """Numbers for texts; 0 is for nothing."""
+def numbers_of(column: AnyColumn, rows: Rows, numbering: Numbering) -> Array:
+    """The numbers of the only values of these records."""
+    places, missing = column.places(rows)
+    if not column.count:
+        return np.zeros(len(rows), np.int64)
+    if isinstance(column, KeywordColumn):
+        numbers = word_numbers(column, places, numbering)
+    else:
+        assert isinstance(column, NumberColumn)
+        values, inverse = np.unique(column.values[places], return_inverse=True)
+        numbers = numbering.table([text_of(value) for value in values.tolist()])[inverse]
+    if missing is not None:
+        numbers[missing] = 0
+    return numbers
 
-    def __init__(self) -> None:
-        self.texts: list[str | None] = [None]
-        self._numbers: dict[str, int] = {}
 
-    def number(self, column: AnyColumn, rows: Rows) -> Array:
-        """The numbers of the only values of these records."""
-        places, missing = column.places(rows)
-        if not column.count:
-            return np.zeros(len(rows), np.int64)
-        if isinstance(column, KeywordColumn):
-            numbers = self.number_words(column, places)
-        else:
-            assert isinstance(column, NumberColumn)
-            values, inverse = np.unique(column.values[places], return_inverse=True)
-            numbers = np.array([self._number(text_of(value)) for value in values.tolist()], np.int64)[inverse]
-        if missing is not None:
-            numbers[missing] = 0
-        return numbers
-
-    def number_words(self, column: KeywordColumn, places: Array) -> Array:
-        """The numbers of the words at these places."""
-        codes = column.codes[places]
-        used = np.unique(codes)
-        table = np.zeros(len(column.words), np.int64)
-        table[used] = [self._number(word) for word in column.words.take(pa.array(used)).to_pylist()]
-        return table[codes]
-
-    def _number(self, text: str) -> int:
-        number = self._numbers.get(text)
-        if number is None:
-            number = self._numbers[text] = len(self.texts)
-            self.texts.append(text)
-        return number
+def word_numbers(column: KeywordColumn, places: Array, numbering: Numbering) -> Array:
+    """The numbers of the words at these places."""
+    codes = column.codes[places]
+    used = np.zeros(len(column.words), np.bool_)
+    used[codes] = True
+    table = np.zeros(len(column.words), np.int64)
+    table[used] = numbering.table(column.words.filter(pa.array(used)).to_pylist())
+    return table[codes]
 
 
 def text_of(value: Any) -> str:
@@ -166,74 +160,56 @@ def exponents(values: Array) -> Array:
 # --- adding up ---------------------------------------------------------------------------------------------------
 
 
-def add_up(contributions: Contributions) -> dict[Group, dict[str, Summary]]:
-    """A summary for each group and measure. Raises BadQuery if there are too many."""
-    request = contributions.request
-    keys = [_START, *(f"d{at}" for at in range(len(request.group_by)))]
-    groups: dict[Group, dict[str, Summary]] = {}
-    texts = [contributions.names[name].texts for name in request.group_by]
-
-    def summaries(row: Sequence[Any]) -> dict[str, Summary]:
-        group = row[0], *(texts[at][number] for at, number in enumerate(row[1:]))
-        found = groups.get(group)
-        if found is None:
-            found = groups[group] = {name: Summary(histogram={}) for name in request.measures}
-        return found
-
-    chosen: list[str] = []
+def add_up(contributions: Contributions) -> Sums:
+    """What they come to, by interval and group."""
+    keys, tables = contributions.keys, contributions.tables
+    selected = [each for at, measure in enumerate(contributions.measures) for each in _selected(at, measure, tables)]
+    grouped = Grouped(_table_of(tables.get("records", [])), keys, selected)
+    measures: dict[str, MeasureSums] = {}
     for at, measure in enumerate(contributions.measures):
-        chosen += _sums(at, measure, contributions)
-    rows = _query(contributions.tables.get("records", []), keys, chosen)
-    if len(rows) > MAX_GROUPS:
-        raise BadQuery(
-            f"there are {len(rows)} groups and the limit is {MAX_GROUPS}: "
-            "ask for a longer interval, a shorter range or fewer dimensions"
-        )
-    for row in rows:
-        found, results = summaries(row[: len(keys)]), iter(row[len(keys) :])
-        for measure in contributions.measures:
-            if measure.kind == "count":
-                found[measure.name].count += next(results)
-            else:
-                found[measure.name].merge(next(results) or 0, next(results) or 0, next(results), next(results))
-    for at, measure in enumerate(contributions.measures):
-        names = contributions.names.get(f"h{at}")
-        for *group, bucket, weight in _query(
-            contributions.tables.get(f"h{at}", []), [*keys, "bucket"], ["sum(weight)"]
-        ):
-            name = power_name(bucket) if names is None else names.texts[bucket]
-            assert name is not None
-            summaries(group)[measure.name].fill(name, plain(weight))
+        measures[measure.name] = grouped.measure(at)
+        if measure.histogram or len(measure.pointers or ()) > 4:
+            measures[measure.name].histograms = _histograms(at, contributions, grouped)
     for measure, columns, values in contributions.large:
         for *group, value in zip(*(columns[key].tolist() for key in keys), values, strict=True):
-            summary = summaries(group)[measure.name]
-            summary.merge(1, value, value, value)
-            if measure.histogram:
-                summary.fill(power_name(max(abs(value), 1).bit_length() - 1), 1)
-    return groups
+            measures[measure.name].add_wide(grouped.place(group), 1, value, value, value)
+    dimensions = contributions.request.group_by
+    codes = [grouped.numbers(key).astype(np.int32) for key in keys[1:]]
+    words = [contributions.names[name].texts for name in dimensions]
+    return Sums(dimensions, grouped.numbers(_START), codes, words, measures)
 
 
-def _sums(at: int, measure: Measure, contributions: Contributions) -> list[str]:
-    """What is selected for a measure."""
+def _selected(at: int, measure: Measure, tables: dict[str, list[dict[str, Array]]]) -> list[str]:
     if measure.kind == "count":
-        return [f"count(*) FILTER (m{at})"]
+        return [f"count(*) FILTER (m{at}) AS n{at}"]
     if measure.field is None:
-        return [f"sum(m{at}n)", f"fsum(m{at}s)", f"min(m{at}l)", f"max(m{at}g)"]
-    tables = contributions.tables.get("records", [])
+        return [f"sum(m{at}n) AS n{at}", f"fsum(m{at}s) AS t{at}", f"min(m{at}l) AS l{at}", f"max(m{at}g) AS g{at}"]
     # DuckDB adds integers up exactly, and floats with an error that does not grow.
-    total = "fsum" if any(table[f"m{at}"].dtype.kind == "f" for table in tables) else "sum"
+    total = "fsum" if any(table[f"m{at}"].dtype.kind == "f" for table in tables.get("records", [])) else "sum"
     own = f"FILTER (x{at})"
-    return [f"count(*) {own}", f"{total}(m{at}) {own}", f"min(m{at}) {own}", f"max(m{at}) {own}"]
+    return [
+        f"count(*) {own} AS n{at}",
+        f"coalesce({total}(m{at}) {own}, 0) AS t{at}",
+        f"min(m{at}) {own} AS l{at}",
+        f"max(m{at}) {own} AS g{at}",
+    ]
 
 
-def _query(tables: list[dict[str, Array]], keys: Sequence[str], chosen: Sequence[str]) -> list[tuple[Any, ...]]:
-    if not tables:
-        return []
-    contributions = pa.concat_tables([pa.table(columns) for columns in tables])
-    listed = ", ".join(keys)
-    query = f"SELECT {', '.join([*keys, *chosen])} FROM contributions GROUP BY {listed}"
-    with database().cursor() as cursor:
-        cursor.register("contributions", contributions)
-        rows: list[tuple[Any, ...]] = cursor.execute(query).fetchall()
-        cursor.unregister("contributions")
-    return rows
+def _histograms(at: int, contributions: Contributions, grouped: Grouped) -> Histograms:
+    measure, keys = contributions.measures[at], contributions.keys
+    tables = list(contributions.tables.get(f"h{at}", []))
+    for other, columns, values in contributions.large:
+        if other is measure:
+            powers = np.array([max(abs(value), 1).bit_length() - 1 for value in values], np.int64)
+            tables.append({**{key: columns[key] for key in keys}, "bucket": powers, "weight": np.ones(len(values))})
+    if measure.pointers is not None:
+        numbering = contributions.names.get(f"h{at}")
+        names = [] if numbering is None else [str(text) for text in numbering.texts]
+    else:
+        most = max((int(table["bucket"].max()) for table in tables if len(table["bucket"])), default=-1)
+        names = [power_name(power) for power in range(most + 1)]
+    return grouped.histograms([pa.table(table) for table in tables], names)
+
+
+def _table_of(tables: list[dict[str, Array]]) -> Any:
+    return pa.concat_tables([pa.table(columns) for columns in tables]) if tables else None

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 import numpy.typing as npt
 
-from strandline.query.columns import Mask, TextColumn
+from strandline.query.columns import Mask, Occurrences, TextColumn
+from strandline.query.postings import PostedTextColumn, is_among
 
 #: If more than one in so many tokens is a hit, counting over all tokens is quicker than looking each hit up.
 _DENSE = 32
@@ -15,15 +14,10 @@ _DENSE = 32
 Places = npt.NDArray[np.int64]
 
 
-class Occurrences(NamedTuple):
-    """The values in which something was found, ascending, and how often, per thing that was looked for."""
-
-    values: Places
-    counts: list[Places]
-
-
 def occurrences(column: TextColumn, token: str, prefix: bool) -> Occurrences:
     """Where this token is, or, with ``prefix``, any that begins with it."""
+    if isinstance(column, PostedTextColumn):
+        return column.occurrences(token, prefix)
     hits = column.hits(token, prefix)
     if hits is None:
         return Occurrences(np.empty(0, np.int64), [np.empty(0, np.int64)])
@@ -32,17 +26,20 @@ def occurrences(column: TextColumn, token: str, prefix: bool) -> Occurrences:
 
 def with_all(found: list[Occurrences]) -> Occurrences:
     """The values in which all of these are."""
-    values = found[0].values
-    for other in found[1:]:
-        values = np.intersect1d(values, other.values, assume_unique=True)
     if len(found) == 1:
         return found[0]
+    fewest, *others = sorted((each.values for each in found), key=len)
+    values = fewest
+    for other in others:
+        values = values[is_among(values, other)]
     counts = [each.counts[0][np.searchsorted(each.values, values)] for each in found]
     return Occurrences(values, counts)
 
 
 def phrase(column: TextColumn, tokens: tuple[str, ...], prefix: bool) -> Occurrences:
     """Where these tokens stand one behind the other in one value; with ``prefix`` the last is a beginning."""
+    if isinstance(column, PostedTextColumn):
+        return column.phrase(tokens, prefix)
     nothing = Occurrences(np.empty(0, np.int64), [np.empty(0, np.int64)])
     starts: Places | None = None
     for at, token in enumerate(tokens):

@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from search_bed import CONFIG, Bed, bed
 
+from strandline.query import groups
 from strandline.query import index as indexing
-from strandline.query import summing
 from strandline.query.aggregate import AggregateResult
 from strandline.query.binding import bind_search
 from strandline.query.declaring import parse_search_config
@@ -273,7 +273,7 @@ def test_coverage_tells_what_was_not_reached(logs: Bed) -> None:
 
 
 def test_more_groups_than_anybody_reads_are_refused(logs: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(summing, "MAX_GROUPS", 3)
+    monkeypatch.setattr(groups, "MAX_GROUPS", 3)
     logs.append(*[record(service=f"s{number}") for number in range(4)])
     with pytest.raises(BadQuery, match="there are 4 groups and the limit is 3"):
         ask(logs, group_by=["service"])

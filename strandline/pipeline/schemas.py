@@ -1,0 +1,207 @@
+"""Payloads as typed columns: what the schema of a log declares, as Arrow types, and records turned into them.
+
+Whoever reads records in bulk through a registry reads them here, so that the data source and the lake agree. A record
+of an older version is promoted by the lenses first. One that cannot be promoted, or does not fit the columns, has
+nothing but nulls in them and its text in ``_corrupt``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Annotated, Any, Optional, cast
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from strandline.schema.errors import SchemaError
+from strandline.schema.registry import Registry
+from strandline.schema.structure import types_of
+
+#: The text of a record that is not one of the current version.
+CORRUPT = "_corrupt"
+#: The one column of payloads that are no objects.
+VALUE = "value"
+#: Deeper than this, what is nested is JSON text.
+MAX_DEPTH = 16
+
+_Integer = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+_SCALARS: dict[frozenset[str], Any] = {
+    frozenset({"string"}): pa.string(),
+    frozenset({"integer"}): pa.int64(),
+    frozenset({"number"}): pa.float64(),
+    frozenset({"integer", "number"}): pa.float64(),
+    frozenset({"boolean"}): pa.bool_(),
+}
+#: Marks text that is JSON: an array of this type is a string like others, but its values are taken as they stand.
+_JSON_TEXT = {b"strandline": b"json"}
+_FAULTS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError)
+
+
+class PayloadColumns:
+    """The columns of the payloads of a log.
+
+    Each property of the current schema is one, in the order of the schema: string, long, double, boolean, struct or
+    array where it says so, and JSON text where it allows for several types or says nothing. A property whose name is
+    ``taken``, or differs from another one only in case, gets ``data_`` before its name: Spark does not tell such
+    names apart. ``_corrupt`` is the last column.
+    """
+
+    def __init__(self, registry: Registry, taken: Iterable[str] = ()) -> None:
+        document = registry.schemas.get(registry.current_version, True)
+        properties = _properties(document)
+        self._registry = registry
+        self._is_object = bool(properties)
+        fields = [_field(name, schema) for name, schema in (properties or {VALUE: document}).items()]
+        names = _distinct([field.name for field in fields], [*taken, CORRUPT])
+        self._fields = fields
+        #: What ``arrays`` gives.
+        self.schema = pa.schema(
+            [
+                *(field.with_name(name).remove_metadata() for name, field in zip(names, fields, strict=True)),
+                pa.field(CORRUPT, pa.string()),
+            ]
+        )
+        kind = _struct(fields) if self._is_object else _decoded(fields[0])
+        self._decode: Callable[[bytes], Any] = msgspec.json.Decoder(kind).decode
+
+    def arrays(self, seqs: Sequence[int], payloads: Sequence[bytes]) -> list[Any]:
+        """Records as they are stored, with their ascending seqs, as the columns."""
+        promoted = promote(self._registry, seqs, payloads)
+        decoded: list[Any] = []
+        corrupt: list[str | None] = []
+        for payload, row in zip(payloads, promoted, strict=True):
+            try:
+                if row is None:
+                    raise ValueError
+                value, fault = self._read(row), None
+            except _FAULTS:
+                value, fault = None, payload.decode(errors="replace")
+            decoded.append(value)
+            corrupt.append(fault)
+        if self._is_object:
+            arrays = [_column(decoded, number, field) for number, field in enumerate(self._fields)]
+        else:
+            arrays = [_array(decoded, self._fields[0])]
+        return [*arrays, pa.array(corrupt, pa.string())]
+
+    def _read(self, row: bytes) -> Any:
+        try:
+            return self._decode(row)
+        except msgspec.ValidationError:
+            # To JSON Schema 1.0 is an integer.
+            return self._decode(msgspec.json.encode(_with_whole_numbers(msgspec.json.decode(row))))
+
+
+def promote(registry: Registry, seqs: Sequence[int], payloads: Sequence[bytes]) -> list[bytes | None]:
+    """Records as they are stored as ones of the current version; None where that fails. The seqs ascend."""
+    if not registry.promotes:
+        return list(payloads)
+    try:
+        return list(registry.promote_rows(seqs, payloads))
+    except SchemaError:
+        return [_promoted(registry, seq, payload) for seq, payload in zip(seqs, payloads, strict=True)]
+
+
+def _promoted(registry: Registry, seq: int, payload: bytes) -> bytes | None:
+    try:
+        return registry.promote_rows([seq], [payload])[0]
+    except SchemaError:
+        return None
+
+
+# --- from JSON Schema to Arrow ---------------------------------------------------------------------------------------
+
+
+def _properties(schema: Any) -> dict[str, Any]:
+    """What an object is declared to have; nothing if it is not known to be one."""
+    if not isinstance(schema, dict) or types_of(schema) - {"null"} != {"object"}:
+        return {}
+    return {name: each for name, each in schema.get("properties", {}).items() if each is not False}
+
+
+def _field(name: str, schema: Any, depth: int = 0) -> Any:
+    types = types_of(schema) - {"null"}
+    if types in _SCALARS:
+        return pa.field(name, _SCALARS[types])
+    if depth < MAX_DEPTH and types == {"object"}:
+        properties = _properties(schema)
+        inner = _distinct(list(properties), ())
+        if properties and inner == list(properties):
+            return pa.field(name, pa.struct([_field(each, of, depth + 1) for each, of in properties.items()]))
+    if depth < MAX_DEPTH and types == {"array"} and isinstance(schema, dict):
+        items = schema.get("items")
+        if isinstance(items, dict) and "prefixItems" not in schema:
+            return pa.field(name, pa.list_(_field("element", items, depth + 1)))
+    return pa.field(name, pa.string(), metadata=_JSON_TEXT)
+
+
+def _distinct(names: Sequence[str], taken: Iterable[str]) -> list[str]:
+    used = {name.lower() for name in taken}
+    found = []
+    for name in names:
+        while name.lower() in used:
+            name = f"data_{name}"
+        used.add(name.lower())
+        found.append(name)
+    return found
+
+
+# --- from JSON to Arrow ----------------------------------------------------------------------------------------------
+
+
+def _is_json_text(field: Any) -> bool:
+    return field.metadata == _JSON_TEXT
+
+
+def _decoded(field: Any) -> Any:
+    """The type that msgspec decodes a value of the field to."""
+    kind = field.type
+    if _is_json_text(field):
+        return msgspec.Raw  # of null as well
+    if pa.types.is_struct(kind):
+        return Optional[_struct(list(kind))]  # noqa: UP045
+    if pa.types.is_list(kind):
+        return Optional[list[_decoded(kind.value_field)]]  # type: ignore[misc]  # noqa: UP045
+    return {pa.string(): str | None, pa.int64(): _Integer | None, pa.float64(): float | None, pa.bool_(): bool | None}[
+        kind
+    ]
+
+
+def _struct(fields: Sequence[Any]) -> Any:
+    """A type with an attribute per field; their names in JSON need not be ones that Python allows."""
+    names = [f"f{number}" for number in range(len(fields))]
+    members = [(name, _decoded(field), None) for name, field in zip(names, fields, strict=True)]
+    spoken = {name: field.name for name, field in zip(names, fields, strict=True)}
+    return msgspec.defstruct("Payload", members, rename=cast(Mapping[str, str], spoken))
+
+
+def _column(rows: Sequence[Any], number: int, field: Any) -> Any:
+    name = f"f{number}"
+    return _array([None if row is None else getattr(row, name) for row in rows], field)
+
+
+def _array(values: Sequence[Any], field: Any) -> Any:
+    kind = field.type
+    if _is_json_text(field):
+        return pa.array([None if value in (None, b"null") else bytes(value).decode() for value in values], kind)
+    if pa.types.is_struct(kind):
+        children = [_column(values, number, each) for number, each in enumerate(kind)]
+        missing = pa.array([value is None for value in values], pa.bool_())
+        return pa.StructArray.from_arrays(children, fields=list(kind), mask=missing)
+    if pa.types.is_list(kind):
+        lengths = [0 if value is None else len(value) for value in values]
+        offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
+        flat = list(chain.from_iterable(value for value in values if value is not None))
+        missing = pa.array([value is None for value in values], pa.bool_())
+        return pa.ListArray.from_arrays(offsets, _array(flat, kind.value_field), type=kind, mask=missing)
+    return pa.array(values, kind)
+
+
+def _with_whole_numbers(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _with_whole_numbers(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_with_whole_numbers(each) for each in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value

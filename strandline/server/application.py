@@ -17,6 +17,8 @@ from strandline.delivery.pressure import SAMPLE_MS, Pressure
 from strandline.engine import Engine
 from strandline.engine.clock import SystemClock
 from strandline.faces.access import Access
+from strandline.faces.arrow.context import ArrowContext
+from strandline.faces.arrow.face import ArrowFace
 from strandline.faces.streams.context import StreamsContext
 from strandline.faces.streams.face import StreamsFace
 from strandline.faces.topics.context import Context
@@ -27,6 +29,8 @@ from strandline.server.gate import Gate, Status
 from strandline.server.limits import Limits
 from strandline.server.measuring import measure
 from strandline.server.openapi import openapi_route
+from strandline.server.pipeline.keeping import Keeper, Program
+from strandline.server.pipeline.telling import PipelineRoutes
 from strandline.server.probes import Probes
 from strandline.server.settings import Settings
 
@@ -34,10 +38,12 @@ log = logging.getLogger(__name__)
 
 
 class Application:
-    """One server. ``app`` is the ASGI app; it opens the data directory when its lifespan begins."""
+    """One server. ``app`` is the ASGI app; it opens the data directory when its lifespan begins. ``program`` is how the
+    pipeline is run; without it there is none."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, program: Program | None = None) -> None:
         self.settings = settings
+        self._program = program
         self.status = Status()
         limits = settings.limits
         self.limits = Limits(
@@ -56,7 +62,9 @@ class Application:
         )
         self.face: TopicsFace | None = None
         self.streams: StreamsFace | None = None
+        self.arrow: ArrowFace | None = None
         self.engine: Engine | None = None
+        self.keeper: Keeper | None = None
         #: Set when the directory could not be opened: the server stops with it.
         self.failure: BaseException | None = None
         door = SocketDoor(self.gate, self._serve_socket)
@@ -91,11 +99,14 @@ class Application:
         context.topics.drop_log = streams.streams.drop_log
         self.face = TopicsFace(context)
         self.streams = StreamsFace(streams, self.gate.answered)
-        routes = [*self.face.routes(), *self.streams.routes()]
+        self.arrow = ArrowFace(ArrowContext(context, streams.streams), settings.limits.max_body_bytes)
+        routes = [*self.face.routes(), *self.streams.routes(), *self.arrow.routes()]
         self.gate.add([*routes, openapi_route([*self.probes.routes(), *routes])])
         self.status.progress = 1.0
         self.status.ready = True
         self._sample(hub.loop, perf_counter())
+        if not self.status.draining:
+            self.keeper.start()
         log.info("ready: %d topics in %s", context.topics.count, settings.storage.data_dir)
 
     async def _serve_socket(self, receive: Receive, send: Send, access: Access) -> None:
@@ -124,6 +135,8 @@ class Application:
     def drain(self) -> None:
         """Take no more requests, and let those under way come to their end."""
         self.status.draining = True
+        if self.keeper is not None:
+            self.keeper.request_stop()
         if self.face is not None:
             self.face.drain()
         if self.streams is not None:
@@ -131,5 +144,7 @@ class Application:
 
     async def _close(self) -> None:
         self.status.draining = True
+        if self.arrow is not None:
+            self.arrow.close()
         if self.engine is not None:
             await asyncio.to_thread(self.engine.close)

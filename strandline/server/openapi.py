@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 import strandline
+from strandline.faces.arrow.openapi import ARROW
 from strandline.faces.describing import JSON, Content, Described, Header, Operation, Parameter
 from strandline.faces.streams.openapi import STREAMS
 from strandline.faces.topics.openapi import TOPICS
@@ -16,14 +17,14 @@ from strandline.faces.web import Call, Reply, Route
 from strandline.server.operations import DOCUMENT_PATH, SERVER
 
 #: Everybody who has routes.
-DESCRIBED: tuple[Described, ...] = (TOPICS, STREAMS, SERVER)
+DESCRIBED: tuple[Described, ...] = (TOPICS, STREAMS, ARROW, SERVER)
 
 _ABOUT = """An append-only event log server that speaks two protocols over the same logs.
 
 The topics protocol is under `/v0`: write with `POST /v0/topics/{topic}`, read with `POST
 /v0/topics/{topic}/diff`, watch with `POST /v0/watch`, or hand out jobs with `POST /v0/topics/{topic}/claim`.
 The streams protocol is under `/v1`: make a stream with `PUT /v1/stream/{name}`, append with `POST` and read
-with `GET` at the same place.
+with `GET` at the same place. Many records at once, of either, are read and appended as Arrow under `/arrow`.
 
 Times are milliseconds since 1970 unless said otherwise. An answer may get new members. A body may be compressed with
 gzip, and so is an answer of some size for whoever accepts that."""

@@ -14,7 +14,7 @@ from strandline.engine import Batch, Config, Engine, Log, ManualClock, Options
 from strandline.engine.errors import UnknownLog
 from strandline.history import live
 from strandline.history.live import sweep
-from strandline.history.pieces import Where
+from strandline.history.pieces import EVERYTHING, Where
 from strandline.history.shape import RECORDS
 
 NOW = 1_700_000_000_000
@@ -27,7 +27,7 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
         yield engine
 
 
-def rows(log: Log, after: int = 0, through: int | None = None, where: Where = Where(), **sizes: int) -> list[Any]:
+def rows(log: Log, after: int = 0, through: int | None = None, where: Where = EVERYTHING, **sizes: int) -> list[Any]:
     found: list[Any] = []
     for batch in sweep(log, after, log.head if through is None else through, where, **sizes):
         assert batch.schema == RECORDS

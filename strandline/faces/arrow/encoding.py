@@ -1,0 +1,33 @@
+"""Batches of records as the bytes of an Arrow IPC stream, a piece at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+
+MEDIA_TYPE = "application/vnd.apache.arrow.stream"
+COMPRESSIONS = ("zstd", "lz4")
+#: The end of a stream: a message without content.
+END = b"\xff\xff\xff\xff\x00\x00\x00\x00"
+
+
+def encoded(schema: Any, batches: Iterator[Any], compression: str | None = None) -> Iterator[bytes]:
+    """The stream in pieces, one per batch and one for its end; the first one begins with the schema."""
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    start = 0
+    for batch in batches:
+        # A writer for each batch: what one has written cannot be taken from it as long as it is to write more.
+        message = _written(schema, options, batch)
+        yield message.slice(start, message.size - len(END) - start).to_pybytes()
+        start = _written(schema, options).size - len(END)
+    yield END if start else _written(schema, options).to_pybytes()
+
+
+def _written(schema: Any, options: Any, *batches: Any) -> Any:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema, options=options) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    return sink.getvalue()

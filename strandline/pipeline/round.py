@@ -1,0 +1,76 @@
+"""A round of the pipeline that is under way: what its stages share."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from strandline.history.info import LogInfo
+from strandline.history.opening import History
+from strandline.lake.place import Lake
+from strandline.pipeline.events import Events
+from strandline.pipeline.status import Reporter
+from strandline.pipeline.working import parallelism
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Chosen(msgspec.Struct, frozen=True):
+    """Which logs: these, those with the prefix, or all. Those that the server keeps for itself are never among them."""
+
+    logs: Sequence[str] = ()
+    prefix: str = ""
+
+
+class Keeping(msgspec.Struct, frozen=True):
+    """How long something is kept that no table has any more, in seconds."""
+
+    #: Versions of the tables that were replaced: for readers that are still at them, and for looking back.
+    versions: int = 7 * 86_400
+    #: Files that no version refers to: what a killed task has left, or what one is writing just now.
+    orphans: int = 86_400
+
+
+EVERYTHING = Chosen()
+KEEPING = Keeping()
+
+
+def wall_clock() -> int:
+    return int(time.time() * 1000)
+
+
+@dataclass
+class Round:
+    """``logs`` are those that were chosen, by name, as they were when the round began; ``all_logs`` are all that a lake
+    can have. A ``complete`` round leaves nothing for later that would be cheaper to do together with more.
+    """
+
+    spark: SparkSession
+    history: History
+    lake: Lake
+    reporter: Reporter
+    logs: list[LogInfo]
+    all_logs: list[LogInfo]
+    events: Events
+    complete: bool = True
+    keeping: Keeping = KEEPING
+    now: Callable[[], int] = wall_clock
+    problems: int = 0
+    #: Records by stage.
+    done: dict[str, int] = field(default_factory=dict)
+
+    def problem(self, stage: str, log: str | None, seq: int | None, message: str) -> None:
+        """Tell of something that does not end the round."""
+        self.problems += 1
+        self.reporter.problem(stage, log, seq, message)
+
+    @cached_property
+    def parallelism(self) -> int:
+        """How many tasks can run at a time."""
+        return parallelism(self.spark)

@@ -1,0 +1,112 @@
+"""One round of the pipeline: whatever was acknowledged when it began is in the lake when it has ended.
+
+Stages come one after the other, and each is true to the tables alone: what a table has is what its last commit says.
+So a round can end anywhere, by a crash or by an error, and the next one goes on from there; nothing is missing and
+nothing is there twice.
+
+What a round does about trouble:
+
+- Something that concerns one log (a damaged block, a missing object, a log that ends before what the lake has of it) is
+  told as a problem, with the log and the seq. The log stays as it is in the lake, and the others go on.
+- Something that concerns everything (a full disk, a server or a Spark that is gone, a lake that cannot be written) ends
+  the round with an error. What was committed stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from strandline.history.info import LogInfo
+from strandline.history.opening import History
+from strandline.lake.place import Lake
+from strandline.pipeline.events import Events
+from strandline.pipeline.round import EVERYTHING, KEEPING, Chosen, Keeping, Round, wall_clock
+from strandline.pipeline.status import Reporter
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["Chosen", "Keeping", "LakeOfAnother", "Round", "RoundResult", "UnknownLogs", "run_round"]
+
+#: In the lake: which data directory its records are from.
+BELONGING = "lake.json"
+FORMAT = 1
+
+
+class LakeOfAnother(Exception):
+    """The lake has the records of another data directory, or is of a format that is not known here."""
+
+
+class UnknownLogs(Exception):
+    """Logs were named that do not exist."""
+
+
+class Belonging(msgspec.Struct, frozen=True):
+    directory: str
+    format: int = FORMAT
+
+
+class RoundResult(msgspec.Struct, frozen=True):
+    """``records`` by stage; ``problems`` is how many were told."""
+
+    records: dict[str, int]
+    problems: int
+
+
+def run_round(
+    spark: SparkSession,
+    history: History,
+    lake: Lake,
+    reporter: Reporter,
+    chosen: Chosen = EVERYTHING,
+    *,
+    complete: bool = True,
+    keeping: Keeping = KEEPING,
+    now: Callable[[], int] = wall_clock,
+) -> RoundResult:
+    """Raises LakeOfAnother or UnknownLogs before anything is done, and whatever ends a round.
+
+    With ``complete`` false, work that is cheaper when more has gathered may be left for a later round.
+    """
+    belong(lake, history.directory)
+    events = Events(history)
+    every = [info for info in history.logs() if not info.name.startswith("__")]
+    logs = choose(every, chosen)
+    round = Round(spark, history, lake, reporter, logs, every, events, complete, keeping, now)
+    _report_lag(round)
+    return RoundResult(round.done, round.problems)
+
+
+def belong(lake: Lake, directory: str) -> None:
+    """Make sure that the lake is of this data directory. Raises LakeOfAnother."""
+    stored = lake.read(BELONGING)
+    if stored is None:
+        lake.write(BELONGING, msgspec.json.encode(Belonging(directory)))
+        return
+    try:
+        found = msgspec.json.decode(stored, type=Belonging)
+    except msgspec.DecodeError as error:
+        raise LakeOfAnother(f"{lake.place_of(BELONGING)} cannot be understood: {error}") from None
+    if found.format != FORMAT:
+        raise LakeOfAnother(f"the lake at {lake.url} has format {found.format}, known is {FORMAT}")
+    if found.directory != directory:
+        raise LakeOfAnother(
+            f"the lake at {lake.url} has the records of the data directory {found.directory}, not of {directory}"
+        )
+
+
+def choose(logs: list[LogInfo], chosen: Chosen) -> list[LogInfo]:
+    """Raises UnknownLogs if one is named that is not there."""
+    missing = set(chosen.logs) - {info.name for info in logs}
+    if missing:
+        raise UnknownLogs(f"there are no such logs: {', '.join(sorted(missing))}")
+    if chosen.logs:
+        logs = [info for info in logs if info.name in set(chosen.logs)]
+    return [info for info in logs if info.name.startswith(chosen.prefix)]
+
+
+def _report_lag(round: Round) -> None:
+    round.reporter.lag([], round.events.head)

@@ -7,6 +7,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from strandline.server.pipeline.keeping import State
+
 Number = Annotated[int, Meta(ge=0)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 
@@ -65,6 +67,15 @@ class ConsumerLag(msgspec.Struct):
     lag: Number
 
 
+class PipelineFigures(msgspec.Struct):
+    state: State
+    #: Records and erasures that are not in the lake.
+    lag_records: Number
+    lag_erasures: Number
+    starts: Number
+    failures: Number
+
+
 class Metrics(msgspec.Struct):
     """The figures of one moment. Counters count from the start of the process."""
 
@@ -89,3 +100,4 @@ class Metrics(msgspec.Struct):
     requests: list[RequestCount]
     router_lag: list[RouterLag]
     consumer_lag: list[ConsumerLag]
+    pipeline: PipelineFigures

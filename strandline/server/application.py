@@ -100,7 +100,9 @@ class Application:
         self.face = TopicsFace(context)
         self.streams = StreamsFace(streams, self.gate.answered)
         self.arrow = ArrowFace(ArrowContext(context, streams.streams), settings.limits.max_body_bytes)
-        routes = [*self.face.routes(), *self.streams.routes(), *self.arrow.routes()]
+        self.keeper = Keeper(settings, self._program, engine)
+        pipeline = PipelineRoutes(self.keeper)
+        routes = [*self.face.routes(), *self.streams.routes(), *self.arrow.routes(), *pipeline.routes()]
         self.gate.add([*routes, openapi_route([*self.probes.routes(), *routes])])
         self.status.progress = 1.0
         self.status.ready = True

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from strandline.engine.clock import SystemClock
 from strandline.engine.errors import UnknownLog
 from strandline.faces.access import Access
 from strandline.faces.topics.context import Context
@@ -30,6 +31,7 @@ from strandline.server.metrics import (
     render_json,
     render_text,
 )
+from strandline.server.pipeline.keeping import Standing
 
 if TYPE_CHECKING:
     from strandline.server.application import Application
@@ -80,6 +82,8 @@ async def take_snapshot(application: Application, prefixes: tuple[str, ...]) -> 
         topic_rows=topic_rows,
         router_rows=_router_rows(context, prefixes),
         consumer_rows=_consumer_rows(face, prefixes),
+        pipeline=Standing() if application.keeper is None else application.keeper.standing,
+        time=SystemClock().now(),
     )
 
 

@@ -14,6 +14,7 @@ import msgspec
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 
 from strandline.engine.stats import FLUSH_BOUNDS, Histogram, Stats
+from strandline.server.pipeline.keeping import STATES, Standing
 
 #: The media type of the text.
 TEXT_TYPE = b"text/plain; version=0.0.4"
@@ -104,6 +105,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     topic_rows: Sequence[TopicRow] = ()
     router_rows: Sequence[RouterRow] = ()
     consumer_rows: Sequence[ConsumerRow] = ()
+    pipeline: Standing = Standing()
+    #: The time of day in milliseconds.
+    time: int = 0
 
 
 # --- Prometheus ------------------------------------------------------------------------------------------------
@@ -111,7 +115,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 def render_text(snapshot: Snapshot) -> bytes:
     lines: list[str] = []
-    for part in (_totals(snapshot), _wal(snapshot.wal), _load(snapshot), _topics(snapshot), _others(snapshot)):
+    parts = (_totals(snapshot), _wal(snapshot.wal), _load(snapshot), _topics(snapshot), _others(snapshot))
+    for part in (*parts, _pipeline(snapshot)):
         lines.extend(part)
     lines.append("")
     return "\n".join(lines).encode()
@@ -199,6 +204,27 @@ def _others(snapshot: Snapshot) -> Iterator[str]:
     yield from _truncated("consumer", snapshot.consumer_rows)
 
 
+def _pipeline(snapshot: Snapshot) -> Iterator[str]:
+    standing, name = snapshot.pipeline, "strandline_pipeline"
+    states = [(f'state="{state}"', int(standing.state == state)) for state in STATES]
+    yield from _series(f"{name}_state", "gauge", "1 for the state that the pipeline is in.", states)
+    yield from _single(f"{name}_lag_records", "gauge", "Records that are not in the lake.", standing.new_records)
+    yield from _single(f"{name}_lag_erasures", "gauge", "Erasures not followed yet.", standing.new_erasures)
+    yield from _single(f"{name}_starts_total", "counter", "Starts of its process.", standing.starts)
+    yield from _single(f"{name}_failures_total", "counter", "Ends of it that nobody wanted.", standing.failures)
+    status = standing.status
+    if status is None:
+        return
+    yield from _single(f"{name}_rounds_total", "counter", "Rounds, good or not.", status.rounds_total)
+    yield from _single(f"{name}_problems_total", "counter", "Problems that it has met.", status.problems_total)
+    records = [(f'stage="{_escape(stage)}"', count) for stage, count in sorted(status.records_total.items())]
+    yield from _series(f"{name}_records_total", "counter", "Records by stage.", records)
+    last = status.last_good_round
+    if last is not None:
+        age = max(0, snapshot.time - last.end) / 1000
+        yield from _single(f"{name}_last_round_age_seconds", "gauge", "Since the last round that went well.", age)
+
+
 def _truncated(what: str, rows: Sequence[object]) -> Iterator[str]:
     help = f"1 if there are more than {MAX_ROWS} to tell of."
     yield from _single(f"topics_{what}_metrics_truncated", "gauge", help, int(len(rows) > MAX_ROWS))
@@ -266,6 +292,13 @@ def render_json(snapshot: Snapshot) -> bytes:
         ],
         "router_lag": [row._asdict() for row in snapshot.router_rows[:MAX_ROWS]],
         "consumer_lag": [row._asdict() for row in snapshot.consumer_rows[:MAX_ROWS]],
+        "pipeline": {
+            "state": snapshot.pipeline.state,
+            "lag_records": snapshot.pipeline.new_records,
+            "lag_erasures": snapshot.pipeline.new_erasures,
+            "starts": snapshot.pipeline.starts,
+            "failures": snapshot.pipeline.failures,
+        },
     }
     return msgspec.json.encode(document)
 

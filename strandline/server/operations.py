@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from strandline.faces.describing import JSON, TEXT, Answer, Described, Operation, shown
+from strandline.faces.describing import JSON, TEXT, Answer, Described, Operation, Problem, shown
 from strandline.faces.topics.answers import ErrorAnswer
 from strandline.faces.topics.problems import PROBLEMS
 from strandline.server.answers import Alive, Health, Metrics, Ready, SeriesCount
+from strandline.server.pipeline.telling import PipelineAnswer, RunAnswer
 
 DOCUMENT_PATH = "/openapi.json"
 
@@ -19,6 +20,18 @@ _READY = Operation(
     errors=("not_ready", "shutting_down"),
 )
 _FIGURES = "The figures as Prometheus text; as JSON for whoever accepts `application/json`."
+_PIPELINE = """The pipeline processes the history on Spark, in a process that the server starts when there is enough to
+do and ends when there is not. The state is one of:
+
+- `off`: the settings say so;
+- `missing`: Spark or Java is not there, `missing` says what to do about it;
+- `idle`: there is nothing to do that is worth starting it;
+- `running` and `stopping`: the process is there;
+- `backing_off`: it failed, and is tried again after a while;
+- `elsewhere`: somebody else runs a pipeline on the same lake.
+
+`status` is what the pipeline itself wrote down: rounds, rates, how far each table is. Of logs that the key may not
+touch nothing is told."""
 
 SERVER = Described(
     name="server",
@@ -40,12 +53,29 @@ SERVER = Described(
             summary="Figures for monitoring",
             answers=(Answer(200, _FIGURES, {"text/plain": TEXT, JSON: Metrics}),),
         ),
+        ("GET", "/pipeline"): Operation(
+            group=_GROUP,
+            summary="How the pipeline is doing",
+            description=_PIPELINE,
+            answers=shown(PipelineAnswer),
+        ),
+        ("POST", "/pipeline/run"): Operation(
+            group=_GROUP,
+            summary="Let the pipeline run now",
+            description="However little there is to do. The answer does not wait for it: see `GET /pipeline`.",
+            answers=(Answer(202, "It will run; this is the state before.", {JSON: RunAnswer}),),
+            errors=("pipeline_off", "pipeline_missing"),
+        ),
         ("GET", DOCUMENT_PATH): Operation(
             group=_GROUP,
             summary="This document",
             answers=(Answer(200, "The OpenAPI document.", {JSON: {"type": "object"}}),),
         ),
     },
-    problems=PROBLEMS,
+    problems={
+        **PROBLEMS,
+        "pipeline_off": Problem(409, "The settings say that there is no pipeline."),
+        "pipeline_missing": Problem(409, "Spark or Java is missing; the message says what to do about it."),
+    },
     error=ErrorAnswer,
 )

@@ -15,6 +15,7 @@ import uvicorn
 
 from strandline.server.application import Application
 from strandline.server.fast_lane import FastLane, fast_lane
+from strandline.server.pipeline.keeping import Program
 from strandline.server.settings import Settings, check_exposure
 
 log = logging.getLogger("strandline")
@@ -29,8 +30,9 @@ BACKLOG = 4096
 GC_THRESHOLDS = (50_000, 20, 50)
 
 
-def run(settings: Settings) -> int:
-    """Serve until told to stop; returns the exit code."""
+def run(settings: Settings, program: Program | None = None) -> int:
+    """Serve until told to stop; returns the exit code. ``program`` is how the pipeline is run, which the server then
+    looks after."""
     check_exposure(settings)
     logging.basicConfig(
         level=settings.server.log_level.upper(), format="%(asctime)s %(levelname)-7s %(name)s: %(message)s"
@@ -38,7 +40,7 @@ def run(settings: Settings) -> int:
     if settings.server.log_level != "debug":
         # It tells of every step of its start and stop, which is told here as well.
         logging.getLogger("uvicorn.error").setLevel("WARNING")
-    application = Application(settings)
+    application = Application(settings, program)
     server = Server(application)
     try:
         listener = listen(settings.server.host, settings.server.port)

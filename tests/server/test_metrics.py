@@ -241,4 +241,5 @@ def test_the_json_has_these_keys() -> None:
         ],
         "router_lag": [{"router": "jobs->audit", "lag": 3, "forwarded": 400}],
         "consumer_lag": [{"topic": "jobs", "consumer": "billing", "lag": 17}],
+        "pipeline": {"state": "off", "lag_records": 0, "lag_erasures": 0, "starts": 0, "failures": 0},
     }

@@ -19,7 +19,7 @@ class Base(msgspec.Struct, frozen=True):
 
 class LogInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A log at one moment. What is below ``floor`` was lost to a cap or to time; ``earliest`` is the first seq that is
-    there. ``registry`` is the stored schema registry, which is JSON."""
+    there. ``registry`` is the stored schema registry, which is JSON. What is ``ephemeral`` is in memory only."""
 
     name: str
     epoch: int
@@ -30,6 +30,7 @@ class LogInfo(msgspec.Struct, frozen=True, kw_only=True):
     media_type: str = "application/json"
     registry: bytes | None = None
     base: Base | None = None
+    ephemeral: bool = False
 
     @property
     def own_after(self) -> int:
@@ -50,6 +51,7 @@ def info_of(book: Logbook) -> LogInfo:
         media_type=_media_type(book.config.attributes.get("streams")),
         registry=notes.get("registry"),
         base=None if book.base is None else Base(book.base.point.epoch, book.base.through),
+        ephemeral=book.config.durability == "ephemeral",
     )
 
 

@@ -24,6 +24,7 @@ class LogAnswer(msgspec.Struct, kw_only=True):
     media_type: str
     registry: Raw | None
     base: Base | None
+    ephemeral: bool
 
     @classmethod
     def fields_of(cls, info: LogInfo) -> dict[str, Any]:

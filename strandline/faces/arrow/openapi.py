@@ -146,6 +146,7 @@ _LOG_FIELDS = {
     "floor": "Everything below was lost to a cap or to time.",
     "last_ts": "The time of the last record.",
     "media_type": "What the records are.",
+    "ephemeral": "Whether the records are in memory only, and gone when the server ends.",
     "registry": "The schema registry, if the log has one.",
     "base": "If the log is a fork: of which epoch the log is that it begins with, and up to which seq.",
 }

@@ -1,0 +1,93 @@
+"""The schema registries of logs, kept in the lake, so that its records can be read by their schemas wherever the lake
+is, without a server and without the data directory.
+
+A file per log, under ``registries/``. Its name says which log it is of, when it was written and what is in it, so that
+a look at the names tells what has changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from hashlib import sha256
+from typing import NamedTuple
+
+import msgspec
+import xxhash
+
+from strandline.lake.place import Lake
+
+FOLDER = "registries"
+
+
+class Layer(msgspec.Struct, frozen=True):
+    """Records of a log, from one seq to another, that have this epoch in the lake. The last layer has no end."""
+
+    epoch: int
+    first: int
+    last: int | None
+
+
+class KeptRegistry(msgspec.Struct, frozen=True):
+    """What the lake knows of a log with a registry. ``layers`` has more than one entry for a fork, whose first records
+    are those of another log."""
+
+    log: str
+    epoch: int
+    layers: list[Layer]
+    registry: msgspec.Raw
+
+
+class _Name(NamedTuple):
+    """The parts of a file name."""
+
+    folder: str
+    epoch: int
+    written_ms: int
+    digest: str
+
+    @classmethod
+    def parse(cls, name: str) -> _Name | None:
+        folder, _, file = name.rpartition("/")
+        parts = file.removesuffix(".json").split("-")
+        if len(parts) != 3 or not (parts[0].isdigit() and parts[1].isdigit()):
+            return None
+        return cls(folder, int(parts[0]), int(parts[1]), parts[2])
+
+    def __str__(self) -> str:
+        return f"{self.folder}/{self.epoch}-{self.written_ms}-{self.digest}.json"
+
+
+def keep(lake: Lake, registries: Iterable[KeptRegistry], now_ms: int) -> None:
+    """From now on these are the registries of all logs that have one. What has not changed is not written again."""
+    kept: dict[tuple[str, int, str], str] = {}
+    superfluous = set()
+    for name in lake.names(f"{FOLDER}/"):
+        parsed = _Name.parse(name)
+        superfluous.add(name)
+        if parsed is not None:
+            kept[parsed.folder, parsed.epoch, parsed.digest] = name
+    for registry in registries:
+        data = msgspec.json.encode(registry)
+        place = _folder(registry.log), registry.epoch, xxhash.xxh3_64_hexdigest(data)
+        if place in kept:
+            superfluous.discard(kept[place])
+        else:
+            lake.write(str(_Name(place[0], place[1], now_ms, place[2])), data)
+    lake.remove(superfluous)
+
+
+def find(lake: Lake, log: str) -> KeptRegistry | None:
+    """The registry of the log that has this name now, or had it last; None if it has none that the lake knows."""
+    for _ in range(2):
+        parsed = [name for each in lake.names(f"{_folder(log)}/") if (name := _Name.parse(each)) is not None]
+        if not parsed:
+            return None
+        data = lake.read(str(max(parsed, key=lambda name: (name.epoch, name.written_ms))))
+        if data is not None:  # else another one has taken its place since
+            return msgspec.json.decode(data, type=KeptRegistry)
+    return None
+
+
+def _folder(log: str) -> str:
+    """Names of logs may be longer than names of files, and have anything in them."""
+    return f"{FOLDER}/{sha256(log.encode()).hexdigest()[:32]}"

@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from strandline.query.columns import AnyColumn, Mask, join_columns
+from strandline.query.sums import Sums
+
+#: From the id of a rollup and an interval in milliseconds to what all records of a chunk add up to, if that is known.
+FindSums = Callable[[str, int], "Sums | None"]
 
 
 class Chunk:
     """``seqs`` ascend; row ``i`` of every column is the record ``seqs[i]``. ``gone`` are rows that readers do not see
-    any more, None: there are none."""
+    any more, None: there are none. ``find_sums`` is there if it lies in a file and not in memory."""
 
-    __slots__ = ("columns", "gone", "seqs")
+    __slots__ = ("columns", "find_sums", "gone", "seqs")
 
-    def __init__(self, seqs: npt.NDArray[np.int64], columns: Mapping[str, AnyColumn], gone: Mask | None = None) -> None:
+    def __init__(
+        self,
+        seqs: npt.NDArray[np.int64],
+        columns: Mapping[str, AnyColumn],
+        gone: Mask | None = None,
+        find_sums: FindSums | None = None,
+    ) -> None:
         self.seqs = seqs
         self.columns = columns
         self.gone = gone
+        self.find_sums = find_sums
 
     def __len__(self) -> int:
         return len(self.seqs)
@@ -39,7 +50,15 @@ class Chunk:
 
     def without(self, gone: Mask | None) -> Chunk:
         """The same records, of which these are gone."""
-        return Chunk(self.seqs, self.columns, gone if gone is not None and gone.any() else None)
+        return Chunk(self.seqs, self.columns, gone if gone is not None and gone.any() else None, self.find_sums)
+
+    @property
+    def is_companion(self) -> bool:
+        return self.find_sums is not None
+
+    def sums(self, rollup: str, interval_ms: int) -> Sums | None:
+        """What its records add up to, if that is known."""
+        return self.find_sums(rollup, interval_ms) if self.find_sums is not None and self.gone is None else None
 
     def only(self, records: Mask) -> Chunk:
         """The marked records alone; nothing is left of the others."""

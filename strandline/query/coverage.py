@@ -12,24 +12,29 @@ from strandline.query.binding import AndB, AnyOfB, Bound, EqualB, HasB, NotB, Or
 class Coverage(Struct, frozen=True, kw_only=True):
     """Records are given by their seqs, times in milliseconds.
 
-    There is one kind of index here, kept in memory over sealed and unsealed records alike, so some numbers that the
-    protocol knows are told in its terms: ``chunks`` are the pieces of the index that were looked at, and ``caught_up``
-    the records that were not indexed yet when the question came and were read for it.
+    There are companions, files in which history is indexed, and an index in memory of what they do not cover, over
+    sealed and unsealed records alike. ``companions`` and ``chunks`` are the pieces of the one and the other that were
+    looked at, and ``caught_up`` the records that were not indexed yet when the question came and were read for it.
     """
 
-    #: The last record when the answer was made. It takes into account what is behind ``after``, up to ``through``.
+    #: The last record when the answer was made. It takes into account what is behind ``after``, up to ``through``,
+    #: but for what is in the ``gaps``.
     head: int
     after: int
     through: int
+    gaps: tuple[tuple[int, int], ...] = ()
     #: The latest primary timestamp of what it takes into account.
     primary_timestamp: int | None
     #: When the first record was appended that it does not take into account.
     omitted_ts: int | None
     #: Whether the time was up before everything was looked at.
     timed_out: bool = False
+    companions: int = 0
     chunks: int = 0
+    #: Whether something was taken as it had been added up before.
+    used_rollups: bool = False
     caught_up: int = 0
-    #: Which of the abilities of the index were used: exact, col, fts.
+    #: Which of the abilities of the index were used: exact, col, fts, agg.
     families: tuple[str, ...] = ()
 
     @property
@@ -39,12 +44,13 @@ class Coverage(Struct, frozen=True, kw_only=True):
 
     def missing_up_to(self, seq: int) -> int:
         """As ``missing``, of the records up to ``seq``."""
-        return min(self.after, seq) + max(min(self.head, seq) - self.through, 0)
+        between = sum(max(min(last, seq) - first + 1, 0) for first, last in self.gaps)
+        return min(self.after, seq) + between + max(min(self.head, seq) - self.through, 0)
 
     @property
     def behind(self) -> bool:
-        """Whether records at the end were left out, for want of time."""
-        return self.through < self.head
+        """Whether records were left out for want of time."""
+        return self.through < self.head or bool(self.gaps)
 
     @property
     def mode(self) -> str:

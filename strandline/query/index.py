@@ -68,21 +68,35 @@ class Progress(NamedTuple):
 
 
 class Cover(NamedTuple):
-    """What there is to answer from: the records from behind ``after`` up to ``through``."""
+    """What there is to answer from: the records from behind ``after`` up to ``through``, except for those in ``gaps``
+    (ascending, from the first to the last of each). The chunks are in the order of the log."""
 
     chunks: tuple[Chunk, ...]
     after: int
     through: int
+    gaps: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def first_missing(self) -> int:
+        """The first seq that is not covered."""
+        if self.after:
+            return 1
+        return self.gaps[0][0] if self.gaps else self.through + 1
 
 
 class Index:
-    """Safe to use from any thread: one at a time extends it, and all see chunks that do not change."""
+    """The records of a log from behind the seq ``begin``, up to ``until`` or without end.
 
-    def __init__(self, log: Log, plan: Plan) -> None:
+    Safe to use from any thread: one at a time extends it, and all see chunks that do not change.
+    """
+
+    def __init__(self, log: Log, plan: Plan, begin: int = 0, until: int | None = None) -> None:
         self.log = log
+        self.begin = begin
+        self.until = until
         self._extractor = Extractor(plan.fields, plan.histograms)
         self._extending = threading.Lock()
-        self._cover = Cover((), 0, 0)
+        self._cover = self._nothing()
         self._revision, self._rewrites, _ = standing_of(log)
         self._versions: Versions = ()
 
@@ -94,6 +108,8 @@ class Index:
         """Bring the index up to ``head`` unless it takes longer than until ``deadline`` (of ``perf_counter``)."""
         begun = perf_counter()
         records = size = 0
+        if self.until is not None:
+            head = min(head, self.until)
         if self._extending.acquire(timeout=max(deadline - begun, 0)):
             try:
                 self._forget_what_changed(versions)
@@ -107,7 +123,22 @@ class Index:
 
     def held(self) -> Cover:
         """What is indexed now and can be kept, but for records that were removed; nothing is done about the rest."""
-        return self._cover if self._rewrites == rewrites_of(self.log) else Cover((), 0, 0)
+        return self._cover if self._rewrites == rewrites_of(self.log) else self._nothing()
+
+    def begin_behind(self, seq: int) -> None:
+        """Forget what is up to ``seq``, and begin behind it from now on. Not while somebody extends it: then it is for
+        the next time."""
+        if self._extending.acquire(blocking=False):
+            try:
+                self.begin = max(self.begin, seq)
+                chunks = [each for chunk in self._cover.chunks if (each := behind(chunk, seq)) is not None]
+                after, through = max(self._cover.after, seq), max(self._cover.through, seq)
+                self._cover = Cover(tuple(chunks), after, through)
+            finally:
+                self._extending.release()
+
+    def _nothing(self) -> Cover:
+        return Cover((), self.begin, self.begin)
 
     def shrink(self, budget: int) -> None:
         """Forget the oldest records until what is kept fits."""
@@ -122,20 +153,20 @@ class Index:
         are read under other versions than before."""
         through = self._cover.through
         if [each for each in versions if each[0] <= through] != [each for each in self._versions if each[0] <= through]:
-            self._cover = Cover((), 0, 0)
+            self._cover = self._nothing()
         self._versions = versions
         if self.log.revision == self._revision:
             return
         standing = standing_of(self.log)
         if standing.rewrites != self._rewrites:
-            self._cover = Cover((), 0, 0)
+            self._cover = self._nothing()
         else:
             left = [what_stands(chunk, standing.ranges) for chunk in self._cover.chunks]
             self._cover = self._cover._replace(chunks=tuple(chunk for chunk in left if chunk is not None))
         self._revision, self._rewrites = standing.revision, standing.rewrites
 
     def _extend(self, versions: Versions) -> tuple[int, int]:
-        chunks, after, through = self._cover
+        chunks, after, through, _ = self._cover
         seqs: list[int] = []
         data: list[bytes] = []
         size = 0
@@ -145,8 +176,12 @@ class Index:
             data += page.data
             size += sum(map(len, page.data))
             through = page.next_after
-            if page.caught_up:
+            if page.caught_up or (self.until is not None and through >= self.until):
                 break
+        if self.until is not None and through > self.until:
+            through = self.until
+            kept = bisect_right(seqs, through)
+            seqs, data = seqs[:kept], data[:kept]
         for start, end, version in stretches_of(seqs, versions):
             rows, columns = self._extractor.extract(data[start:end], version)
             if rows:
@@ -166,6 +201,13 @@ def stretches_of(seqs: list[int], versions: Versions) -> Iterator[tuple[int, int
         end = bisect_right(seqs, firsts[at] - 1, start) if at < len(firsts) else len(seqs)
         yield start, end, version
         start = end
+
+
+def behind(chunk: Chunk, seq: int) -> Chunk | None:
+    """The records of a chunk that are behind ``seq``; None if there are none."""
+    if chunk.first > seq:
+        return chunk
+    return chunk.only(chunk.seqs > seq) if chunk.last > seq else None
 
 
 def _joined(chunks: tuple[Chunk, ...]) -> tuple[Chunk, ...]:

@@ -40,6 +40,8 @@ class DamagedCompanion(Exception):
 class Info(Struct, frozen=True, kw_only=True):
     """What a companion answers for: the records of a log from ``first`` to ``last``, some of which may hold nothing."""
 
+    #: The id of the data directory, and the log in it.
+    directory: str
     log: str
     epoch: int
     first: int
@@ -82,7 +84,7 @@ class Companion:
 
     def chunk(self) -> Chunk | None:
         """Its records; None if it has none."""
-        return Chunk(self.array(SEQS), self._columns) if self.info.records else None
+        return Chunk(self.array(SEQS), self._columns, find_sums=self.sums) if self.info.records else None
 
     def sums(self, rollup_id: str, interval_ms: int) -> Sums | None:
         """What its records add up to; None if it has no such rollup."""

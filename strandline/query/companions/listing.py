@@ -16,9 +16,13 @@ from strandline.query.companions.rollups import ROLLUP_ROWS, load_sums, rows_of
 TABLE = "companions"
 FOLDER = "pieces"
 
+#: The progress of the table under this name: all erasures up to there have been made in all companions that it lists.
+ERASURES = "erasures"
+
 #: One row per companion. ``path`` is relative to the lake; ``versions`` are texts "seq:version".
 LISTED = pa.schema(
     [
+        pa.field("directory", pa.string(), nullable=False),
         pa.field("log", pa.string(), nullable=False),
         pa.field("epoch", pa.int64(), nullable=False),
         pa.field("plan", pa.string(), nullable=False),
@@ -56,6 +60,9 @@ def listed_table(entries: list[Listed]) -> Any:
     return pa.Table.from_pylist([_row(entry) for entry in entries], schema=LISTED)
 
 
+_PLAIN = ("directory", "log", "epoch", "plan", "rollups", "first", "last", "erasures", "records")
+
+
 def listed_in(table: Any) -> list[Listed]:
     """The rows of the table, or of a part of it."""
     return [_entry(row) for row in table.to_pylist()]
@@ -64,6 +71,7 @@ def listed_in(table: Any) -> list[Listed]:
 def _row(entry: Listed) -> dict[str, Any]:
     info = entry.info
     return {
+        "directory": info.directory,
         "log": info.log,
         "epoch": info.epoch,
         "plan": info.plan,
@@ -81,9 +89,10 @@ def _row(entry: Listed) -> dict[str, Any]:
 
 
 def _entry(row: dict[str, Any]) -> Listed:
+    versions = [text.partition(":") for text in row["versions"]]
     info = Info(
-        versions=tuple((int(first), int(version)) for first, _, version in (t.partition(":") for t in row["versions"])),
-        **{name: row[name] for name in ("log", "epoch", "plan", "rollups", "first", "last", "erasures", "records")},
+        versions=tuple((int(first), int(version)) for first, _, version in versions),
+        **{name: row[name] for name in _PLAIN},
     )
     return Listed(info, row["path"], row["size"], row["checksum"], round(row["built_at"].timestamp() * 1000))
 

@@ -33,12 +33,14 @@ Seqs = npt.NDArray[np.int64]
 
 
 class Origin(Struct, frozen=True, kw_only=True):
-    """Which records a companion is to answer for: all of a log from ``first`` to ``last``.
+    """Which records a companion is to answer for: all of a log from ``first`` to ``last``, in the data directory with
+    this id.
 
     ``versions`` say from which seq on records have which schema version, as the log's registry has it. ``erasures`` is
     the head of the log of erasures from before the first of the records was read (0: there is none yet).
     """
 
+    directory: str
     log: str
     epoch: int
     first: int
@@ -91,6 +93,7 @@ class Builder:
         versions = versions_between(origin.versions, origin.first, origin.last)
         return _made(
             Info(
+                directory=origin.directory,
                 log=origin.log,
                 epoch=origin.epoch,
                 first=origin.first,
@@ -144,7 +147,7 @@ def _merged_info(companions: Sequence[Companion], plan: Plan, config: SearchConf
         raise CannotMerge("there is nothing to merge")
     infos = [companion.info for companion in companions]
     for before, behind in pairwise(infos):
-        if behind.epoch != before.epoch or behind.first != before.last + 1:
+        if (behind.directory, behind.epoch) != (before.directory, before.epoch) or behind.first != before.last + 1:
             raise CannotMerge(f"{behind} does not follow {before}")
     name = plan_id(plan)
     for info in infos:

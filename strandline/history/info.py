@@ -19,7 +19,10 @@ class Base(msgspec.Struct, frozen=True):
 
 class LogInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A log at one moment. What is below ``floor`` was lost to a cap or to time; ``earliest`` is the first seq that is
-    there. ``registry`` is the stored schema registry, which is JSON. What is ``ephemeral`` is in memory only."""
+    there. ``registry`` is the stored schema registry, which is JSON. What is ``ephemeral`` is in memory only.
+
+    ``records`` is how many of its own records readers see. ``gaps`` are its own seqs that hold nothing although nobody
+    removed them on purpose: losses that are known."""
 
     name: str
     epoch: int
@@ -31,6 +34,8 @@ class LogInfo(msgspec.Struct, frozen=True, kw_only=True):
     registry: bytes | None = None
     base: Base | None = None
     ephemeral: bool = False
+    records: int = 0
+    gaps: list[tuple[int, int]] = []
 
     @property
     def own_after(self) -> int:
@@ -52,6 +57,8 @@ def info_of(book: Logbook) -> LogInfo:
         registry=notes.get("registry"),
         base=None if book.base is None else Base(book.base.point.epoch, book.base.through),
         ephemeral=book.config.durability == "ephemeral",
+        records=book.count,
+        gaps=[(gap.first, gap.last) for gap in book.gaps],
     )
 
 

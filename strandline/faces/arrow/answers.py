@@ -25,6 +25,8 @@ class LogAnswer(msgspec.Struct, kw_only=True):
     registry: Raw | None
     base: Base | None
     ephemeral: bool
+    records: Number
+    gaps: list[tuple[Number, Number]]
 
     @classmethod
     def fields_of(cls, info: LogInfo) -> dict[str, Any]:

@@ -149,6 +149,8 @@ _LOG_FIELDS = {
     "ephemeral": "Whether the records are in memory only, and gone when the server ends.",
     "registry": "The schema registry, if the log has one.",
     "base": "If the log is a fork: of which epoch the log is that it begins with, and up to which seq.",
+    "records": "How many records of its own there are; without those that a fork shares.",
+    "gaps": "Seqs of its own that hold nothing although nobody removed them: the first and the last of each range.",
 }
 
 ARROW = Described(

@@ -91,7 +91,12 @@ class Appending:
     async def _written(self, log: Log, batch: Batch | None, advance: Advance | None) -> Appended:
         """What was appended, once it is as durable as the log promises. The frame of a large batch is not for the loop
         to write."""
-        commit = await self._context.work(lambda: self._write(log, batch, advance))
+        try:
+            commit = await self._context.work(lambda: self._write(log, batch, advance))
+        except Refusal:
+            # It may be refused because it is there already, and then it has to be there for good.
+            await self._context.settled(log)
+            raise
         appended: Appended = await self._context.hub.when_done(commit, lambda appended: appended)
         return appended
 

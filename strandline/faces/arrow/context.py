@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from strandline.engine import Log
 from strandline.engine.erasures import NAME as ERASURES
+from strandline.engine.errors import JournalFailed
 from strandline.faces.access import Access
 from strandline.faces.arrow.errors import log_not_found
 from strandline.faces.neighbours import is_hidden
@@ -72,6 +73,16 @@ class ArrowContext:
             return False
         kept_aside = is_hidden(log) or (is_internal(log.name) and log.name not in _OPEN)
         return not kept_aside or access.may("admin")
+
+    async def settled(self, log: Log) -> None:
+        """Wait until everything that somebody may learn of the log now is durable: who concludes something from it, or
+        keeps a copy, must not know more than the log itself after a power cut."""
+        try:
+            commit = log.sync()
+            if not commit.done:
+                await self.hub.when_done(commit, lambda _: None)
+        except JournalFailed:
+            pass  # what can be read is still to be read
 
     def work(self, work: Callable[[], T]) -> asyncio.Future[T]:
         """What ``work`` gives, which takes too long for the loop."""

@@ -74,6 +74,8 @@ class Listing:
         epoch = number(call, "epoch")
         if epoch is not None and epoch != log.epoch:
             raise epoch_changed(log.name, log.epoch)
+        if writer is not None:
+            await self._context.settled(log)
         return await self._context.work(lambda: self._one(log, writer))
 
     def _one(self, log: Log, writer: str | None) -> Reply:

@@ -61,6 +61,8 @@ class Advance(msgspec.Struct, frozen=True):
             return None
         if writer is None:
             raise invalid(f"{AFTER} is there, but no writer whose progress it is")
+        if _same(before, after):
+            raise invalid(f"{AFTER} is what {BEFORE} is: a repetition could not be told from the first time")
         return cls(writer, before, after)
 
     def check(self, log: Log) -> None:

@@ -47,6 +47,7 @@ class Reading:
             raise Refusal(429, "throttled", "too many streams are open", retry_after=1)
         await self._arrive(found)
         state = found.state()
+        await context.settled(found)
         through = state.head if through is None else min(through, state.head)
         headers = (
             (b"cache-control", b"no-store"),

@@ -53,12 +53,17 @@ class StageSummary(msgspec.Struct, kw_only=True):
 
 
 class RoundSummary(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """Everything that was acknowledged at ``begin`` is in the lake, unless there is an ``error``."""
+    """Everything that was acknowledged at ``begin`` is in the lake, unless there is an ``error`` or it was stopped."""
 
     begin: int
     end: int
     stages: list[StageSummary] = []
     error: str | None = None
+    stopped: bool = False
+
+    @property
+    def good(self) -> bool:
+        return self.error is None and not self.stopped
 
 
 class LogLag(msgspec.Struct, kw_only=True):
@@ -124,7 +129,7 @@ class Status(msgspec.Struct, kw_only=True):
 
     @property
     def last_good_round(self) -> RoundSummary | None:
-        return next((one for one in reversed(self.rounds) if one.error is None), None)
+        return next((one for one in reversed(self.rounds) if one.good), None)
 
 
 def read_status(lake: Lake) -> Status | None:

@@ -36,18 +36,24 @@ log = logging.getLogger(__name__)
 WRITE_MS = 1_000
 
 
+class Stopped(BaseException):
+    """The round is to end here, because the pipeline was told to stop. No error, and nothing for stages to catch."""
+
+
 class Stage(Protocol):
     """A stage that is under way."""
 
     def advance(self, records: int, bytes: int = 0) -> None:
-        """So many more are done."""
+        """So many more are done. To be called after what was done is committed: here a round may be stopped, and then
+        Stopped is raised."""
 
 
 class Reporter(Protocol):
-    """What a stage tells while it works. It may be called from any thread, and never raises."""
+    """What a stage tells while it works. It may be called from any thread."""
 
     def stage(self, name: str, total: int | None = None) -> AbstractContextManager[Stage]:
-        """A stage begins, and ends with the block. ``total`` is how many records it will be, if that is known."""
+        """A stage begins, and ends with the block. ``total`` is how many records it will be, if that is known. Raises
+        Stopped instead if the pipeline was told to stop."""
 
     def problem(self, stage: str, log: str | None, seq: int | None, message: str) -> None:
         """Something went wrong that does not end the round: a record was skipped, a log left out."""
@@ -85,7 +91,8 @@ class Watch(Protocol):
 
 class StatusReporter:
     """``write`` stores the status, ``now`` is the time in milliseconds; ``before`` is the status that an earlier run
-    left, whose counters go on. A status that cannot be written is no reason for the pipeline to stop.
+    left, whose counters go on; ``stopping`` says whether rounds are to end. A status that cannot be written is no
+    reason for the pipeline to stop.
     """
 
     def __init__(
@@ -97,8 +104,10 @@ class StatusReporter:
         master: str = "",
         source: str = "",
         watch: Watch | None = None,
+        stopping: Callable[[], bool] = lambda: False,
     ) -> None:
         self._write = write
+        self._stopping = stopping
         self._now = now
         self._watch = watch
         self._lock = threading.RLock()
@@ -122,6 +131,7 @@ class StatusReporter:
 
     @contextmanager
     def stage(self, name: str, total: int | None = None) -> Iterator[Stage]:
+        self._check()
         running = _Running(self, StageStatus(stage=name, since=self._now(), total=total))
         with self._lock:
             self.status.stages.append(running.status)
@@ -156,14 +166,17 @@ class StatusReporter:
         begin = self._now()
         self._summaries = []
         self.change("running")
-        error: str | None = None
+        error, stopped = None, False
         try:
             yield
+        except Stopped:
+            stopped = True
+            raise
         except BaseException as raised:
             error = describe(raised)
             raise
         finally:
-            summary = RoundSummary(begin=begin, end=self._now(), stages=self._summaries, error=error)
+            summary = RoundSummary(begin=begin, end=self._now(), stages=self._summaries, error=error, stopped=stopped)
             with self._lock:
                 self.status.rounds = [*self.status.rounds, summary][-MAX_ROUNDS:]
                 self.status.rounds_total += 1
@@ -203,6 +216,7 @@ class StatusReporter:
             if self._watch is not None:
                 self._watch.advanced(stage)
             self._write_in_time()
+        self._check()
 
     def _end(self, stage: StageStatus) -> None:
         passed = self._now() - stage.since
@@ -221,6 +235,10 @@ class StatusReporter:
             if self._watch is not None:
                 self._watch.ended(summary)
             self.flush()
+
+    def _check(self) -> None:
+        if self._stopping():
+            raise Stopped
 
     def _write_in_time(self) -> None:
         if self._now() - self._written >= WRITE_MS:

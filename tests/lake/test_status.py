@@ -52,6 +52,7 @@ def test_a_status_of_a_later_version_can_be_read(tmp_path: Path) -> None:
 def test_the_last_good_round_is_the_newest_without_an_error() -> None:
     good, bad = RoundSummary(begin=1, end=2), RoundSummary(begin=3, end=4, error="no")
     assert Status(rounds=[good, bad]).last_good_round == good
+    assert Status(rounds=[good, RoundSummary(begin=3, end=4, stopped=True)]).last_good_round == good
     assert Status(rounds=[bad]).last_good_round is None
 
 

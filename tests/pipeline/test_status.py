@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from strandline.lake.status import MAX_LOGS, MAX_PROBLEMS, MAX_ROUNDS, LogLag, Status
-from strandline.pipeline.status import WRITE_MS, Silent, StatusReporter, describe, summarize
+from strandline.pipeline.status import WRITE_MS, Silent, StatusReporter, Stopped, describe, summarize
 
 
 class Clock:
@@ -91,6 +91,25 @@ def test_a_round_that_fails_says_so_and_the_next_one_is_told_as_well(reporter: S
     assert [problem.message for problem in book.last.problems] == ["ValueError: the disk"]
     assert (book.last.rounds_total, book.last.problems_total) == (2, 1)
     assert book.last.stages == []
+
+
+def test_a_round_can_be_stopped_where_something_has_just_been_committed(clock: Clock, book: Book) -> None:
+    told: list[bool] = []
+    reporter = StatusReporter(book.write, clock.now, stopping=lambda: bool(told))
+
+    def work() -> None:
+        with reporter.round(), reporter.stage("records") as stage:
+            stage.advance(1)
+            told.append(True)
+            stage.advance(2)
+
+    with pytest.raises(Stopped):
+        work()
+    (round,) = book.last.rounds
+    assert (round.stopped, round.error, round.good) == (True, None, False)
+    assert (book.last.records_total, book.last.problems) == ({"records": 3}, [])
+    with pytest.raises(Stopped), reporter.stage("keys"):
+        pass
 
 
 def test_problems_name_the_log_and_the_record(reporter: StatusReporter, clock: Clock, book: Book) -> None:

@@ -1,0 +1,94 @@
+"""The canonical form of JSON: one text for all documents that say the same, so that it can be hashed and signed.
+
+Without blanks; keys in the order of their code points; in strings only that escaped which has to be; numbers as
+ECMAScript prints doubles, whatever they looked like. What is no double any more, because it is too large, is null.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from json.encoder import encode_basestring
+from math import isfinite
+from typing import Any, NoReturn
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+#: ECMAScript writes numbers without an exponent from the first to the second of these powers of ten.
+_LEAST_POINT, _MOST_POINT = -6, 21
+
+
+class NotJson(ValueError):
+    """The text is not JSON, or nested too deeply."""
+
+
+def parse(text: bytes) -> Any:
+    """A document as Python has it; of keys that are repeated, the last one counts. Raises NotJson."""
+    try:
+        return json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        raise NotJson(str(error)) from None
+
+
+def canonical(document: Any) -> bytes:
+    """The form of a document as ``parse`` gives it."""
+    text = _text(document)
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        # Halves of surrogate pairs, which only an escape can write.
+        return _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text).encode()
+
+
+def _refuse(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return str(encode_basestring(value))
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, (int, float)):
+        return _number(value)
+    if isinstance(value, list):
+        return f"[{','.join(map(_text, value))}]"
+    members = (f"{encode_basestring(name)}:{_text(value[name])}" for name in sorted(value))
+    return f"{{{','.join(members)}}}"
+
+
+def _number(value: int | float) -> str:
+    if isinstance(value, int) and -(1 << 53) <= value <= 1 << 53:
+        return str(value)
+    try:
+        double = float(value)
+    except OverflowError:
+        return "null"
+    if not isfinite(double):
+        return "null"
+    if double == 0:
+        return "0"
+    sign = "-" if double < 0 else ""
+    digits, point = _digits(abs(double))
+    return sign + _written(digits, point)
+
+
+def _digits(double: float) -> tuple[str, int]:
+    """The shortest digits that tell the double from all others, and where the point is: 0.digits × 10^point."""
+    mantissa, _, exponent = repr(double).partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    digits = (whole + fraction).lstrip("0")
+    point = len(whole) + int(exponent or 0) - (len(whole + fraction) - len(digits))
+    return digits.rstrip("0"), point
+
+
+def _written(digits: str, point: int) -> str:
+    count = len(digits)
+    if count <= point <= _MOST_POINT:
+        return digits + "0" * (point - count)
+    if 0 < point <= _MOST_POINT:
+        return f"{digits[:point]}.{digits[point:]}"
+    if _LEAST_POINT < point <= 0:
+        return f"0.{'0' * -point}{digits}"
+    exponent = point - 1
+    fraction = f".{digits[1:]}" if count > 1 else ""
+    return f"{digits[0]}{fraction}e{'+' if exponent > 0 else '-'}{abs(exponent)}"

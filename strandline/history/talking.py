@@ -151,7 +151,7 @@ class Busy(Exception):
         self.seconds = seconds
 
 
-class _Error(msgspec.Struct):
+class _Error(msgspec.Struct, frozen=True):
     code: str = ""
     message: str = ""
     detail: dict[str, Any] = {}

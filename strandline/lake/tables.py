@@ -27,3 +27,24 @@ RECORDS = pa.schema(
 
 def records(lake: Lake) -> Table:
     return Table(lake, "records", RECORDS)
+
+
+#: What audits found: rows of one run have the same ``run``. A row without a log (an empty name) says what was looked at
+#: in all of them; further rows are about single logs. ``first_seq`` is the first one concerned, and ``count`` how many
+#: are. There is nothing of any record in here.
+AUDIT = pa.schema(
+    [
+        pa.field("run", pa.string(), nullable=False),
+        pa.field("time", pa.timestamp("us", tz="UTC"), nullable=False),
+        pa.field("log", pa.string(), nullable=False),
+        pa.field("check", pa.string(), nullable=False),
+        pa.field("ok", pa.bool_(), nullable=False),
+        pa.field("first_seq", pa.int64()),
+        pa.field("count", pa.int64(), nullable=False),
+        pa.field("detail", pa.string(), nullable=False),
+    ]
+)
+
+
+def audit(lake: Lake) -> Table:
+    return Table(lake, "audit", AUDIT)

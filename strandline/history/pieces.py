@@ -25,6 +25,8 @@ from strandline.history.shape import RECORDS, record_batch, within
 BATCH_ROWS = 65_536
 #: Segments that one process keeps open: pieces of one segment come after each other.
 OPEN_SEGMENTS = 16
+#: Decoded blocks that one process keeps: small logs share a block with their neighbours, whose pieces come next.
+OPEN_BLOCKS = 32
 
 
 class Where(msgspec.Struct, frozen=True, array_like=True):
@@ -93,7 +95,9 @@ class SegmentPiece(msgspec.Struct, frozen=True, array_like=True, tag="segment"):
         for index in _blocks(segment, row, end):
             block = segment.blocks[index]
             start, stop = max(row - block.row, 0), min(end - block.row, block.rows)
-            batch = self._batch(segment.batch(index, ROW_COLUMNS).slice(start, stop - start), wanted)
+            is_shared = stop - start < block.rows
+            found = _decoded(segment, index) if is_shared else segment.batch(index, ROW_COLUMNS)
+            batch = self._batch(found.slice(start, stop - start), wanted)
             for at in range(0, batch.num_rows, batch_rows):
                 yield batch.slice(at, batch_rows)
 
@@ -139,6 +143,7 @@ def amended_data(seqs: Any, data: Any, amended: dict[int, bytes]) -> Any:
 
 _lock = threading.Lock()
 _segments: dict[tuple[str, int, int, int], Segment] = {}
+_blocks_decoded: dict[tuple[Segment, int], Any] = {}
 _cold_stores: dict[str, tuple[SegmentStore, tempfile.TemporaryDirectory[str]]] = {}
 
 
@@ -155,6 +160,19 @@ def _opened(piece: SegmentPiece) -> Segment:
         while len(_segments) > OPEN_SEGMENTS:
             del _segments[next(iter(_segments))]
         return segment
+
+
+def _decoded(segment: Segment, index: int) -> Any:
+    """A block, kept for the pieces that follow."""
+    with _lock:
+        batch = _blocks_decoded.pop((segment, index), None)
+    if batch is None:
+        batch = segment.batch(index, ROW_COLUMNS)
+    with _lock:
+        _blocks_decoded[segment, index] = batch
+        while len(_blocks_decoded) > OPEN_BLOCKS:
+            del _blocks_decoded[next(iter(_blocks_decoded))]
+    return batch
 
 
 def _opened_cold(piece: SegmentPiece) -> Segment:

@@ -79,6 +79,11 @@ class FileWriter:
     def rows(self) -> int:
         return self._rows
 
+    @property
+    def size(self) -> int:
+        """How many bytes are written so far."""
+        return int(self._target.tell())
+
     def write(self, batch: Any) -> None:
         """A record batch or a table."""
         if not batch.num_rows:

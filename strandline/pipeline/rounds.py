@@ -21,8 +21,11 @@ import msgspec
 
 from strandline.history.info import LogInfo
 from strandline.history.opening import History
+from strandline.lake import tables
 from strandline.lake.place import Lake
-from strandline.pipeline.events import Events
+from strandline.lake.status import LogLag
+from strandline.pipeline import records
+from strandline.pipeline.events import PROGRESS, Events
 from strandline.pipeline.round import EVERYTHING, KEEPING, Chosen, Keeping, Round, wall_clock
 from strandline.pipeline.status import Reporter
 
@@ -73,9 +76,10 @@ def run_round(
     """
     belong(lake, history.directory)
     events = Events(history)
-    every = [info for info in history.logs() if not info.name.startswith("__")]
+    every = [info for info in history.logs() if not (info.name.startswith("__") or info.ephemeral)]
     logs = choose(every, chosen)
     round = Round(spark, history, lake, reporter, logs, every, events, complete, keeping, now)
+    records.run(round)
     _report_lag(round)
     return RoundResult(round.done, round.problems)
 
@@ -109,4 +113,14 @@ def choose(logs: list[LogInfo], chosen: Chosen) -> list[LogInfo]:
 
 
 def _report_lag(round: Round) -> None:
-    round.reporter.lag([], round.events.head)
+    progress = tables.records(round.lake).progress()
+    lags = [
+        LogLag(
+            log=info.name,
+            epoch=info.epoch,
+            head=info.head,
+            covered={"records": max(progress.get(str(info.epoch), 0), info.own_after)},
+        )
+        for info in round.all_logs
+    ]
+    round.reporter.lag(lags, progress.get(PROGRESS, round.events.head))

@@ -8,38 +8,67 @@ attempt left behind belongs to nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 ITEMS = pa.schema([pa.field("item", pa.binary(), nullable=False)])
 RESULTS = "result binary"
+PARTS = "destination string, part binary"
 #: A wave has so many items for each task that can run at a time: enough that none waits long for the slowest.
 WAVES = 4
 
 Item = TypeVar("Item", bound=msgspec.Struct)
 Result = TypeVar("Result", bound=msgspec.Struct)
+Shared = TypeVar("Shared", bound=msgspec.Struct)
 
 
 def work(
     spark: SparkSession,
     function: Callable[[Item], Result],
-    items: Sequence[Item],
+    items: Iterable[Item],
     kind: type[Item],
     result: type[Result],
+    parallel: int | None = None,
 ) -> Iterator[list[Result]]:
     """Have all items worked on by a function of a module, and give what came of them, wave after wave.
 
     What one wave has done can be committed before the next begins, so a crash costs a wave at most. Within a wave
-    results come in any order.
+    results come in any order. The items of a wave are taken when it begins. ``parallel`` is how many tasks can run at a
+    time, if that is known already.
     """
-    size = WAVES * parallelism(spark)
-    for start in range(0, len(items), size):
-        yield _wave(spark, function, items[start : start + size], kind, result)
+    remaining = iter(items)
+    size = WAVES * (parallel or parallelism(spark))
+    while wave := list(islice(remaining, size)):
+        yield _wave(spark, function, wave, kind, result)
+
+
+def shuffle(
+    spark: SparkSession,
+    spread: Callable[[Item, Shared], Iterable[tuple[str, bytes]]],
+    gather: Callable[[str, list[bytes], Shared], Result],
+    items: Sequence[Item],
+    kind: type[Item],
+    shared: Shared,
+    result: type[Result],
+) -> list[Result]:
+    """Have all items spread over destinations, and what came for each destination gathered.
+
+    Both are functions of a module. Parts are handed over by Spark as they are, in any order; all that come for one
+    destination are in memory together. ``shared`` is what everybody has to know, and travels once per task.
+    """
+    if not items:
+        return []
+    known = msgspec.msgpack.encode(shared)
+    frame = _frame(spark, items).repartition(len(items))
+    parts = frame.mapInArrow(_Spreader(spread, kind, type(shared), known), PARTS)
+    gathered = parts.groupBy("destination").applyInArrow(_gatherer(gather, type(shared), known), RESULTS)
+    return _results(gathered, result)
 
 
 def parallelism(spark: SparkSession) -> int:
@@ -54,11 +83,18 @@ def _wave(
     kind: type[Item],
     result: type[Result],
 ) -> list[Result]:
+    frame = _frame(spark, items).repartition(len(items))
+    return _results(frame.mapInArrow(_Worker(function, kind), RESULTS), result)
+
+
+def _frame(spark: SparkSession, items: Sequence[msgspec.Struct]) -> DataFrame:
     encode = msgspec.msgpack.Encoder().encode
-    frame = spark.createDataFrame(pa.table({"item": [encode(item) for item in items]}, schema=ITEMS))
-    worked = frame.repartition(len(items)).mapInArrow(_Worker(function, kind), RESULTS)
+    return spark.createDataFrame(pa.table({"item": [encode(item) for item in items]}, schema=ITEMS))
+
+
+def _results(frame: DataFrame, result: type[Result]) -> list[Result]:
     decode = msgspec.msgpack.Decoder(result).decode
-    return [decode(row) for row in worked.toArrow().column("result").to_pylist()]
+    return [decode(row) for row in frame.toArrow().column("result").to_pylist()]
 
 
 class _Worker:
@@ -73,4 +109,37 @@ class _Worker:
         encode = msgspec.msgpack.Encoder().encode
         for batch in batches:
             for item in batch.column(0).to_pylist():
-                yield pa.record_batch([pa.array([encode(self._function(decode(item)))], pa.binary())], ["result"])
+                yield _result(encode(self._function(decode(item))))
+
+
+class _Spreader:
+    def __init__(self, function: Callable[[Any, Any], Any], kind: type[Any], known: type[Any], shared: bytes) -> None:
+        self._function = function
+        self._kind = kind
+        self._known = known
+        self._shared = shared
+
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        decode = msgspec.msgpack.Decoder(self._kind).decode
+        shared = msgspec.msgpack.decode(self._shared, type=self._known)
+        for batch in batches:
+            for item in batch.column(0).to_pylist():
+                for destination, part in self._function(decode(item), shared):
+                    yield pa.record_batch(
+                        [pa.array([destination]), pa.array([part], pa.binary())], ["destination", "part"]
+                    )
+
+
+def _gatherer(function: Callable[[str, list[bytes], Any], Any], known: type[Any], encoded: bytes) -> Callable[..., Any]:
+    """A plain function without annotations: Spark guesses from them, and cannot do with less than its own."""
+
+    def gathered(key, table):  # type: ignore[no-untyped-def]
+        shared = msgspec.msgpack.decode(encoded, type=known)
+        done = function(key[0].as_py(), table.column("part").to_pylist(), shared)
+        return pa.Table.from_batches([_result(msgspec.msgpack.encode(done))])
+
+    return gathered
+
+
+def _result(encoded: bytes) -> Any:
+    return pa.record_batch([pa.array([encoded], pa.binary())], ["result"])

@@ -1,0 +1,72 @@
+"""Records as the lake has them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from strandline.lake.tables import RECORDS
+
+#: Where one of many payloads is no text, they are looked at in groups of so many, and one by one only in the group
+#: that has it.
+GROUP = 1024
+
+Versions = Sequence[tuple[int, int]]
+
+
+def lake_rows(batch: Any, versions: Versions = ()) -> Any:
+    """A batch of history's records with the columns of the table ``records``. ``versions`` has the first seq of each
+    version of the log's schema, ascending."""
+    text, other = split_text(batch.column("data"))
+    columns = {name: batch.column(name) for name in ("log", "epoch", "seq", "ts", "key", "node", "meta")}
+    version = _versions(batch.column("seq").to_numpy(), versions)
+    return pa.record_batch([*columns.values(), version, text, other], schema=RECORDS)
+
+
+def split_text(data: Any) -> tuple[Any, Any]:
+    """Payloads as text, null where they are none, and as bytes where they are not text."""
+    whole = _as_text(data)
+    if whole is not None:
+        return whole, pa.nulls(len(data), pa.binary())
+    texts, others = [], []
+    for start in range(0, len(data), GROUP):
+        group = data.slice(start, GROUP)
+        text = _as_text(group)
+        if text is not None:
+            texts.append(text)
+            others.append(pa.nulls(len(group), pa.binary()))
+            continue
+        values = group.to_pylist()
+        decoded = [_decoded(value) for value in values]
+        texts.append(pa.array(decoded, pa.string()))
+        others.append(
+            pa.array(
+                [None if text is not None else value for text, value in zip(decoded, values, strict=True)], pa.binary()
+            )
+        )
+    return pa.concat_arrays(texts), pa.concat_arrays(others)
+
+
+def _as_text(data: Any) -> Any:
+    try:
+        return data.cast(pa.string())
+    except pa.ArrowInvalid:
+        return None
+
+
+def _decoded(value: bytes) -> str | None:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _versions(seqs: Any, versions: Versions) -> Any:
+    if not versions:
+        return pa.array(np.zeros(len(seqs), np.int32))
+    starts = np.array([first for first, _ in versions], np.int64)
+    numbers = np.array([0, *(version for _, version in versions)], np.int32)
+    return pa.array(numbers[np.searchsorted(starts, seqs, "right")])

@@ -1,32 +1,27 @@
 """Aggregation: what a rollup declares, added up per interval and group, over everything that a log holds.
 
-A record contributes only as a whole: it must match the rollup's query, have exactly one timestamp, at most one value
-per dimension and exactly one number for everything that is summed up. Which records do is worked out with whole arrays,
-and DuckDB adds up what they have, integers exactly.
+Which records contribute is worked out with whole arrays, and DuckDB adds up what they have, integers exactly. Where a
+companion has added up its records already, and no query says that only some of them count, its sums are taken for the
+intervals that lie inside of the range that is asked for; only what is at the edges is looked at record by record.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from strandline.engine import Log
 from strandline.query.chunk import Chunk
-from strandline.query.columns import Mask, NumberColumn
-from strandline.query.config import Measure, SearchConfig
+from strandline.query.companions.identity import rollup_id
+from strandline.query.config import SearchConfig
+from strandline.query.contributing import contributing
 from strandline.query.coverage import Coverage, families_of
-from strandline.query.evaluating import evaluate
 from strandline.query.groups import Bucket, buckets_of
-from strandline.query.index import Cover, Versions, part_name
+from strandline.query.index import Versions
 from strandline.query.providing import Provider
 from strandline.query.requests import AggregateRequest
 from strandline.query.search import first_omitted, latest
 from strandline.query.summing import Contributions, add_up
-
-Rows = npt.NDArray[np.int64]
+from strandline.query.sums import Sums, combine
 
 
 class AggregateResult(Struct, frozen=True):
@@ -41,59 +36,68 @@ def aggregate(
     head = log.head
     cover, progress = provider.cover(log, config, versions, head, deadline)
     head = max(head, cover.through)
-    contributions = Contributions(request)
-    used = 0
+    adding = _Adding(request, config)
     for chunk in cover.chunks:
-        rows = contributing(chunk, request)
-        if rows is not None:
-            used += 1
-            contributions.add(chunk, rows)
+        adding.add(chunk)
+    sums = combine([*adding.sums, add_up(adding.contributions)], request.group_by, request.measures)
     coverage = Coverage(
         head=head,
         after=cover.after,
         through=cover.through,
+        gaps=cover.gaps,
         primary_timestamp=latest(cover.chunks, config.primary_timestamp),
         omitted_ts=first_omitted(log, cover, head),
-        timed_out=cover.through < head,
-        chunks=used,
+        timed_out=cover.through < head or bool(cover.gaps),
+        companions=adding.companions,
+        chunks=adding.chunks,
+        used_rollups=bool(adding.sums),
         caught_up=progress.records,
-        families=_families(request, cover) if used else (),
+        families=adding.families(),
     )
-    return AggregateResult(buckets_of(add_up(contributions), request), coverage)
+    return AggregateResult(buckets_of(sums, request), coverage)
 
 
-def contributing(chunk: Chunk, request: AggregateRequest) -> Rows | None:
-    """The rows of a chunk that contribute; None if a look at its times tells that there are none."""
-    timestamps = chunk.columns[request.rollup.timestamp_field]
-    assert isinstance(timestamps, NumberColumn)
-    if timestamps.bounds is None or timestamps.bounds[1] < request.first or timestamps.bounds[0] >= request.end:
-        return None
-    total = len(chunk)
-    inside = (timestamps.values >= request.first) & (timestamps.values < request.end)
-    mask: Mask = timestamps.rows_where(inside, total) & timestamps.lone(total)
-    if chunk.gone is not None:
-        mask = mask & ~chunk.gone
-    for bound in (request.include, request.query):
-        if bound is not None:
-            mask = mask & evaluate(bound, chunk).mask
-    for name in request.rollup.dimensions:
-        mask = mask & chunk.columns[name].at_most_one(total)
-    for measure in request.rollup.measures.values():
-        for name in summed_columns(measure):
-            mask = mask & chunk.columns[name].lone(total)
-    return np.flatnonzero(mask)
+class _Adding:
+    """What is to be added up, and where it came from."""
 
+    def __init__(self, request: AggregateRequest, config: SearchConfig) -> None:
+        self._request = request
+        self._rollup = rollup_id(request.rollup, config)
+        interval = request.interval_ms
+        #: The whole intervals that are asked for, and what is before and behind them.
+        self._inner = -(-request.first // interval) * interval, request.end // interval * interval
+        self.contributions = Contributions(request)
+        self.sums: list[Sums] = []
+        self.companions = 0
+        self.chunks = 0
+        self._uses_columns = False
 
-def summed_columns(measure: Measure) -> Sequence[str]:
-    """The columns of which a contributing record has exactly one number."""
-    if measure.field is not None:
-        return (measure.field,)
-    return [part_name(pointer) for pointer in (measure.pointers or ())[:4]]
+    def add(self, chunk: Chunk) -> None:
+        request, (first, end) = self._request, self._inner
+        windows = [(request.first, request.end)]
+        used = False
+        known = chunk.sums(self._rollup, request.interval_ms) if request.query is None and first < end else None
+        if known is not None:
+            inner = known.within(first, end)
+            if len(inner):
+                self.sums.append(inner)
+                used = True
+            windows = [(request.first, first), (end, request.end)]
+        rows = contributing(chunk, request, windows)
+        if rows is not None:
+            self.contributions.add(chunk, rows)
+            self._uses_columns = used = True
+        if used and chunk.is_companion:
+            self.companions += 1
+        elif used:
+            self.chunks += 1
 
-
-def _families(request: AggregateRequest, cover: Cover) -> tuple[str, ...]:
-    families = {"col"}
-    for bound in (request.include, request.query, *request.counted.values()):
-        if bound is not None:
-            families.update(families_of(bound))
-    return tuple(sorted(families))
+    def families(self) -> tuple[str, ...]:
+        """Which abilities of the index were used."""
+        families = {"agg"} if self.sums else set()
+        if self._uses_columns:
+            families.add("col")
+            for bound in (self._request.include, self._request.query, *self._request.counted.values()):
+                if bound is not None:
+                    families.update(families_of(bound))
+        return tuple(sorted(families))

@@ -1,8 +1,9 @@
 """How well a text matches: Okapi BM25, with the constants that Lucene and tantivy use.
 
 Every value of a text field counts as a document. The statistics, how many values have a token and how long values are,
-are those of the records up to a *mark* that moves on only when the log has grown by an eighth or so. Scores stay the
-same in between, so that whoever pages through results by score misses nothing while records are appended.
+are those of the records that are there up to a *mark* that moves on only when the log has grown by an eighth or so.
+Scores stay the same in between, so that whoever pages through results by score misses nothing while records are
+appended.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy.typing as npt
 
 from strandline.query.binding import AndB, AnyOfB, Bound, EqualB, OrB, PrefixB, TextB
 from strandline.query.chunk import Chunk
-from strandline.query.columns import Occurrences, TextColumn
+from strandline.query.columns import Mask, Occurrences, TextColumn
 from strandline.query.texts import occurrences, phrase, with_all
 
 #: How quickly further occurrences of a token cease to count.
@@ -55,13 +56,19 @@ class Relevance:
             column = chunk.columns[name]
             assert isinstance(column, TextColumn)
             values = rows if column.rows is None else int(np.searchsorted(column.rows, rows))
-            self._fields[name] = Statistics(known.values + values, known.tokens + int(column.bounds[values]))
+            gone = _values_gone(chunk, column, values)
+            tokens = int(column.bounds[values])
+            if gone is not None:
+                tokens -= int(np.diff(column.bounds[: values + 1])[gone].sum())
+            left = values if gone is None else values - int(np.count_nonzero(gone))
+            self._fields[name] = Statistics(known.values + left, known.tokens + tokens)
             for term in self._having:
                 if term[0] == name:
                     having = occurrences(column, term[1], term[2])
                     # The chunks outlive the query, and so do their columns.
                     self._found[id(column), term] = having
-                    self._having[term] += int(np.searchsorted(having.values, values))
+                    counted = having.values[: int(np.searchsorted(having.values, values))]
+                    self._having[term] += len(counted) if gone is None else int(np.count_nonzero(~gone[counted]))
 
     def find(self, clause: TextB, column: TextColumn) -> Occurrences:
         """As ``find_text``, knowing what was found before."""
@@ -96,6 +103,13 @@ class Relevance:
     @staticmethod
     def _rarity(having: int, values: int) -> float:
         return log(1 + (values - having + 0.5) / (having + 0.5))
+
+
+def _values_gone(chunk: Chunk, column: TextColumn, values: int) -> Mask | None:
+    """Which of the first values belong to records that are gone; None: none of them."""
+    if chunk.gone is None:
+        return None
+    return chunk.gone[:values] if column.rows is None else chunk.gone[column.rows[:values]]
 
 
 def mark_of(head: int) -> int:

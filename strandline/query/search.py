@@ -86,6 +86,7 @@ class Search:
         self._versions = versions
         self._deadline = deadline
         self._timed_out = False
+        self._companions = 0
         self._chunks = 0
         self._timing = Timing()
 
@@ -94,18 +95,21 @@ class Search:
         cover, progress = provider.cover(self._log, self._config, self._versions, head, self._deadline)
         self._timing.catching_up = progress.seconds
         head = max(head, cover.through)
-        self._timed_out = cover.through < head
+        self._timed_out = cover.through < head or bool(cover.gaps)
         ranked = self._rank(cover, head)
         hits = self._show(ranked, promote)
         request = self._request
-        families = {*families_of(request.query), *_sorting_families(request.sort)} if self._chunks else set()
+        looked = self._companions + self._chunks
+        families = {*families_of(request.query), *_sorting_families(request.sort)} if looked else set()
         coverage = Coverage(
             head=head,
             after=cover.after,
             through=cover.through,
+            gaps=cover.gaps,
             primary_timestamp=latest(cover.chunks, self._config.primary_timestamp),
             omitted_ts=first_omitted(self._log, cover, head),
             timed_out=self._timed_out,
+            companions=self._companions,
             chunks=self._chunks,
             caught_up=progress.records,
             families=tuple(sorted(families)),
@@ -120,7 +124,10 @@ class Search:
         for chunk in self._in_turn(cover.chunks):
             if self._is_late():
                 break
-            self._chunks += 1
+            if chunk.is_companion:
+                self._companions += 1
+            else:
+                self._chunks += 1
             begun = perf_counter()
             matches = evaluate(request.query, chunk, relevance)
             matched = perf_counter()
@@ -211,9 +218,9 @@ def latest(chunks: Sequence[Chunk], name: str | None) -> int | None:
 
 def first_omitted(log: Log, cover: Cover, head: int) -> int | None:
     """When the first record was appended that is not covered."""
-    if cover.through >= head and not cover.after:
+    if cover.first_missing > head:
         return None
-    page = log.read(0 if cover.after else cover.through, 1)
+    page = log.read(cover.first_missing - 1, 1)
     return page.ts[0] if page.ts else None
 
 

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 from strandline.engine import Log
 from strandline.query.aggregate import AggregateResult, aggregate
+from strandline.query.companions.file import DamagedCompanion
+from strandline.query.companions.serving import Companions
+from strandline.query.companions.shelf import Shelf
 from strandline.query.config import SearchConfig
 from strandline.query.held import Held, held
 from strandline.query.index import Versions
 from strandline.query.providing import Indexes
 from strandline.query.requests import AggregateRequest, SearchRequest
 from strandline.query.search import Promote, Search, SearchResult
+
+T = TypeVar("T")
 
 
 class Searcher:
@@ -19,9 +27,11 @@ class Searcher:
     ``perf_counter``.
     """
 
-    def __init__(self, budget: int) -> None:
-        """``budget``: what the indexes may take of the memory, in bytes."""
-        self.indexes = Indexes(budget)
+    def __init__(self, budget: int, shelf: Shelf | None = None) -> None:
+        """``budget``: what the indexes may take of the memory, in bytes. ``shelf``: where companions are, if there may
+        be any."""
+        self.shelf = shelf
+        self.indexes = Indexes(budget, None if shelf is None else Companions(shelf))
 
     def search(
         self,
@@ -33,13 +43,24 @@ class Searcher:
         deadline: float,
     ) -> SearchResult:
         """The best hits. At the deadline whatever was found until then, and it says so."""
-        return Search(log, config, request, versions, deadline).run(self.indexes, promote)
+        return self._without_damaged(
+            lambda: Search(log, config, request, versions, deadline).run(self.indexes, promote)
+        )
 
     def aggregate(
         self, log: Log, config: SearchConfig, request: AggregateRequest, versions: Versions, deadline: float
     ) -> AggregateResult:
         """All groups, over what is indexed at the deadline, and it says how much that is."""
-        return aggregate(self.indexes, log, config, request, versions, deadline)
+        return self._without_damaged(lambda: aggregate(self.indexes, log, config, request, versions, deadline))
+
+    def _without_damaged(self, answer: Callable[[], T]) -> T:
+        """An answer without companions that turn out to be damaged when they are looked at."""
+        while True:
+            try:
+                return answer()
+            except DamagedCompanion as damaged:
+                assert self.shelf is not None, "companions come from there"
+                self.shelf.report(damaged.path, damaged)
 
     def held(self, log: Log, config: SearchConfig) -> Held:
         """What there is in memory of the log's index. Quick: nothing is read, and nothing is indexed."""

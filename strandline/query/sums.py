@@ -18,6 +18,7 @@ from strandline.query.payloads import database
 
 #: The parts of a measure that may be larger than a machine's integers.
 WIDE_PARTS = ("total", "least", "greatest")
+_PARTS = ("count", *WIDE_PARTS)
 _FITS = "BETWEEN -9223372036854775808 AND 9223372036854775807"
 
 
@@ -64,6 +65,42 @@ class MeasureSums(Struct):
         """The groups that have something wide."""
         return sorted({group for found in self.wide.values() for group in found})
 
+    def ordered(self, order: Numbers, places: Numbers) -> MeasureSums:
+        """With the groups in another order; ``places`` says where each goes."""
+        parts = self._parts(order)
+        wide = {
+            part: {int(places[group]): value for group, value in found.items()} for part, found in self.wide.items()
+        }
+        histograms = self.histograms
+        if histograms is not None:
+            groups = places[histograms.groups]
+            turn = np.argsort(groups, kind="stable")
+            weights = histograms.weights[turn]
+            histograms = Histograms(groups[turn], histograms.places[turn], weights, histograms.names)
+        return MeasureSums(**parts, wide=wide, histograms=histograms)
+
+    def between(self, low: int, high: int) -> MeasureSums:
+        """Some groups that lie side by side."""
+        parts = self._parts(slice(low, high))
+        wide = {
+            part: {group - low: value for group, value in found.items() if low <= group < high}
+            for part, found in self.wide.items()
+        }
+        histograms = self.histograms
+        if histograms is not None:
+            start, end = (int(place) for place in np.searchsorted(histograms.groups, (low, high)))
+            histograms = Histograms(
+                histograms.groups[start:end] - low,
+                histograms.places[start:end],
+                histograms.weights[start:end],
+                histograms.names,
+            )
+        return MeasureSums(**parts, wide=wide, histograms=histograms)
+
+    def _parts(self, chosen: Any) -> dict[str, Any]:
+        parts = {part: getattr(self, part) for part in _PARTS}
+        return {part: None if numbers is None else numbers[chosen] for part, numbers in parts.items()}
+
     def _set(self, name: str, group: int, value: int) -> None:
         wide = {other: found for other, found in self.wide.get(name, {}).items() if other != group}
         fits = -(1 << 63) <= value < 1 << 63
@@ -83,6 +120,32 @@ class Sums(Struct):
 
     def __len__(self) -> int:
         return len(self.starts)
+
+    def ordered(self) -> Sums:
+        """The same, with the groups in the order of their starts."""
+        order = np.argsort(self.starts, kind="stable")
+        places = np.empty(len(order), np.int64)
+        places[order] = np.arange(len(order))
+        return Sums(
+            self.dimensions,
+            self.starts[order],
+            [codes[order] for codes in self.codes],
+            self.words,
+            {name: measure.ordered(order, places) for name, measure in self.measures.items()},
+        )
+
+    def within(self, first: int, end: int) -> Sums:
+        """The groups that start from ``first`` on and before ``end``. They must be in the order of their starts."""
+        low, high = (int(place) for place in np.searchsorted(self.starts, (first, end)))
+        if low == 0 and high == len(self):
+            return self
+        return Sums(
+            self.dimensions,
+            self.starts[low:high],
+            [codes[low:high] for codes in self.codes],
+            self.words,
+            {name: measure.between(low, high) for name, measure in self.measures.items()},
+        )
 
 
 class Numbering:

@@ -167,15 +167,15 @@ def write_companion(
     return sink.getvalue()
 
 
-def open_companion(path: str) -> Companion:
-    """Map the file. Raises FileNotFoundError or DamagedCompanion."""
+def open_companion(path: str, name: str | None = None) -> Companion:
+    """Map the file; ``name`` is what it is called in errors. Raises FileNotFoundError or DamagedCompanion."""
     try:
         file = pa.memory_map(path)
-        return _opened(path, file.size(), pa.ipc.open_file(file))
+        return _opened(name or path, file.size(), pa.ipc.open_file(file))
     except FileNotFoundError:
         raise
     except (pa.ArrowException, msgspec.ValidationError, msgspec.DecodeError, OSError, ValueError) as error:
-        raise DamagedCompanion(path, str(error)) from error
+        raise DamagedCompanion(name or path, str(error)) from error
 
 
 def read_companion(content: Any, path: str = "in memory") -> Companion:

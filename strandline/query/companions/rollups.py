@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 from msgspec import Struct
 
-from strandline.query.aggregate import contributing
 from strandline.query.binding import bind_search
 from strandline.query.chunk import Chunk
 from strandline.query.config import Rollup, SearchConfig
+from strandline.query.contributing import contributing
 from strandline.query.requests import AggregateRequest
 from strandline.query.summing import Contributions, add_up
 from strandline.query.sums import WIDE_PARTS, Histograms, MeasureSums, Sums
@@ -52,11 +52,11 @@ def sum_up(chunk: Chunk, rollup: Rollup, config: SearchConfig) -> ByInterval:
             continue
         request = _request_for_all(rollup, text, config)
         if rows is None:
-            rows = contributing(chunk, request)
+            rows = contributing(chunk, request, [(request.first, request.end)])
         contributions = Contributions(request)
         if rows is not None and len(rows):
             contributions.add(chunk, rows)
-        found[milliseconds] = add_up(contributions)
+        found[milliseconds] = add_up(contributions).ordered()
     return found
 
 

@@ -1,0 +1,168 @@
+"""Answering from companions: which of them hold for a log as it is now, and what of them still stands.
+
+A companion holds if it is of this data directory, log and plan, if its records are read under the same schema versions
+today, and if none of them came back or was changed since it was made. Records that were taken away are masked.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
+
+from strandline.engine import Engine, Log
+from strandline.engine.catalog import read_manifest
+from strandline.engine.standing import standing_of
+from strandline.query.chunk import Chunk
+from strandline.query.companions.file import Companion
+from strandline.query.companions.identity import plan_id, rollups_id, versions_between
+from strandline.query.companions.listing import Listed
+from strandline.query.companions.rewriting import Rewriting, Rewritten
+from strandline.query.companions.shelf import NOTHING, Shelf, Shelved
+from strandline.query.config import SearchConfig
+from strandline.query.index import Plan, Versions
+from strandline.query.standing import Ranges, what_stands, within
+
+#: Logs of these names leave no events when records are removed.
+_ON_THE_SIDE = "__"
+
+
+class Served(NamedTuple):
+    """The records from ``first`` to ``last``; ``chunk`` is None if there are none left of them."""
+
+    first: int
+    last: int
+    chunk: Chunk | None
+
+
+class Laid(NamedTuple):
+    """What companions answer for, in the order of the log and without overlaps; and which seqs stand at all."""
+
+    served: tuple[Served, ...]
+    standing: Ranges
+
+
+class _Known(NamedTuple):
+    """What stands of a log up to ``head``, and the chunks that were masked accordingly."""
+
+    revision: int
+    head: int
+    standing: Ranges
+    chunks: WeakKeyDictionary[Companion, tuple[Ranges, Chunk | None]]
+
+    def mask(self, companion: Companion, standing: Ranges) -> Chunk | None:
+        """The same chunk as long as the same records of it stand: what was found out about it stays with it."""
+        known = self.chunks.get(companion)
+        if known is None or known[0] != standing:
+            chunk = companion.chunk()
+            known = self.chunks[companion] = standing, None if chunk is None else what_stands(chunk, standing)
+        return known[1]
+
+
+class Companions:
+    """The companions of the logs of one server. Any thread may use it; it may wait for disks."""
+
+    def __init__(self, shelf: Shelf) -> None:
+        self.shelf = shelf
+        self._lock = threading.Lock()
+        self._directory: str | None = None
+        self._rewriting: Rewriting | None = None
+        self._logs: dict[int, _Known] = {}
+
+    def lay_out(self, log: Log, config: SearchConfig, plan: Plan, versions: Versions, deadline: float) -> Laid | None:
+        """None: there are no companions that hold for the log."""
+        if log.name.startswith(_ON_THE_SIDE):
+            return None
+        shelved = self.shelf.look(log.epoch)
+        chosen = choose(self._holding(log, shelved, plan, versions), rollups_id(config), log.head)
+        if not chosen:
+            return None
+        known = self._known(log, min(chosen[-1][2], log.head))
+        served = []
+        for entry, first, last in chosen:
+            companion = self.shelf.open(entry, deadline)
+            if companion is not None:
+                served.append(Served(first, last, known.mask(companion, within(known.standing, first, last))))
+        return Laid(tuple(served), known.standing)
+
+    def _holding(self, log: Log, shelved: Shelved, plan: Plan, versions: Versions) -> list[Listed]:
+        name, directory = plan_id(plan), self._directory_of(log.engine)
+        entries = [entry for entry in shelved.entries if entry.info.plan == name and entry.info.directory == directory]
+        if not entries:
+            return []
+        rewriting = self._rewriting
+        assert rewriting is not None, "made together with what is known of the directory"
+        marks = [max(entry.info.erasures, shelved.erasures) for entry in entries]
+        events = rewriting.since(log, min(marks))
+        found = []
+        for entry, mark in zip(entries, marks, strict=True):
+            known = events if events is not None else rewriting.since(log, mark)
+            if known is not None and _holds(entry, mark, known, versions):
+                found.append(entry)
+        return found
+
+    def _directory_of(self, engine: Engine) -> str:
+        with self._lock:
+            if self._directory is None:
+                manifest = read_manifest(engine.disk)
+                self._directory = "" if manifest is None else manifest.id
+                self._rewriting = Rewriting(engine)
+            return self._directory
+
+    def _known(self, log: Log, through: int) -> _Known:
+        """What is known of the log as it is now, up to the seq ``through`` at least."""
+        known = self._logs.get(log.epoch)
+        if known is None or known.revision != log.revision or known.head < through:
+            head = log.head
+            standing = standing_of(log)
+            chunks = WeakKeyDictionary() if known is None else known.chunks
+            known = self._logs[log.epoch] = _Known(standing.revision, head, standing.ranges, chunks)
+        return known
+
+    def known(self, log: Log) -> Shelved:
+        """What was last seen of a log, without waiting for anything."""
+        return self.shelf.known(log.epoch) or NOTHING
+
+    def forget(self, log: Log) -> None:
+        """The log is being dropped."""
+        self._logs.pop(log.epoch, None)
+        self.shelf.forget(log.epoch)
+
+
+def _holds(entry: Listed, mark: int, events: Iterable[Rewritten], versions: Versions) -> bool:
+    info = entry.info
+    if versions_between(versions, info.first, info.last) != info.versions:
+        return False
+    return not any(event.event > mark and event.touches(info.first, info.last) for event in events)
+
+
+def choose(entries: Sequence[Listed], rollups: str, head: int) -> list[tuple[Listed, int, int]]:
+    """Companions, and the first and the last seq that each answers for, so that no record is answered for twice.
+
+    Where several can, one with these rollups goes before others, then one that need not be cut, then one that reaches
+    farther.
+    """
+    chosen: list[tuple[Listed, int, int]] = []
+    at = 1
+    while at <= head:
+        able = [entry for entry in entries if entry.info.first <= at <= entry.info.last]
+        if not able:
+            later = [entry.info.first for entry in entries if entry.info.first > at]
+            if not later:
+                break
+            at = min(later)
+            continue
+        best = max(able, key=lambda entry: _merit(entry, rollups, at))
+        last = best.info.last
+        if best.info.rollups != rollups:
+            # Behind it there may be one that is better, from somewhere in its middle on.
+            better = [e.info.first for e in entries if e.info.rollups == rollups and at < e.info.first <= last]
+            last = min(better, default=last + 1) - 1
+        chosen.append((best, at, last))
+        at = last + 1
+    return chosen
+
+
+def _merit(entry: Listed, rollups: str, at: int) -> tuple[bool, bool, int]:
+    return entry.info.rollups == rollups, entry.info.first == at, entry.info.last

@@ -11,6 +11,7 @@ from strandline import __version__
 from strandline.cli.backup import backup_command, restore_command
 from strandline.cli.demo import demo_command
 from strandline.cli.dump import dump_command
+from strandline.cli.pipeline import app as pipeline_app
 from strandline.cli.serve import serve_command
 from strandline.cli.shell import shell_command
 from strandline.cli.verify import verify_command
@@ -24,6 +25,7 @@ app.command("verify")(verify_command)
 app.command("dump")(dump_command)
 app.command("backup")(backup_command)
 app.command("restore")(restore_command)
+app.add_typer(pipeline_app)
 
 
 def _print_version(wanted: bool) -> None:

@@ -8,12 +8,15 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from strandline.server.settings import BadSettings, check_exposure, describe
+from strandline.server.settings import BadSettings, Settings, check_exposure, describe
 from strandline.server.settings_sources import load
+
+if TYPE_CHECKING:
+    from strandline.server.pipeline.keeping import Program
 
 
 def serve_command(
@@ -74,4 +77,20 @@ def serve_command(
     # The whole HTTP stack, which no other command needs.
     from strandline.server.run import run
 
-    raise typer.Exit(run(settings))
+    raise typer.Exit(run(settings, None if settings.pipeline.pipeline == "off" else program(settings)))
+
+
+def program(settings: Settings) -> Program:
+    """How the server is to run the pipeline. The server cannot know: it gets along without Spark."""
+    from strandline.pipeline.missing import what_is_missing
+    from strandline.server.pipeline.keeping import Program
+
+    chosen = settings.pipeline
+    command = [sys.executable, "-m", "strandline", "pipeline", "run", "--supervised"]
+    command += ["--data", settings.storage.data_dir, "--lake", settings.lake]
+    command += ["--remote" if chosen.pipeline_master.startswith("sc://") else "--master", chosen.pipeline_master]
+    if not chosen.pipeline_master.startswith("sc://"):
+        command += ["--conf", f"spark.driver.memory={chosen.pipeline_memory}"]
+    if settings.storage.cold_url:
+        command += ["--cold", settings.storage.cold_url]
+    return Program(command, lambda: what_is_missing(chosen.pipeline_master))

@@ -148,5 +148,7 @@ class Application:
         self.status.draining = True
         if self.arrow is not None:
             self.arrow.close()
+        if self.keeper is not None:
+            await asyncio.to_thread(self.keeper.close)
         if self.engine is not None:
             await asyncio.to_thread(self.engine.close)

@@ -11,6 +11,7 @@ from typer.testing import CliRunner, Result
 
 from strandline.cli.main import app
 from strandline.faces.access import Keys
+from strandline.server.pipeline.keeping import Program
 from strandline.server.settings import Settings
 
 
@@ -19,11 +20,13 @@ class Server:
 
     def __init__(self) -> None:
         self.served: list[Settings] = []
+        self.programs: list[Program | None] = []
         self.environment: dict[str, str] = {}
         self.exit_code = 0
 
-    def run(self, settings: Settings) -> int:
+    def run(self, settings: Settings, program: Program | None) -> int:
         self.served.append(settings)
+        self.programs.append(program)
         self.environment = dict(os.environ)
         return self.exit_code
 
@@ -58,6 +61,30 @@ def test_options_reach_the_server(server: Server, tmp_path: Path) -> None:
     assert settings.server.port_file == str(tmp_path / "port")
     assert settings.storage.data_dir == str(tmp_path / "data")
     assert (settings.server.fast_lane, settings.server.log_level) == (False, "debug")
+
+
+def test_the_server_learns_how_to_run_the_pipeline(server: Server, tmp_path: Path) -> None:
+    call("--data", tmp_path, "--lake", "s3://bucket/lake", TOPICS_COLD_DIR="s3://bucket/cold")
+    (program,) = server.programs
+    assert program is not None
+    assert list(program.command[:6]) == [sys.executable, "-m", "strandline", "pipeline", "run", "--supervised"]
+    assert list(program.command[6:]) == [
+        "--data", str(tmp_path), "--lake", "s3://bucket/lake", "--master", "local[*]",
+        "--conf", "spark.driver.memory=1g", "--cold", "s3://bucket/cold",
+    ]  # fmt: skip
+    assert isinstance(program.missing(), list)
+
+
+def test_spark_connect_is_reached_by_its_own_option(server: Server) -> None:
+    call(TOPICS_PIPELINE_MASTER="sc://cluster:15002")
+    (program,) = server.programs
+    assert program is not None
+    assert list(program.command[-2:]) == ["--remote", "sc://cluster:15002"]
+
+
+def test_without_a_pipeline_there_is_nothing_to_run(server: Server) -> None:
+    call("--pipeline", "off")
+    assert server.programs == [None]
 
 
 def test_options_are_above_variables_and_variables_above_the_file(server: Server, tmp_path: Path) -> None:

@@ -110,6 +110,11 @@ class Decider:
     def new_erasures(self) -> int:
         return 0 if self._covered is None else max(0, self._reach.erasures - self._covered.erasures)
 
+    @property
+    def has_news(self) -> bool:
+        """Whether there is anything that the lake does not have, however little."""
+        return self._new_since is not None or self._erased_since is not None
+
     def ask(self) -> None:
         """Somebody wants it to run now, however little there is to do, and however often it has failed."""
         self.asked = True

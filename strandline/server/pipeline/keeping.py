@@ -34,6 +34,8 @@ REACH_SHARE = 200
 MISSING_SECONDS = 300.0
 #: A server that stops waits this long for the pipeline to come to the end of a commit.
 STOP_SECONDS = 10.0
+#: And this long for the system to be done with a process that was killed.
+KILL_SECONDS = 30.0
 
 #: With these exit codes the process says that something is missing, or that another one works on the lake.
 EXIT_MISSING = 3
@@ -99,8 +101,11 @@ class Keeper:
                 idle_s=chosen.pipeline_idle_s,
             )
         )
+        self._interval = chosen.pipeline_interval_s
         self._child: Child | None = None
         self._stopping = False
+        #: When the process last began a round, or was told to.
+        self._told_at = 0.0
         self._missing: list[str] | None = None
         self._missing_at = 0.0
         self._reach = Reach()
@@ -150,7 +155,7 @@ class Keeper:
                     "the pipeline (process %d) does not end by itself and is killed; nothing is lost", child.pid
                 )
                 child.kill()
-                child.wait(STOP_SECONDS)
+                child.wait(KILL_SECONDS)
             child.close()
             self._child = None
 
@@ -219,6 +224,7 @@ class Keeper:
             self._failed(tick, f"it cannot be started: {error}")
             return
         self._stopping = False
+        self._told_at = tick
         self._decider.started(tick)
         self.standing = msgspec.structs.replace(self.standing, starts=self.standing.starts + 1)
         log.info("the pipeline is started as process %d: %s", self._child.pid, reason)
@@ -230,10 +236,12 @@ class Keeper:
             self._child = None
             self._ended(tick, child, code)
             return
-        if self._decider.asked:
+        own = status if status is not None and status.pid == child.pid else None
+        at_rest = own is not None and own.state == "idle"
+        if self._decider.asked or (at_rest and self._decider.has_news and tick - self._told_at >= self._interval):
+            self._told_at = tick
             child.run_now()
             self._decider.told()
-        own = status if status is not None and status.pid == child.pid else None
         if not self._stopping and self._decider.should_end(tick, own):
             self._stopping = True
             log.info("the pipeline has nothing to do and is ended")

@@ -1,0 +1,106 @@
+"""Reading logs as a batch: ``spark.read.format("strandline")``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.types import StructType
+
+from strandline.history.info import LogInfo
+from strandline.history.opening import History
+from strandline.pipeline.source.filters import Wanted
+from strandline.pipeline.source.histories import opened
+from strandline.pipeline.source.options import ReadOptions
+from strandline.pipeline.source.planning import chosen_logs, stretch_of, wheres, works
+from strandline.pipeline.source.reading import read_work
+from strandline.pipeline.source.shaping import NoColumns, check_schema, frame_schema, payload_columns
+
+
+class _Pushing:
+    """How filters come to the reader, whether or not Spark pushes any.
+
+    Spark refuses to plan a reader that has a ``pushFilters`` of its own while
+    ``spark.sql.python.filterPushdown.enabled`` is not true. But not pushing filters is no error, it only reads more.
+    Whether there is one it sees by the function behind the method; so this shows the one of the base class, and Spark
+    filters by itself as long as it is told to.
+    """
+
+    def __init__(self, reader: BatchReader) -> None:
+        self._reader = reader
+        self.__func__ = DataSourceReader.pushFilters
+
+    def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
+        return self._reader.wanted.take(filters)
+
+
+class BatchReader(DataSourceReader):
+    """Made anew for every query, in the process that plans it; what reads is a copy in each task."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        self.options = options
+        self.schema = schema
+        self.wanted = Wanted()
+
+    @property
+    def pushFilters(self) -> Any:  # noqa: N802
+        return _Pushing(self)
+
+    def partitions(self) -> list[InputPartition]:
+        options, wanted = self.options, self.wanted
+        history = opened(options.place)
+        logs = [log for log in chosen_logs(history, options, all_there=True) if wanted.has_log(log.name, log.epoch)]
+        stretches = [each for log in logs if (each := stretch_of(log, options, wanted)) is not None]
+        encoded = works(
+            history, stretches, wheres(options, wanted), options, registries=registries(logs, options, self.schema)
+        )
+        return [InputPartition(work) for work in encoded]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        if partition.value is None:
+            # Spark's way to say that there are no partitions.
+            return iter(())
+        return read_work(partition.value, self.schema, self.options.payload, self.options.batch_rows)
+
+
+def offered_schema(options: ReadOptions) -> StructType:
+    """The columns that there are. Only for typed columns the logs have to be looked at."""
+    if options.payload != "columns":
+        return frame_schema(options.payload)
+    return _typed_schema(options, opened(options.place))
+
+
+def _typed_schema(options: ReadOptions, history: History) -> StructType:
+    found: Mapping[str, Any] = {
+        log.name: payload_columns(log.name, log.registry).schema
+        for log in chosen_logs(history, options, all_there=True)
+    }
+    if not found:
+        raise NoColumns(f"payload=columns needs logs to take the columns from, and there are none at {options.place}")
+    first = next(iter(found))
+    for name, columns in found.items():
+        if not columns.equals(found[first]):
+            raise NoColumns(
+                f"payload=columns reads logs of one schema, and those of {first!r} and {name!r} differ; "
+                "read one of them, or all as string or variant"
+            )
+    return frame_schema("columns", found[first])
+
+
+def registries(logs: Iterable[LogInfo], options: ReadOptions, schema: StructType) -> dict[int, bytes]:
+    """What tasks need to know of the logs' schemas. Raises NoColumns for a log that has none."""
+    if options.payload != "columns":
+        return {}
+    found = {}
+    for log in logs:
+        payload_columns(log.name, log.registry)
+        assert log.registry is not None
+        found[log.epoch] = log.registry
+    return found
+
+
+def check_chosen(schema: StructType, options: ReadOptions) -> None:
+    """Raises NoColumns if a user gave a schema with something else than the columns that there are."""
+    if options.payload != "columns":
+        check_schema(schema, offered_schema(options))

@@ -1,0 +1,182 @@
+"""Whether the rows of a micro-batch are appended already.
+
+Spark runs a batch again when it does not know that it was done: the driver died, or the checkpoint says less than what
+happened. So what was appended is noted in the log itself, in the same step: which query, which batch, how many of its
+rows. A repetition finds that, and goes on behind it.
+
+A query whose checkpoint is lost is another query to Spark, and begins anew. If the rows say where they come from
+(``source``, ``position``), those that were appended before are known by their positions, and are left out. If they do
+not, or if positions did not ascend, nobody can know, and the batch is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow.compute as pc
+
+from strandline.pipeline.source.frames import BadFrame
+
+#: The bytes of one append, at most. A server takes more, but what is repeated is repeated as a whole.
+MAX_APPEND_BYTES = 4 << 20
+
+
+class LostCheckpoint(Exception):
+    """It cannot be known which of these rows were appended before. The message says what to do."""
+
+
+class Noted(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a log knows of a query that writes to it.
+
+    ``rows`` is how many rows of the batch are dealt with, ``whole`` whether that is all of them; ``digest`` is of these
+    rows if they have no positions. ``positions`` are how far each source has come; ``ordered``: they never went back.
+    ``behind`` are positions up to which an earlier query had come when this one began anew.
+    """
+
+    query: str
+    batch: int
+    rows: int = 0
+    whole: bool = True
+    digest: str = ""
+    ordered: bool = True
+    positions: dict[str, int] = {}
+    behind: dict[str, int] = {}
+
+    def document(self) -> dict[str, Any]:
+        found: dict[str, Any] = msgspec.to_builtins(self)
+        return found
+
+    @classmethod
+    def of(cls, document: dict[str, Any] | None) -> Noted | None:
+        return None if document is None else msgspec.convert(document, cls)
+
+
+class Step(msgspec.Struct):
+    """An append: these rows, and what is noted with them."""
+
+    rows: Any
+    noted: Noted
+
+
+def in_order(rows: Any) -> Any:
+    """Rows with positions by source and position, so that how far each source has come can be said in between."""
+    return rows.take(pc.sort_indices(rows, [("source", "ascending"), ("position", "ascending")]))
+
+
+def steps(
+    rows: Any, noted: Noted | None, query: str, batch: int, *, positions: bool, batch_rows: int, log: str, writer: str
+) -> Iterator[Step]:
+    """The appends that are left to make of a batch's rows for one log, which are ``in_order`` if they have positions.
+
+    Raises LostCheckpoint, before the first one.
+    """
+    begun, start = _resume(noted, query, batch, rows, positions=positions, log=log, writer=writer)
+    if start >= rows.num_rows:
+        return iter(())
+    return _steps(rows, begun, start, positions, batch_rows)
+
+
+def _resume(
+    noted: Noted | None, query: str, batch: int, rows: Any, *, positions: bool, log: str, writer: str
+) -> tuple[Noted, int]:
+    """What is true before the first append, and with which row it begins."""
+    if noted is None:
+        return Noted(query, batch), 0
+    if noted.query == query and batch > noted.batch:
+        return msgspec.structs.replace(noted, batch=batch, rows=0, whole=False, digest=""), 0
+    if noted.query == query and batch == noted.batch:
+        if noted.whole:
+            return noted, rows.num_rows
+        if not positions and digest_of(rows.slice(0, noted.rows)) != noted.digest:
+            raise LostCheckpoint(
+                f"{noted.rows} rows of batch {batch} are in log {log!r} already, and now the batch has others in their "
+                "place: without the columns source and position the rows of a batch must come in the same order again, "
+                f"or be few enough for one append (batchRows, {MAX_APPEND_BYTES >> 20} MiB)"
+            )
+        return noted, noted.rows
+    if positions and noted.ordered and noted.positions:
+        behind = {**noted.behind, **noted.positions}
+        return Noted(query, batch, whole=False, positions=noted.positions, behind=behind), 0
+    raise LostCheckpoint(
+        f"writer {writer!r} has noted batch {noted.batch} of query {noted.query} in log {log!r}, and this is batch "
+        f"{batch} of query {query}: the checkpoint is lost, or another query writes under the same name. Which rows "
+        "are there already cannot be known without the columns source and position. Bring the checkpoint back, give "
+        "another option writer to append everything again, or forget the progress of this writer "
+        "(DELETE /arrow/progress/…)"
+    )
+
+
+def _steps(rows: Any, noted: Noted, start: int, positions: bool, batch_rows: int) -> Iterator[Step]:
+    for first, end in _cuts(rows, start, positions, batch_rows):
+        part = rows.slice(first, end - first)
+        behind, known = dict(noted.behind), dict(noted.positions)
+        ordered = noted.ordered
+        if positions:
+            if noted.behind:
+                part = part.filter(_ahead(part, noted.behind))
+            for source, (low, high) in _spans(part).items():
+                ordered = ordered and low > noted.positions.get(source, low - 1)
+                known[source] = max(high, known.get(source, high))
+                behind.pop(source, None)
+        digest = "" if positions else digest_of(rows.slice(0, end))
+        noted = msgspec.structs.replace(
+            noted, rows=end, whole=end == rows.num_rows, digest=digest, positions=known, behind=behind, ordered=ordered
+        )
+        if part.num_rows:
+            yield Step(part, noted)
+
+
+def _ahead(rows: Any, behind: dict[str, int]) -> Any:
+    sources, places = rows.column("source").to_pylist(), rows.column("position").to_pylist()
+    return [place > behind.get(source, place - 1) for source, place in zip(sources, places, strict=True)]
+
+
+def _spans(rows: Any) -> dict[str, tuple[int, int]]:
+    found = rows.group_by("source").aggregate([("position", "min"), ("position", "max")])
+    columns = [found.column(name).to_pylist() for name in ("source", "position_min", "position_max")]
+    return {source: (low, high) for source, low, high in zip(*columns, strict=True)}
+
+
+def _cuts(rows: Any, start: int, positions: bool, batch_rows: int) -> Iterator[tuple[int, int]]:
+    """Where appends begin and end. Rows of one position go together: half of them could not be told from all."""
+    sizes = np.cumsum(pc.binary_length(rows.column("data")).to_numpy())
+    may_cut = _changes(rows) if positions else np.ones(rows.num_rows, bool)
+    while start < rows.num_rows:
+        before = int(sizes[start - 1]) if start else 0
+        fitting = int(np.searchsorted(sizes, before + MAX_APPEND_BYTES, "right"))
+        end = min(start + batch_rows, max(fitting, start + 1), rows.num_rows)
+        while end < rows.num_rows and end > start and not may_cut[end]:
+            end -= 1
+        if end == start:
+            source, position = (rows.column(name)[start].as_py() for name in ("source", "position"))
+            raise BadFrame(
+                f"too many rows have position {position} of source {source!r}: all rows of a position are one append, "
+                f"which has {batch_rows} rows (option batchRows) and {MAX_APPEND_BYTES >> 20} MiB at most"
+            )
+        yield start, end
+        start = end
+
+
+def _changes(rows: Any) -> Any:
+    """Whether a row has another source or position than the one before it."""
+    places = rows.column("position").to_numpy()
+    sources = rows.column("source").combine_chunks().dictionary_encode()
+    if hasattr(sources, "combine_chunks"):
+        sources = sources.combine_chunks()
+    numbers = sources.indices.to_numpy()
+    found = np.ones(rows.num_rows, bool)
+    found[1:] = (places[1:] != places[:-1]) | (numbers[1:] != numbers[:-1])
+    return found
+
+
+def digest_of(rows: Any) -> str:
+    """Of the payloads in their order."""
+    made = sha256()
+    for value in rows.column("data").to_pylist():
+        made.update(len(value).to_bytes(4, "little"))
+        made.update(value)
+    return made.hexdigest()[:32]

@@ -1,0 +1,154 @@
+"""Where records are appended, by url or by path, with the progress of whoever writes them.
+
+Both keep a writer's progress as a note of the log, changed in one step with the append, and make the append only if the
+progress is what the writer takes it for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import msgspec
+
+from strandline.engine import Batch, Engine, Log
+from strandline.engine.errors import DirectoryInUse, UnknownLog
+from strandline.history.info import info_of
+from strandline.history.remote import ServerTarget, Written
+from strandline.history.talking import ProgressConflict
+from strandline.pipeline.source.options import Place
+
+Progress = dict[str, Any]
+
+#: The notes under which both keep the progress of writers.
+PREFIX = "progress/"
+MAX_WRITER = 55
+#: Notes of streams that only their own protocol may append to, and why.
+_CLOSED = {
+    "gone": "it is a stream that was deleted",
+    "closed": "it is a stream that was closed",
+    "registry": "it is a stream with a schema, which only the server checks: write by url to see how",
+    "profile": "it is a stream with a profile, which only the server knows how to make records for",
+}
+
+
+class CannotAppend(Exception):
+    """The records cannot go where they are to go. The message says why; nothing was appended."""
+
+
+class Target(Protocol):
+    def append(
+        self,
+        log: str,
+        table: Any,
+        writer: str | None = None,
+        before: Progress | None = None,
+        progress: Progress | None = None,
+        *,
+        create: bool = True,
+    ) -> Written:
+        """Append all rows of a table, or none; see :class:`~strandline.history.remote.ServerTarget`. Raises
+        ProgressConflict if the progress is not what it was taken for."""
+
+    def progress(self, log: str, writer: str) -> Progress | None:
+        """How far a writer has come. Raises UnknownLog."""
+
+    def forget(self, log: str, writer: str) -> bool:
+        """Forget how far a writer has come."""
+
+
+@contextmanager
+def open_target(place: Place) -> Iterator[Target]:
+    if place.url:
+        yield ServerTarget(place.url, place.key)
+        return
+    try:
+        engine = Engine.open(place.path)
+    except DirectoryInUse as error:
+        raise CannotAppend(
+            f"{place.path} is in use, most likely by a server: write by its url, which needs no directory"
+        ) from error
+    with engine:
+        yield DirectoryTarget(engine)
+
+
+class DirectoryTarget:
+    """The logs of a directory that this process has open."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def append(
+        self,
+        log: str,
+        table: Any,
+        writer: str | None = None,
+        before: Progress | None = None,
+        progress: Progress | None = None,
+        *,
+        create: bool = True,
+    ) -> Written:
+        target = self._find(log, create)
+        batch = _batch(table, log, is_json=_is_json(target))
+        notes = None if writer is None else {PREFIX + writer: progress}
+        with self._engine.lock:
+            if writer is not None:
+                noted = target.notes.get(PREFIX + writer)
+                if noted != before:
+                    raise ProgressConflict(f"writer {writer!r} of log {log!r} has come elsewhere", noted)
+            commit = target.append(batch, notes=notes)
+        done = commit.wait()
+        target.sync().wait()
+        return Written(done.first, done.last, done.ts, len(batch))
+
+    def progress(self, log: str, writer: str) -> Progress | None:
+        found = self._engine.find(log)
+        if found is None:
+            raise UnknownLog(log)
+        noted: Progress | None = found.notes.get(PREFIX + writer)
+        return noted
+
+    def forget(self, log: str, writer: str) -> bool:
+        found = self._engine.find(log)
+        if found is None or PREFIX + writer not in found.notes:
+            return False
+        found.note({PREFIX + writer: None}).wait()
+        return True
+
+    def _find(self, name: str, create: bool) -> Log:
+        if name.startswith("_"):
+            raise CannotAppend(f"{name!r} is one of the server's own logs")
+        found = self._engine.find(name)
+        if found is None:
+            if not create:
+                raise UnknownLog(name)
+            return self._engine.create(name).wait()
+        for note, why in _CLOSED.items():
+            if note in found.notes:
+                raise CannotAppend(f"nothing can be appended to log {name!r}: {why}")
+        return found
+
+
+def _is_json(log: Log) -> bool:
+    return info_of(log.book).media_type == "application/json"
+
+
+def _batch(table: Any, log: str, *, is_json: bool) -> Batch:
+    columns = {name: table.column(name).to_pylist() for name in table.column_names}
+    if is_json:
+        _check_json(columns["data"], log, "data")
+    metas = columns.get("meta")
+    if metas is not None:
+        _check_json([meta for meta in metas if meta is not None], log, "meta")
+    return Batch(columns["data"], columns.get("key"), columns.get("node"), metas)
+
+
+def _check_json(values: list[bytes], log: str, what: str) -> None:
+    decode = msgspec.json.Decoder(msgspec.Raw).decode
+    for value in values:
+        try:
+            value.decode()
+            decode(value)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise CannotAppend(f"log {log!r} holds JSON, and the {what} {value[:80]!r} is none: {error}") from None

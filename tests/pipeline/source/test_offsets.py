@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strandline.pipeline.source.offsets import Offset, Position, shares
+
+COUNTS = st.dictionaries(st.text("abcdef", min_size=1, max_size=3), st.integers(0, 50), max_size=12)
+
+
+@given(COUNTS, st.integers(1, 100))
+def test_a_budget_is_used_up_and_nobody_gets_less_than_others_who_need_as_much(
+    counts: dict[str, int], budget: int
+) -> None:
+    given_out = shares(counts, budget, 0)
+    assert sum(given_out.values()) == min(budget, sum(counts.values()))
+    assert all(0 < count <= counts[name] for name, count in given_out.items())
+    unmet = [given_out.get(name, 0) for name, count in counts.items() if given_out.get(name, 0) < count]
+    assert not unmet or max(given_out.values(), default=0) <= min(unmet) + 1
+
+
+@given(COUNTS, st.integers(1, 10))
+def test_everybody_is_served_in_the_end_however_small_the_budget(counts: dict[str, int], budget: int) -> None:
+    left, turn, rounds = dict(counts), 0, 0
+    while any(left.values()):
+        for name, count in shares(left, budget, turn).items():
+            left[name] -= count
+            turn += count
+        rounds += 1
+    assert rounds == -(-sum(counts.values()) // budget)
+
+
+def test_when_there_is_not_one_for_each_it_is_the_turn_of_others_next() -> None:
+    counts = dict.fromkeys("abcde", 100)
+    served: list[str] = []
+    for _ in range(5):
+        served += shares(counts, 2, len(served))
+    assert sorted(served) == sorted("abcde" * 2)
+
+
+def test_equal_offsets_are_equal_text() -> None:
+    one = Offset("d", {"b": Position(2, 5), "a": Position(1, 3, 0)}).document()
+    other = Offset("d", {"a": Position(1, 3, 0), "b": Position(2, 5)}).document()
+    assert json.dumps(one) == json.dumps(other)
+    assert one == {"directory": "d", "logs": {"a": {"epoch": 1, "seq": 3, "begin": 0}, "b": {"epoch": 2, "seq": 5}}}
+    assert Offset.of(json.loads(json.dumps(one))).logs["a"] == Position(1, 3, 0)

@@ -57,8 +57,9 @@ def run(job: Job) -> int:
     lake, now = Lake.at(job.lake), SystemClock().now
     requests = Requests()
     if job.mode == "supervised":
-        # At once: whoever started this may be gone before Spark is up.
-        listen(requests, sys.stdin.buffer)
+        # At once: whoever started this may be gone before Spark is up. Past the buffer, whose lock nobody may hold when
+        # Python comes to its end.
+        listen(requests, getattr(sys.stdin.buffer, "raw", sys.stdin.buffer))
     try:
         with claim(lake, now), ExitStack() as stack:
             return _run_claimed(job, lake, now, requests, stack)

@@ -97,10 +97,8 @@ def _show_keeper(answer: _Answer, console: Console) -> None:
 
 
 def show(status: Status, console: Console) -> None:
-    who = f", process {status.pid} on {status.host}" if status.state != "ended" else ""
-    console.print(
-        f"pipeline: [bold]{status.state}[/] since {_time(status.since)}{escape(who)}, {escape(status.master)}"
-    )
+    who = "" if status.state == "ended" else escape(f", process {status.pid} on {status.host}, {status.master}")
+    console.print(f"pipeline: [bold]{status.state}[/] since {_time(status.since)}{who}")
     for sentence in status.missing:
         console.print(f"[red]missing[/]  {escape(sentence)}")
     for stage in status.stages:

@@ -23,7 +23,7 @@ MAX_ROUNDS = 20
 MAX_PROBLEMS = 50
 MAX_LOGS = 200
 
-State = Literal["running", "idle", "ended"]
+State = Literal["starting", "running", "idle", "ended"]
 
 
 class BadStatus(Exception):
@@ -107,7 +107,8 @@ class Problem(msgspec.Struct, kw_only=True, omit_defaults=True):
 class Status(msgspec.Struct, kw_only=True):
     """The pipeline of one lake. Counters count from the lake's first round on."""
 
-    #: ``running``: in a round; ``idle``: waits for something new; ``ended``: no process works on the lake.
+    #: ``starting``: Spark is not up yet; ``running``: in a round; ``idle``: waits for something new; ``ended``: nobody
+    #: works on the lake.
     state: State = "ended"
     since: int = 0
     updated: int = 0

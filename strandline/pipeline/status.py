@@ -117,7 +117,7 @@ class StatusReporter:
         before = before or Status()
         self.status = msgspec.structs.replace(
             before,
-            state="idle",
+            state="starting",
             since=now(),
             pid=os.getpid(),
             host=socket.gethostname(),

@@ -131,5 +131,5 @@ def test_the_status_is_renewed_until_the_end_and_then_says_so() -> None:
 
     with renewing(StatusReporter(write, lambda: 0), 0.001):
         assert renewed.wait(30)
-    assert written[0] == "idle"
+    assert written[0] == "starting"
     assert written[-1] == "ended"

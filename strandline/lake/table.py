@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
+from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
 from strandline.lake.files import BOUNDED, DataFile
@@ -21,6 +22,8 @@ from strandline.lake.place import Lake
 
 #: The transaction log is summed up every so many commits.
 CHECKPOINT_INTERVAL = 50
+#: Rounds may be seconds apart, each with its commits, and whoever opens the table looks through all of them.
+LOG_RETENTION = "interval 2 days"
 LOG = "_delta_log"
 
 
@@ -64,6 +67,7 @@ class Table:
             configuration={
                 "delta.dataSkippingStatsColumns": ",".join(bounded),
                 "delta.checkpointInterval": str(CHECKPOINT_INTERVAL),
+                "delta.logRetentionDuration": LOG_RETENTION,
             },
             storage_options=self.lake.storage_options,
         )
@@ -91,13 +95,37 @@ class Table:
             found.append(KnownFile(row["path"], row["size_bytes"], row["num_records"] or 0, bounds, partition))
         return found
 
-    def progress(self) -> dict[str, int]:
-        """All transaction ids of the table; none if there is no table.
+    def version(self) -> int | None:
+        """The number of the last commit; None if there is no table."""
+        return int(self.open().version()) if self.exists else None
 
-        Read from the transaction log itself, in one go: asking the library for each costs half a millisecond, and a
+    def paths_at(self, version: int) -> set[str]:
+        """The files that held the table at an earlier version; none if that is not known any more."""
+        place = self.lake.place_of(self.name)
+        try:
+            earlier = DeltaTable(place, version=version, storage_options=self.lake.storage_options)
+        except DeltaError:
+            return set()
+        return set(pa.table(earlier.get_add_actions()).column("path").to_pylist())
+
+    def progress(self) -> dict[str, int]:
+        """All transaction ids of the table; none if there is no table."""
+        return {txn["appId"]: txn["version"] for txn in self._actions("txn")}
+
+    def replaced(self) -> dict[str, int]:
+        """The files that were once part of the table, and when they were removed from it, in milliseconds. They may be
+        there still, for those who read an earlier version."""
+        found = {action["path"]: action["deletionTimestamp"] or 0 for action in self._actions("remove")}
+        for file in self.files():
+            found.pop(file.path, None)
+        return found
+
+    def _actions(self, kind: str) -> Iterator[dict[str, Any]]:
+        """What the transaction log has of a kind, oldest first.
+
+        Read from the log itself, in one go: asking the library for each transaction id costs half a millisecond, and a
         server has a hundred thousand logs.
         """
-        found: dict[str, int] = {}
         start = -1
         stated = self.lake.read(f"{self.name}/{LOG}/_last_checkpoint")
         names = sorted(name.rpartition("/")[2] for name in self.lake.names(f"{self.name}/{LOG}/"))
@@ -105,21 +133,21 @@ class Table:
             start = json.loads(stated)["version"]
             for name in names:
                 if name.startswith(f"{start:020d}.checkpoint") and name.endswith(".parquet"):
-                    found |= self._progress_in(name)
+                    yield from self._checkpointed(name, kind)
+        begin = f'{{"{kind}"'.encode()
         for name in names:
-            version, _, kind = name.partition(".")
-            if kind == "json" and int(version) > start:
+            version, _, ending = name.partition(".")
+            if ending == "json" and int(version) > start:
                 for line in (self.lake.read(f"{self.name}/{LOG}/{name}") or b"").splitlines():
-                    if line.startswith(b'{"txn"'):
-                        transaction = json.loads(line)["txn"]
-                        found[transaction["appId"]] = transaction["version"]
-        return found
+                    if line.startswith(begin):
+                        yield json.loads(line)[kind]
 
-    def _progress_in(self, checkpoint: str) -> dict[str, int]:
+    def _checkpointed(self, checkpoint: str, kind: str) -> list[dict[str, Any]]:
         raw = self.lake.read(f"{self.name}/{LOG}/{checkpoint}")
         assert raw is not None, "the table has been changed by another meanwhile"
-        rows = pq.read_table(pa.BufferReader(raw), columns=["txn"]).column("txn").to_pylist()
-        return {row["appId"]: row["version"] for row in rows if row is not None and row["appId"] is not None}
+        rows = pq.read_table(pa.BufferReader(raw), columns=[kind]).column(kind).to_pylist()
+        named = "appId" if kind == "txn" else "path"
+        return [row for row in rows if row is not None and row[named] is not None]
 
     # --- changing ----------------------------------------------------------------------------------------------------
 
@@ -130,9 +158,11 @@ class Table:
         remove: Sequence[KnownFile] = (),
         progress: Mapping[str, int] | None = None,
         is_rearranged: bool = False,
+        now: int | None = None,
     ) -> int:
         """One step; the version of the table after it. ``is_rearranged``: the rows are the same as before, in other
-        files, which those who follow changes need not look at."""
+        files, which those who follow changes need not look at. ``now`` is the time in milliseconds, for files that are
+        removed; that of the system if it is not given."""
         table = self._open_or_create()
         if not (add or remove or progress):
             return int(table.version())
@@ -140,8 +170,8 @@ class Table:
         actions: list[AddAction | RemoveAction] = [
             AddAction(file.path, file.size, file.partition, file.written_ms, changes, file.statistics) for file in add
         ]
-        now = int(time.time() * 1000)
-        actions += [RemoveAction(file.path, changes, now, file.size, file.partition) for file in remove]
+        time_ms = int(time.time() * 1000) if now is None else now
+        actions += [RemoveAction(file.path, changes, time_ms, file.size, file.partition) for file in remove]
         transactions = [Transaction(app, version) for app, version in (progress or {}).items()]
         table.create_write_transaction(
             actions,

@@ -48,3 +48,42 @@ AUDIT = pa.schema(
 
 def audit(lake: Lake) -> Table:
     return Table(lake, "audit", AUDIT)
+
+
+#: The last record of every key.
+LATEST = pa.schema(
+    [
+        pa.field("log", pa.string(), nullable=False),
+        pa.field("epoch", pa.int64(), nullable=False),
+        pa.field("key", pa.string(), nullable=False),
+        pa.field("seq", pa.int64(), nullable=False),
+        pa.field("ts", pa.timestamp("us", tz="UTC"), nullable=False),
+        pa.field("version", pa.int32(), nullable=False),
+        pa.field("data", pa.string()),
+        pa.field("bytes", pa.binary()),
+        pa.field("bucket", pa.string(), nullable=False),
+    ]
+)
+
+#: Every key: where it first and last was, and how many records of ``records`` have it.
+KEYS = pa.schema(
+    [
+        pa.field("log", pa.string(), nullable=False),
+        pa.field("epoch", pa.int64(), nullable=False),
+        pa.field("key", pa.string(), nullable=False),
+        pa.field("first_seq", pa.int64(), nullable=False),
+        pa.field("first_ts", pa.timestamp("us", tz="UTC"), nullable=False),
+        pa.field("last_seq", pa.int64(), nullable=False),
+        pa.field("last_ts", pa.timestamp("us", tz="UTC"), nullable=False),
+        pa.field("count", pa.int64(), nullable=False),
+        pa.field("bucket", pa.string(), nullable=False),
+    ]
+)
+
+
+def latest(lake: Lake) -> Table:
+    return Table(lake, "latest", LATEST, ["bucket"])
+
+
+def keys(lake: Lake) -> Table:
+    return Table(lake, "keys", KEYS, ["bucket"])

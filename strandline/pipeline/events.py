@@ -14,6 +14,8 @@ from strandline.history.opening import History
 
 #: The transaction id in every table that holds something of records.
 PROGRESS = "erasures"
+#: The transaction id in ``records`` that says up to which event replaced files have been removed as well.
+PURGED = "purged"
 _PIECE_ROWS = 100_000
 
 

@@ -69,7 +69,7 @@ def write_records(item: RecordsItem) -> RecordsDone:
             if piece.epoch in failures:
                 continue
             reached = piece.first - 1
-            for batch in _readable(piece, failures):
+            for batch in readable(piece, failures):
                 if batch.num_rows:
                     writer.write(lake_rows(batch, item.versions.get(piece.epoch, ())))
                     reached = batch.column("seq")[-1].as_py()
@@ -78,7 +78,7 @@ def write_records(item: RecordsItem) -> RecordsDone:
         return RecordsDone(item.number, writer.close(), list(failures.values()))
 
 
-def _readable(piece: AnyPiece, failures: dict[int, Failure]) -> Iterator[Any]:
+def readable(piece: AnyPiece, failures: dict[int, Failure]) -> Iterator[Any]:
     """The batches of a piece, up to where it cannot be read."""
     reading = piece.read()
     while True:

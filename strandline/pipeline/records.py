@@ -16,7 +16,7 @@ from strandline.history.info import LogInfo
 from strandline.history.opening import History
 from strandline.lake import tables
 from strandline.lake.files import DataFile
-from strandline.pipeline.events import PROGRESS
+from strandline.pipeline.events import PROGRESS, PURGED
 from strandline.pipeline.record_files import Failure, RecordsDone, RecordsItem, write_records
 from strandline.pipeline.round import Round
 from strandline.pipeline.status import describe
@@ -37,7 +37,7 @@ def run(round: Round) -> None:
     progress = table.progress()
     behind = list(_behind(round, progress))
     # Up to here the events are in what is read now.
-    started = {} if PROGRESS in progress else {PROGRESS: round.events.head}
+    started = {} if PROGRESS in progress else {PROGRESS: round.events.head, PURGED: round.events.head}
     total = sum(info.head - after for info, after in behind)
     with round.reporter.stage(STAGE, total) as stage:
         for files, reached in _Copying(round, behind, total).waves():

@@ -24,7 +24,7 @@ from strandline.history.opening import History
 from strandline.lake import tables
 from strandline.lake.place import Lake
 from strandline.lake.status import LogLag
-from strandline.pipeline import records
+from strandline.pipeline import by_key, erasing, records
 from strandline.pipeline.events import PROGRESS, Events
 from strandline.pipeline.round import EVERYTHING, KEEPING, Chosen, Keeping, Round, wall_clock
 from strandline.pipeline.status import Reporter
@@ -80,6 +80,8 @@ def run_round(
     logs = choose(every, chosen)
     round = Round(spark, history, lake, reporter, logs, every, events, complete, keeping, now)
     records.run(round)
+    erasing.run(round)
+    by_key.run(round)
     _report_lag(round)
     return RoundResult(round.done, round.problems)
 

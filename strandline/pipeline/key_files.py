@@ -1,0 +1,201 @@
+"""What tasks do for the tables ``latest`` and ``keys``: records are added up by key and spread over buckets, and every
+bucket that got something is written anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from strandline.lake import tables
+from strandline.lake.buckets import hashes, places
+from strandline.lake.files import DataFile
+from strandline.lake.place import Lake
+from strandline.lake.reading import open_file
+from strandline.lake.table import Table
+from strandline.pipeline.key_rows import KEY_ROWS, LATEST_ROWS, SUMMED, merged_keys, merged_latest, summed
+from strandline.pipeline.record_files import RowsWriter
+
+#: A bucket that has more rows than this, or more bytes of payload, is split. It is what one task has in memory, and
+#: what is written anew for a single key that changed.
+BUCKET_ROWS = 262_144
+BUCKET_BYTES = 128 << 20
+#: Rows are added up in portions of about so many bytes.
+PORTION_BYTES = 128 << 20
+
+_NARROW = ["epoch", "seq", "key"]
+_WIDE = ["log", "epoch", "seq", "ts", "key", "version", "data", "bytes"]
+
+
+class Ranges(msgspec.Struct, frozen=True, array_like=True):
+    """Which records are meant: by epoch, ascending, those behind one seq and up to another."""
+
+    epochs: list[int]
+    after: list[int]
+    through: list[int]
+
+    def between(self, first: int, last: int) -> Ranges:
+        """Of these epochs only."""
+        low, high = np.searchsorted(self.epochs, [first, last + 1])
+        return Ranges(self.epochs[low:high], self.after[low:high], self.through[low:high])
+
+    def mask(self, epochs: Any, seqs: Any) -> Any:
+        if not self.epochs:
+            return np.zeros(len(seqs), np.bool_)
+        known = np.array(self.epochs, np.int64)
+        at = np.minimum(np.searchsorted(known, epochs), len(known) - 1)
+        found = known[at] == epochs
+        return found & (seqs > np.array(self.after)[at]) & (seqs <= np.array(self.through)[at])
+
+
+class Affected(msgspec.Struct, frozen=True, array_like=True):
+    """Keys that have to be made out anew, by epoch; None: all of that log."""
+
+    keys: dict[int, list[str] | None] = {}
+
+    def mask(self, epochs: Any, keys: Any) -> Any:
+        """``epochs`` is a numpy array, ``keys`` an Arrow one."""
+        found = np.zeros(len(epochs), np.bool_)
+        for epoch, names in self.keys.items():
+            of_log = epochs == epoch
+            if names is not None and of_log.any():
+                named = pc.is_in(keys, value_set=pa.array(names, pa.string()))
+                of_log &= named.to_numpy(zero_copy_only=False)
+            found |= of_log
+        return found
+
+
+class KeyItem(msgspec.Struct, frozen=True, array_like=True):
+    """Files of ``records`` to be added up, and buckets that are to be written anew even if nothing comes for them."""
+
+    files: list[str]
+    ranges: Ranges
+    buckets: list[str] = []
+
+
+class KeyJob(msgspec.Struct, frozen=True, array_like=True):
+    """``latest`` and ``keys`` have the files of those tables by bucket. With ``affected``, what is known of these keys
+    is forgotten, and only they are added up."""
+
+    lake: Lake
+    buckets: list[str]
+    latest: dict[str, list[str]]
+    keys: dict[str, list[str]]
+    affected: Affected | None = None
+
+
+class BucketDone(msgspec.Struct, frozen=True, array_like=True):
+    bucket: str
+    latest: list[DataFile]
+    keys: list[DataFile]
+
+
+# --- spreading -------------------------------------------------------------------------------------------------------
+
+
+def spread(item: KeyItem, job: KeyJob) -> Iterator[tuple[str, bytes]]:
+    for bucket in item.buckets:
+        yield bucket, b""
+    portion: list[Any] = []
+    size = 0
+    for path in item.files:
+        for rows in _wanted(path, item, job):
+            portion.append(rows)
+            size += rows.nbytes
+            if size >= PORTION_BYTES:
+                yield from _parts(pa.concat_tables(portion), job.buckets)
+                portion, size = [], 0
+    if portion:
+        yield from _parts(pa.concat_tables(portion), job.buckets)
+
+
+def _wanted(path: str, item: KeyItem, job: KeyJob) -> Iterator[Any]:
+    """The rows that count, group by group; payloads are read only where there are some."""
+    with open_file(job.lake, f"records/{path}") as source:
+        file = pq.ParquetFile(source)
+        for group in range(file.num_row_groups):
+            narrow = file.read_row_group(group, columns=_NARROW, use_threads=False)
+            kept = _mask(narrow, item, job)
+            if kept.any():
+                wide = file.read_row_group(group, columns=_WIDE, use_threads=False)
+                yield wide if kept.all() else wide.filter(pa.array(kept))
+
+
+def _mask(rows: Any, item: KeyItem, job: KeyJob) -> Any:
+    epochs, seqs = rows.column("epoch").to_numpy(), rows.column("seq").to_numpy()
+    keys = rows.column("key").combine_chunks()
+    kept = item.ranges.mask(epochs, seqs) & pc.is_valid(keys).to_numpy(zero_copy_only=False)
+    if job.affected is not None and kept.any():
+        kept &= job.affected.mask(epochs, keys)
+    return kept
+
+
+def _parts(rows: Any, buckets: list[str]) -> Iterator[tuple[str, bytes]]:
+    rows = summed(rows)
+    at = places(buckets, hashes(rows.column("epoch").to_pylist(), rows.column("key").to_pylist()))
+    order = np.argsort(at, kind="stable")
+    rows, at = rows.take(order), at[order]
+    for place in np.unique(at):
+        low, high = np.searchsorted(at, [place, place + 1])
+        yield buckets[place], _encoded(rows.slice(low, high - low))
+
+
+def _encoded(rows: Any) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, SUMMED, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
+        # Slices of strings would bring all of their neighbours along.
+        writer.write_table(rows.combine_chunks())
+    found: bytes = sink.getvalue().to_pybytes()
+    return found
+
+
+# --- gathering -------------------------------------------------------------------------------------------------------
+
+
+def gather(bucket: str, parts: list[bytes], job: KeyJob) -> BucketDone:
+    new = [pa.ipc.open_stream(part).read_all() for part in parts if part]
+    latest = merged_latest([*_known(job, "latest", bucket, LATEST_ROWS), *new, LATEST_ROWS.empty_table()])
+    keys = merged_keys([*_known(job, "keys", bucket, KEY_ROWS), KEY_ROWS.empty_table()], new)
+    done = BucketDone(bucket, [], [])
+    for name, last, known in _split(bucket, latest, keys):
+        done.latest.extend(_written(tables.latest(job.lake), last, name))
+        done.keys.extend(_written(tables.keys(job.lake), known, name))
+    return done
+
+
+def _split(bucket: str, latest: Any, keys: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Buckets of a good size. The tables are split alike, so that they have the same buckets."""
+    if keys.num_rows < 2 or (keys.num_rows <= BUCKET_ROWS and latest.nbytes <= BUCKET_BYTES):
+        yield bucket, latest, keys
+        return
+    ones = [_next_bit(table, len(bucket)) for table in (latest, keys)]
+    for bit in (0, 1):
+        halves = [table.filter(pa.array(one == bit)) for table, one in zip((latest, keys), ones, strict=True)]
+        yield from _split(f"{bucket}{bit}", halves[0], halves[1])
+
+
+def _next_bit(rows: Any, depth: int) -> Any:
+    found = hashes(rows.column("epoch").to_pylist(), rows.column("key").to_pylist())
+    return (found >> np.uint64(63 - depth)) & np.uint64(1)
+
+
+def _known(job: KeyJob, table: str, bucket: str, schema: Any) -> Iterator[Any]:
+    paths = (job.latest if table == "latest" else job.keys).get(bucket, [])
+    for path in paths:
+        with open_file(job.lake, f"{table}/{path}") as source:
+            rows = pq.ParquetFile(source).read(columns=schema.names, use_threads=False)
+        if job.affected is not None:
+            gone = job.affected.mask(rows.column("epoch").to_numpy(), rows.column("key").combine_chunks())
+            rows = rows.filter(pa.array(~gone))
+        yield rows
+
+
+def _written(table: Table, rows: Any, bucket: str) -> list[DataFile]:
+    with RowsWriter(table, {"bucket": bucket}) as writer:
+        writer.write(rows)
+        return writer.close()

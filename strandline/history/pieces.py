@@ -87,6 +87,10 @@ class SegmentPiece(msgspec.Struct, frozen=True, array_like=True, tag="segment"):
     where: Where = EVERYTHING
     cold: ColdPlace | None = None
 
+    def segment(self) -> Segment:
+        """The file that the piece is in, opened. Raises MissingFile or DamagedFile."""
+        return _opened(self)
+
     def read(self, batch_rows: int = BATCH_ROWS) -> Iterator[Any]:
         segment = _opened(self)
         row = segment.row_of(self.run_row, self.run_rows, self.run_first, self.first)

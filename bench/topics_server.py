@@ -51,6 +51,8 @@ def serving(data: Path, *, fast_lane: bool = True, **settings: object) -> Iterat
         command.append("--no-fast-lane")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("TOPICS_")}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+    # What is measured has the machine to itself.
+    settings = {"pipeline": "off", **settings}
     environment |= {f"TOPICS_{name.upper()}": str(value) for name, value in settings.items()}
     process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL)
     try:

@@ -1,0 +1,102 @@
+"""The same work as the pipeline's stages, without Spark and without this project where that can be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from bench.measure import Sample, timed
+from bench.pipeline_history import LOG
+from strandline.history.directory import DirectoryHistory
+from strandline.history.opening import History
+from strandline.lake.files import COMPRESSION, COMPRESSION_LEVEL
+from strandline.lake.place import Lake
+from strandline.query.chunk import Chunk
+from strandline.query.companions.rollups import sum_up
+from strandline.query.extraction import Extractor
+from strandline.query.index import plan_of
+from strandline.schema.registry import Registry
+
+ROWS = 250_000
+
+
+def copy_records(history: History, lake: Lake) -> None:
+    """Read the segments and write Parquet of the same columns, compressed the same way."""
+    target = Path(lake.url)
+    target.mkdir(parents=True)
+    info = history.log(LOG)
+    for number, piece in enumerate(history.pieces(info, 0, info.head, ROWS)):
+        table = pa.Table.from_batches(list(piece.read()))
+        data = table.column("data").cast(pa.string())
+        table = table.drop_columns("data").append_column("data", data)
+        pq.write_table(
+            table,
+            target / f"{number}.parquet",
+            compression=COMPRESSION,
+            compression_level=COMPRESSION_LEVEL,
+            use_dictionary=["log", "key", "node"],
+        )
+
+
+def tantivy_index(path: Path, batches: list[list[bytes]]) -> None:
+    """The same fields, indexed by tantivy; from the payload on, because that is where the other side begins too."""
+    import tantivy
+
+    builder = tantivy.SchemaBuilder()
+    builder.add_integer_field("at", indexed=True, fast=True)
+    builder.add_text_field("service", tokenizer_name="raw", fast=True)
+    builder.add_text_field("user", tokenizer_name="raw", fast=True)
+    builder.add_integer_field("status", indexed=True, fast=True)
+    builder.add_float_field("latency", indexed=True, fast=True)
+    builder.add_text_field("note")
+    index = tantivy.Index(builder.build(), str(path))
+    writer = index.writer(heap_size=256 << 20, num_threads=2)
+    decode = msgspec.json.decode
+    for batch in batches:
+        for payload in batch:
+            writer.add_document(tantivy.Document(**decode(payload)))
+    writer.commit()
+    writer.wait_merging_threads()
+
+
+def rollups(data: Path) -> tuple[Callable[[], Sample], Callable[[], Sample]]:
+    """What a companion's rollups take, once its columns are there; and DuckDB over the same columns."""
+    history = DirectoryHistory(data)
+    info = history.log(LOG)
+    (piece, *_) = history.pieces(info, 0, info.head, ROWS)
+    batches = list(piece.read())
+    history.close()
+    assert info.registry is not None
+    search = Registry.load(info.registry).search
+    assert search is not None
+    plan = plan_of(search)
+    payloads = [data for batch in batches for data in batch.column("data").to_pylist()]
+    seqs = np.concatenate([batch.column("seq").to_numpy() for batch in batches])
+    rows, columns = Extractor(plan.fields, plan.histograms).extract(payloads, 1)
+    chunk = Chunk(seqs[rows], columns)
+    (rollup,) = search.rollups.values()
+    plain: Any = pa.table(_columns(payloads))
+    query = """
+        SELECT "at" // 3600000 AS start, service, count(*), sum(latency), min(latency), max(latency),
+               histogram(floor(log2(latency)))
+        FROM plain GROUP BY ALL
+    """
+
+    def ask() -> None:
+        with duckdb.connect() as connection:
+            connection.register("plain", plain)
+            connection.execute("SET threads = 2").execute(query).fetch_arrow_table()
+
+    return (lambda: timed(len(rows), lambda: sum_up(chunk, rollup, search))), (lambda: timed(len(rows), ask))
+
+
+def _columns(payloads: list[bytes]) -> dict[str, list[Any]]:
+    documents = [msgspec.json.decode(payload) for payload in payloads]
+    return {name: [document[name] for document in documents] for name in ("at", "service", "latency")}

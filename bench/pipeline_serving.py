@@ -1,0 +1,98 @@
+"""Searches and aggregations over history that the pipeline has covered, asked over HTTP."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from statistics import quantiles
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from bench.measure import Effort, Figure, Row, Target
+from bench.pipeline_history import FIRST, LOG, MONTH_MS, fill
+from bench.streams_load import Line
+from bench.streams_query import USERS, WORDS
+from bench.topics_server import serving
+from strandline.history.directory import DirectoryHistory
+from strandline.lake.place import Lake
+from strandline.pipeline.rounds import run_round
+from strandline.pipeline.status import Silent
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+GROUP = "pipeline"
+RECORDS = 2_000_000
+QUESTIONS = 60
+ROLLUPS = {
+    "requests": {
+        "dimensions": ["service"],
+        "intervals": ["1m", "1h"],
+        "measures": {
+            "requests": {"kind": "count"},
+            "latency": {"kind": "summary", "field": "latency", "histogram": "log2_v1"},
+        },
+    }
+}
+SEARCHES: dict[str, Callable[[int], dict[str, Any]]] = {
+    f"one user of {USERS:,}": lambda number: {"q": f"user:user-{number}"},
+    "service and status, newest first": lambda number: {"q": f"service:service-{number % 20} status:503"},
+    "prefix": lambda number: {"q": f"service:service-{number % 10}*"},
+    "range, by time": lambda number: {"q": f"latency:>{60 + number}", "sort": ["at:desc"]},
+    "phrase": lambda number: {"q": f'note:"{WORDS[number % len(WORDS)]} error"'},
+    "two words, by score": lambda number: {"q": f"{WORDS[number % len(WORDS)]} retry"},
+}
+MONTH = {"rollup": "requests", "from": FIRST, "to": FIRST + MONTH_MS}
+AGGREGATES: dict[str, dict[str, Any]] = {
+    "by the hour": {**MONTH, "interval": "1h"},
+    "by the hour and service": {**MONTH, "interval": "1h", "group_by": ["service"]},
+    "by the minute, 43,200 of them": {**MONTH, "interval": "1m"},
+}
+
+
+def run(spark: SparkSession, base: Path, effort: Effort) -> Iterator[Row]:
+    records = effort.scaled(RECORDS, 20_000)
+    data = base / "served"
+    fill(data, records, step_ms=MONTH_MS // records, rollups=ROLLUPS)
+    history = DirectoryHistory(data)
+    run_round(spark, history, Lake.at(data / "lake"), Silent())
+    history.close()
+    with serving(data) as server, Line(server) as line:
+        for name, question in SEARCHES.items():
+            yield _asked(line, f"_search over {records:,} covered records: {name}", "_search", question, effort, 20.0)
+        for name, request in AGGREGATES.items():
+            aim = None if "minute" in name else 50.0
+            text = f"_aggregate over a month, {records:,} covered records: {name}"
+            yield _asked(line, text, "_aggregate", lambda _, request=request: request, effort, aim)
+    shutil.rmtree(data)
+
+
+def _asked(
+    line: Line, name: str, what: str, question: Callable[[int], dict[str, Any]], effort: Effort, aim: float | None
+) -> Row:
+    times = []
+    for number in range(effort.scaled(QUESTIONS, 5)):
+        size = {"size": 20} if what == "_search" else {}
+        body = msgspec.json.encode({**question(number), **size})
+        start = time.perf_counter()
+        answer = line.request("POST", f"/v1/stream/{LOG}/{what}", body)
+        times.append((time.perf_counter() - start) * 1000)
+        _check(answer.status, answer.json())
+    p50, p95 = (quantiles(times, n=20)[at] for at in (9, 18))
+    return Row(
+        group=GROUP,
+        name=f"{name}: p50 (to p95)",
+        unit="ms",
+        result=Figure(p50, min(times), p95),
+        rounds=len(times),
+        target=None if aim is None else Target(aim, "ms"),
+    )
+
+
+def _check(status: int, answer: Any) -> None:
+    """Everything is covered, and an answer that is not complete is none."""
+    if status != 200 or not answer["coverage"]["complete"]:
+        raise RuntimeError(f"not a complete answer: {status} {str(answer)[:500]}")

@@ -14,18 +14,20 @@ What a round does about trouble:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from strandline.history.info import LogInfo
 from strandline.history.opening import History
-from strandline.lake import tables
 from strandline.lake.place import Lake
 from strandline.lake.status import LogLag
-from strandline.pipeline import by_key, erasing, records
+from strandline.lake.table import Table
+from strandline.pipeline import by_key, companions, erasing, records, upkeep
 from strandline.pipeline.events import PROGRESS, Events
+from strandline.pipeline.promoting import keep_registries
+from strandline.pipeline.promoting import keep_registries
 from strandline.pipeline.round import EVERYTHING, KEEPING, Chosen, Keeping, Round, wall_clock
 from strandline.pipeline.status import Reporter
 
@@ -79,10 +81,15 @@ def run_round(
     every = [info for info in history.logs() if not (info.name.startswith("__") or info.ephemeral)]
     logs = choose(every, chosen)
     round = Round(spark, history, lake, reporter, logs, every, events, complete, keeping, now)
+    keep_registries(lake, every, now())
+    keep_registries(lake, every, now())
     records.run(round)
+    # Before what is made of the records, so that nothing is made of one that is erased.
     erasing.run(round)
     by_key.run(round)
-    _report_lag(round)
+    searched = companions.run(round)
+    upkeep.run(round)
+    _report_lag(round, searched)
     return RoundResult(round.done, round.problems)
 
 
@@ -114,15 +121,14 @@ def choose(logs: list[LogInfo], chosen: Chosen) -> list[LogInfo]:
     return [info for info in logs if info.name.startswith(chosen.prefix)]
 
 
-def _report_lag(round: Round) -> None:
-    progress = tables.records(round.lake).progress()
-    lags = [
-        LogLag(
-            log=info.name,
-            epoch=info.epoch,
-            head=info.head,
-            covered={"records": max(progress.get(str(info.epoch), 0), info.own_after)},
-        )
-        for info in round.all_logs
-    ]
-    round.reporter.lag(lags, progress.get(PROGRESS, round.events.head))
+def _report_lag(round: Round, searched: Mapping[int, int]) -> None:
+    """``searched``: up to which seq there are companions, of logs that have some."""
+    progress = {name: Table(round.lake, name, None).progress() for name in ("records", "latest", "keys")}
+    lags = []
+    for info in round.all_logs:
+        covered = {name: max(each.get(str(info.epoch), 0), info.own_after) for name, each in progress.items()}
+        if info.epoch in searched:
+            covered["companions"] = searched[info.epoch]
+        lags.append(LogLag(log=info.name, epoch=info.epoch, head=info.head, covered=covered))
+    followed = [each[PROGRESS] for each in progress.values() if PROGRESS in each]
+    round.reporter.lag(lags, min(followed, default=round.events.head))

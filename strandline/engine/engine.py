@@ -15,6 +15,7 @@ from strandline.engine.clock import Clock, SystemClock
 from strandline.engine.commit import Commit
 from strandline.engine.creating import create, fork
 from strandline.engine.disk import Disk, LocalDisk
+from strandline.engine.erasures import Erasures
 from strandline.engine.errors import BadRequest, EngineClosed, EngineError, JournalFailed, UnknownLog
 from strandline.engine.flushing import Flushing
 from strandline.engine.forwarding import Copy, forward
@@ -108,6 +109,7 @@ class Engine:
         # Every append calls these: as attributes they cost no further call.
         self.later = self.flushing.later
         self.flush_in_time = self.flushing.flush_in_time
+        self.erasures = Erasures(self)
         self.maintenance = Maintenance(self, self.recovered, worker)
 
     @classmethod

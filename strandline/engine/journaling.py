@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from strandline.engine.block import Block
-from strandline.engine.bodies import Floor, pack
+from strandline.engine.bodies import Floor, Select, pack
 from strandline.engine.commit import Commit
 from strandline.engine.errors import EngineError
 from strandline.engine.forks import chain
@@ -30,8 +30,12 @@ def change(
     make: Callable[[], T],
     first: int | None = None,
     must_wait: bool = False,
+    erased: Callable[[], Select] | None = None,
 ) -> Commit[T]:
-    """Journal a change and make it: at once, or on a ``fsync`` log, or if it must wait, when it is durable."""
+    """Journal a change and make it: at once, or on a ``fsync`` log, or if it must wait, when it is durable.
+
+    ``erased``, if those are to be told who keep copies, is called after ``body`` and tells which records are meant.
+    """
     with engine.lock:
         engine.check_writable()
         book.check_there()
@@ -43,12 +47,21 @@ def change(
             or (type is not FrameType.GAP and has_durable(book))
         ):
             at = book.assigned if first is None else first
-            engine.journal.write(encode(type, book.epoch, at, now, body(), reserved=book.reserved))
+            frame = encode(type, book.epoch, at, now, body(), reserved=book.reserved)
         else:
             body()
+            frame = None
+        events = None
+        if erased is not None:
+            events = engine.erasures.write(book, type, frame, erased(), now)
+        elif frame is not None:
+            engine.journal.write(frame)
         engine.touch(book)
         if book.config.durability == "fsync" or book.pending or must_wait:
-            return engine.later((book,), None, lambda: evicting(engine, book, make))
+            commit = engine.later((book,), None, lambda: evicting(engine, book, make))
+            engine.erasures.publish(events)
+            return commit
+        engine.erasures.publish(events)
         engine.flush_in_time()
         return Commit.of(evicting(engine, book, make))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from strandline.engine import changing
 from strandline.engine.appending import after_pending, check_room, publish_later, room_of
 from strandline.engine.block import Block
-from strandline.engine.bodies import CursorMove, Extras, Gap, pack
+from strandline.engine.bodies import CursorMove, Extras, Gap, Select, pack
 from strandline.engine.commit import Commit
 from strandline.engine.configuring import configure
 from strandline.engine.duplicates import check_extras, find_duplicate
@@ -385,11 +385,15 @@ class Log:
         key: str | None = None,
         prefix: str | None = None,
         seqs: Sequence[int] | None = None,
+        erasure: bool = True,
     ) -> Commit[Deleted]:
         """Remove records for good: those with a seq below ``before``, with this key, with this prefix in their
         key, or with one of these seqs; with several conditions, those that fulfil all of them. Silent: readers
-        get no tombstone. Records appended later are not touched."""
-        return change_selected(self._engine, self._book, DELETE, before, key, prefix, seqs)
+        get no tombstone. Records appended later are not touched.
+
+        Whoever keeps copies of the records is to remove them too: see ``erasures``. An ``erasure`` of False says that
+        the records have merely done their duty here; nobody is told."""
+        return change_selected(self._engine, self._book, DELETE, before, key, prefix, seqs, erasure)
 
     def hide(
         self,
@@ -434,6 +438,7 @@ class Log:
                 lambda: data,
                 lambda: changing.amend(book, seq, data, engine.store),
                 first=seq,
+                erased=lambda: Select(book.assigned, seqs=[seq]),
             )
 
     # --- the log itself ------------------------------------------------------------------------------------
@@ -455,10 +460,13 @@ class Log:
             self._check_writable()
             if book.forks:
                 raise LogHasForks(book.name, book.forks)
-            engine.journal.write(encode(FrameType.DROP, book.epoch, 0, engine.now()))
+            now = engine.now()
+            frame = encode(FrameType.DROP, book.epoch, 0, now)
+            events = engine.erasures.write(book, FrameType.DROP, frame, Select(book.assigned), now)
             engine.touch(book)
             engine.remove(book)
             commit: Commit[None] = engine.later((book,), None, None)
+            engine.erasures.publish(events)
             engine.tell(book)
             return commit
 

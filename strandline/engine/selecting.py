@@ -40,6 +40,7 @@ def change_selected(
     key: str | None,
     prefix: str | None,
     seqs: Sequence[int] | None,
+    erasure: bool = True,
 ) -> Commit[Deleted]:
     """See :meth:`Log.delete`, :meth:`Log.hide` and :meth:`Log.restore`."""
     if before is None and key is None and prefix is None and seqs is None:
@@ -57,4 +58,11 @@ def change_selected(
         check(book, select[0], engine.store)
         return pack(select[0])
 
-    return change(engine, book, type, body, lambda: make(book, select[0], engine.store))
+    return change(
+        engine,
+        book,
+        type,
+        body,
+        lambda: make(book, select[0], engine.store),
+        erased=(lambda: select[0]) if erasure else None,
+    )

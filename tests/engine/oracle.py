@@ -8,9 +8,11 @@ the rest any part, each change whole or not at all. The model of a log is as pla
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from typing import Literal
+
+import msgspec
 
 from strandline.engine import (
     Append,
@@ -28,6 +30,7 @@ from strandline.engine import (
 )
 from strandline.engine.catalog import CHECKPOINTS
 from strandline.engine.disk import Disk
+from strandline.engine.erasures import MAX_BYTES, NAME
 from strandline.engine.fault_disk import FaultDisk
 from strandline.engine.journal import DIRECTORY, journal_index
 from strandline.engine.record import Reason
@@ -173,13 +176,17 @@ class Life:
 
     @property
     def always_fsync(self) -> bool:
-        return all(change.config is None or change.config.durability == "fsync" for change in self.changes)
+        """Whether whoever appended waited for the flush every time. With an erasure event, only those wait who read."""
+        return all(
+            (change.config is None or change.config.durability == "fsync") and change.what != "tell"
+            for change in self.changes
+        )
 
     def model(self, chosen: Iterable[Change]) -> LogModel | None:
         """What these changes make of it; None: there is no such log."""
         model: LogModel | None = None
         for change in chosen:
-            if change.what == "create":
+            if change.what == "create" or (change.what == "tell" and model is None):
                 assert change.config is not None
                 model = LogModel(self.name, self.epoch, change.config)
                 change.make(model)
@@ -373,11 +380,17 @@ class Scribe:
             model._remove(seqs)
 
         chosen = self._selection(name, select)
-        self._change(name, "delete", make, lambda log: log.delete(**select))  # type: ignore[arg-type]
+        self._change(name, "delete", make, lambda log: log.delete(**select), told=chosen)  # type: ignore[arg-type]
 
     def hide(self, name: str, **select: object) -> None:
         chosen = self._selection(name, select)
-        self._change(name, "hide", lambda m: m.hidden.update(m.select(chosen)), lambda log: log.hide(**select))  # type: ignore[arg-type]
+        self._change(
+            name,
+            "hide",
+            lambda model: model.hidden.update(model.select(chosen)),
+            lambda log: log.hide(**select),  # type: ignore[arg-type]
+            told=chosen,
+        )
 
     def restore(self, name: str, **select: object) -> None:
         def make(model: LogModel) -> None:
@@ -385,7 +398,7 @@ class Scribe:
             model.evict()
 
         chosen = self._selection(name, select)
-        self._change(name, "restore", make, lambda log: log.restore(**select))  # type: ignore[arg-type]
+        self._change(name, "restore", make, lambda log: log.restore(**select), told=chosen)  # type: ignore[arg-type]
 
     def _selection(self, name: str, select: dict[str, object]) -> Selection:
         if "seqs" in select:
@@ -398,7 +411,8 @@ class Scribe:
                 model.records[seq] = model.records[seq]._replace(data=data)
                 model.evict()
 
-        self._change(name, "amend", make, lambda log: log.amend(seq, data))
+        told = Selection(self._find(name)[1].assigned, seqs=(seq,))
+        self._change(name, "amend", make, lambda log: log.amend(seq, data), told=told)
 
     def skip(self, name: str, count: int, reason: Reason = "source_trim") -> None:
         last = self._find(name)[1].assigned + count
@@ -432,8 +446,13 @@ class Scribe:
             earlier.acknowledged = earlier.acknowledged or not earlier.volatile
 
     def drop(self, name: str) -> None:
-        change = self._begin(self._find(name)[0], "drop", lambda model: None)
+        life, model = self._find(name)
+        event = self._tell(life, model, "drop", Selection(model.assigned))
+        change = self._begin(life, "drop", lambda model: None)
+        change.step = 0 if event is None else event.step
         self._waited(change, self.engine.log(name).drop())
+        if event is not None:
+            event.acknowledged = True
 
     def flush(self) -> None:
         self.engine.flush()
@@ -451,12 +470,37 @@ class Scribe:
         ask: Callable[[Log], Commit[object]],
         durable: bool = True,
         last: int = 0,
+        told: Selection | None = None,
     ) -> None:
         life, model = self._find(name)
+        event = None if told is None else self._tell(life, model, what, told)
         change = self._begin(life, what, make, last)
         change.volatile = model.config.durability == "ephemeral"
+        if event is not None:
+            change.step = event.step
         ask(self.engine.log(name)).wait()
         self._acknowledge(change, durable and model.config.durability == "fsync")
+        if event is not None:
+            event.acknowledged = True
+
+    def _tell(self, life: Life, model: LogModel, kind: str, chosen: Selection) -> Change | None:
+        """The erasure event that is written in one step with the change it tells of."""
+        if model.config.durability == "ephemeral":
+            return None
+        self._steps += 1
+        events = next((life for life in self.lives.values() if life.name == NAME), None)
+        if events is None:
+            events = self.lives[self._next_epoch] = Life(NAME, self._next_epoch)
+            self._next_epoch += 1
+        told = {"log": life.name, "epoch": life.epoch, "kind": kind, **asdict(chosen)}
+        now = events.now()
+        seq = 1 if now is None else now.assigned + 1
+        record = Record(seq, self._now(), None, None, None, msgspec.json.encode(told))
+        config = Config(durability="fsync", cap_bytes=MAX_BYTES)
+        # Nobody is told the seq before the event can be read.
+        event = self._begin(events, "tell", lambda model: model.append([record]), config=config)
+        event.step = self._steps
+        return event
 
     def _begin(
         self, life: Life, what: str, make: Callable[[LogModel], None], last: int = 0, config: Config | None = None
@@ -486,6 +530,10 @@ class Scribe:
         assert latest is not None
         for life in self.lives.values():
             life.changes = [c for c in life.changes if c is not latest and not (c.step and c.step == latest.step)]
+        if self.lives and not self.lives[self._next_epoch - 1].changes:
+            # Its number was not given away.
+            self._next_epoch -= 1
+            del self.lives[self._next_epoch]
 
     def _find(self, name: str) -> tuple[Life, LogModel]:
         for life in reversed(self.lives.values()):
@@ -524,10 +572,8 @@ class Scribe:
                 raise AssertionError(f"log {life.name!r} of epoch {life.epoch} after a {after}: {reasons[0]}")
             if there is not None:
                 unexplained.discard(life.name)
-                for step in {step for step, _ in fitting}:
-                    possible[step] = possible.get(step, {True, False}) & {
-                        did for number, did in fitting if number == step
-                    }
+            for step in {step for step, _ in fitting}:
+                possible[step] = possible.get(step, {True, False}) & {did for number, did in fitting if number == step}
         assert all(possible.values()), f"steps that were made in part: {[s for s, did in possible.items() if not did]}"
         assert not unexplained, f"logs that nobody made: {unexplained}"
         return seen

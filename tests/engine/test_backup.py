@@ -59,6 +59,7 @@ def test_a_stopped_directory_comes_back_as_it_was(tmp_path: Path) -> None:
         fill(engine.log("a"), "4")
         fill(make(engine, "b", durability="fsync"), "x")
         engine.log("a").delete(seqs=[2]).wait()
+        engine.flush()
         before = everything(engine)
     report = backup(tmp_path / "data", str(tmp_path / "pool"), clock=ManualClock(NOW))
     assert (report.files, report.copied_files, report.retries) == (3, 3, 0)

@@ -175,6 +175,17 @@ def seal_twice(scribe: Scribe) -> None:
     scribe.engine.seal()
 
 
+def erase_from_all(scribe: Scribe) -> None:
+    """Every event is in doubt as long as its change is, the first of them with the log that they are in."""
+    scribe.delete("disk", key="a/1")
+    scribe.hide("memory", seqs=list(range(1, 200)))
+    scribe.amend("disk", 2, b"amended" * 90)
+    scribe.delete("ephemeral", before=3)
+    scribe.delete("fsync", prefix="b/")
+    scribe.restore("memory", before=4)
+    scribe.drop("disk")
+
+
 def delete_everything_and_seal(scribe: Scribe) -> None:
     scribe.delete("log", before=1000)
     scribe.engine.seal()
@@ -368,6 +379,7 @@ SCENARIOS = {
     "delete by prefix": Scenario(one_log, lambda s: s.delete("log", prefix="b/")),
     "delete by seqs": Scenario(one_log, lambda s: s.delete("log", seqs=[1, 2, 3, 9, 11])),
     "delete all": Scenario(one_log, lambda s: s.delete("log", before=1000)),
+    "erase": Scenario(four_logs, erase_from_all),
     "hide": Scenario(one_log, lambda s: s.hide("log", prefix="a/")),
     "restore": Scenario(one_log, lambda s: s.restore("log", before=100)),
     "amend": Scenario(one_log, amend_two),
@@ -560,7 +572,7 @@ FAILURES = {
 JOURNAL_ONLY = {"append fsync", "append batches", "delete by key", "configure", "recreate", "flush"}
 IN_STEPS = [
     "append to several", "cursors", "forward", "forward old and new", "append and forward", "create with records",
-    "note", "fork",
+    "note", "fork", "erase",
 ]  # fmt: skip
 FAILING = ["append fsync", "append disk", "append batches", "delete by key", "configure", "recreate", "expire", "flush"]
 

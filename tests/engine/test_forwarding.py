@@ -36,7 +36,7 @@ def filled(engine: Engine, **config: object) -> Log:
     source = make(engine, "source", **config)
     source.append(Batch([b"1", b"2"], ["a", "b"], ["n", None], [b"m1", None])).wait()
     source.append(Batch([b"3", b"4", b"5"], None, None, [None, b"m4", b"m5"])).wait()
-    source.delete(seqs=[3]).wait()
+    source.delete(seqs=[3], erasure=False).wait()
     return source
 
 

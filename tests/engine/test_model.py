@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -30,6 +31,7 @@ from strandline.engine import (
     Record,
     Tombstone,
 )
+from strandline.engine.erasures import NAME
 from strandline.engine.errors import BadRequest, BatchTooLarge, EngineError, LogExists, LogFull, LogHasForks
 from strandline.engine.fault_disk import Crashed, FaultDisk
 from strandline.engine.forks import time_at
@@ -107,6 +109,9 @@ class Machine(RuleBasedStateMachine):
         self.models: dict[str, ModelLog] = {}
         self.epochs: set[int] = set()
         self.written = 0
+        #: The erasure events that there are, in order, and whether they must be: of a change that meant nothing, or of
+        #: an ephemeral log, there may be one or not.
+        self.told: list[tuple[dict[str, object], bool]] = []
 
     @initialize(
         cold=st.booleans(),
@@ -139,17 +144,33 @@ class Machine(RuleBasedStateMachine):
         names = sorted(self.models)
         return names[number % len(names)]
 
-    def both(self, name: str, change: Callable[[Log], object], expect: Callable[[ModelLog, int], object]) -> None:
-        """Do one thing to the log and to its model: the results and the errors must be the same."""
+    def both(
+        self,
+        name: str,
+        change: Callable[[Log], object],
+        expect: Callable[[ModelLog, int], object],
+        erases: str = "",
+        **which: object,
+    ) -> None:
+        """Do one thing to the log and to its model: the results and the errors must be the same. What it ``erases`` is
+        told."""
         try:
             expected = expect(self.models[name], self.clock.now())
         except EngineError as error:
             with pytest.raises(type(error)):
                 change(self.engine.log(name))
         else:
+            if erases:
+                self.tell(name, erases, bool(getattr(expected, "count", 1)), **which)
             assert change(self.engine.log(name)) == expected
         self.changed(name)
         self.check_state(name)
+
+    def tell(self, name: str, kind: str, surely: bool, **which: object) -> None:
+        model = self.models[name]
+        conditions = {"before": None, "key": None, "prefix": None, "seqs": None, **which}
+        event = {"log": name, "epoch": model.epoch, "kind": kind, "bound": model.head, **conditions}
+        self.told.append((event, surely and model.config.durability != "ephemeral"))
 
     def changed(self, name: str) -> None:
         """Called after every change of a log."""
@@ -188,14 +209,30 @@ class Machine(RuleBasedStateMachine):
         return [other for other, model in self.models.items() if model.base is self.models[name]]
 
     def check_everything(self) -> None:
-        assert self.engine.names() == sorted(self.models)
+        events = self.check_told()
+        assert [name for name in self.engine.names() if name != NAME] == sorted(self.models)
         for name in self.models:
             self.check_state(name)
             self.check_reads(name, limit=7)
             self.check_room(name)
         stats = self.engine.stats()
-        assert stats.records == sum(model.count for model in self.models.values())
-        assert stats.size == self.engine.total_size == sum(model.size for model in self.models.values())
+        assert stats.records - events[0] == sum(model.count for model in self.models.values())
+        assert stats.size - events[1] == self.engine.total_size == sum(model.size for model in self.models.values())
+
+    def check_told(self) -> tuple[int, int]:
+        """Hold the erasure events against what was done; how many there are, and their bytes."""
+        log, events, told = self.engine.find(NAME), self.events(), iter(self.told)
+        for event in events:
+            # All that must be there are, in order, and nothing else is.
+            assert msgspec.json.decode(event) == next(
+                known for known, surely in told if surely or known == msgspec.json.decode(event)
+            )
+        assert sum(surely for _, surely in told) <= (0 if log is None else log.book.pending_count)
+        return len(events), sum(map(len, events))
+
+    def events(self) -> list[bytes]:
+        log = self.engine.find(NAME)
+        return [] if log is None else [record.data for record in _walk(log, 0)[0].values()]
 
     def check_room(self, name: str) -> None:
         model, room = self.models[name], self.engine.log(name).room()
@@ -361,6 +398,8 @@ class Changes(Machine):
             with pytest.raises(LogHasForks):
                 self.engine.log(name).drop()
             return
+        self.models[name].expire(self.clock.now())
+        self.tell(name, "drop", self.models[name].count > 0)
         self.engine.log(name).drop().wait()
         del self.models[name]
         assert self.engine.find(name) is None
@@ -539,19 +578,42 @@ class Changes(Machine):
     @rule(number=st.integers(0, 2), which=selections)
     def delete(self, number: int, which: dict) -> None:
         self.both(
-            self.pick(number), lambda log: log.delete(**which).wait(), lambda model, now: model.delete(now, **which)
+            self.pick(number),
+            lambda log: log.delete(**which).wait(),
+            lambda model, now: model.delete(now, **which),
+            "delete",
+            **which,
+        )
+
+    @precondition(lambda self: self.models)
+    @rule(number=st.integers(0, 2), which=selections)
+    def delete_silently(self, number: int, which: dict) -> None:
+        self.both(
+            self.pick(number),
+            lambda log: log.delete(**which, erasure=False).wait(),
+            lambda model, now: model.delete(now, **which),
         )
 
     @precondition(lambda self: self.models)
     @rule(number=st.integers(0, 2), which=selections)
     def hide(self, number: int, which: dict) -> None:
-        self.both(self.pick(number), lambda log: log.hide(**which).wait(), lambda model, now: model.hide(now, **which))
+        self.both(
+            self.pick(number),
+            lambda log: log.hide(**which).wait(),
+            lambda model, now: model.hide(now, **which),
+            "hide",
+            **which,
+        )
 
     @precondition(lambda self: self.models)
     @rule(number=st.integers(0, 2), which=selections)
     def restore(self, number: int, which: dict) -> None:
         self.both(
-            self.pick(number), lambda log: log.restore(**which).wait(), lambda model, now: model.restore(now, **which)
+            self.pick(number),
+            lambda log: log.restore(**which).wait(),
+            lambda model, now: model.restore(now, **which),
+            "restore",
+            **which,
         )
 
     @precondition(lambda self: self.models)
@@ -559,7 +621,11 @@ class Changes(Machine):
     def amend(self, number: int, seq: int, size: int) -> None:
         data = b"A" * size
         self.both(
-            self.pick(number), lambda log: log.amend(seq, data).wait(), lambda model, now: model.amend(now, seq, data)
+            self.pick(number),
+            lambda log: log.amend(seq, data).wait(),
+            lambda model, now: model.amend(now, seq, data),
+            "amend",
+            seqs=[seq],
         )
 
     @precondition(lambda self: self.models)
@@ -662,9 +728,12 @@ class WithPowerCuts(Changes):
         super().__init__()
         #: How every log was when everything was last known to be flushed, and after each change since.
         self.history: dict[str, list[ModelLog]] = {}
+        #: How many of the erasure events were flushed then.
+        self.told_for_good = 0
 
     def changed(self, name: str) -> None:
         if self.is_flushed():
+            self.told_for_good = len(self.told)
             self.history = {known: [model.copy()] for known, model in self.models.items()}
         else:
             self.history[name].append(self.models[name].copy())
@@ -677,6 +746,10 @@ class WithPowerCuts(Changes):
         flushed = self.is_flushed()
         self.disk = self.disk.power_cut(seed)
         self.open()
+        if not flushed:
+            unflushed = self.told[self.told_for_good :]
+            self.told[self.told_for_good :] = [(event, False) for event, _ in unflushed]
+        self.check_told()
         in_doubt: list[str] = []
         for name, model in sorted(self.models.items(), key=lambda item: item[1].epoch):
             base = self.history[name][0]
@@ -695,6 +768,8 @@ class WithPowerCuts(Changes):
         for name in reversed(in_doubt):
             self.drop(sorted(self.models).index(name))
             assert name not in self.models
+        # Nor what was told of that.
+        self.told = [(msgspec.json.decode(event), True) for event in self.events()]
         self.reopened()
 
     @rule(calls=st.integers(1, 40), seed=st.none() | st.integers(0, 1000))
@@ -714,6 +789,7 @@ class WithPowerCuts(Changes):
 
     def reopened(self) -> None:
         """What is there now has been made durable."""
+        self.told_for_good = len(self.told)
         self.history = {name: [model.copy()] for name, model in self.models.items()}
         self.check_everything()
 

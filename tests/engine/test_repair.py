@@ -23,6 +23,7 @@ from strandline.engine.care.repair import repair
 from strandline.engine.care.report import Report
 from strandline.engine.care.verify import verify
 from strandline.engine.disk import LocalDisk
+from strandline.engine.erasures import NAME
 from strandline.engine.errors import DirectoryInUse, UnsupportedFormat
 from strandline.engine.fault_disk import Crashed, FaultDisk
 from strandline.engine.segments.cold import ColdStore, ObjectStoreCold
@@ -121,7 +122,10 @@ def test_deleted_records_in_a_damaged_block_are_no_loss(path: Path, written: His
 def test_a_missing_segment_loses_its_runs_only(path: Path, written: History) -> None:
     (path / "segments/00000002.arrow").unlink()
     report = mend(path)
-    assert [(loss.log, loss.first, loss.last, loss.records) for loss in report.losses] == [("a", 301, 330, 30)]
+    assert [(loss.log, loss.first, loss.last, loss.records) for loss in report.losses] == [
+        ("a", 301, 330, 30),
+        (NAME, 1, 3, 3),
+    ]
     assert report.kept == []
     check_losses(path, written, report)
 
@@ -130,7 +134,7 @@ def test_a_missing_segment_loses_its_runs_only(path: Path, written: History) -> 
 def test_a_segment_whose_head_or_tail_is_damaged_is_lost_and_kept(path: Path, written: History, offset: int) -> None:
     poke(path / "segments/00000002.arrow", offset)
     report = mend(path)
-    assert [(loss.log, loss.first, loss.last) for loss in report.losses] == [("a", 301, 330)]
+    assert [(loss.log, loss.first, loss.last) for loss in report.losses] == [("a", 301, 330), (NAME, 1, 3)]
     assert report.kept == ["damaged/00000002.arrow"]
     check_losses(path, written, report)
 
@@ -230,14 +234,15 @@ def test_without_manifest_and_checkpoints_the_footers_tell_what_there_is(path: P
         r for r in written["a"] if r.seq != 20
     ]
     assert after["b"] == written["b"]
-    assert sum("it has the default configuration now" in sentence for sentence in report.repairs) == 2
+    assert sum("it has the default configuration now" in sentence for sentence in report.repairs) == 3
 
 
 def test_without_its_newest_checkpoint_a_log_has_an_older_state(path: Path, written: History) -> None:
     (path / "checkpoints/00000002.changes").unlink()
     report = mend(path)
     assert report.losses == []
-    assert report.repairs[0].startswith("Log 'a': its newest state is lost; an older one was taken")
+    assert report.repairs[0].startswith(f"Log '{NAME}': its state is lost")
+    assert report.repairs[1].startswith("Log 'a': its newest state is lost; an older one was taken")
     after = records(path)
     assert [r.seq for r in after["a"]] == list(range(1, 341))
     assert after["b"] == written["b"]

@@ -28,6 +28,7 @@ class Life:
 
     def look(self) -> None:
         """Write down what is there, and let some time pass."""
+        self.engine.flush()  # events of what was done are seen from then on
         self.seen[self.clock.now()] = everything(self.engine)
         self.clock.advance(10)
 

@@ -22,6 +22,7 @@ from strandline.engine.care.report import Report
 from strandline.engine.care.verify import verify
 from strandline.engine.catalog import BookState, Manifest, SegmentEntry
 from strandline.engine.disk import LocalDisk
+from strandline.engine.erasures import NAME
 from strandline.engine.errors import BadConfig, DirectoryInUse, NoDataDirectory
 from strandline.engine.fault_disk import FaultDisk
 from strandline.engine.logbook import Gap, Logbook
@@ -70,11 +71,11 @@ def test_a_sound_directory_has_no_problem_and_true_figures(path: Path) -> None:
     report = check(path)
     assert report.sound
     assert report.notes == []
-    # 340 of a, of which 4 are deleted and 2 hidden; 50 of b, of which 3 are deleted.
-    assert (report.logs, report.records) == (2, 334 + 47)
+    # 340 of a, of which 4 are deleted and 2 hidden; 50 of b, of which 3 are deleted; and the events that tell of it.
+    assert (report.logs, report.records) == (3, 334 + 47 + 4)
     assert (report.segments, report.checkpoints, report.journal_files) == (2, 2, 1)
-    # 20 appends, a delete, two settled reservations, and the end.
-    assert report.journal_frames == 24
+    # 20 appends, a delete with its event, two settled reservations, and the end.
+    assert report.journal_frames == 25
     assert report.file_bytes == sum(len(data) for name, data in tree(path).items() if name != "MANIFEST")
 
 
@@ -115,6 +116,7 @@ def test_numbers_that_would_be_used_twice_are_found(path: Path) -> None:
         "MANIFEST: the next segment would be 2, and there is a segment 2.",
         "MANIFEST: the next checkpoint would be 2, and there is a checkpoint 2.",
         "MANIFEST: the next epoch would be 2, and log 'b' has 2.",
+        "MANIFEST: the next epoch would be 2, and log '__erasures__' has 3.",
     ]
 
 
@@ -163,7 +165,7 @@ def test_a_damaged_block_with_two_logs_names_both(path: Path) -> None:
     assert check(path).problems[1:] == [
         "segments/00000001.arrow: 39 records of log 'a' between seq 262 and seq 300 cannot be read.",
         "segments/00000001.arrow: 40 records of log 'b' between seq 1 and seq 40 cannot be read.",
-        "journal/00000003.journal: 62 bytes at 161638: delete of 'b' could not be done again: "
+        "journal/00000003.journal: 62 bytes at 161798: delete of 'b' could not be done again: "
         "segments/00000001.arrow is damaged: the checksum of block 2 does not match.",
     ]
 
@@ -192,11 +194,12 @@ def test_a_wrong_number_of_rows_in_the_manifest_is_found(path: Path) -> None:
         manifest.segments[1] = SegmentEntry(entry.id, entry.size, entry.edges, 31)
 
     change_manifest(path, change)
-    assert problem_of(path) == "segments/00000002.arrow: it has 30 rows, the manifest says 31."
+    assert problem_of(path) == "segments/00000002.arrow: it has 33 rows, the manifest says 31."
 
 
 def test_a_segment_that_no_log_uses_is_noted(path: Path) -> None:
-    change_states(path, "a", lambda state: state.runs.pop())
+    for name in ("a", NAME):
+        change_states(path, name, lambda state: state.runs.pop())
     note = "segments/00000002.arrow: no log has records in it; it goes when the next journal is sealed."
     assert note in check(path).notes
 
@@ -252,7 +255,7 @@ def test_a_damaged_frame_is_found(path: Path) -> None:
 @pytest.mark.parametrize("offset", [0, 20, 25])
 def test_a_damaged_header_of_a_journal_is_found(path: Path, offset: int) -> None:
     poke(path / "journal/00000003.journal", offset)
-    assert check(path).problems[0].startswith("journal/00000003.journal: 161868 bytes at 0: ")
+    assert check(path).problems[0].startswith("journal/00000003.journal: 162028 bytes at 0: ")
 
 
 def test_a_missing_journal_is_found(path: Path) -> None:
@@ -272,7 +275,7 @@ def test_a_torn_end_is_no_problem_but_noted(path: Path) -> None:
     file.write_bytes(file.read_bytes()[:-160])
     report = check(path)
     assert report.sound
-    assert report.notes[0] == "journal/00000003.journal: 8 bytes at 161700 were half written when the last stop came."
+    assert report.notes[0] == "journal/00000003.journal: 8 bytes at 161860 were half written when the last stop came."
     assert report.notes[-1] == "The last stop was not an orderly one."
 
 

@@ -91,7 +91,7 @@ class _Drive:
         finally:
             # Also when one could not be moved: those before it are in their place, and must not stay here too.
             if gone:
-                self.commits.append(self._dead.delete(seqs=gone))
+                self.commits.append(self._dead.delete(seqs=gone, erasure=False))
 
     def _append(self, record: Record) -> bool:
         meta = _meta_of(record.meta)

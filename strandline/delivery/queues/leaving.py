@@ -30,7 +30,7 @@ class Leaving:
     def delete(self, jobs: list[Job]) -> Commit[Any]:
         """Delete acked jobs. When it raises nothing has changed."""
         seqs = [job.seq for job in jobs]
-        commit = self._log.delete(seqs=seqs)
+        commit = self._log.delete(seqs=seqs, erasure=False)
         if not commit.done:
             self._depart(_Departure(commit, seqs, jobs))
         return commit
@@ -62,7 +62,7 @@ class Leaving:
     def _finish(self) -> Commit[Any]:
         with suppress(DiskFull):
             seqs = self._buried
-            commit = self._log.delete(seqs=seqs)
+            commit = self._log.delete(seqs=seqs, erasure=False)
             self._buried = []
             if commit.done:
                 self.seqs.difference_update(seqs)

@@ -210,10 +210,11 @@ class ServerTarget:
         progress: Progress | None = None,
         *,
         create: bool = True,
+        ts: int | None = None,
         compression: str | None = None,
     ) -> Written:
         """Append the rows of a table (or of a batch) with a column ``data`` and, if need be, ``key``, ``node`` and
-        ``meta``; all of them, or none.
+        ``meta``; all of them, or none. ``ts`` is the time that they are of, in milliseconds, if it is not now.
 
         With a ``writer`` its ``progress`` is noted in the same step, and the append is made only if it was ``before``
         until then (None: there was none). Then it is tried again whatever happens, and made once: if it turns out that
@@ -224,6 +225,8 @@ class ServerTarget:
         """
         params: dict[str, Any] = {"create": str(create).lower()}
         headers = {"content-type": MEDIA_TYPE}
+        if ts is not None:
+            params["ts"] = ts
         if writer is not None:
             if progress is None or _same(progress, before):
                 raise ValueError("a writer has to say its progress, which is another with each append")

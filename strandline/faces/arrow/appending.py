@@ -6,17 +6,20 @@ import msgspec
 
 from strandline.engine import Appended, Batch, Commit, Log
 from strandline.faces.arrow.answers import AppendAnswer
-from strandline.faces.arrow.asking import name_of
+from strandline.faces.arrow.asking import moment, name_of
 from strandline.faces.arrow.context import ArrowContext, is_internal
 from strandline.faces.arrow.decoding import Rules, decode
 from strandline.faces.arrow.encoding import MEDIA_TYPE
-from strandline.faces.arrow.errors import log_not_found, not_writable, progress_conflict
+from strandline.faces.arrow.errors import invalid, log_not_found, not_writable, progress_conflict
 from strandline.faces.arrow.progress import Advance
 from strandline.faces.neighbours import closed_to_others, media_type_of
 from strandline.faces.streams.words import media_type
 from strandline.faces.topics.config import TopicConfig, check_name, engine_config
 from strandline.faces.turns import reply_of
 from strandline.faces.web import Call, Refusal, Reply
+
+#: How far clocks may differ.
+MAX_AHEAD_MS = 300_000
 
 
 class Appending:
@@ -29,6 +32,7 @@ class Appending:
         """POST /arrow/records/{name}"""
         _check_media_type(call)
         name, advance, create = name_of(call), Advance.of(call), call.flag("create", False)
+        ts = self._time(call)
         rules = self._rules(self._find(name, create))
         batch = await self._context.work(lambda: decode(call.body, rules))
 
@@ -39,10 +43,18 @@ class Appending:
             if batch is not None:
                 self._context.topics.check_quota([batch])
             if log is None:
-                return await self._into_new(name, batch, advance)
-            return _answer(await self._written(log, batch, advance), advance, 200)
+                return await self._into_new(name, batch, advance, ts)
+            return _answer(await self._written(log, batch, advance, ts), advance, 200)
 
         return await reply_of(self._context.topics.in_turn(None, lambda _: act()))
+
+    def _time(self, call: Call) -> int | None:
+        """The time that the records are said to be of. Times never go back in a log, so one that is far ahead would be
+        that of all records to come."""
+        ts, now = moment(call, "ts"), self._context.hub.now()
+        if ts is not None and ts > now + MAX_AHEAD_MS:
+            raise invalid(f"ts is too far in the future: it is {ts}, and now it is {now}")
+        return ts
 
     def _find(self, name: str, create: bool) -> Log | None:
         """Where the records go; None: into a log that is to be made."""
@@ -73,13 +85,13 @@ class Appending:
             max_node_bytes=settings.max_node_bytes,
         )
 
-    async def _into_new(self, name: str, batch: Batch | None, advance: Advance | None) -> Reply:
+    async def _into_new(self, name: str, batch: Batch | None, advance: Advance | None, ts: int | None) -> Reply:
         context = self._context
         if advance is not None and advance.before is not None:
             raise progress_conflict(advance.writer, None)
         topic, made = context.topics.topics.create(name, engine_config(name, TopicConfig(), "log"))
         try:
-            appended = await self._written(topic.log, batch, advance)
+            appended = await self._written(topic.log, batch, advance, ts)
         except BaseException:
             # Unless somebody else has found it meanwhile, and something to put into it.
             if not topic.log.dropped and topic.log.next_seq == 1:
@@ -88,11 +100,11 @@ class Appending:
         await context.hub.when_done(made, lambda _: None)
         return _answer(appended, advance, 201)
 
-    async def _written(self, log: Log, batch: Batch | None, advance: Advance | None) -> Appended:
+    async def _written(self, log: Log, batch: Batch | None, advance: Advance | None, ts: int | None) -> Appended:
         """What was appended, once it is as durable as the log promises. The frame of a large batch is not for the loop
         to write."""
         try:
-            commit = await self._context.work(lambda: self._write(log, batch, advance))
+            commit = await self._context.work(lambda: self._write(log, batch, advance, ts))
         except Refusal:
             # It may be refused because it is there already, and then it has to be there for good.
             await self._context.settled(log)
@@ -100,7 +112,7 @@ class Appending:
         appended: Appended = await self._context.hub.when_done(commit, lambda appended: appended)
         return appended
 
-    def _write(self, log: Log, batch: Batch | None, advance: Advance | None) -> Commit[Appended]:
+    def _write(self, log: Log, batch: Batch | None, advance: Advance | None, ts: int | None) -> Commit[Appended]:
         notes = None if advance is None else advance.notes
         # Nobody gets in between: what is checked is still so when the append is made.
         with self._context.engine.lock:
@@ -110,7 +122,7 @@ class Appending:
             if advance is not None:
                 advance.check(log)
             if batch is not None:
-                return log.append(batch, notes=notes)
+                return log.append(batch, notes=notes, ts=ts)
             if notes is not None:
                 return log.note(notes)
             return Commit.of(Appended(log.next_seq, log.next_seq - 1, log.state().last_ts))

@@ -122,6 +122,7 @@ _OPERATIONS: dict[tuple[str, str], Operation] = {
             _NAME,
             _flag("create", "Make the log, as a topic, if it is not there."),
             _query("writer", "Who it is whose progress is noted.", _WRITER_SCHEMA),
+            _query("ts", "The time that the records are of, if it is not now. Not earlier than the last one's.", _TIME),
             Parameter(AFTER, "header", f"How far the writer has come with this. {_JSON_OBJECT}", TEXT),
             Parameter(BEFORE, "header", f"How far it had come before. {_JSON_OBJECT} Or `absent`.", TEXT),
         ),

@@ -47,6 +47,7 @@ class Target(Protocol):
         progress: Progress | None = None,
         *,
         create: bool = True,
+        ts: int | None = None,
     ) -> Written:
         """Append all rows of a table, or none; see :class:`~strandline.history.remote.ServerTarget`. Raises
         ProgressConflict if the progress is not what it was taken for."""
@@ -59,7 +60,9 @@ class Target(Protocol):
 
 
 @contextmanager
-def open_target(place: Place) -> Iterator[Target]:
+def open_target(place: Place, *, sync: bool = True) -> Iterator[Target]:
+    """With ``sync`` false, what is appended by path is durable only when this is closed: until then a power cut may
+    take the last of it, together with the progress that came with it."""
     if place.url:
         yield ServerTarget(place.url, place.key)
         return
@@ -70,14 +73,15 @@ def open_target(place: Place) -> Iterator[Target]:
             f"{place.path} is in use, most likely by a server: write by its url, which needs no directory"
         ) from error
     with engine:
-        yield DirectoryTarget(engine)
+        yield DirectoryTarget(engine, sync=sync)
 
 
 class DirectoryTarget:
     """The logs of a directory that this process has open."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, *, sync: bool = True) -> None:
         self._engine = engine
+        self._sync = sync
 
     def append(
         self,
@@ -88,6 +92,7 @@ class DirectoryTarget:
         progress: Progress | None = None,
         *,
         create: bool = True,
+        ts: int | None = None,
     ) -> Written:
         target = self._find(log, create)
         batch = _batch(table, log, is_json=_is_json(target))
@@ -97,9 +102,10 @@ class DirectoryTarget:
                 noted = target.notes.get(PREFIX + writer)
                 if noted != before:
                     raise ProgressConflict(f"writer {writer!r} of log {log!r} has come elsewhere", noted)
-            commit = target.append(batch, notes=notes)
+            commit = target.append(batch, notes=notes, ts=ts)
         done = commit.wait()
-        target.sync().wait()
+        if self._sync:
+            target.sync().wait()
         return Written(done.first, done.last, done.ts, len(batch))
 
     def progress(self, log: str, writer: str) -> Progress | None:

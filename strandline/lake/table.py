@@ -181,4 +181,5 @@ class Table:
             commit_properties=CommitProperties(app_transactions=transactions),
             post_commithook_properties=PostCommitHookProperties(cleanup_expired_logs=True),
         )
+        table.update_incremental()
         return int(table.version())

@@ -24,6 +24,10 @@ MAX_FILES = 16
 ROLLUPS = ROLLUP_ROWS.append(pa.field("companion", pa.string(), nullable=False))
 
 
+def companions_table(lake: Lake) -> Table:
+    return Table(lake, TABLE, LISTED)
+
+
 def rollups_table(lake: Lake) -> Table:
     return Table(lake, "rollups", ROLLUPS)
 
@@ -33,7 +37,7 @@ class CompanionTable:
 
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
-        self._table = Table(lake, TABLE, LISTED)
+        self._table = companions_table(lake)
         self.progress = self._table.progress()
         self.version = self._table.open().version() if self._table.exists else -1
         #: The files of the table by their paths, and the rows of each.
@@ -55,8 +59,10 @@ class CompanionTable:
         add: Collection[Listed] = (),
         remove: Iterable[Listed] = (),
         progress: Mapping[str, int] | None = None,
+        now: int | None = None,
     ) -> None:
-        """All of it in one step. Whoever is removed is known by its path, and need not be there any more."""
+        """All of it in one step. Whoever is removed is known by its path, and need not be there any more. ``now`` is as
+        in :meth:`Table.commit`."""
         gone = {entry.path for entry in remove}
         concerned = [path for path, (_, entries) in self._files.items() if any(entry.path in gone for entry in entries)]
         if not (add or concerned or progress):
@@ -66,12 +72,12 @@ class CompanionTable:
         kept = [entry for path in concerned for entry in self._files[path][1] if entry.path not in gone]
         rows = sorted([*kept, *add], key=lambda entry: (entry.info.log, entry.info.epoch, entry.info.first))
         written = write_file(self._lake, TABLE, LISTED, [listed_table(rows)])
-        self._table.commit(
+        self.version = self._table.commit(
             add=[] if written is None else [written],
             remove=[self._files[path][0] for path in concerned],
             progress=progress,
+            now=now,
         )
-        self.version = self._table.open().version()
         self.progress |= progress or {}
         for path in concerned:
             del self._files[path]

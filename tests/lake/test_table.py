@@ -54,7 +54,8 @@ def test_a_commit_adds_removes_and_moves_progress_in_one_step(table: Table) -> N
     assert table.progress() == {"7": 3, "8": 0}
     first = next(file for file in table.files() if file.rows == 2)
     assert first.bounds["seq"] == (1, 2)
-    table.commit(add=[write(table, 4)], remove=[first], progress={"7": 4})
+    version = table.commit(add=[write(table, 4)], remove=[first], progress={"7": 4})
+    assert version == table.open().version()
     assert seqs(table) == [3, 4]
     assert table.progress() == {"7": 4, "8": 0}
     assert table.open().transaction_version("7") == 4

@@ -86,7 +86,7 @@ class Keeping:
         had_followed = self.rollups.has_followed(self.table.version)
         # What is made from now on is made of records as these events have left them.
         begun = {} if ERASURES in self.table.progress else {ERASURES: self.round.events.head}
-        self.table.change(add=add, remove=remove, progress={**begun, **(progress or {})})
+        self.table.change(add=add, remove=remove, progress={**begun, **(progress or {})}, now=self.round.now())
         self._follow({entry.info.epoch for entry in (*add, *remove)} if had_followed else None)
 
     def _follow(self, epochs: Collection[int] | None) -> None:

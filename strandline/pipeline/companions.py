@@ -58,6 +58,7 @@ def run(round: Round, *, grace_s: int = GRACE_S, rows: int = COMPANION_ROWS) -> 
     _merge(keeping)
     _retire(keeping)
     sweep(round.lake, (entry.path for entry in keeping.entries), round.now(), grace_s)
+    keeping.rollups.tidy()
     return {wish.info.epoch: lines.covered for wish, lines in keeping.chosen()}
 
 

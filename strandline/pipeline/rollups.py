@@ -18,8 +18,9 @@ import pyarrow.compute as pc
 from strandline.lake.files import DataFile
 from strandline.lake.place import Lake
 from strandline.lake.table import KnownFile
+from strandline.pipeline import upkeep
 from strandline.pipeline.companion_plan import packed
-from strandline.pipeline.companion_table import ROLLUPS, rollups_table
+from strandline.pipeline.companion_table import ROLLUPS, companions_table, rollups_table
 from strandline.pipeline.companion_work import opened
 from strandline.pipeline.lake_files import read_lake_file
 from strandline.pipeline.record_files import RowsWriter
@@ -32,6 +33,8 @@ from strandline.query.config import SearchConfig
 
 #: A task writes the rows of companions, and reads old files, of about so many bytes together.
 ITEM_BYTES = 256 << 20
+#: Fewer than these are written here: it takes less time than having Spark begin with it.
+FEW_BYTES = 16 << 20
 #: So many files that are smaller than this are written as one, together with the next change.
 SMALL_BYTES = 4 << 20
 MAX_SMALL_FILES = 16
@@ -120,7 +123,7 @@ class Rollups:
     def _commit(
         self, add: Sequence[DataFile] = (), remove: Sequence[KnownFile] = (), *, progress: dict[str, int]
     ) -> None:
-        self._table.commit(add=add, remove=remove, progress=progress)
+        self._table.commit(add=add, remove=remove, progress=progress, now=self._round.now())
         self._progress |= progress
 
     def _sources_of(self, path: str) -> frozenset[Source]:
@@ -147,12 +150,12 @@ class Rollups:
             )
             for pack in packed(things, ITEM_BYTES)
         ]
-        if not items:
-            return []
+        if sum(size for _, size in things) < FEW_BYTES:
+            return [write_rows(item) for item in items]
         waves = work(self._round.spark, write_rows, items, Item, Outcome, self._round.parallelism)
         return [outcome for wave in waves for outcome in wave]
 
-    # --- erasing -----------------------------------------------------------------------------------------------------
+    # --- files that are not part of it any more ----------------------------------------------------------------------
 
     def sweep(self) -> None:
         """Remove every file that the table does not refer to now: those who read an older version lose it."""
@@ -161,6 +164,16 @@ class Rollups:
         known = {f"{self._table.name}/{file.path}" for file in self._table.files()}
         found = self._lake.names(f"{self._table.name}/")
         self._lake.remove(name for name in found if name.endswith(".parquet") and _is_data(name) and name not in known)
+
+    def tidy(self) -> None:
+        """Remove what both tables have replaced long ago, now and then, and shorten their transaction logs."""
+        now = self._round.now()
+        if not self._table.exists or now - self._progress.get(upkeep.SWEPT, 0) < upkeep.SWEEP_EVERY * 1000:
+            return
+        for table in (companions_table(self._lake), self._table):
+            upkeep.sweep(self._round, table)
+            table.open().cleanup_metadata()
+        self._commit(progress={upkeep.SWEPT: now})
 
     def swept(self, erasures: int) -> None:
         """Put down that the files are clean."""

@@ -3,7 +3,7 @@ from __future__ import annotations
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -14,6 +14,9 @@ from strandline.pipeline import companion_keeping, companion_plan, companions, r
 from strandline.pipeline.companion_work import opened
 from strandline.query.companions.listing import Listed
 from strandline.schema.lenses import parse_lens
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @pytest.fixture
@@ -191,6 +194,23 @@ def test_a_fork_is_covered_with_what_it_shares(bed: Bed) -> None:
     assert bed.seqs("log") == list(range(1, 11))
     assert bed.seqs("fork") == list(range(1, 11))
     assert bed.counts("fork") == 10
+
+
+def test_what_the_tables_have_replaced_goes_when_it_is_old(bed: Bed) -> None:
+    bed.create()
+    for number in range(0, 50, 10):
+        bed.fill(number + 1, number + 10)
+        bed.round()
+    assert len(data_files(bed)) > 2
+    bed.now += 8 * 86_400_000
+    bed.round()
+    assert len(data_files(bed)) == 2
+    assert bed.counts() == 50
+
+
+def data_files(bed: Bed) -> list[str]:
+    names = [*bed.lake.names("companions/"), *bed.lake.names("rollups/")]
+    return [name for name in names if name.endswith(".parquet") and "_delta_log" not in name]
 
 
 # --- erasure -------------------------------------------------------------------------------------------------------
@@ -392,3 +412,35 @@ def test_a_poison_record_is_told_with_its_seq(bed: Bed, monkeypatch: pytest.Monk
     assert bed.problems == [("a", 8, "ZeroDivisionError: what is that")]
     assert bed.ranges("a") == []
     assert bed.seqs("b") == [1, 2, 3]
+
+
+# --- on Spark ------------------------------------------------------------------------------------------------------
+
+
+def test_on_spark_companions_are_built_extended_merged_renewed_and_erased(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bed = Bed(tmp_path, spark)
+    bed.create()
+    bed.create("other")
+    bed.fill(1, 60)
+    bed.append(secret(61))
+    bed.fill(1, 5, name="other")
+    bed.round(rows=20)
+    assert len(bed.ranges()) > 1
+    bed.fill(62, 80)
+    monkeypatch.setattr(rollups, "FEW_BYTES", 0)
+    bed.round()
+    assert bed.ranges() == [(1, 80)]
+    declared = deepcopy(DECLARED)
+    declared["rollups"]["requests"]["intervals"] = ["1s"]
+    bed.reconfigure(declared)
+    monkeypatch.undo()
+    with bed.engine() as engine:
+        engine.log("log").delete(seqs=[61]).wait()
+    bed.round()
+    assert bed.seqs() == [seq for seq in range(1, 81) if seq != 61]
+    assert bed.seqs("other") == [1, 2, 3, 4, 5]
+    assert bed.counts() == 79
+    assert bed.grep(SECRET.encode()) == []
+    assert not bed.problems

@@ -96,7 +96,7 @@ class SegmentPiece(msgspec.Struct, frozen=True, array_like=True, tag="segment"):
         row = segment.row_of(self.run_row, self.run_rows, self.run_first, self.first)
         end = segment.row_of(self.run_row, self.run_rows, self.run_first, self.last + 1)
         wanted = None if self.where.key is None else self._seqs_of_key(segment, self.where.key)
-        for index in _blocks(segment, row, end):
+        for index in _blocks(segment, row, end) if wanted is None else self._blocks_with(segment, wanted):
             block = segment.blocks[index]
             start, stop = max(row - block.row, 0), min(end - block.row, block.rows)
             is_shared = stop - start < block.rows
@@ -107,6 +107,20 @@ class SegmentPiece(msgspec.Struct, frozen=True, array_like=True, tag="segment"):
 
     def _seqs_of_key(self, segment: Segment, key: str) -> Any:
         return np.array(segment.seqs_with_key(self.run_row, self.run_rows, key), np.int64)
+
+    def _blocks_with(self, segment: Segment, seqs: Any) -> list[int]:
+        """The blocks that have these seqs, as far as they are the piece's: the others need not be decompressed."""
+        seqs = seqs[np.searchsorted(seqs, self.first) : np.searchsorted(seqs, self.last, "right")]
+        found: dict[int, None] = {}
+        at = 0
+        while at < len(seqs):
+            row = segment.row_of(self.run_row, self.run_rows, self.run_first, int(seqs[at]))
+            index = segment.block_of(row)
+            found[index] = None
+            block = segment.blocks[index]
+            # Seqs are at least as far apart as their rows, so all up to here are in the same block.
+            at = int(np.searchsorted(seqs, seqs[at] + block.row + block.rows - row))
+        return list(found)
 
     def _batch(self, batch: Any, wanted: Any) -> Any:
         seqs = batch.column(0).to_numpy()

@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from strandline.engine import Batch, Config, Engine, Log, ManualClock
-from strandline.query.aggregate import AggregateResult
 from strandline.query.config import SearchConfig
+from strandline.query.coverage import Coverage
 from strandline.query.declaring import parse_search_config
 from strandline.query.requests import parse_aggregate_body, read_search
 from strandline.query.search import SearchResult
@@ -90,6 +91,36 @@ def encode(document: object) -> bytes:
     return json.dumps(document, ensure_ascii=False).encode(errors="replace")
 
 
+class Group(msgspec.Struct):
+    key: dict[str, str | None]
+    measures: dict[str, dict[str, Any]]
+
+
+class Bucket(msgspec.Struct):
+    start: datetime
+    end: datetime
+    groups: list[Group]
+
+    @property
+    def start_ms(self) -> int:
+        return milliseconds(self.start)
+
+    @property
+    def end_ms(self) -> int:
+        return milliseconds(self.end)
+
+
+class Aggregated(NamedTuple):
+    """The answer to an aggregation, as a client reads it."""
+
+    buckets: list[Bucket]
+    coverage: Coverage
+
+
+def milliseconds(moment: datetime) -> int:
+    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+
+
 class Bed:
     """A log and a searcher. Offsets are seqs in decimal digits here."""
 
@@ -125,9 +156,11 @@ class Bed:
                 str(value) if at == len(result.next_after) - 1 else value for at, value in enumerate(result.next_after)
             ]
 
-    def aggregate(self, patience: float = PATIENCE_SECONDS, **body: Any) -> AggregateResult:
+    def aggregate(self, patience: float = PATIENCE_SECONDS, **body: Any) -> Aggregated:
         request = parse_aggregate_body(msgspec.json.encode(body), self.config)
-        return self.searcher.aggregate(self.log, self.config, request, self.versions, perf_counter() + patience)
+        result = self.searcher.aggregate(self.log, self.config, request, self.versions, perf_counter() + patience)
+        # Python reads integers of any size.
+        return Aggregated(msgspec.convert(json.loads(result.buckets), list[Bucket]), result.coverage)
 
 
 def decode_offset(text: str) -> int | None:

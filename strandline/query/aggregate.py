@@ -15,9 +15,9 @@ from strandline.query.companions.identity import rollup_id
 from strandline.query.config import SearchConfig
 from strandline.query.contributing import contributing
 from strandline.query.coverage import Coverage, families_of
-from strandline.query.groups import Bucket, buckets_of
 from strandline.query.index import Versions
 from strandline.query.providing import Provider
+from strandline.query.rendering import render
 from strandline.query.requests import AggregateRequest
 from strandline.query.search import first_omitted, latest
 from strandline.query.summing import Contributions, add_up
@@ -25,7 +25,9 @@ from strandline.query.sums import Sums, combine
 
 
 class AggregateResult(Struct, frozen=True):
-    buckets: list[Bucket]
+    """``buckets`` are the intervals and their groups as :mod:`strandline.query.rendering` shows them, in JSON."""
+
+    buckets: bytes
     coverage: Coverage
 
 
@@ -54,7 +56,7 @@ def aggregate(
         caught_up=progress.records,
         families=adding.families(),
     )
-    return AggregateResult(buckets_of(sums, request), coverage)
+    return AggregateResult(render(sums, request), coverage)
 
 
 class _Adding:

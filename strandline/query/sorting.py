@@ -22,6 +22,10 @@ from strandline.query.evaluating import Matches
 
 SCORE, OFFSET = "_score", "offset"
 
+#: How many of very many rows are looked at to guess where the first of them end, and how far beyond that to go.
+_SAMPLE = 4096
+_MARGIN = 16
+
 Rows = npt.NDArray[np.int64]
 #: The values of a hit under the sort keys; None where it has none.
 SortValues = tuple[Any, ...]
@@ -72,6 +76,10 @@ def _first(chunk: Chunk, matches: Matches, keys: Sequence[SortKey], rows: Rows, 
     for key in keys:
         if len(rows) <= size or not size:
             break
+        if key.name == OFFSET:
+            # They are in the order of the log.
+            rows = rows[-size:] if key.descending else rows[:size]
+            break
         ranks, missing = _ranks(chunk, matches, key, rows)
         if missing is not None:
             present = ~missing
@@ -82,12 +90,24 @@ def _first(chunk: Chunk, matches: Matches, keys: Sequence[SortKey], rows: Rows, 
                 rows = rows[missing]
                 continue
             rows, ranks = rows[present], ranks[present]
+        rows, ranks = _promising(rows, ranks, size)
         limit = np.partition(ranks, size - 1)[size - 1]
         before = rows[ranks < limit]
         taken.append(before)
         size -= len(before)
         rows = rows[ranks == limit]
     return np.concatenate([*taken, rows[:size]])
+
+
+def _promising(rows: Rows, ranks: npt.NDArray[Any], size: int) -> tuple[Rows, npt.NDArray[Any]]:
+    """Without most of the rows that cannot be among the first ``size``: a sample tells about where these end."""
+    step = len(rows) // _SAMPLE
+    if step < 2 or size * 4 > len(rows):
+        return rows, ranks
+    sample = np.sort(ranks[::step])
+    limit = sample[min(2 * size // step + _MARGIN, len(sample) - 1)]
+    kept = np.flatnonzero(ranks <= limit)
+    return (rows[kept], ranks[kept]) if size <= len(kept) < len(rows) else (rows, ranks)
 
 
 def _behind(chunk: Chunk, matches: Matches, keys: Sequence[SortKey], after: SortValues, rows: Rows) -> Rows:
@@ -105,7 +125,10 @@ def _compare(chunk: Chunk, matches: Matches, key: SortKey, rows: Rows, value: An
     """Which rows come later by one key than a hit with this value, and which are level with it."""
     column = None if key.field is None else chunk.columns[key.field.name]
     missing: Mask | None = None
-    if isinstance(column, KeywordColumn):
+    if column is not None and not column.count:
+        missing = np.ones(len(rows), np.bool_)
+        later = same = np.zeros(len(rows), np.bool_)
+    elif isinstance(column, KeywordColumn):
         places, missing = column.places(rows)
         if value is not None:
             scalar = pa.scalar(value, pa.string())
@@ -115,9 +138,8 @@ def _compare(chunk: Chunk, matches: Matches, key: SortKey, rows: Rows, value: An
     elif column is not None:
         assert isinstance(column, NumberColumn)
         places, missing = column.places(rows)
-        numbers = column.values[places] if column.count else np.zeros(len(rows))
         if value is not None:
-            later, same = _compare_numbers(numbers, value, key.descending)
+            later, same = _compare_numbers(column.values[places], value, key.descending)
     else:
         numbers = _own(chunk, matches, key, rows)
         later, same = _compare_numbers(numbers, value, key.descending)
@@ -146,7 +168,8 @@ def _ranks(chunk: Chunk, matches: Matches, key: SortKey, rows: Rows) -> tuple[np
             numbers = column.ranks[column.codes[places]]
         else:
             assert isinstance(column, NumberColumn)
-            numbers = column.values[places]
+            is_all = column.rows is None and len(places) == column.count
+            numbers = column.values if is_all else column.values[places]
             if column.is_general:
                 numbers = np.unique(numbers, return_inverse=True)[1]
     if not key.descending:

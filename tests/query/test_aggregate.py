@@ -12,11 +12,10 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from search_bed import CONFIG, Bed, bed
+from search_bed import CONFIG, Aggregated, Bed, bed
 
-from strandline.query import groups
 from strandline.query import index as indexing
-from strandline.query.aggregate import AggregateResult
+from strandline.query import rendering
 from strandline.query.binding import bind_search
 from strandline.query.declaring import parse_search_config
 from strandline.query.errors import BadQuery
@@ -27,9 +26,12 @@ from strandline.query.values import values_of
 START = 1_767_225_600_000
 
 
-def shown(result: AggregateResult) -> list[dict[str, Any]]:
+def shown(result: Aggregated) -> list[dict[str, Any]]:
     return [
-        {"start": bucket.start, "groups": [{"key": group.key, "measures": group.measures} for group in bucket.groups]}
+        {
+            "start": bucket.start_ms,
+            "groups": [{"key": group.key, "measures": group.measures} for group in bucket.groups],
+        }
         for bucket in result.buckets
     ]
 
@@ -151,7 +153,7 @@ def test_groups_are_what_the_rules_say(found, first, length, interval, query, gr
     assert shown(result) == expected
 
 
-def ask(logs: Bed, **body: Any) -> AggregateResult:
+def ask(logs: Bed, **body: Any) -> Aggregated:
     return logs.aggregate(**{"rollup": "requests", "from": START, "to": START + 60_000, "interval": "1m", **body})
 
 
@@ -162,7 +164,7 @@ def record(**settings: Any) -> dict[str, Any]:
 def test_the_example_of_the_protocol(logs: Bed) -> None:
     logs.append(record())
     (bucket,) = ask(logs, group_by=["service"], measures=["latency", "requests"]).buckets
-    assert (bucket.start, bucket.end) == (START, START + 60_000)
+    assert (bucket.start_ms, bucket.end_ms) == (START, START + 60_000)
     (group,) = bucket.groups
     assert group.key == {"service": "api"}
     assert group.measures == {
@@ -197,7 +199,7 @@ def test_a_count_that_includes_nothing_still_makes_its_group(logs: Bed) -> None:
 def test_the_range_includes_its_start_and_not_its_end_and_buckets_are_whole(logs: Bed) -> None:
     logs.append(*[record(at=START + second * 1000) for second in range(180)])
     result = ask(logs, **{"from": START + 30_000, "to": START + 150_000}, measures=["requests"])
-    assert [(bucket.start, bucket.end) for bucket in result.buckets] == [
+    assert [(bucket.start_ms, bucket.end_ms) for bucket in result.buckets] == [
         (START, START + 60_000),
         (START + 60_000, START + 120_000),
         (START + 120_000, START + 180_000),
@@ -207,7 +209,7 @@ def test_the_range_includes_its_start_and_not_its_end_and_buckets_are_whole(logs
 
 def test_empty_buckets_are_absent(logs: Bed) -> None:
     logs.append(record(), record(at=START + 10_000))
-    assert [bucket.start for bucket in ask(logs, interval="1s").buckets] == [START, START + 10_000]
+    assert [bucket.start_ms for bucket in ask(logs, interval="1s").buckets] == [START, START + 10_000]
     assert ask(logs, **{"from": START + 1000, "to": START + 2000}).buckets == []
 
 
@@ -273,7 +275,7 @@ def test_coverage_tells_what_was_not_reached(logs: Bed) -> None:
 
 
 def test_more_groups_than_anybody_reads_are_refused(logs: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(groups, "MAX_GROUPS", 3)
+    monkeypatch.setattr(rendering, "MAX_GROUPS", 3)
     logs.append(*[record(service=f"s{number}") for number in range(4)])
     with pytest.raises(BadQuery, match="there are 4 groups and the limit is 3"):
         ask(logs, group_by=["service"])

@@ -289,3 +289,21 @@ def test_forks_and_what_was_appended_meanwhile_do_not_mix(logs: Bed) -> None:
 def test_unknown_fields_are_refused_before_anything_is_read(logs: Bed) -> None:
     with pytest.raises(BadQuery, match="unknown search field nothing"):
         logs.search("nothing:1")
+
+
+def test_pages_go_on_where_no_record_has_a_value_for_the_sort_key(logs: Bed) -> None:
+    logs.append(*[{"status": 200}] * 5)
+    assert logs.pages("status:200", sort=["service"], size=2) == [5, 4, 3, 2, 1]
+    logs.append({"status": 200, "service": "api"})
+    assert logs.pages("status:200", sort=["service"], size=2) == [6, 5, 4, 3, 2, 1]
+
+
+def test_the_first_of_very_many_are_found_whatever_their_values(logs: Bed) -> None:
+    pick = random.Random(5)
+    documents = [{"status": pick.choice([1, 2, pick.randrange(10**6)]), "took": pick.random()} for _ in range(12_000)]
+    logs.append(*documents)
+    for sort, key in ((["took:asc"], "took"), (["status:asc"], "status"), (["status"], "status")):
+        found = [hit.seq for hit in logs.search("has:status", sort=sort, size=500).hits]
+        # Of those that are level the last comes first.
+        ordered = sorted(range(12_000, 0, -1), key=lambda seq: documents[seq - 1][key], reverse=len(sort[0]) == 6)
+        assert found == ordered[:500]

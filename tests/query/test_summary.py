@@ -1,4 +1,4 @@
-"""What is concluded from sums and histograms."""
+"""Numbers as they are shown, and the powers that buckets are named by."""
 
 from __future__ import annotations
 
@@ -7,27 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.query.config import Measure
-from strandline.query.summary import Summary, plain, power_name
+from strandline.query.summary import plain, power_name
 from strandline.query.summing import exponents, text_of
-
-WITH_HISTOGRAM = Measure("m", "summary", field="f", histogram=True)
-
-
-def test_nothing_has_no_average_and_no_percentiles() -> None:
-    assert Summary(histogram={}).measured(WITH_HISTOGRAM) == {
-        "count": 0, "sum": 0, "min": None, "max": None, "avg": None, "p50": None, "p95": None, "p99": None,
-        "histogram": {},
-    }  # fmt: skip
-
-
-def test_percentiles_are_the_first_bucket_that_reaches_the_share() -> None:
-    summary = Summary(histogram={})
-    for bucket, count in (("1024", 1), ("1", 50), ("2", 44), ("64", 5)):
-        summary.fill(bucket, count)
-    shown = summary.measured(WITH_HISTOGRAM)
-    assert (shown["p50"], shown["p95"], shown["p99"]) == (1, 64, 64)
-    assert list(shown["histogram"]) == ["1", "2", "64", "1024"]
 
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=30))

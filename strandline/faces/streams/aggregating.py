@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from strandline.engine import Log
@@ -11,9 +9,9 @@ from strandline.faces.streams.context import StreamsContext
 from strandline.faces.streams.covering import covered
 from strandline.faces.streams.errors import JSON, NO_STORE
 from strandline.faces.web import Call, Reply
-from strandline.query.aggregate import AggregateResult, Bucket
+from strandline.query.aggregate import AggregateResult
 from strandline.query.requests import AggregateRequest, parse_aggregate_body
-from strandline.query.values import LATEST_DATE, format_date
+from strandline.query.values import format_date
 
 
 class Aggregating:
@@ -53,22 +51,12 @@ def _reply(log: Log, request: AggregateRequest, result: AggregateResult) -> Repl
         "interval": request.interval,
         "coverage": {
             **covered(coverage, log),
-            # Nothing is added up ahead of time: rollups are worked out from columns whenever they are asked for.
-            "used_rollups": False,
-            "indexed_segments": coverage.chunks,
+            "used_rollups": coverage.used_rollups,
+            "indexed_segments": coverage.companions + coverage.chunks,
             "scanned_segments": 0,
             "scanned_tail_docs": coverage.caught_up,
             "index_families_used": coverage.families,
         },
-        "buckets": list(map(_bucket, result.buckets)),
+        "buckets": msgspec.Raw(result.buckets),
     }
     return Reply(msgspec.json.encode(body), 200, JSON, (NO_STORE,))
-
-
-def _bucket(bucket: Bucket) -> dict[str, Any]:
-    return {"start": format_date(bucket.start), "end": _end(bucket.end), "groups": bucket.groups}
-
-
-def _end(value: int) -> str:
-    """Behind the last moment that has a date, there is none to show: the last it is."""
-    return format_date(min(value, LATEST_DATE))

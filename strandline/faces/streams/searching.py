@@ -68,7 +68,7 @@ def promotion(registry: Registry) -> Callable[[int, bytes], msgspec.Raw]:
 def _reply(log: Log, request: SearchRequest, result: SearchResult, timeout_ms: int, started: float) -> Reply:
     coverage, timing, keys = result.coverage, result.timing, request.sort
     counters = {
-        "indexed_segments": coverage.chunks,
+        "indexed_segments": coverage.companions + coverage.chunks,
         "indexed_segment_time_ms": milliseconds(timing.matching),
         "fts_section_get_ms": 0,
         "fts_decode_ms": 0,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -102,7 +103,7 @@ class Play:
 
     def merge(self) -> None:
         entries = sorted(self.bed.listed(), key=lambda entry: entry.info.first)
-        for before, behind in zip(entries, entries[1:], strict=False):
+        for before, behind in pairwise(entries):
             if behind.info.first == before.info.last + 1:
                 standing = self.bed.standing() if self.pick.random() < 0.5 else None
                 self.bed.merge([before, behind], standing=standing)
@@ -188,7 +189,7 @@ def aggregated(logs: CompanionBed, body: dict[str, Any]) -> Any:
     result = logs.aggregate(**body)
     assert result.coverage.complete
     return [
-        (bucket.start, bucket.end, [(group.key, group.measures) for group in bucket.groups])
+        (bucket.start_ms, bucket.end_ms, [(group.key, group.measures) for group in bucket.groups])
         for bucket in result.buckets
     ]
 

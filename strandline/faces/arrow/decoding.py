@@ -68,8 +68,10 @@ def _batch(data: Any, keys: Any, nodes: Any, metas: Any, rules: Rules) -> Batch:
     rows: list[bytes] = data.to_pylist()
     if rules.is_json:
         rows = _json(rows)
+    if metas is not None and metas.null_count == len(metas):
+        metas = None
     if metas is not None:
-        metas = _metas(metas.to_pylist(), rules)
+        metas = [None if meta is None else _meta(row, meta, rules) for row, meta in enumerate(metas.to_pylist())]
         for row, (payload, meta) in enumerate(zip(rows, metas, strict=True)):
             if meta is not None and len(payload) + len(meta) > rules.max_record_bytes:
                 raise record_too_large(row, "data and meta", len(payload) + len(meta), rules.max_record_bytes)
@@ -187,13 +189,8 @@ def _value(row: int, payload: bytes) -> bytes:
         raise not_json(row, str(error)) from None
 
 
-def _metas(metas: list[bytes | None], rules: Rules) -> list[bytes | None] | None:
-    """Every meta is JSON, whatever the log holds: that is how it is shown."""
-    checked = [None if meta is None else _meta(row, meta, rules) for row, meta in enumerate(metas)]
-    return None if checked.count(None) == len(checked) else checked
-
-
 def _meta(row: int, meta: bytes, rules: Rules) -> bytes | None:
+    """A meta is JSON, whatever the log holds: that is how it is shown."""
     try:
         meta.decode()
         if meta.startswith(b"{"):

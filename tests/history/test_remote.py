@@ -1,0 +1,294 @@
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pytest
+from arrow_client import ArrowClient, table
+from cutting_proxy import CuttingProxy
+from server_process import ServerProcess, StartServer
+from streams_client import JSON, StreamsClient
+from topics_client import Client
+
+from strandline.engine.errors import UnknownLog
+from strandline.history import talking
+from strandline.history.directory import DirectoryHistory
+from strandline.history.opening import open_history
+from strandline.history.pieces import Where
+from strandline.history.remote import OutcomeUnknown, ServerHistory, ServerPiece, ServerTarget, Written
+from strandline.history.shape import RECORDS
+from strandline.history.talking import (
+    KeyRefused,
+    LogReplaced,
+    Patience,
+    ProgressConflict,
+    RefusedByServer,
+    ServerUnreachable,
+)
+
+_numbers = count(1)
+#: How often it is tried in these tests, where nobody waits in between.
+BRIEF = Patience(attempts=4)
+
+
+@pytest.fixture
+def name() -> str:
+    return f"remote-{next(_numbers)}"
+
+
+@pytest.fixture
+def topics(server: ServerProcess) -> Iterator[Client]:
+    client = Client(server.url)
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def arrow(server: ServerProcess) -> Iterator[ArrowClient]:
+    client = ArrowClient(server.url)
+    yield client
+    client.close()
+
+
+@pytest.fixture(autouse=True)
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """How long it would have been waited."""
+    waited: list[float] = []
+    monkeypatch.setattr(talking, "sleep", waited.append)
+    return waited
+
+
+@pytest.fixture
+def proxy(server: ServerProcess) -> Iterator[CuttingProxy]:
+    proxy = CuttingProxy(server.url)
+    yield proxy
+    proxy.close()
+
+
+def rows_of(history: Any, name: str, after: int = 0, rows: int = 3, **more: Any) -> list[tuple[int, bytes]]:
+    """What the pieces of a log hold, after they went through the form in which they travel."""
+    log = history.log(name)
+    found: list[tuple[int, bytes]] = []
+    for piece in history.pieces(log, after, log.head, rows, **more):
+        again = msgspec.msgpack.decode(msgspec.msgpack.encode(piece), type=type(piece))
+        assert again == piece
+        for batch in again.read(batch_rows=2):
+            assert batch.schema == RECORDS
+            assert batch.num_rows <= 2
+            found += zip(batch.column("seq").to_pylist(), batch.column("data").to_pylist(), strict=True)
+    return found
+
+
+# --- reading -------------------------------------------------------------------------------------------------------
+
+
+def test_it_is_what_the_directory_has(start_server: StartServer) -> None:
+    server = start_server(metrics_flush_ms=0)
+    topics, streams = server.client(), StreamsClient(server.url)
+    topics.write("log", [{"data": number, "tag": "k" if number % 3 else None} for number in range(20)])
+    topics.delete("log", before_seq=4)
+    streams.create("a/b.c", body=[1, 2])
+    streams.request("POST", "a/b.c/_schema", {"search": None}, headers={"content-type": JSON})
+    streams.create("fork", stream_forked_from="/v1/stream/a/b.c")
+    streams.append("fork", [3])
+    streams.close()
+    by_url = open_history(url=server.url)
+    by_path = DirectoryHistory(server.data)
+    assert by_url.directory == by_path.directory
+    assert by_url.logs() == by_path.logs()
+    assert by_url.logs("a/") == by_path.logs("a/")
+    for info in by_path.logs():
+        assert by_url.log(info.name) == info
+        assert by_url.standing(info) == by_path.standing(info)
+        assert rows_of(by_url, info.name) == rows_of(by_path, info.name)
+        assert rows_of(by_url, info.name, own=True) == rows_of(by_path, info.name, own=True)
+        for where in (Where(key="k"), Where(since=info.last_ts), Where(until=info.last_ts)):
+            assert rows_of(by_url, info.name, where=where) == rows_of(by_path, info.name, where=where)
+    assert rows_of(by_url, "fork") == [(1, b"1"), (2, b"2"), (3, b"3")]
+    by_path.close()
+    by_url.close()
+
+
+def test_logs_come_in_pages(topics: Client, server: ServerProcess, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("strandline.history.remote.PAGE_LOGS", 2)
+    for number in range(5):
+        topics.put(f"{name}.{number}")
+    logs = ServerHistory(server.url).logs(f"{name}.")
+    assert [log.name for log in logs] == [f"{name}.{number}" for number in range(5)]
+
+
+def test_a_piece_is_of_about_as_many_records_as_asked_for(topics: Client, server: ServerProcess, name: str) -> None:
+    topics.write(name, list(range(10)))
+    history = ServerHistory(server.url, compression="zstd")
+    log = history.log(name)
+
+    def spans(*arguments: int) -> list[tuple[int, int]]:
+        return [(piece.first, piece.last) for piece in history.pieces(log, *arguments)]
+
+    assert spans(0, 10, 4) == [(1, 5), (6, 10)]
+    assert spans(0, 10, 100) == [(1, 10)]
+    assert spans(7, 99, 1) == [(8, 8), (9, 9), (10, 10)]
+    assert spans(10, 10, 5) == []
+    (piece,) = history.pieces(log, 0, 10, 100)
+    assert sum(batch.num_rows for batch in piece.read()) == piece.rows == 10
+
+
+def test_a_key_is_nowhere_to_be_seen(start_server: StartServer) -> None:
+    server = start_server(keys="topsecret:rw")
+    server.client().write("log", [1])
+    history = ServerHistory(server.url, "topsecret")
+    (piece,) = history.pieces(history.log("log"), 0, 1, 10)
+    assert [batch.num_rows for batch in piece.read()] == [1]
+    assert "topsecret" not in repr(piece)
+
+
+# --- when the line is bad --------------------------------------------------------------------------------------------
+
+
+def test_a_stream_that_breaks_off_is_taken_up_behind_the_last_record(
+    arrow: ArrowClient, proxy: CuttingProxy, name: str, waits: list[float]
+) -> None:
+    arrow.append(name, table(*["x" * 200] * 400), create="true", status=201)
+    log = ServerHistory(proxy.url).log(name)
+    # In the head, in the schema, in the middle of a batch, right behind one, and again.
+    for cuts in ([10], [300], [900], [5000, 5001, 9000], [30_000, 10, 10, 30_000]):
+        proxy.faults.extend(cuts)
+        piece = ServerPiece(proxy.url, f"none-{cuts}", name, log.epoch, 1, 400, 400, patience=BRIEF)
+        found = [seq for batch in piece.read(batch_rows=50) for seq in batch.column("seq").to_pylist()]
+        assert found == list(range(1, 401))
+        assert not proxy.faults
+    assert waits
+
+
+def test_it_is_given_up_after_a_while_with_a_longer_wait_each_time(proxy: CuttingProxy, waits: list[float]) -> None:
+    proxy.faults.extend([0] * 20)
+    with pytest.raises(ServerUnreachable, match="does not answer"):
+        ServerHistory(proxy.url)
+    assert waits == [0.1, 0.2, 0.4, 0.8]
+
+
+def test_patience_has_its_bounds() -> None:
+    patience = Patience()
+    assert sum(patience.seconds(attempt) for attempt in range(1, patience.attempts)) < 60
+    assert patience.seconds(1000) == patience.longest_seconds
+
+
+def test_a_server_that_is_not_there_is_named(waits: list[float]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+    with pytest.raises(ServerUnreachable, match=url):
+        ServerHistory(url)
+    with pytest.raises(ValueError, match="http://"):
+        ServerHistory("localhost:4000")
+
+
+def test_a_server_that_starts_is_waited_for(start_server: StartServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = start_server()
+    server.client().write("log", [1])
+    history = ServerHistory(server.url)
+    log, port = history.log("log"), server.port
+    server.stop()
+    monkeypatch.setattr(talking, "sleep", lambda _: None if server.running else server.start(port))
+    assert history.log("log") == log
+    assert rows_of(history, "log") == [(1, b"1")]
+
+
+def test_refusals_mean_something(start_server: StartServer) -> None:
+    server = start_server(keys="root,part:rw:a-")
+    client = server.client("root")
+    client.write("log", [1])
+    history = ServerHistory(server.url, "root")
+    old = history.log("log")
+    with pytest.raises(UnknownLog, match="absent"):
+        history.log("absent")
+    with pytest.raises(KeyRefused, match="valid API key"):
+        ServerHistory(server.url, "wrong")
+    with pytest.raises(KeyRefused, match="may not touch"):
+        ServerHistory(server.url, "part").log("log")
+    with pytest.raises(RefusedByServer, match="404"):
+        ServerHistory(server.url + "/nowhere", "root")
+    client.drop("log")
+    client.write("log", [2])
+    (piece,) = history.pieces(old, 0, 1, 10)
+    with pytest.raises(LogReplaced):
+        list(piece.read())
+    with pytest.raises(LogReplaced):
+        history.standing(old)
+    client.drop("log")
+    with pytest.raises(UnknownLog):
+        list(piece.read())
+
+
+# --- appending -----------------------------------------------------------------------------------------------------
+
+
+def test_records_are_appended_and_progress_is_kept(arrow: ArrowClient, server: ServerProcess, name: str) -> None:
+    target = ServerTarget(server.url)
+    assert target.append(name, table(1, 2)) == Written(1, 2, arrow.call("GET", f"logs/{name}")["last_ts"], 2)
+    assert target.progress(name, "w") is None
+    assert target.append(name, table(3), "w", None, {"ü\U0001f600": 1}).first == 3
+    assert target.progress(name, "w") == {"ü\U0001f600": 1}
+    assert target.append(name, table(4), "w", {"ü\U0001f600": 1}, {"b": 2}, compression="zstd").last == 4
+    with pytest.raises(ProgressConflict) as conflict:
+        target.append(name, table(5), "w", None, {"b": 3})
+    assert conflict.value.progress == {"b": 2}
+    assert target.forget(name, "w") is True
+    assert target.forget(name, "w") is False
+    assert arrow.values(name) == [1, 2, 3, 4]
+    with pytest.raises(UnknownLog):
+        target.append("absent", table(1), create=False)
+    with pytest.raises(RefusedByServer, match="no JSON"):
+        target.append(name, table(b"{"))
+    for bad in ({"writer": "w"}, {"progress": {"a": 1}}, {"writer": "w", "before": {"a": 1}, "progress": {"a": 1}}):
+        with pytest.raises(ValueError):
+            target.append(name, table(1), **bad)  # type: ignore[arg-type]
+
+
+def test_an_append_whose_answer_is_lost_is_made_once(arrow: ArrowClient, proxy: CuttingProxy, name: str) -> None:
+    target = ServerTarget(proxy.url, f"none-{name}", patience=BRIEF)
+    proxy.faults.extend([0])
+    assert target.append(name, table(1), "w", None, {"a": 1}).repeated
+    proxy.faults.extend([30, 30, 30])
+    target._talker.close()
+    target = ServerTarget(proxy.url, f"none-again-{name}", patience=BRIEF)
+    assert target.append(name, table(2), "w", {"a": 1}, {"a": 2}).repeated
+    assert not target.append(name, table(3), "w", {"a": 2}, {"a": 3}).repeated
+    assert arrow.values(name) == [1, 2, 3]
+
+
+def test_without_progress_nobody_guesses(arrow: ArrowClient, proxy: CuttingProxy, name: str) -> None:
+    target = ServerTarget(proxy.url, f"none-{name}", patience=BRIEF)
+    proxy.faults.extend([0])
+    with pytest.raises(OutcomeUnknown, match=name):
+        target.append(name, table(1))
+    assert proxy.connections == 1
+
+
+def test_a_busy_server_has_done_nothing_and_is_asked_again(start_server: StartServer, waits: list[float]) -> None:
+    server = start_server(max_total_bytes=100)
+    target = ServerTarget(server.url, patience=BRIEF)
+    with pytest.raises(RefusedByServer, match="max_total_bytes"):
+        target.append("log", table("x" * 200))
+    # As long as the server says, though its own patience would be shorter.
+    assert waits == [1.0, 1.0, 1.0]
+
+
+def test_many_records_come_through_as_they_went_in(server: ServerProcess, name: str) -> None:
+    target, history = ServerTarget(server.url), ServerHistory(server.url, compression="lz4")
+    sent = [json.dumps({"number": number, "text": "x" * (number % 50)}) for number in range(30_000)]
+    for start in range(0, 30_000, 10_000):
+        target.append(name, pa.table({"data": sent[start : start + 10_000]}), "w", {"at": start} if start else None,
+                      {"at": start + 10_000})  # fmt: skip
+    log = history.log(name)
+    found = [
+        data.decode()
+        for piece in history.pieces(log, 0, log.head, 7000)
+        for batch in piece.read()
+        for data in batch.column("data").to_pylist()
+    ]
+    assert found == sent

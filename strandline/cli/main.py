@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from strandline import __version__
+from strandline.cli.audit import audit_command
 from strandline.cli.backup import backup_command, restore_command
 from strandline.cli.demo import demo_command
 from strandline.cli.dump import dump_command
@@ -25,6 +26,7 @@ app.command("verify")(verify_command)
 app.command("dump")(dump_command)
 app.command("backup")(backup_command)
 app.command("restore")(restore_command)
+pipeline_app.command("audit")(audit_command)
 app.add_typer(pipeline_app)
 
 

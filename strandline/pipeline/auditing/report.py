@@ -17,7 +17,7 @@ Check = Literal["blocks", "order", "duplicates", "gaps", "floors", "proofs", "la
 CHECKS: tuple[Check, ...] = ("blocks", "order", "duplicates", "gaps", "floors", "proofs", "lake")
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """Something about one log, or about what was looked at in all of them if there is no ``log``. If it is ``ok``, it
     is worth knowing and nothing to mend. ``detail`` has nothing of any record in it."""
 

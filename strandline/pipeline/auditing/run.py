@@ -121,9 +121,9 @@ class _Audit:
             return damage
         items = segments.items_of(self._all_pieces())
         blocks = size = 0
-        with self._reporter.stage("blocks", len(items)) as stage:
+        with self._reporter.stage("blocks") as stage:
             for done in self._work(segments.check_segment, items, segments.SegmentItem, segments.SegmentChecked):
-                stage.advance(1, done.size)
+                stage.advance(done.rows, done.size)
                 blocks, size = blocks + done.blocks, size + done.size
                 for each in done.damage if not done.unreadable else self._all_of(done):
                     damage[each.epoch].append(each)
@@ -190,5 +190,5 @@ class _Audit:
             if check in self._looked:
                 bad = [finding for finding in self._findings if finding.check == check and not finding.ok]
                 logs = len({finding.log for finding in bad})
-                detail = self._looked[check] + (f"; something is wrong with {logs} of them" if bad else "")
+                detail = self._looked[check] + (f"; findings in {logs} logs" if bad else "")
                 yield Finding(check=check, ok=not bad, count=sum(finding.count for finding in bad), detail=detail)

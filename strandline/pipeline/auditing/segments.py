@@ -34,6 +34,7 @@ class SegmentChecked(msgspec.Struct, array_like=True):
     """``unreadable`` is why the file cannot be opened at all; then nothing else is known of it."""
 
     id: int
+    rows: int = 0
     blocks: int = 0
     size: int = 0
     unreadable: str = ""
@@ -68,4 +69,4 @@ def check_segment(item: SegmentItem) -> SegmentChecked:
     # Of a damaged block it is told which records are in it.
     told = tuple(f"Block {index}: " for index in damaged)
     problems = [f"{name}: {problem}" for problem in check(segment) if not problem.startswith(told)]
-    return SegmentChecked(piece.id, len(segment.blocks), segment.size, "", damage, problems)
+    return SegmentChecked(piece.id, segment.rows, len(segment.blocks), segment.size, "", damage, problems)

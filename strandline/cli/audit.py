@@ -1,0 +1,137 @@
+"""``strandline pipeline audit``.
+
+Exit codes: 0 everything is sound; 1 something is not; 2 the command makes no sense, or it could not be looked; 3 Spark
+or Java is missing. The report goes to standard output, progress to standard error.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from strandline.cli.on_spark import (
+    EXIT_FAILED,
+    EXIT_USAGE,
+    AsJson,
+    Cold,
+    Conf,
+    Data,
+    Key,
+    Master,
+    Remote,
+    Url,
+    check_directory,
+    errors,
+    session,
+    watching,
+)
+from strandline.cli.pipeline import parse_conf
+
+if TYPE_CHECKING:
+    from strandline.pipeline.auditing.report import AuditReport, Finding
+
+
+def audit_command(
+    data: Data = None,
+    url: Url = None,
+    key: Key = None,
+    lake: Annotated[
+        str | None,
+        typer.Option(
+            "--lake", metavar="PLACE", help="Compare with this lake and write the report there; else DIR/lake."
+        ),
+    ] = None,
+    logs: Annotated[
+        list[str] | None, typer.Option("--logs", metavar="NAME", help="Only this log. Can be given more than once.")
+    ] = None,
+    prefix: Annotated[str, typer.Option("--prefix", metavar="TEXT", help="Only logs whose names begin so.")] = "",
+    cold: Cold = "",
+    master: Master = "local[*]",
+    remote: Remote = None,
+    conf: Conf = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check whole logs: checksums, order, gaps, floors, proofs of authors, and whether the lake has the same records.
+
+    By --url checksums are left to the server. The report is written to the table audit of the lake, if there is a lake.
+
+    Exit code 0: sound; 1: something is not; 2: the command makes no sense or it could not be looked; 3: Spark or Java
+    is missing.
+    """
+    if (data is None) == (url is None):
+        raise typer.BadParameter("give either --data or --url")
+    path = check_directory(data)
+    place = lake if lake is not None or data is None else str(data / "lake")
+    settings = parse_conf(conf or [])
+    with errors(EXIT_USAGE):
+        report = _audit(path, url or "", key, cold, place, tuple(logs or ()), prefix, master, remote, settings)
+    if as_json:
+        print(msgspec.json.encode(report).decode())
+    else:
+        show(report, Console(highlight=False, soft_wrap=True))
+    raise typer.Exit(0 if report.sound else EXIT_FAILED)
+
+
+def _audit(
+    path: str,
+    url: str,
+    key: str | None,
+    cold: str,
+    place: str | None,
+    logs: tuple[str, ...],
+    prefix: str,
+    master: str,
+    remote: str | None,
+    conf: dict[str, str],
+) -> AuditReport:
+    from strandline.history.opening import open_history
+    from strandline.lake.place import Lake
+    from strandline.pipeline.auditing.lakes import LakeSnapshot
+    from strandline.pipeline.auditing.report import write_report
+    from strandline.pipeline.auditing.run import audit, on_spark
+    from strandline.pipeline.rounds import Chosen, belong
+
+    lake = None if place is None else Lake.at(place)
+    with session(master, remote, conf, "strandline audit") as spark, watching() as reporter:
+        # The lake first: what it has in excess was then removed from the logs since.
+        snapshot = None if lake is None else LakeSnapshot.take(lake)
+        history = open_history(path=path, url=url, key=key, cold_url=cold)
+        try:
+            if lake is not None:
+                belong(lake, history.directory)
+            report = audit(on_spark(spark), history, snapshot, reporter, Chosen(logs, prefix), source=path or url)
+        finally:
+            history.close()
+    if lake is not None:
+        write_report(lake, report)
+    return report
+
+
+def show(report: AuditReport, console: Console) -> None:
+    table = Table("check", "", "log", "first seq", "count", "", box=None, pad_edge=False)
+    for finding in report.findings:
+        table.add_row(
+            finding.check,
+            _verdict(finding),
+            escape(finding.log),
+            "" if finding.first_seq is None else str(finding.first_seq),
+            str(finding.count) if finding.count else "",
+            escape(finding.detail),
+        )
+    console.print(table)
+    bad = [finding for finding in report.findings if not finding.ok and finding.log]
+    console.print(
+        f"{report.logs} logs, {report.records} records: "
+        + ("[green]sound[/]" if report.sound else f"[red]{len(bad)} findings[/]")
+    )
+
+
+def _verdict(finding: Finding) -> str:
+    if finding.log and finding.ok:
+        return "[yellow]note[/]"
+    return "[green]ok[/]" if finding.ok else "[red]bad[/]"

@@ -37,10 +37,11 @@ STAGE = "by_key"
 CHUNK_ROWS = 20_000_000
 #: A task adds up the records of some files, about so many.
 ITEM_ROWS = 1_000_000
-#: Unless everything is asked for, new records wait until there are this many for each sixteen keys, or for so long:
-#: whatever their number, they touch about as many buckets, and each is written whole.
+#: Unless everything is asked for, new records wait until there is one for this many keys, or for so long, if there are
+#: many keys: few records touch about as many buckets, and each bucket is written whole.
 FEW = 16
 FEW_WAIT_MS = 600_000
+MANY_KEYS = 1_000_000
 #: More buckets than this are not made ahead of time. They are split when it turns out that they are large.
 MAX_FIRST_BITS = 6
 
@@ -141,7 +142,8 @@ def run(round: Round) -> None:
 
 
 def _can_wait(by_key: ByKey, new: int) -> bool:
-    return new < by_key.rows // FEW and by_key.round.now() - by_key.progress.get(AT, 0) < FEW_WAIT_MS
+    waited = by_key.round.now() - by_key.progress.get(AT, 0)
+    return by_key.rows > MANY_KEYS and new < by_key.rows // FEW and waited < FEW_WAIT_MS
 
 
 def _candidates(records: Table, version: int | None) -> list[KnownFile]:

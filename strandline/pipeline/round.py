@@ -32,7 +32,7 @@ class Keeping(msgspec.Struct, frozen=True):
     """How long something is kept that no table has any more, in seconds."""
 
     #: Versions of the tables that were replaced: for readers that are still at them, and for looking back.
-    versions: int = 7 * 86_400
+    versions: int = 2 * 86_400
     #: Files that no version refers to: what a killed task has left, or what one is writing just now.
     orphans: int = 86_400
 

@@ -27,7 +27,6 @@ from strandline.lake.table import Table
 from strandline.pipeline import by_key, companions, erasing, records, upkeep
 from strandline.pipeline.events import PROGRESS, Events
 from strandline.pipeline.promoting import keep_registries
-from strandline.pipeline.promoting import keep_registries
 from strandline.pipeline.round import EVERYTHING, KEEPING, Chosen, Keeping, Round, wall_clock
 from strandline.pipeline.status import Reporter
 
@@ -81,7 +80,6 @@ def run_round(
     every = [info for info in history.logs() if not (info.name.startswith("__") or info.ephemeral)]
     logs = choose(every, chosen)
     round = Round(spark, history, lake, reporter, logs, every, events, complete, keeping, now)
-    keep_registries(lake, every, now())
     keep_registries(lake, every, now())
     records.run(round)
     # Before what is made of the records, so that nothing is made of one that is erased.

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from strandline.engine import Batch, Config, Engine, Log
 from strandline.history.directory import DirectoryHistory
 from strandline.lake import tables
 from strandline.lake.place import Lake
-from strandline.lake.status import Lag, LogLag, Problem
-from strandline.pipeline import working
+from strandline.lake.status import Lag, LogLag
 from strandline.pipeline.rounds import RoundResult, run_round
 from strandline.pipeline.status import Silent, summarize
 
@@ -28,7 +28,9 @@ def work_here(patch: pytest.MonkeyPatch, items_per_wave: int = 3) -> None:
     def travelled(value: Any, kind: Any) -> Any:
         return msgspec.msgpack.decode(msgspec.msgpack.encode(value), type=kind)
 
-    def work(_: Any, function: Any, items: Iterable[Any], kind: Any, result: Any, parallel: Any = None) -> Iterator[Any]:
+    def work(
+        _: Any, function: Any, items: Iterable[Any], kind: Any, result: Any, parallel: Any = None
+    ) -> Iterator[Any]:
         remaining = iter(items)
         while wave := list(islice(remaining, items_per_wave)):
             yield [travelled(function(travelled(item, kind)), result) for item in reversed(wave)]
@@ -112,8 +114,6 @@ class Bed:
 
 
 def parquet_bytes(path: Path) -> bytes:
-    import pyarrow.parquet as pq
-
     return repr(pq.ParquetFile(path).read().to_pylist()).encode()
 
 
@@ -153,6 +153,3 @@ def by_key(bed: Bed) -> tuple[dict[Any, Any], dict[Any, Any]]:
     assert len(latest) == len(bed.rows("latest"))
     assert len(keys) == len(bed.rows("keys"))
     return latest, keys
-
-
-__all__ = ["Bed", "Callable", "Heard", "Problem", "append", "by_key", "derived", "work_here", "working"]

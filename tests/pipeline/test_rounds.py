@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lake_bed import Bed, append, by_key, derived, work_here
+
+from strandline.engine import Engine
+from strandline.history.directory import DirectoryHistory
+from strandline.lake.table import Table
+from strandline.pipeline.rounds import BELONGING, Chosen, LakeOfAnother, UnknownLogs, run_round
+from strandline.pipeline.status import Silent
+
+
+@pytest.fixture
+def bed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bed]:
+    work_here(monkeypatch)
+    bed = Bed(tmp_path)
+    yield bed
+    bed.close()
+
+
+def test_a_round_over_nothing_is_none(bed: Bed) -> None:
+    result = bed.round()
+    assert result.records == {}
+    assert bed.heard.last_lag.logs == 0
+
+
+def test_only_what_is_chosen_is_brought_to_the_lake(bed: Bed) -> None:
+    for name in ("a1", "a2", "b1", "b2"):
+        append(bed.log(name), name)
+    append(bed.log("volatile", durability="ephemeral"), "gone tomorrow")
+    bed.log("a1-2")
+    bed.engine.log("b2").delete(seqs=[1]).wait()
+    bed.round(chosen=Chosen(["b1"]))
+    assert [row["log"] for row in bed.rows()] == ["b1"]
+    bed.round(chosen=Chosen(prefix="a"))
+    assert [row["log"] for row in bed.rows()] == ["a1", "a2", "b1"]
+    with pytest.raises(UnknownLogs, match="nowhere"):
+        bed.round(chosen=Chosen(["a1", "nowhere"]))
+    bed.round()
+    assert [row["log"] for row in bed.rows()] == ["a1", "a2", "b1"]
+    assert {lag.log for lag in bed.heard.rows} == {"a1", "a1-2", "a2", "b1", "b2"}
+    assert bed.heard.last_lag.behind == 0
+    assert bed.heard.problems == []
+
+
+def test_lag_tells_how_far_each_table_has_each_log(bed: Bed) -> None:
+    append(bed.log("a"), "1", "2", key="x")
+    append(bed.log("b"), "1")
+    bed.round(chosen=Chosen(["a"]))
+    lags = {lag.log: lag for lag in bed.heard.rows}
+    assert lags["a"].covered == {"records": 2, "latest": 2, "keys": 2}
+    assert (lags["a"].behind, lags["b"].behind) == (0, 1)
+
+
+def test_a_lake_belongs_to_one_data_directory(bed: Bed, tmp_path: Path) -> None:
+    bed.round()
+    with Engine.open(tmp_path / "other", background=False):
+        pass
+    history = DirectoryHistory(tmp_path / "other")
+    with pytest.raises(LakeOfAnother, match="has the records of the data directory"):
+        run_round(None, history, bed.lake, Silent())  # type: ignore[arg-type]
+    history.close()
+    bed.lake.write(BELONGING, b"?")
+    with pytest.raises(LakeOfAnother, match="cannot be understood"):
+        bed.round()
+    bed.lake.write(BELONGING, b'{"directory":"x","format":99}')
+    with pytest.raises(LakeOfAnother, match="format 99"):
+        bed.round()
+
+
+class Killed(BaseException):
+    """The process ended here."""
+
+
+#: What may happen to a log, and rounds: whole ones, and ones that are killed around their n-th commit.
+things = st.one_of(
+    st.tuples(st.just("append"), st.sampled_from("ab"), st.sampled_from(["x", "y", "z", None]), st.integers(1, 3)),
+    st.tuples(st.just("append"), st.sampled_from("ab"), st.sampled_from(["x", "y", "z", None]), st.integers(1, 3)),
+    st.tuples(st.sampled_from(["delete", "hide", "restore"]), st.sampled_from("ab"), st.sampled_from("xyz"), st.none()),
+    st.tuples(st.sampled_from(["delete", "hide", "restore"]), st.sampled_from("ab"), st.none(), st.integers(1, 12)),
+    st.tuples(st.just("trim"), st.sampled_from("ab"), st.none(), st.integers(1, 8)),
+    st.tuples(st.just("amend"), st.sampled_from("ab"), st.none(), st.integers(1, 12)),
+    st.tuples(st.just("drop"), st.sampled_from("ab"), st.none(), st.none()),
+    st.tuples(st.just("seal"), st.none(), st.none(), st.none()),
+    st.tuples(st.just("round"), st.none(), st.none(), st.none()),
+    st.tuples(st.just("killed"), st.none(), st.booleans(), st.integers(1, 7)),
+)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(things, max_size=25))
+def test_whatever_happens_the_lake_is_what_the_logs_are(tmp_path_factory: pytest.TempPathFactory, story: list) -> None:  # type: ignore[type-arg]
+    """Rounds may be killed before or after any commit, and are simply made again."""
+    with pytest.MonkeyPatch.context() as patch:
+        work_here(patch)
+        patch.setattr("strandline.pipeline.records.MIN_ITEM_ROWS", 4)
+        patch.setattr("strandline.pipeline.key_files.BUCKET_ROWS", 2)
+        patch.setattr("strandline.pipeline.upkeep.FILES_PER_TIER", 3)
+        patch.setattr("strandline.pipeline.erasure_files.MANY_KEYS", 2)
+        bed = Bed(tmp_path_factory.mktemp("story"))
+        try:
+            for number, (what, name, key, count) in enumerate(story):
+                happen(bed, number, what, name, key, count)
+            bed.round()
+            expected = [
+                (name, record.seq, record.key, record.data.decode())
+                for name in bed.engine.names()
+                if not name.startswith("__")
+                for record in bed.engine.log(name).read(0, 1000)
+            ]
+            rows = bed.rows()
+            assert [(row["log"], row["seq"], row["key"], row["data"]) for row in rows] == expected
+            assert by_key(bed) == derived(rows)
+            assert bed.heard.last_lag.behind == 0
+            assert bed.heard.problems == []
+        finally:
+            bed.close()
+
+
+def happen(bed: Bed, number: int, what: str, name: str, key: str, count: int) -> None:
+    if what == "seal":
+        bed.engine.seal()
+    elif what == "round":
+        bed.round()
+    elif what == "killed":
+        killed_round(bed, count, before=bool(key))
+    else:
+        log = bed.engine.find(name) or bed.log(name)
+        if what == "append":
+            append(log, *(f"{number}-{each}" for each in range(count)), key=key)
+        elif what == "drop":
+            log.drop().wait()
+        elif what == "trim":
+            log.delete(before=count).wait()
+        elif what == "amend":
+            if any(record.seq == count for record in log.read(0, 1000)):
+                log.amend(count, f"amended {number}".encode()).wait()
+        elif key is not None:
+            getattr(log, what)(key=key).wait()
+        else:
+            getattr(log, what)(seqs=[count]).wait()
+
+
+def killed_round(bed: Bed, commits: int, *, before: bool) -> None:
+    """A round that comes to its n-th commit, and no further."""
+    real = Table.commit
+    left = commits
+
+    def commit(table: Table, **changes: object) -> int:
+        nonlocal left
+        left -= 1
+        if left == 0 and before:
+            raise Killed
+        version = real(table, **changes)  # type: ignore[arg-type]
+        if left == 0:
+            raise Killed
+        return version
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Table, "commit", commit)
+        try:
+            bed.round()
+        except Killed:
+            pass

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from lake_bed import Bed, append, by_key, derived, work_here
+from round_bed import Bed, append, by_key, derived, work_here
 
 from strandline.engine import Batch
 from strandline.engine.erasures import NAME

@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from lake_bed import Bed, append, work_here
+from round_bed import Bed, append, work_here
 
 from strandline.engine import Batch, Config
 from strandline.pipeline import record_files, records, upkeep

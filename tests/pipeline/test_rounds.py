@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lake_bed import Bed, append, by_key, derived, work_here
+from round_bed import Bed, append, by_key, derived, work_here
 
 from strandline.engine import Engine
 from strandline.history.directory import DirectoryHistory

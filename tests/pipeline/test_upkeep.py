@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from lake_bed import Bed, append, by_key, derived, work_here
+from round_bed import Bed, append, by_key, derived, work_here
 
 from strandline.lake.table import KnownFile
 from strandline.pipeline import upkeep

@@ -108,7 +108,7 @@ def make(item: Item) -> Outcome:
             failed.append(result)
             continue
         path = f"{FOLDER}/{work.epoch}/{uuid.uuid4().hex}.arrow"
-        item.lake.write(path, result.content)
+        item.lake.write(path, result.content.to_pybytes())
         made.append(Listed.of(result, path, item.built_at))
     return Outcome(made, failed, unchanged)
 

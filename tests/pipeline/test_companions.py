@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 from companion_rounds import Bed, document, registry_of, work_here
+from object_store import object_store
 from search_bed import DECLARED
 
+from strandline.lake.place import Lake
 from strandline.pipeline import companion_keeping, companion_plan, companions, rollups
 from strandline.pipeline.companion_work import opened
 from strandline.query.companions.listing import Listed
@@ -312,6 +314,23 @@ def test_missed_events_make_everything_anew(bed: Bed, monkeypatch: pytest.Monkey
     assert bed.seqs() == [1, *range(3, 11)]
     assert bed.counts() == 9
     assert not before & bed.files()
+
+
+def test_a_lake_in_an_object_store_is_as_good(bed: Bed) -> None:
+    with object_store("lake") as options:
+        bed.lake = Lake.at("s3://lake/here", **options)
+        bed.create()
+        bed.fill(1, 10)
+        bed.round()
+        bed.fill(11, 20)
+        bed.round()
+        assert bed.ranges() == [(1, 20)]
+        with bed.engine() as engine:
+            engine.log("log").delete(seqs=[5]).wait()
+        bed.round()
+        assert bed.seqs() == [1, 2, 3, 4, *range(6, 21)]
+        assert bed.files() == {entry.path for entry in bed.entries()}
+    assert not bed.problems
 
 
 # --- bad luck ------------------------------------------------------------------------------------------------------

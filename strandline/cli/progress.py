@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 
 from rich.console import Console
 from rich.filesize import decimal
@@ -52,7 +53,8 @@ class Lines:
         pass
 
     def _say(self, text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
+        with suppress(OSError):  # whoever listened is gone; what is under way comes to its end all the same
+            print(text, file=sys.stderr, flush=True)
 
 
 class Bars:

@@ -102,7 +102,7 @@ class LimitSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_routers: Cap = _TOPICS.max_routers
     #: Watch sessions there can be.
     max_watch_sessions: Cap = _TOPICS.max_watch_sessions
-    #: Event streams and WebSockets that are open at a time.
+    #: Event streams, WebSockets and streams of records that are open at a time.
     max_sse_connections: Cap = 10_000
     #: The same, of one key.
     max_sse_connections_per_key: Cap = 1000

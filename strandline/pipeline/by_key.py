@@ -98,12 +98,14 @@ class ByKey:
     ) -> None:
         """Make these keys out anew, of files of ``records`` that may not be committed yet, as far as the tables have
         come."""
-        affected = {epoch: keys for epoch, keys in affected.items() if str(epoch) in self.progress and keys != []}
+        # After a crash between the two commits ``latest`` is ahead; what it has too many comes again.
+        known = {**self.latest.progress(), **self.progress}
+        affected = {epoch: keys for epoch, keys in affected.items() if str(epoch) in known and keys != []}
         if not affected:
             self.commit(progress)
             return
         epochs = sorted(affected)
-        ranges = Ranges(epochs, [0] * len(epochs), [self.progress[str(epoch)] for epoch in epochs])
+        ranges = Ranges(epochs, [0] * len(epochs), [self.progress.get(str(epoch), 0) for epoch in epochs])
         buckets = self.buckets(0)
         job = msgspec.structs.replace(self.job(buckets), affected=Affected(affected))
         touched = KeyItem([], Ranges([], [], []), _touched(affected, buckets))

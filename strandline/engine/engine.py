@@ -23,6 +23,7 @@ from strandline.engine.frame import FrameType, encode
 from strandline.engine.housekeeping.maintenance import Maintenance
 from strandline.engine.housekeeping.snapshot import Snapshot
 from strandline.engine.journal import Journal
+from strandline.engine.latest import Latests
 from strandline.engine.log import Log
 from strandline.engine.logbook import Logbook
 from strandline.engine.names import Names, Span
@@ -110,6 +111,7 @@ class Engine:
         self.later = self.flushing.later
         self.flush_in_time = self.flushing.flush_in_time
         self.erasures = Erasures(self)
+        self.latests = Latests()
         self.maintenance = Maintenance(self, self.recovered, worker)
 
     @classmethod

@@ -9,12 +9,10 @@ from itertools import islice
 from time import perf_counter
 from typing import NamedTuple
 
-from strandline.engine.errors import MissingFile
-from strandline.engine.forks import layers
 from strandline.engine.log import Log
-from strandline.engine.parts import Piece, Run, Tail
+from strandline.engine.looking import Sealed, looking
+from strandline.engine.parts import Piece, Run
 from strandline.engine.segments.segment import Segment
-from strandline.engine.segments.store import UnknownSegment
 
 #: No seq is higher.
 _LAST = 1 << 63
@@ -35,51 +33,12 @@ class KeyPage(NamedTuple):
     merging: float
 
 
-class _Sealed(NamedTuple):
-    """A run, and the seqs of it that readers see; None: all."""
-
-    run: Run
-    visible: Sequence[tuple[int, int]] | None
-
-
 def keys_of(log: Log, after: str | None, limit: int) -> KeyPage:
     """The first ``limit`` keys behind ``after`` that a record has which readers see. It waits for the disk."""
-    while True:
-        sealed, tail = _look(log)
-        try:
-            return _page(log, sealed, tail, after, limit)
-        except (UnknownSegment, MissingFile) as error:
-            # It was merged while it was looked at: then the log has other runs now.
-            if _look(log)[0] == sealed:
-                raise error
+    return looking(log, lambda seen: _page(log, seen.sealed, seen.tail, after, limit))
 
 
-def _look(log: Log) -> tuple[list[_Sealed], list[Piece]]:
-    """What there is now, so that it can be gone through without the lock: blocks do not change."""
-    _ = log.revision  # what time has taken is gone
-    sealed: list[_Sealed] = []
-    pieces: list[Piece] = []
-    with log.engine.lock:
-        log.book.check_there()
-        for book, first, last in layers(log.book):
-            first = max(first, book.earliest)
-            for part in book.parts():
-                if part.last < first or part.first > last:
-                    continue
-                if isinstance(part, Tail):
-                    pieces.extend(part.visible(first, last, log.engine.store))
-                elif isinstance(part, Run) and part.key_first is not None:
-                    sealed.append(_Sealed(part, _visible(part, first, last)))
-    return sealed, pieces
-
-
-def _visible(run: Run, first: int, last: int) -> Sequence[tuple[int, int]] | None:
-    if run.overlay is None:
-        return None if first <= run.first and run.last <= last else [(first, last)]
-    return list(run.overlay.visible(max(first, run.first), min(last, run.last)))
-
-
-def _page(log: Log, sealed: list[_Sealed], tail: list[Piece], after: str | None, limit: int) -> KeyPage:
+def _page(log: Log, sealed: list[Sealed], tail: list[Piece], after: str | None, limit: int) -> KeyPage:
     begun = perf_counter()
     runs = [(part, log.engine.store.segment(part.run.segment)) for part in sealed if _may_have(part.run, after)]
     opened = perf_counter()
@@ -105,7 +64,7 @@ def _may_have(run: Run, after: str | None) -> bool:
     return after is None or (run.key_last is not None and run.key_last > after)
 
 
-def _keys(part: _Sealed, segment: Segment, after: str | None) -> Iterator[str]:
+def _keys(part: Sealed, segment: Segment, after: str | None) -> Iterator[str]:
     run = part.run
     for key in segment.keys(run.row, run.rows, after):
         if part.visible is None or _any_within(segment.seqs_with_key(run.row, run.rows, key), part.visible):

@@ -16,6 +16,7 @@ from strandline.engine.errors import BadRequest, LogHasForks, RecordTooLarge, Un
 from strandline.engine.forks import revision_of
 from strandline.engine.frame import FrameType, encode, encode_append
 from strandline.engine.journaling import change, let_all_expire, let_expire, publish
+from strandline.engine.latest import read_latest
 from strandline.engine.logbook import Logbook
 from strandline.engine.notes import NO_VALUES, check_fits
 from strandline.engine.noting import note, note_frame
@@ -177,6 +178,20 @@ class Log:
         return read(
             self._engine, self._book, False, after, limit, max_bytes, without_nodes, key, key_prefix, since, epoch
         )
+
+    def read_latest(self, after: int = 0, limit: int = 256, **filters: Any) -> Page:
+        """As ``read``, with the same filters, of those records alone that are the last of their key now.
+
+        Whoever reads so page by page to the end, and goes on from there with ``read``, has the last record of every
+        key, whatever is appended meanwhile.
+        """
+        page = read_latest(self, True, after, limit, **filters)
+        assert page is not None
+        return page
+
+    def read_latest_resident(self, after: int = 0, limit: int = 256, **filters: Any) -> Page | None:
+        """As ``read_latest``, but None instead of waiting for the disk or working out what is last."""
+        return read_latest(self, False, after, limit, **filters)
 
     def sync(self) -> Commit[int]:
         """Done once everything that readers can see now is durable, whatever the log's class, with the head as of now.

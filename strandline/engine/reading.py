@@ -4,24 +4,32 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
 
 from strandline.engine.block import Block, by_last
 from strandline.engine.errors import BadRequest, MissingFile
 from strandline.engine.forks import Layer, chain, earliest_of, last_retained_below, layers, seq_since
 from strandline.engine.journaling import let_all_expire
 from strandline.engine.logbook import Gap, Logbook
-from strandline.engine.parts import Part, Piece, Segments
+from strandline.engine.parts import Part, Piece, Run, Segments
 from strandline.engine.record import Page, Reason, Tombstone
 from strandline.engine.retention import is_stale, needs_expiring
 from strandline.engine.segments.segment import Segment
 from strandline.engine.segments.store import SegmentStore, UnknownSegment
+from strandline.engine.segments.writer import Ints
 
 if TYPE_CHECKING:
     from strandline.engine.engine import Engine
 
 #: A page never takes longer than looking at this many records, however few of them pass the filter.
 SCAN_RECORDS = 16_384
+#: What a page of unbounded size is taken to need.
+READ_AHEAD_BYTES = 1 << 20
+#: Single seqs that are wanted of a log are looked for so many at a time.
+AMONG_SEQS = 1024
 
 
 class Query(NamedTuple):
@@ -38,6 +46,9 @@ class Query(NamedTuple):
     since: int | None = None
     #: The epoch that ``after`` belongs to, so that a recreated log is recognised exactly.
     epoch: int | None = None
+    #: Only records with one of these seqs, which ascend, and nothing behind the seq ``through``.
+    among: Ints | None = None
+    through: int | None = None
 
     def check(self) -> None:
         if self.after < 0:
@@ -49,11 +60,13 @@ class Query(NamedTuple):
 
 
 class NotResident(Exception):
-    """Something must be fetched from the disk first; ``fetch`` does it, without the engine's lock."""
+    """Something must be fetched from the disk first; ``fetch`` does it, without the engine's lock. ``block`` is its
+    index if it is a block."""
 
-    def __init__(self, segment: int, fetch: Callable[[], None]) -> None:
+    def __init__(self, segment: int, fetch: Callable[[], None], block: int | None = None) -> None:
         self.segment = segment
         self.fetch = fetch
+        self.block = block
 
 
 class Resident:
@@ -73,7 +86,7 @@ class Resident:
     def load(self, id: int, index: int) -> Block:
         block = self._blocks.get((id, index)) or self._store.cached(id, index)
         if block is None:
-            raise NotResident(id, lambda: self._load(id, index))
+            raise NotResident(id, lambda: self._load(id, index), index)
         return block
 
     def _open(self, id: int) -> None:
@@ -82,6 +95,18 @@ class Resident:
     def _load(self, id: int, index: int) -> None:
         # Held on to for this page, so that a small cache cannot make the page start over forever.
         self._blocks[id, index] = self._store.load(id, index)
+
+    def load_ahead(self, run: Run, index: int, query: Query) -> None:
+        """Load the blocks of a run behind this one that the page will need too: else it would start over for each."""
+        segment = self._segments.get(run.segment) or self._store.segment(run.segment)
+        last = segment.block_of(run.row + run.rows - 1)
+        rows, size = query.limit, READ_AHEAD_BYTES if query.max_bytes is None else query.max_bytes
+        while True:
+            block = segment.blocks[index]
+            rows, size, index = rows - block.rows, size - block.size, index + 1
+            if rows <= 0 or size <= 0 or index > last:
+                return
+            self._load(run.segment, index)
 
 
 def read(
@@ -115,7 +140,7 @@ def read(
             with engine.lock:
                 book.check_there()
                 # What time takes may be on the disk as well, and is looked at there.
-                if not wait and _needs_the_disk_to_expire(engine, book, segments):
+                if not wait and needs_the_disk_to_expire(engine, book, segments):
                     return None
                 let_all_expire(engine, book)
                 return read_page(book, query, segments)
@@ -123,13 +148,25 @@ def read(
             if not wait:
                 return None
             fetch(book, missing)
+            _fetch_ahead(book, missing, query, segments)
+
+
+def _fetch_ahead(book: Logbook, missing: NotResident, query: Query, segments: Resident) -> None:
+    if missing.block is None or query.key is not None or query.key_prefix is not None:
+        return
+    for part in chain(book):
+        for run in part.runs:
+            if run.segment == missing.segment:
+                index = missing.block
+                fetch(book, NotResident(run.segment, lambda: segments.load_ahead(run, index, query)))
+                return
 
 
 def _is_stale(engine: Engine, book: Logbook) -> bool:
     return any(part.config.ttl_ms and is_stale(part, engine.now()) for part in chain(book))
 
 
-def _needs_the_disk_to_expire(engine: Engine, book: Logbook, segments: Segments) -> bool:
+def needs_the_disk_to_expire(engine: Engine, book: Logbook, segments: Segments) -> bool:
     now = engine.now()
     return any(part.config.ttl_ms and part.runs and needs_expiring(part, now, segments) for part in chain(book))
 
@@ -199,11 +236,13 @@ def read_page(book: Logbook, query: Query, segments: Segments) -> Page:
     if query.since is not None:
         at = max(at, _start_since(book, query.since, segments))
     recreated = page.tombstone is not None
+    end = head if query.through is None else min(query.through, head)
     while True:
         at = _cross_losses(shown, page, at)
-        stop = next((loss.first - 1 for loss in _losses(shown, at)), head)
+        stop = next((loss.first - 1 for loss in _losses(shown, at)), end)
+        stop = min(stop, end)
         reached = _fill(shown, page, query, at, stop, segments)
-        if page.seqs or page.tombstone is not None or reached < stop or stop >= head:
+        if page.seqs or page.tombstone is not None or reached < stop or stop >= end:
             break
         # Nothing to deliver before the next loss: report that one now instead of an empty page.
         at = stop + 1
@@ -262,7 +301,12 @@ def _fill(shown: Sequence[Layer], page: Page, query: Query, first: int, last: in
     room = _Room(query)
     keyed = query.key is not None or query.key_prefix is not None
     for part, low, high in _parts(shown, first, last):
-        pieces = _keyed(part, query, low, high, segments) if keyed else part.visible(low, high, segments)
+        if keyed:
+            pieces = _keyed(part, query, low, high, segments)
+        elif query.among is not None:
+            pieces = _among(part, query.among, low, high, segments)
+        else:
+            pieces = part.visible(low, high, segments)
         for block, start, end in pieces:
             stopped = room.take(page, part, block, start, end)
             if stopped < end:
@@ -289,8 +333,21 @@ def _keyed(part: Part, query: Query, first: int, last: int, segments: Segments) 
         starting = part.seqs_with_key(query.key_prefix, True, segments)
         found = starting if found is None else sorted(set(found).intersection(starting))
     assert found is not None
-    for seq in found[bisect_left(found, first) : bisect_right(found, last)]:
+    found = found[bisect_left(found, first) : bisect_right(found, last)]
+    if query.among is not None:
+        found = np.intersect1d(query.among, np.array(found, np.int64), assume_unique=True).tolist()
+    for seq in found:
         yield from part.visible(seq, seq, segments)
+
+
+def _among(part: Part, seqs: Ints, first: int, last: int, segments: Segments) -> Iterator[Piece]:
+    """The records with these seqs. A page takes the first of them, so they are not all looked at at once."""
+    start, stop = np.searchsorted(seqs, (max(first, part.first), min(last, part.last) + 1)).tolist()
+    for at in range(start, stop, AMONG_SEQS):
+        some = seqs[at : min(at + AMONG_SEQS, stop)]
+        cuts = [0, *(np.flatnonzero(np.diff(some) != 1) + 1).tolist(), len(some)]
+        for low, high in pairwise(cuts):
+            yield from part.visible(int(some[low]), int(some[high - 1]), segments)
 
 
 class _Room:

@@ -214,6 +214,7 @@ class Machine(RuleBasedStateMachine):
         for name in self.models:
             self.check_state(name)
             self.check_reads(name, limit=7)
+            self.check_latest(name, limit=3)
             self.check_room(name)
         stats = self.engine.stats()
         assert stats.records - events[0] == sum(model.count for model in self.models.values())
@@ -300,6 +301,28 @@ class Machine(RuleBasedStateMachine):
                 return
             assert recreated or page.next_after > after
             after, recreated, epoch = page.next_after, False, model.epoch
+
+    def check_latest(self, name: str, after: int = 0, limit: int = 256, key_prefix: str | None = None) -> None:
+        """Read page by page: there must be the last record of every key, and nothing else."""
+        model, log = self.models[name], self.engine.log(name)
+        model.expire(self.clock.now())
+        last = {record.key: record for record in model.shown() if record.key is not None}
+        expected = [
+            record
+            for record in model.shown()
+            if record in last.values() and record.seq > after and (record.key or "").startswith(key_prefix or "")
+        ]
+        found: list[Record] = []
+        while True:
+            page = log.read_latest(after, limit, key_prefix=key_prefix)
+            resident = log.read_latest_resident(after, limit, key_prefix=key_prefix)
+            assert resident is None or (list(resident), resident.next_after) == (list(page), page.next_after)
+            found += page
+            if page.caught_up:
+                break
+            assert page.next_after > after
+            after = page.next_after
+        assert found == expected
 
     def restart(self, name: str) -> None:
         """Let the model of an ephemeral log forget what was in memory only."""
@@ -674,6 +697,18 @@ class Changes(Machine):
         since = None if ago is None else self.clock.now() - ago
         epoch = None if other_epoch is None else self.models[name].epoch - other_epoch
         self.check_reads(name, after, since=since, epoch=epoch, **query)
+
+    @precondition(lambda self: self.models)
+    @rule(
+        number=st.integers(0, 2),
+        after=seqs,
+        limit=st.sampled_from([1, 2, 256]),
+        key_prefix=st.sampled_from([None, None, "", "a", "ä"]),
+    )
+    def read_latest(self, number: int, after: int, limit: int, key_prefix: str | None) -> None:
+        name = self.pick(number)
+        self.models[name].expire(self.clock.now())
+        self.check_latest(name, min(after, self.models[name].head), limit, key_prefix)
 
     @rule(milliseconds=st.sampled_from([1, 50, 101, 300, 1001]))
     def let_time_pass(self, milliseconds: int) -> None:

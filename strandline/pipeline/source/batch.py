@@ -18,34 +18,13 @@ from strandline.pipeline.source.reading import read_work
 from strandline.pipeline.source.shaping import NoColumns, check_schema, frame_schema, payload_columns
 
 
-class _Pushing:
-    """How filters come to the reader, whether or not Spark pushes any.
-
-    Spark refuses to plan a reader that has a ``pushFilters`` of its own while
-    ``spark.sql.python.filterPushdown.enabled`` is not true. But not pushing filters is no error, it only reads more.
-    Whether there is one it sees by the function behind the method; so this shows the one of the base class, and Spark
-    filters by itself as long as it is told to.
-    """
-
-    def __init__(self, reader: BatchReader) -> None:
-        self._reader = reader
-        self.__func__ = DataSourceReader.pushFilters
-
-    def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
-        return self._reader.wanted.take(filters)
-
-
 class BatchReader(DataSourceReader):
-    """Made anew for every query, in the process that plans it; what reads is a copy in each task."""
+    """Made in the process that plans the query; what reads is a copy in each task."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self.options = options
         self.schema = schema
         self.wanted = Wanted()
-
-    @property
-    def pushFilters(self) -> Any:  # noqa: N802
-        return _Pushing(self)
 
     def partitions(self) -> list[InputPartition]:
         options, wanted = self.options, self.wanted
@@ -62,6 +41,18 @@ class BatchReader(DataSourceReader):
             # Spark's way to say that there are no partitions.
             return iter(())
         return read_work(partition.value, self.schema, self.options.payload, self.options.batch_rows)
+
+
+class PushingReader(BatchReader):
+    """One that takes filters from Spark, which a user has to ask for.
+
+    Spark 4.3 keeps what a reader has planned with the frame that was loaded, and not with the scan it was planned for.
+    So whatever else is made of that frame, in the same query or later, reads only what these filters left; and its rows
+    are missing without a word. Where a frame is used once, that does not matter, and a lot is not read.
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
+        return self.wanted.take(filters)
 
 
 def offered_schema(options: ReadOptions) -> StructType:

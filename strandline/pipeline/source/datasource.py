@@ -52,12 +52,12 @@ class StrandlineSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         with _needing_packages():
-            from strandline.pipeline.source.batch import BatchReader, check_chosen
+            from strandline.pipeline.source.batch import BatchReader, PushingReader, check_chosen
             from strandline.pipeline.source.options import read_options
 
             options = read_options(self.options, stream=False)
             check_chosen(schema, options)
-            return BatchReader(options, schema)
+            return (PushingReader if options.pushdown else BatchReader)(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         with _needing_packages():

@@ -26,8 +26,9 @@ MAX_SPLITS = 100_000
 _PLACE = ("url", "key", "path", "cold")
 _READING = (
     *_PLACE, "logs", "prefix", "startSeq", "endSeq", "startTime", "endTime", "rowsPerPartition", "splitsPerLog",
-    "batchRows", "payload", "own",
+    "keys", "batchRows", "payload", "own",
 )  # fmt: skip
+_BATCH = (*_READING, "pushdown")
 _STREAMING = (*_READING, "startingOffsets", "rowsPerBatch", "failOnDataLoss")
 _WRITING = (*_PLACE, "log", "create", "batchRows")
 _STREAM_WRITING = (*_WRITING, "writer", "checkpointLocation")
@@ -67,6 +68,9 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
     batch_rows: int = 16_384
     payload: Payload = "string"
     own: bool = False
+    keys: frozenset[str] | None = None
+    # What only batches have.
+    pushdown: bool = False
     # What only streams have.
     latest: bool = False
     rows_per_batch: int | None = None
@@ -86,8 +90,9 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_options(given: Mapping[str, str], *, stream: bool | None = None) -> ReadOptions:
     """``stream``: whether it is for a stream; None: not known yet. Raises BadOption."""
-    said = _Said(given, _READING if stream is False else _STREAMING, "reading a stream" if stream else "reading")
-    logs = said.names("logs")
+    known = {None: {*_BATCH, *_STREAMING}, True: _STREAMING, False: _BATCH}[stream]
+    said = _Said(given, known, "reading a stream" if stream else "reading")
+    logs, keys = said.names("logs"), said.names("keys")
     if logs is not None and said.has("prefix"):
         raise BadOption("give either logs or prefix, not both")
     starts = [name for name in ("startSeq", "startTime", "startingOffsets") if said.has(name)]
@@ -110,6 +115,8 @@ def read_options(given: Mapping[str, str], *, stream: bool | None = None) -> Rea
         batch_rows=said.number("batchRows", 1, 1 << 20) or 16_384,
         payload=cast(Payload, said.choice("payload", PAYLOADS, "string")),
         own=said.flag("own", False),
+        keys=None if keys is None else frozenset(keys),
+        pushdown=said.flag("pushdown", False),
         latest=said.choice("startingOffsets", ("earliest", "latest"), "earliest") == "latest",
         rows_per_batch=said.number("rowsPerBatch", 1),
         fail_on_data_loss=said.flag("failOnDataLoss", True),
@@ -177,7 +184,7 @@ class _Said:
             return None
         names = tuple(dict.fromkeys(each.strip() for each in text.split(",") if each.strip()))
         if not names:
-            raise BadOption(f"{name} names no log")
+            raise BadOption(f"{name} is an empty list")
         return names
 
     def number(self, name: str, low: int, high: int = (1 << 63) - 1) -> int | None:

@@ -79,7 +79,8 @@ def wheres(options: ReadOptions, wanted: Wanted) -> list[Where]:
     until = min((each for each in (options.until, wanted.until) if each is not None), default=None)
     if until is not None and until <= since:
         return []
-    keys: Iterable[str | None] = [None] if wanted.keys is None else sorted(wanted.keys)
+    chosen = [each for each in (options.keys, wanted.keys) if each is not None]
+    keys: Iterable[str | None] = sorted(frozenset.intersection(*chosen)) if chosen else [None]
     return [Where(key, since or None, until) for key in keys]
 
 

@@ -77,7 +77,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for name, at in positions.items()
             if self._target is None or name in ends or name in before.logs
         }
-        if all(_stays(at, before.logs.get(name)) for name, at in moved.items()):
+        begun = bool(before.directory) or not self.options.latest
+        if begun and all(_stays(at, before.logs.get(name)) for name, at in moved.items()):
             # That logs are gone is written down with the next records: by itself it is nothing new.
             return start
         return Offset(self._looking.directory, moved).document()

@@ -16,7 +16,7 @@ from strandline.engine.errors import UnknownLog
 from strandline.engine.segments.segment import ROW_COLUMNS, Segment
 from strandline.engine.viewing import VIEWS
 from strandline.pipeline.source import histories
-from strandline.pipeline.source.batch import BatchReader, offered_schema
+from strandline.pipeline.source.batch import BatchReader, PushingReader, offered_schema
 from strandline.pipeline.source.options import read_options
 from strandline.pipeline.source.shaping import NoColumns
 from strandline.schema.registry import Registry
@@ -60,7 +60,7 @@ def fill(engine: Engine, name: str, count: int, size: int = 10) -> Any:
 
 def reader_of(engine: Engine, filters: list[Filter] | None = None, **options: str) -> BatchReader:
     chosen = read_options({"path": str(engine.disk.local_path("")), **options})
-    reader = BatchReader(chosen, offered_schema(chosen))
+    reader = PushingReader(chosen, offered_schema(chosen))
     assert list(reader.pushFilters(filters or [])) == []
     return reader
 
@@ -113,6 +113,8 @@ def test_of_a_key_only_the_blocks_are_read_that_have_it(engine: Engine, blocks: 
     assert [(row["seq"], row["data"]) for row in found] == [(2001, '"x"'), (4002, '"y"')]
     assert len(blocks) == 2
     assert len(rows_of(engine, [EqualTo(("key",), "k3"), GreaterThan(("seq",), 1000)])) == 100
+    assert len(rows_of(engine, keys="k3,rare")) == 202
+    assert len(rows_of(engine, [In(("key",), ("k3", "k4"))], keys="k3,rare")) == 200
 
 
 def test_time_bounds_what_is_read(engine: Engine) -> None:

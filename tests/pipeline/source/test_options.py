@@ -41,7 +41,7 @@ def test_what_is_said_to_the_cold_tier_is_passed_on() -> None:
         ({"path": "/d", "cold.region": "r"}, "not where the cold tier is"),
         ({"path": "/d", "nope": "1"}, "has no option 'nope'; there are batchRows, cold"),
         ({"path": "/d", "logs": "a", "prefix": "b"}, "either logs or prefix"),
-        ({"path": "/d", "logs": " , "}, "names no log"),
+        ({"path": "/d", "logs": " , "}, "logs is an empty list"),
         ({"path": "/d", "startSeq": "0"}, "startSeq must be a whole number from 1"),
         ({"path": "/d", "startSeq": "-1"}, "startSeq must be a whole number"),
         ({"path": "/d", "endSeq": "x"}, "endSeq must be a whole number"),

@@ -1,0 +1,185 @@
+"""The source as users have it: on a real Spark, by path and by url."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from arrow_client import ArrowClient, table
+from server_process import ServerProcess, StartServer
+
+from strandline.engine import Batch, Engine
+from strandline.schema.registry import Registry
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+PEOPLE = {
+    "type": "object",
+    "properties": {"n": {"type": "integer"}, "home": {"type": "object", "properties": {"city": {"type": "string"}}}},
+}
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A directory with some logs, part of them sealed."""
+    path = tmp_path_factory.mktemp("source") / "data"
+    with Engine.open(path, background=False) as engine:
+        orders = engine.create("orders").wait()
+        for first in (0, 60):
+            payloads = [b'{"n":%d,"x":1.50}' % number for number in range(first, first + 60)]
+            orders.append(Batch(payloads, [f"k{number % 5}" for number in range(60)])).wait()
+            engine.seal()
+        engine.create("other").wait().append(Batch([b'"text"', b"\xff"])).wait()
+        people = engine.create("people", notes={"registry": Registry.installed("people", PEOPLE).stored()}).wait()
+        people.append(Batch([b'{"n":1,"home":{"city":"X"}}', b'{"n":"one"}'])).wait()
+    return str(path)
+
+
+@pytest.fixture
+def server(start_server: StartServer) -> ServerProcess:
+    return start_server()
+
+
+@pytest.fixture
+def arrow(server: ServerProcess) -> Iterator[ArrowClient]:
+    client = ArrowClient(server.url)
+    yield client
+    client.close()
+
+
+def load(spark: SparkSession, **options: Any) -> DataFrame:
+    return spark.read.format("strandline").options(**options).load()
+
+
+def plan_of(frame: DataFrame) -> str:
+    return str(frame._jdf.queryExecution().executedPlan().toString())
+
+
+def read_all(arrow: ArrowClient, name: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = arrow.read(name).to_pylist()
+    return rows
+
+
+def test_filters_are_pushed_if_that_is_asked_for(spark: SparkSession, data: str) -> None:
+    wanted = "log = 'orders' and seq > 58 and seq <= 62 and key in ('k3', 'k4', 'k0')"
+    for pushdown, is_filtered in (("true", False), ("false", True)):
+        frame = load(spark, path=data, pushdown=pushdown).where(wanted)
+        assert sorted(row.seq for row in frame.collect()) == [59, 60, 61]
+        assert ("Filter (" in plan_of(frame)) == is_filtered
+
+
+def test_without_that_a_frame_can_be_used_again_and_again(spark: SparkSession, data: str) -> None:
+    """Spark would let each scan of a frame read what was pushed for the last one."""
+    frame = load(spark, path=data, logs="orders")
+    assert frame.where("seq <= 5").count() == 5
+    assert frame.count() == 120
+    assert frame.where("seq <= 5").union(frame.where("seq > 100")).count() == 25
+
+
+def test_spark_says_what_to_set_when_it_does_not_push(spark: SparkSession, data: str) -> None:
+    spark.conf.set(PUSHDOWN, "false")
+    try:
+        assert load(spark, path=data).where("seq = 1").count() == 3
+        with pytest.raises(Exception, match=PUSHDOWN):
+            load(spark, path=data, pushdown="true").count()
+    finally:
+        spark.conf.set(PUSHDOWN, "true")
+
+
+def test_payloads_are_what_is_asked_for(spark: SparkSession, data: str) -> None:
+    other = load(spark, path=data, logs="other").orderBy("seq").collect()
+    assert [row.data for row in other] == ['"text"', None]
+    both = load(spark, path=data, payload="variant", logs="orders,other").selectExpr(
+        "log", "data", "data:n::int as n", "data:x::decimal(5,2) as x"
+    )
+    found = both.where("n >= 118 or log = 'other'").orderBy("log", "n").collect()
+    assert [(row.n, None if row.data is None else row.data.toPython()) for row in found[:2]] == [
+        (118, {"n": 118, "x": found[0].x}),
+        (119, {"n": 119, "x": found[1].x}),
+    ]
+    assert {None if row.data is None else row.data.toPython() for row in found[2:]} == {"text", None}
+    typed = load(spark, path=data, payload="columns", logs="people").orderBy("seq").select("n", "home.city", "_corrupt")
+    assert [tuple(row) for row in typed.collect()] == [(1, "X", None), (None, None, '{"n":"one"}')]
+
+
+def test_variants_are_those_of_parse_json(spark: SparkSession, data: str) -> None:
+    texts = load(spark, path=data, logs="orders").selectExpr("seq", "parse_json(data) as v").toArrow().sort_by("seq")
+    ready = load(spark, path=data, logs="orders", payload="variant").selectExpr("seq", "data as v").toArrow()
+    assert ready.sort_by("seq").column("v").to_pylist() == texts.column("v").to_pylist()
+
+
+def test_columns_can_be_left_out_with_a_schema(spark: SparkSession, data: str) -> None:
+    frame = spark.read.format("strandline").schema("data string, seq long").option("logs", "other").load(data)
+    assert sorted(tuple(row) for row in frame.where("seq = 1").collect()) == [('"text"', 1)]
+    with pytest.raises(Exception, match="column 'seq' is bigint, not string"):
+        spark.read.format("strandline").schema("seq string").load(data).count()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({}, "either url .of a server. or path"),
+        ({"path": "/nowhere", "colour": "blue"}, "reading has no option 'colour'; there are batchRows"),
+        ({"path": "/nowhere/at/all"}, "/nowhere/at/all"),
+        ({"url": "http://127.0.0.1:9"}, "http://127.0.0.1:9 does not answer"),
+    ],
+)
+def test_what_is_wrong_is_said(spark: SparkSession, options: dict[str, str], said: str) -> None:
+    with pytest.raises(Exception, match=said):
+        load(spark, **options).count()
+
+
+def test_logs_are_read_and_written_through_a_server(
+    spark: SparkSession, server: ServerProcess, arrow: ArrowClient
+) -> None:
+    arrow.append("a", table(*range(200), key=[f"k{number % 4}" for number in range(200)]), create="true", status=201)
+    frame = load(spark, url=server.url, logs="a", splitsPerLog="3")
+    assert frame.where("key = 'k1' and seq > 100").count() == 25
+    frame.write.format("strandline").mode("append").options(url=server.url, log="b", batchRows="16").save()
+    copied = read_all(arrow, "b")
+    assert sorted(int(row["data"]) for row in copied) == list(range(200))
+    assert {(int(row["data"]) % 4, row["key"]) for row in copied} == {(n, f"k{n}") for n in range(4)}
+    assert arrow.call("GET", "logs/b", params={"writer": "w"})["progress"] is None
+    rows = spark.sql(
+        "select concat('to-', id % 2) as log, cast(id as string) as key, id as n, null as nothing from range(4)"
+    )
+    rows.write.format("strandline").mode("append").options(url=server.url).save()
+    assert [(row["key"], json.loads(row["data"])) for row in read_all(arrow, "to-1")] == [
+        ("1", {"n": 1}),
+        ("3", {"n": 3}),
+    ]
+
+
+def test_what_cannot_be_written_is_refused(spark: SparkSession, server: ServerProcess) -> None:
+    def write(mode: str, select: str, **options: str) -> None:
+        frame = spark.sql(f"select {select} from range(2)")
+        frame.write.format("strandline").mode(mode).options(url=server.url, **options).save()
+
+    with pytest.raises(Exception, match="a log takes nothing back"):
+        write("overwrite", "'1' as data", log="a")
+    with pytest.raises(Exception, match="say where rows go"):
+        write("append", "'1' as data")
+    with pytest.raises(Exception, match="there is no log named 'a'"):
+        write("append", "'1' as data", log="a", create="false")
+    with pytest.raises(Exception, match="JSON"):
+        write("append", "'nope' as data", log="a")
+
+
+def test_a_directory_is_written_by_the_driver(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "data")
+    frame = spark.sql("select cast(id as string) as data from range(0, 1000, 1, 4)")
+    frame.write.format("strandline").mode("append").option("log", "a").save(path)
+    stream = spark.readStream.format("strandline").options(logs="a", rowsPerBatch="400").load(path)
+    query = (
+        stream.writeStream.format("strandline")
+        .options(path=path, log="b", checkpointLocation=str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(120)
+    assert load(spark, path=path, logs="b").where("cast(data as int) = seq - 1").count() == 1000

@@ -1,0 +1,273 @@
+"""A stream by path, without Spark: the calls that Spark makes, in its order."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from strandline.engine import Batch, Config, Engine, Log
+from strandline.engine.viewing import VIEWS
+from strandline.pipeline.source.batch import offered_schema
+from strandline.pipeline.source.options import read_options
+from strandline.pipeline.source.reading import DataLoss
+from strandline.pipeline.source.streaming import OtherDirectory, StreamReader
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    with Engine.open(tmp_path / "data", background=False) as engine:
+        yield engine
+
+
+class Query:
+    """What Spark does with a source; ``offsets`` is what is in the checkpoint."""
+
+    def __init__(self, engine: Engine, offsets: list[str] | None = None, **options: str) -> None:
+        chosen = read_options({"path": str(engine.disk.local_path("")), **options}, stream=True)
+        self.reader = StreamReader(chosen, offered_schema(chosen))
+        self.offsets = [] if offsets is None else offsets
+
+    def plan(self) -> bool:
+        """Write down the next batch; tells whether there is one."""
+        start = self._offset(len(self.offsets) - 1)
+        end = json.dumps(self.reader.latestOffset(json.loads(start), self.reader.getDefaultReadLimit()))
+        if end != start:
+            self.offsets.append(end)
+        return end != start
+
+    def run(self, batch: int = -1) -> list[tuple[str, int]]:
+        """The records of a batch that was written down."""
+        number = batch % len(self.offsets)
+        start, end = (json.loads(self._offset(each)) for each in (number - 1, number))
+        found = [
+            part
+            for partition in self.reader.partitions(start, end)
+            for part in StreamReader.read(self.reader, partition)
+        ]
+        rows = pa.Table.from_batches(found).to_pylist() if found else []
+        return [(row["log"], row["seq"]) for row in rows]
+
+    def next(self) -> list[tuple[str, int]]:
+        return self.run() if self.plan() else []
+
+    def everything(self) -> list[tuple[str, int]]:
+        found = []
+        while self.plan():
+            found += self.run()
+        return found
+
+    def _offset(self, batch: int) -> str:
+        return json.dumps(self.reader.initialOffset()) if batch < 0 else self.offsets[batch]
+
+    def close(self) -> None:
+        self.reader.stop()
+
+
+def put(log: Log, count: int) -> None:
+    log.append(Batch([b"1"] * count)).wait()
+
+
+def numbered(name: str, first: int, last: int) -> list[tuple[str, int]]:
+    return [(name, seq) for seq in range(first, last + 1)]
+
+
+def test_records_and_logs_that_come_are_read_once(engine: Engine) -> None:
+    a = engine.create("a").wait()
+    put(a, 3)
+    query = Query(engine)
+    assert query.next() == numbered("a", 1, 3)
+    assert not query.plan()
+    put(a, 2)
+    engine.seal()
+    put(engine.create("b").wait(), 2)
+    assert query.next() == numbered("a", 4, 5) + numbered("b", 1, 2)
+    assert not query.plan()
+    query.close()
+    again = Query(engine, query.offsets)
+    assert not again.plan()
+    put(a, 1)
+    assert again.next() == numbered("a", 6, 6)
+    again.close()
+    assert list(Path(engine.disk.local_path(VIEWS)).iterdir()) == []
+
+
+def test_a_batch_that_is_repeated_has_the_same_records(engine: Engine) -> None:
+    a = engine.create("a").wait()
+    put(a, 3)
+    query = Query(engine, startingOffsets="latest")
+    assert query.next() == []
+    put(a, 2)
+    assert query.plan()
+    query.close()
+    put(a, 5)
+    again = Query(engine, query.offsets, startingOffsets="latest")
+    assert again.run(0) == []
+    assert again.run(1) == numbered("a", 4, 5)
+    assert again.next() == numbered("a", 6, 10)
+    again.close()
+
+
+def test_the_latest_is_said_of_logs_that_are_there_and_of_others_everything_is_read(engine: Engine) -> None:
+    put(engine.create("a").wait(), 3)
+    query = Query(engine, startingOffsets="latest")
+    query.next()
+    put(engine.create("b").wait(), 2)
+    assert query.next() == numbered("b", 1, 2)
+    query.close()
+
+
+def test_that_is_so_even_if_there_is_no_log_at_first(engine: Engine) -> None:
+    query = Query(engine, startingOffsets="latest")
+    query.next()
+    put(engine.create("a").wait(), 2)
+    assert query.next() == numbered("a", 1, 2)
+    query.close()
+
+
+def test_a_stream_begins_and_ends_where_it_is_told(engine: Engine) -> None:
+    log = engine.create("a").wait()
+    for number in range(10):
+        log.append(Batch([b"1"]), ts=1000 + number).wait()
+    engine.seal()
+    for options, found in (
+        ({"startSeq": "4", "endSeq": "6"}, numbered("a", 4, 6)),
+        ({"startTime": "1003", "endTime": "1006"}, numbered("a", 4, 6)),
+        ({"startTime": "1003", "rowsPerBatch": "2"}, numbered("a", 4, 10)),
+        ({"startSeq": "40"}, []),
+        ({"startTime": "9000"}, []),
+    ):
+        query = Query(engine, **options)
+        assert query.everything() == found
+        # What lies before the time is not gone through batch by batch.
+        assert len(query.offsets) <= 4
+        query.close()
+
+
+def test_batches_are_as_large_as_they_may_be_and_shared_by_all_logs(engine: Engine) -> None:
+    put(engine.create("large").wait(), 20)
+    put(engine.create("small").wait(), 3)
+    query = Query(engine, rowsPerBatch="8")
+    assert query.next() == numbered("large", 1, 5) + numbered("small", 1, 3)
+    assert query.next() == numbered("large", 6, 13)
+    end = query.reader.latestOffset(json.loads(query.offsets[-1]), ReadAllAvailable())
+    assert end["logs"]["large"]["seq"] == 20
+    query.close()
+
+
+def test_available_now_ends_with_what_was_there(engine: Engine) -> None:
+    a = engine.create("a").wait()
+    put(a, 5)
+    query = Query(engine, rowsPerBatch="2")
+    query.reader.prepareForTriggerAvailableNow()
+    put(a, 5)
+    put(engine.create("b").wait(), 1)
+    assert query.everything() == numbered("a", 1, 5)
+    query.close()
+    again = Query(engine, query.offsets)
+    again.reader.prepareForTriggerAvailableNow()
+    b = engine.find("b")
+    assert b is not None
+    b.drop().wait()
+    put(engine.create("b").wait(), 2)
+    assert again.everything() == numbered("a", 6, 10)
+    assert again.reader.reportLatestOffset()["logs"]["a"]["seq"] == 10
+    again.close()
+
+
+def test_a_log_that_was_made_anew_is_another_one(engine: Engine) -> None:
+    log = engine.create("a").wait()
+    put(log, 5)
+    query = Query(engine)
+    query.next()
+    log.drop().wait()
+    assert not query.plan()
+    put(engine.create("a").wait(), 3)
+    assert query.next() == numbered("a", 1, 3)
+    query.close()
+
+
+def test_what_was_dropped_before_its_batch_ran_is_left_out(engine: Engine) -> None:
+    log = engine.create("a").wait()
+    put(log, 5)
+    query = Query(engine)
+    assert query.plan()
+    query.close()
+    log.drop().wait()
+    put(engine.create("a").wait(), 9)
+    again = Query(engine, query.offsets)
+    assert again.run(0) == []
+    assert again.next() == numbered("a", 1, 9)
+    again.close()
+
+
+def test_the_files_of_a_batch_stay_until_the_next_one_is_planned(engine: Engine) -> None:
+    log = engine.create("a").wait()
+    put(log, 5)
+    query = Query(engine)
+    assert query.plan()
+    planned = query.reader.partitions(query.reader.initialOffset(), json.loads(query.offsets[0]))
+    for _ in range(3):
+        put(log, 1)
+        engine.seal()
+        query.reader.latestOffset(json.loads(query.offsets[0]), ReadAllAvailable())
+    found = [batch for partition in planned for batch in query.reader.read(partition)]
+    assert sum(batch.num_rows for batch in found) == 5
+    assert len(list(Path(engine.disk.local_path(VIEWS)).iterdir())) == 2
+    assert query.next() == numbered("a", 6, 8)
+    assert len(list(Path(engine.disk.local_path(VIEWS)).iterdir())) == 1
+    query.close()
+
+
+def test_what_is_lost_before_the_stream_begins_is_not_missed_and_what_is_lost_later_is_told(
+    engine: Engine, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = engine.create("a", Config(cap_records=5)).wait()
+    put(log, 8)
+    strict, lenient = Query(engine), Query(engine, failOnDataLoss="false")
+    for query in (strict, lenient):
+        assert query.next() == numbered("a", 4, 8)
+    put(log, 7)
+    with pytest.raises(DataLoss, match=r"records 9 to 10 of log 'a' were lost.*failOnDataLoss=false"):
+        strict.plan()
+    assert lenient.next() == numbered("a", 11, 15)
+    assert "records 9 to 10 of log 'a' were lost" in caplog.text
+    strict.close()
+    lenient.close()
+
+
+def test_deleted_records_are_no_loss(engine: Engine) -> None:
+    log = engine.create("a").wait()
+    put(log, 2)
+    query = Query(engine)
+    query.next()
+    put(log, 5)
+    log.delete(before=6).wait()
+    assert query.next() == numbered("a", 6, 7)
+    query.close()
+
+
+def test_a_checkpoint_of_another_directory_is_refused(engine: Engine, tmp_path: Path) -> None:
+    put(engine.create("a").wait(), 2)
+    query = Query(engine)
+    query.next()
+    query.close()
+    with Engine.open(tmp_path / "other", background=False) as other:
+        put(other.create("a").wait(), 5)
+        wrong = Query(other, query.offsets)
+        with pytest.raises(OtherDirectory, match="begin with another checkpoint"):
+            wrong.plan()
+        wrong.close()
+
+
+def test_logs_that_are_named_may_come_later(engine: Engine) -> None:
+    put(engine.create("a").wait(), 1)
+    query = Query(engine, logs="later")
+    assert not query.plan()
+    put(engine.create("later").wait(), 2)
+    assert query.next() == numbered("later", 1, 2)
+    query.close()

@@ -116,6 +116,7 @@ class Follower:
         self._ports = {SERVER_PORT: port, PROGRAM_PORT: _free_port()}
         self._exports: list[str] = []
         self._beside: tuple[Block, subprocess.Popen[str]] | None = None
+        self.patience = PATIENCE_SECONDS
         (directory / "node_modules").symlink_to(modules)
         self._environment = {**os.environ, "no_proxy": "*", "PYTHONUNBUFFERED": "1"}
         self._environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
@@ -154,9 +155,7 @@ class Follower:
     def _output(self, command: str) -> str:
         if command.startswith("export "):
             self._exports.append(command)
-        done = subprocess.run(
-            self._bash(command), **self._surroundings(), capture_output=True, timeout=PATIENCE_SECONDS
-        )
+        done = subprocess.run(self._bash(command), **self._surroundings(), capture_output=True, timeout=self.patience)
         assert done.returncode == 0, f"{command}\nended with {done.returncode}\n{done.stdout}{done.stderr}"
         return self._here(done.stdout)
 

@@ -127,7 +127,7 @@ def run(round: Round) -> None:
     shared = {info.epoch: info.own_after for info in round.all_logs if info.own_after}
     ranges = _ranges(by_key.progress, reached, shared)
     total = sum(ranges.through) - sum(ranges.after)
-    if not round.complete and _can_wait(by_key, total):
+    if not (files or total) or (not round.complete and _can_wait(by_key, total)):
         return
     with round.reporter.stage(STAGE, total) as stage:
         first = {} if PROGRESS in by_key.progress else {PROGRESS: reached[PROGRESS]}

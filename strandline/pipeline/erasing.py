@@ -32,7 +32,7 @@ from strandline.pipeline.erasure_files import (
     erase,
     renew,
 )
-from strandline.pipeline.erasure_rules import AMENDED, GONE, RESTORED, Rule, Rules, rules_of
+from strandline.pipeline.erasure_rules import AMENDED, DELETED, RESTORED, Rule, Rules, rules_of
 from strandline.pipeline.events import PROGRESS, PURGED, EventsMissed
 from strandline.pipeline.records import MAX_ITEM_ROWS, pieces_of
 from strandline.pipeline.round import Round
@@ -103,7 +103,9 @@ class _Following:
         message = f"{missed}: all that the logs have is read anew, what is below their floors stays as it is"
         self._round.problem(STAGE, None, None, message)
         logs = {info.epoch: info for info in self._round.history.logs()}
-        return {epoch: [Rule(AMENDED, first=logs[epoch].floor)] if epoch in logs else [Rule(GONE)] for epoch in known}
+        return {
+            epoch: [Rule(AMENDED, first=logs[epoch].floor)] if epoch in logs else [Rule(DELETED)] for epoch in known
+        }
 
     def _with_standing(self, rules: dict[int, list[Rule]]) -> Rules:
         restored = {epoch for epoch, each in rules.items() if any(rule.kind == RESTORED for rule in each)}

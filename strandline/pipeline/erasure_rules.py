@@ -1,6 +1,6 @@
 """Which rows of a table erasure events mean, and what has become of each: on whole columns.
 
-Of several events that mean a record, the last one counts.
+Of several events that mean a record, the last one counts; but what was deleted never comes back.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import pyarrow.compute as pc
 from strandline.engine.erasures import Erasure
 from strandline.history.shape import within
 
-#: What became of a record: it is gone, may be there again, or has other data.
-GONE, RESTORED, AMENDED = 1, 2, 3
+#: What became of a record: it is deleted, hidden, may be there again, or has other data.
+DELETED, HIDDEN, RESTORED, AMENDED = 1, 2, 3, 4
 NO_LIMIT = (1 << 63) - 1
-_KINDS = {"delete": GONE, "hide": GONE, "restore": RESTORED, "amend": AMENDED}
+_KINDS = {"delete": DELETED, "hide": HIDDEN, "restore": RESTORED, "amend": AMENDED}
 
 
 class Rule(msgspec.Struct, array_like=True):
@@ -96,14 +96,14 @@ class Rules(msgspec.Struct, frozen=True, array_like=True):
             of_log = epochs[start:end] == epoch
             for rule in self.of[int(epoch)]:
                 meant = rule.mask(seqs[start:end], keys.slice(start, end - start)) & of_log
-                found[start:end][meant] = rule.kind
+                found[start:end][meant & (found[start:end] != DELETED)] = rule.kind
         return found
 
     def erased(self, epochs: Any, seqs: Any, keys: Any) -> Any:
         """Which records must not stay as they are. One that was restored may: if the log has lost it since, to a cap or
         to time, what is here is all there is. If the log has it, it comes from there."""
         kinds = self.kinds(epochs, seqs, keys)
-        return (kinds == GONE) | self._renewed(kinds, epochs, seqs)
+        return (kinds == DELETED) | (kinds == HIDDEN) | self._renewed(kinds, epochs, seqs)
 
     def renewed(self, epochs: Any, seqs: Any, keys: Any) -> Any:
         """Which records are to be as the log has them now."""
@@ -150,7 +150,7 @@ def rules_of(erasures: Iterable[Erasure], known: Container[int]) -> dict[int, li
 
 def _rule(erasure: Erasure) -> Rule:
     if erasure.kind == "drop":
-        return Rule(GONE)
+        return Rule(DELETED)
     limit = erasure.bound if erasure.before is None else min(erasure.bound, erasure.before - 1)
     rule = Rule(_KINDS[erasure.kind], limit, prefix=erasure.prefix)
     if erasure.seqs is not None:

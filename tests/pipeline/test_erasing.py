@@ -124,6 +124,16 @@ def test_what_is_restored_or_amended_is_as_the_log_has_it(bed: Bed) -> None:
     assert [row["seq"] for row in bed.rows()] == [2, 3]
 
 
+def test_what_was_deleted_is_not_restored(bed: Bed) -> None:
+    log = bed.log()
+    append(log, "1", "2", key="x")
+    bed.round()
+    log.delete(seqs=[1]).wait()
+    log.restore(key="x").wait()
+    bed.round()
+    assert bed.data() == ["2"]
+
+
 def test_what_was_restored_and_then_lost_to_a_cap_stays(bed: Bed) -> None:
     log = bed.log(cap_records=3)
     append(log, "1", "2", "3")

@@ -122,15 +122,14 @@ class Bed:
     def rollups(self) -> polars.DataFrame:
         return polars.read_delta(self.lake.place_of("rollups"))
 
-    def counts(self, name: str = "log", measure: str = "requests") -> float:
+    def counts(self, name: str = "log", service: str | None = None) -> float:
         """How many records the rollup "requests" counts, by its shortest interval."""
-        rows = self.rollups().filter(
-            (polars.col("log") == name)
-            & (polars.col("rollup") == "requests")
-            & (polars.col("interval_ms") == 1000)
-            & (polars.col("measure") == measure)
+        rows = self.rollups().filter(log=name, rollup="requests", interval_ms=1000, measure="requests")
+        return sum(
+            row["count"]
+            for row in rows.iter_rows(named=True)
+            if service is None or row["dimensions"]["service"] == service
         )
-        return float(rows["count"].sum())
 
     def grep(self, text: bytes) -> list[str]:
         """All files of the lake that have these bytes."""

@@ -101,7 +101,7 @@ def restore_command(
     )
 
 
-def parse_time(text: str) -> int:
+def parse_time(text: str, option: str = "--at") -> int:
     """Milliseconds since 1970, from such a number or from ISO 8601."""
     try:
         if text.isascii() and text.isdigit():
@@ -115,7 +115,7 @@ def parse_time(text: str) -> int:
     except ValueError:
         raise typer.BadParameter(
             f"{text!r} is no time; give it like 2026-07-22T10:15:30.123Z or in milliseconds since 1970",
-            param_hint="--at",
+            param_hint=option,
         ) from None
     return time
 

@@ -12,6 +12,8 @@ from strandline.cli.audit import audit_command
 from strandline.cli.backup import backup_command, restore_command
 from strandline.cli.demo import demo_command
 from strandline.cli.dump import dump_command
+from strandline.cli.export import export_command
+from strandline.cli.import_ import import_command
 from strandline.cli.pipeline import app as pipeline_app
 from strandline.cli.serve import serve_command
 from strandline.cli.shell import shell_command
@@ -26,6 +28,8 @@ app.command("verify")(verify_command)
 app.command("dump")(dump_command)
 app.command("backup")(backup_command)
 app.command("restore")(restore_command)
+app.command("import")(import_command)
+app.command("export")(export_command)
 pipeline_app.command("audit")(audit_command)
 app.add_typer(pipeline_app)
 

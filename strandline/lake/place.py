@@ -6,13 +6,20 @@ import os
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import obstore
 from obstore.store import from_url
 
 from strandline.engine.segments.cold import directory_of
+
+
+class FileState(NamedTuple):
+    """A file whose content has changed has another size or another ``mark``."""
+
+    size: int
+    mark: str
 
 
 class Lake(msgspec.Struct, frozen=True, array_like=True, dict=True):
@@ -69,6 +76,37 @@ class Lake(msgspec.Struct, frozen=True, array_like=True, dict=True):
             return obstore.get(self._store, name).bytes().to_bytes()
         except FileNotFoundError:
             return None
+
+    def open(self, name: str) -> Any:
+        """A file to read from, anywhere in it. Raises FileNotFoundError."""
+        if self.directory is not None:
+            return open(self.directory / name, "rb")
+        return obstore.open_reader(self._store, name)
+
+    def state(self, name: str) -> FileState | None:
+        """What tells a file apart; None if there is no such file."""
+        try:
+            if self.directory is not None:
+                found = (self.directory / name).stat()
+                return FileState(found.st_size, str(found.st_mtime_ns))
+            head = obstore.head(self._store, name)
+            return FileState(head["size"], head["e_tag"] or head["last_modified"].isoformat())
+        except FileNotFoundError:
+            return None
+
+    def states(self, prefix: str) -> dict[str, FileState]:
+        """The files under a prefix that ends with ``/``, or everywhere if it is empty, and what tells them apart."""
+        if self.directory is None:
+            return {
+                item["path"]: FileState(item["size"], item["e_tag"] or item["last_modified"].isoformat())
+                for chunk in obstore.list(self._store, prefix.rstrip("/"))
+                for item in chunk
+            }
+        return {
+            str(path.relative_to(self.directory)): FileState(path.stat().st_size, str(path.stat().st_mtime_ns))
+            for path in sorted((self.directory / prefix).rglob("*"))
+            if path.is_file()
+        }
 
     def names(self, prefix: str) -> dict[str, int]:
         """The files under a prefix that ends with ``/``, and how many seconds ago each was written."""

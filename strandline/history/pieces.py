@@ -124,7 +124,8 @@ class SegmentPiece(msgspec.Struct, frozen=True, array_like=True, tag="segment"):
 
     def _batch(self, batch: Any, wanted: Any) -> Any:
         seqs = batch.column(0).to_numpy()
-        kept = within(seqs, self.visible)
+        is_whole = self.visible == [(self.first, self.last)]
+        kept = np.ones(len(seqs), np.bool_) if is_whole else within(seqs, self.visible)
         if wanted is not None:
             kept &= np.isin(seqs, wanted, assume_unique=True)
         if self.where.since is not None or self.where.until is not None:

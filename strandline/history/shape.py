@@ -34,7 +34,7 @@ def record_batch(
     times = pa.array(np.asarray(milliseconds, "datetime64[ms]").astype("datetime64[us]"), RECORDS.field("ts").type)
     return pa.record_batch(
         [
-            pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int8)), pa.array([log])).cast(pa.string()),
+            pa.repeat(log, rows),
             pa.array(np.full(rows, epoch, np.int64)),
             seqs,
             times,

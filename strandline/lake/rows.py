@@ -15,15 +15,26 @@ from strandline.lake.tables import RECORDS
 GROUP = 1024
 
 Versions = Sequence[tuple[int, int]]
+#: The columns that both begin with.
+_SAME = RECORDS.names[: RECORDS.get_field_index("version")]
 
 
 def lake_rows(batch: Any, versions: Versions = ()) -> Any:
     """A batch of history's records with the columns of the table ``records``. ``versions`` has the first seq of each
     version of the log's schema, ascending."""
+    return lake_rows_of([(batch, versions)])
+
+
+def lake_rows_of(batches: Sequence[tuple[Any, Versions]]) -> Any:
+    """Several batches as one: small ones cost as much as large ones."""
+    batch = batches[0][0] if len(batches) == 1 else pa.concat_batches([batch for batch, _ in batches])
     text, other = split_text(batch.column("data"))
-    columns = {name: batch.column(name) for name in ("log", "epoch", "seq", "ts", "key", "node", "meta")}
-    version = _versions(batch.column("seq").to_numpy(), versions)
-    return pa.record_batch([*columns.values(), version, text, other], schema=RECORDS)
+    columns = batch.columns[: len(_SAME)]
+    if any(versions for _, versions in batches):
+        version = pa.concat_arrays([_versions(each.column("seq").to_numpy(), versions) for each, versions in batches])
+    else:
+        version = pa.array(np.zeros(batch.num_rows, np.int32))
+    return pa.record_batch([*columns, version, text, other], schema=RECORDS)
 
 
 def split_text(data: Any) -> tuple[Any, Any]:

@@ -6,11 +6,11 @@ so the table itself says what it contains: nothing else has to be remembered, an
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
@@ -130,7 +130,7 @@ class Table:
         stated = self.lake.read(f"{self.name}/{LOG}/_last_checkpoint")
         names = sorted(name.rpartition("/")[2] for name in self.lake.names(f"{self.name}/{LOG}/"))
         if stated is not None:
-            start = json.loads(stated)["version"]
+            start = msgspec.json.decode(stated)["version"]
             for name in names:
                 if name.startswith(f"{start:020d}.checkpoint") and name.endswith(".parquet"):
                     yield from self._checkpointed(name, kind)
@@ -140,7 +140,7 @@ class Table:
             if ending == "json" and int(version) > start:
                 for line in (self.lake.read(f"{self.name}/{LOG}/{name}") or b"").splitlines():
                     if line.startswith(begin):
-                        yield json.loads(line)[kind]
+                        yield msgspec.json.decode(line)[kind]
 
     def _checkpointed(self, checkpoint: str, kind: str) -> list[dict[str, Any]]:
         raw = self.lake.read(f"{self.name}/{LOG}/{checkpoint}")

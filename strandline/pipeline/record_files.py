@@ -14,7 +14,7 @@ from strandline.history.talking import KeyRefused, ServerUnreachable
 from strandline.lake import tables
 from strandline.lake.files import ROW_GROUP_ROWS, DataFile, FileWriter
 from strandline.lake.place import Lake
-from strandline.lake.rows import lake_rows
+from strandline.lake.rows import Versions, lake_rows_of
 from strandline.lake.table import Table
 from strandline.pipeline.status import describe
 
@@ -23,6 +23,9 @@ from strandline.pipeline.status import describe
 FILE_BYTES = 128 << 20
 #: Rows are written in groups of so many, or of so many bytes before compression.
 GROUP_BYTES = 64 << 20
+#: The records of small logs are put together until there are so many, or so many bytes.
+FEW_ROWS = 4096
+FEW_BYTES = 4 << 20
 
 #: What says nothing about the log that was being read: nothing could be read or written, of whichever log.
 _EVERYTHING = {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EROFS}
@@ -65,16 +68,25 @@ class RecordsDone(msgspec.Struct, frozen=True, array_like=True):
 def write_records(item: RecordsItem) -> RecordsDone:
     failures: dict[int, Failure] = {}
     with RowsWriter(tables.records(item.lake)) as writer:
+        few: list[tuple[Any, Versions]] = []
+        rows = size = 0
         for piece in item.pieces:
             if piece.epoch in failures:
                 continue
             reached = piece.first - 1
             for batch in readable(piece, failures):
                 if batch.num_rows:
-                    writer.write(lake_rows(batch, item.versions.get(piece.epoch, ())))
+                    few.append((batch, item.versions.get(piece.epoch, ())))
+                    rows += batch.num_rows
+                    size += batch.nbytes
                     reached = batch.column("seq")[-1].as_py()
+                if rows >= FEW_ROWS or size >= FEW_BYTES:
+                    writer.write(lake_rows_of(few))
+                    few, rows, size = [], 0, 0
             if piece.epoch in failures:
                 failures[piece.epoch] = msgspec.structs.replace(failures[piece.epoch], through=reached)
+        if few:
+            writer.write(lake_rows_of(few))
         return RecordsDone(item.number, writer.close(), list(failures.values()))
 
 

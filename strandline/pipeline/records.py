@@ -30,6 +30,8 @@ MAX_ITEM_ROWS = 1_000_000
 MIN_ITEM_ROWS = 65_536
 #: Every task gets several items, if there is enough to do, so that none waits long for the slowest.
 ITEMS_PER_TASK = 2
+#: To begin with a piece costs as much as so many records.
+PIECE_ROWS = 50
 
 
 def run(round: Round) -> None:
@@ -71,8 +73,9 @@ class _Copying:
     def __init__(self, round: Round, behind: list[tuple[LogInfo, int]], total: int) -> None:
         self._round = round
         self._behind = behind
-        # Few records do not make it worth asking Spark.
-        even = total // (round.parallelism * ITEMS_PER_TASK) if total > MIN_ITEM_ROWS else 0
+        effort = total + PIECE_ROWS * len(behind)
+        # For few records it is not worth asking Spark.
+        even = effort // (round.parallelism * ITEMS_PER_TASK) if effort > MIN_ITEM_ROWS else 0
         self._item_rows = min(max(even, MIN_ITEM_ROWS), MAX_ITEM_ROWS)
         self._numbers = count(1)
         self._failed: set[int] = set()
@@ -118,7 +121,7 @@ class _Copying:
                 versions[info.epoch] = self._versions[info.epoch]
             pieces.append(piece)
             reached[info.epoch] = through
-            rows += piece.rows
+            rows += piece.rows + PIECE_ROWS
             if rows >= self._item_rows:
                 yield self._item(pieces, versions, reached)
                 pieces, versions, reached, rows = [], {}, {}, 0

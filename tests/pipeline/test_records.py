@@ -122,6 +122,7 @@ def test_a_large_log_is_spread_over_items_and_files(bed: Bed, monkeypatch: pytes
 def test_large_payloads_close_a_file_early(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record_files, "FILE_BYTES", 1)
     monkeypatch.setattr(record_files, "GROUP_BYTES", 1)
+    monkeypatch.setattr(record_files, "FEW_BYTES", 1)
     log = bed.log()
     append(log, "1")
     bed.engine.seal()

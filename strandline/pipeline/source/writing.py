@@ -149,12 +149,12 @@ class Appender:
             return 0
 
 
-def chunks(rows: Any, batch_rows: int) -> Iterator[tuple[int, int]]:
+def chunks(rows: Any, batch_rows: int, batch_bytes: int = MAX_APPEND_BYTES) -> Iterator[tuple[int, int]]:
     """Where appends begin and end: so many rows, or so many bytes."""
     start = size = 0
     lengths = [len(value) for value in rows.column("data").to_pylist()]
     for place, length in enumerate(lengths):
-        if place > start and (place - start >= batch_rows or size + length > MAX_APPEND_BYTES):
+        if place > start and (place - start >= batch_rows or size + length > batch_bytes):
             yield start, place
             start, size = place, 0
         size += length

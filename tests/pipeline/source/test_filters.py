@@ -3,7 +3,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql.datasource import (
     EqualNullSafe,
@@ -38,6 +38,7 @@ def holds(kind: Any, left: Any, right: Any) -> bool:
     )
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(COMPARISONS), st.integers(-3, 12)), max_size=4), st.integers(1, 10))
 def test_seqs_are_narrowed_down_to_exactly_those_that_all_filters_want(filters: list[Any], seq: int) -> None:
     wanted = Wanted()
@@ -46,6 +47,7 @@ def test_seqs_are_narrowed_down_to_exactly_those_that_all_filters_want(filters: 
     assert taken == all(holds(kind, seq, value) for kind, value in filters)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(COMPARISONS), st.integers(-3000, 9000)), max_size=4), st.integers(0, 8))
 def test_so_are_times_to_the_microsecond(filters: list[Any], milliseconds: int) -> None:
     wanted = Wanted()

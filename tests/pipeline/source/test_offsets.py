@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strandline.pipeline.source.offsets import Offset, Position, shares
@@ -10,6 +10,7 @@ from strandline.pipeline.source.offsets import Offset, Position, shares
 COUNTS = st.dictionaries(st.text("abcdef", min_size=1, max_size=3), st.integers(0, 50), max_size=12)
 
 
+@settings(deadline=None)
 @given(COUNTS, st.integers(1, 100))
 def test_a_budget_is_used_up_and_nobody_gets_less_than_others_who_need_as_much(
     counts: dict[str, int], budget: int
@@ -21,6 +22,7 @@ def test_a_budget_is_used_up_and_nobody_gets_less_than_others_who_need_as_much(
     assert not unmet or max(given_out.values(), default=0) <= min(unmet) + 1
 
 
+@settings(deadline=None)
 @given(COUNTS, st.integers(1, 10))
 def test_everybody_is_served_in_the_end_however_small_the_budget(counts: dict[str, int], budget: int) -> None:
     left, turn, rounds = dict(counts), 0, 0

@@ -4,7 +4,7 @@ import json
 
 import pytest
 from any_json import documents
-from hypothesis import given
+from hypothesis import given, settings
 from pyspark.sql.types import VariantType, VariantVal
 
 from strandline.pipeline.source.variants import variant, variants
@@ -24,6 +24,7 @@ def test_a_variant_is_the_very_bytes_that_spark_makes(text: str) -> None:
     assert variant(text.encode()) == (made.value, made.metadata)
 
 
+@settings(deadline=None)
 @given(documents(["a", "b"]))
 def test_whatever_json_holds(value: object) -> None:
     text = json.dumps(value, ensure_ascii=False)

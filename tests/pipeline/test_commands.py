@@ -1,0 +1,142 @@
+"""``strandline import``, ``strandline export`` and ``strandline pipeline audit``."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner
+
+from strandline.cli.main import app
+from strandline.engine import Batch, Engine
+from strandline.history.directory import DirectoryHistory
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def run(*arguments: object) -> tuple[int, str, str]:
+    """In this process, and on the session that it has."""
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.exit_code, result.stdout, result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["import", "x", "--format", "csv", "--log", "a"], "either --data or --url"),
+        (["import", "x", "--format", "csv", "--data", "d"], "say with --log"),
+        (["import", "x", "--format", "csv", "--log", "a", "--data", "d", "--master", "spark://h:1"], "--staging"),
+        (["import", "x", "--format", "csv", "--log", "a", "--data", "d", "--type", "b=decimal"], "boolean"),
+        (["import", "x", "--format", "csv", "--log", "a", "--data", "d", "--type", "b"], "name=value"),
+        (["import", "x", "--format", "csv", "--log", "a", "--data", "d", "--topic", "t"], "for kafka"),
+        (["import", "h:1", "--format", "kafka", "--log", "a", "--data", "d"], "--topic"),
+        (
+            ["import", "h:1", "--format", "kafka", "--log", "a", "--data", "d", "--topic", "t", "--key-path", "/a"],
+            "--log",
+        ),
+        (["import", "nowhere", "--format", "csv", "--log", "a", "--data", "d"], "there are no files: nowhere"),
+        (["export", "--to", "x"], "one of --data, --url and --lake"),
+        (["export", "--to", "x", "--data", "nowhere"], "not a directory"),
+        (["export", "--to", "x", "--lake", "l", "--since", "soon"], "no time"),
+        (["pipeline", "audit"], "either --data or --url"),
+        (["pipeline", "audit", "--data", "nowhere"], "not a directory"),
+        (["pipeline", "audit", "--url", "http://localhost:1", "--conf", "x"], "spark.name=value"),
+    ],
+)
+def test_a_command_that_makes_no_sense_is_refused(
+    arguments: list[str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    code, _, said = run(*arguments)
+    assert code == 2
+    assert words in " ".join(said.replace("│", " ").split())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_out_in_and_audited(spark: SparkSession, tmp_path: Path) -> None:
+    data, again, out = tmp_path / "data", tmp_path / "again", tmp_path / "out"
+    with Engine.open(data, background=False) as engine:
+        engine.create("orders").wait().append(Batch([b'{"n":%d}' % n for n in range(500)], ["k"] * 500)).wait()
+        engine.seal()
+    code, said, _ = run("export", "--data", data, "--to", out, "--format", "csv", "orders")
+    assert (code, said.startswith("500 records of 1 logs in 1 files, ")) == (0, True)
+    code, _, said = run("export", "--data", data, "--to", out, "--format", "csv")
+    assert (code, "--overwrite" in said) == (2, True)
+    code, _, said = run("export", "nothing", "--data", data, "--to", tmp_path / "x")
+    assert (code, "no such logs: nothing" in said) == (2, True)
+
+    arguments = ["import", out, "--format", "csv", "--exported", "--log", "copy", "--data", again, "--json"]
+    code, said, _ = run(*arguments)
+    assert code == 0
+    assert json.loads(said)["appended"] == {"copy": 500}
+    assert run(*arguments[:-1])[1].splitlines()[-1] == "0 records appended to 0 logs, 500 were there before"
+    bad = tmp_path / "bad.jsonl"
+    bad.write_bytes(b"1\nno\n")
+    code, said, told = run("import", bad, "--format", "jsonl", "--log", "copy", "--data", again)
+    assert (code, said) == (1, "nothing was appended: 1 rows are bad\n")
+    assert f"{bad}:2: it is no JSON" in told
+    with Engine.open(again, background=False):
+        code, _, said = run("import", bad, "--format", "jsonl", "--log", "copy", "--data", again)
+        assert (code, "in use" in said) == (1, True)
+
+    code, said, _ = run("pipeline", "audit", "--data", data)
+    assert code == 0
+    assert said.splitlines()[-1] == "1 logs, 500 records: sound"
+    (segment,) = (data / "segments").iterdir()
+    content = bytearray(segment.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    segment.write_bytes(content)
+    code, said, _ = run("pipeline", "audit", "--data", data, "--json")
+    assert code == 1
+    (found,) = [finding for finding in json.loads(said)["findings"] if finding["log"] == "orders"]
+    assert (found["check"], found["first_seq"], found["count"]) == ("blocks", 1, 500)
+
+
+def test_a_killed_import_goes_on_where_it_was(spark: SparkSession, tmp_path: Path) -> None:
+    source, data = tmp_path / "rows.jsonl", tmp_path / "data"
+    # Every row has a time of its own, and so is an append of its own: it takes a while.
+    count = 6_000
+    source.write_text("".join(f'{{"n":{n},"at":{1_700_000_000_000 + n}}}\n' for n in range(count)))
+    arguments = ["import", str(source), "--format", "jsonl", "--log", "rows", "--ts-column", "at", "--data", str(data)]
+    command = [sys.executable, "-m", "strandline.cli.main", *arguments, "--master", "local[1]"]
+    running = subprocess.Popen(command, start_new_session=True)
+    try:
+        while running.poll() is None and not 0 < head_of(data) < count:
+            time.sleep(0.02)
+    finally:
+        os.killpg(running.pid, signal.SIGKILL)
+    assert running.wait() == -signal.SIGKILL
+    there = head_of(data)
+    assert 0 < there < count
+    code, said, _ = run(*arguments, "--json")
+    assert code == 0
+    assert json.loads(said)["records"] == count - there
+    history = DirectoryHistory(data)
+    pieces = history.pieces(history.log("rows"), 0, count, count)
+    rows = pa.Table.from_batches([batch for piece in pieces for batch in piece.read()])
+    history.close()
+    assert rows.column("data").to_pylist() == source.read_bytes().splitlines()
+    assert rows.column("ts").cast(pa.int64()).to_pylist() == [(1_700_000_000_000 + n) * 1000 for n in range(count)]
+
+
+def head_of(data: Path) -> int:
+    """How much an import has brought so far, seen from outside."""
+    if not (data / "MANIFEST").exists():
+        return 0
+    history = DirectoryHistory(data)
+    try:
+        return next((info.head for info in history.logs() if info.name == "rows"), 0)
+    finally:
+        history.close()

@@ -74,7 +74,7 @@ def audit_command(
         print(msgspec.json.encode(report).decode())
     else:
         show(report, Console(highlight=False, soft_wrap=True))
-    raise typer.Exit(0 if report.sound else EXIT_FAILED)
+    raise typer.Exit(0 if report.ok else EXIT_FAILED)
 
 
 def _audit(
@@ -127,7 +127,7 @@ def show(report: AuditReport, console: Console) -> None:
     bad = [finding for finding in report.findings if not finding.ok and finding.log]
     console.print(
         f"{report.logs} logs, {report.records} records: "
-        + ("[green]sound[/]" if report.sound else f"[red]{len(bad)} findings[/]")
+        + ("[green]sound[/]" if report.ok else f"[red]{len(bad)} findings[/]")
     )
 
 

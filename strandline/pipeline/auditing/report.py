@@ -30,18 +30,17 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
+    """``ok``: nothing is wrong."""
+
     run: str
     #: Milliseconds since 1970.
     time: int
     source: str
+    ok: bool
     logs: int
     records: int
     #: What was looked at, check by check, and then what was found in single logs.
     findings: list[Finding]
-
-    @property
-    def sound(self) -> bool:
-        return all(finding.ok for finding in self.findings)
 
 
 def write_report(lake: Lake, report: AuditReport) -> None:

@@ -94,6 +94,7 @@ class _Audit:
             run=uuid.uuid4().hex,
             time=time,
             source=source,
+            ok=all(finding.ok for finding in self._findings),
             logs=len(self._logs),
             records=sum(each.rows for pieces in seen.values() for each in pieces),
             findings=[*self._sums(), *self._findings],

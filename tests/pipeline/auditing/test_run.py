@@ -124,7 +124,7 @@ def test_damage_is_named_and_everything_else_is_still_looked_at(tmp_path: Path) 
         log.append(Batch([b"2"])).wait()
     flip(largest_segment(path), 0.5)
     report = audit_here(path)
-    assert not report.sound
+    assert not report.ok
     assert about(report, "other") == []
     (found,) = [finding for finding in report.findings if finding.log == "log"]
     assert (found.check, found.ok) == ("blocks", False)
@@ -195,7 +195,7 @@ def test_what_was_deleted_must_go_from_the_lake_once_it_was_told(data: Path, tmp
         engine.log("log").delete(key="k").wait()
         engine.log("empty").drop().wait()
         engine.log("author").drop().wait()
-    assert audit_here(data, lake).sound
+    assert audit_here(data, lake).ok
     with history_of(data) as history:
         tables.records(lake).commit(progress={"erasures": history.log("__erasures__").head})
     report = audit_here(data, lake)
@@ -210,7 +210,7 @@ def test_what_a_cap_took_or_a_queue_has_done_with_may_stay_in_the_lake(data: Pat
     with Engine.open(data, background=False) as engine:
         engine.log("capped").append(Batch([b"x", b"y"])).wait()
         engine.log("log").delete(seqs=[20, 21], erasure=False).wait()
-    assert audit_here(data, lake).sound
+    assert audit_here(data, lake).ok
 
 
 def test_a_lake_that_goes_beyond_the_log_is_not_its_lake(data: Path, tmp_path: Path) -> None:
@@ -228,7 +228,7 @@ def test_known_losses_are_told_and_are_nothing_to_mend(data: Path) -> None:
         log.skip(5, "lost").wait()
         log.append(Batch([b"1"])).wait()
     report = audit_here(data)
-    assert report.sound
+    assert report.ok
     assert about(report, "log") == [("gaps", True, 63, 5)]
 
 

@@ -16,7 +16,8 @@ be read from its log, that is told as a problem, and it is not in the lake: to k
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from strandline.history.info import LogInfo
 from strandline.lake import tables
@@ -34,8 +35,10 @@ from strandline.pipeline.erasure_files import (
 )
 from strandline.pipeline.erasure_rules import AMENDED, DELETED, RESTORED, Rule, Rules, rules_of
 from strandline.pipeline.events import PROGRESS, PURGED, EventsMissed
+from strandline.pipeline.record_files import concerns_everything
 from strandline.pipeline.records import MAX_ITEM_ROWS, pieces_of
 from strandline.pipeline.round import Round
+from strandline.pipeline.status import describe
 from strandline.pipeline.working import work
 from strandline.schema.registry import Registry
 
@@ -109,16 +112,32 @@ class _Following:
 
     def _with_standing(self, rules: dict[int, list[Rule]]) -> Rules:
         restored = {epoch for epoch, each in rules.items() if any(rule.kind == RESTORED for rule in each)}
-        found = {
-            info.epoch: self._round.history.standing(info) for info in self._round.all_logs if info.epoch in restored
-        }
+        found = {}
+        for info in self._round.all_logs:
+            if info.epoch in restored:
+                with self._telling(info):
+                    found[info.epoch] = self._round.history.standing(info)
         return Rules(rules, found)
+
+    @contextmanager
+    def _telling(self, info: LogInfo) -> Iterator[None]:
+        """What goes wrong in here with a log, which may have been dropped meanwhile, is told, and no more."""
+        try:
+            yield
+        except Exception as error:
+            if concerns_everything(error):
+                raise
+            self._round.problem(STAGE, info.name, None, describe(error))
 
     # --- files -------------------------------------------------------------------------------------------------------
 
     def _renewed(self, rules: Rules) -> list[DataFile]:
         """Files with the records that were restored or amended, as the logs have them."""
-        items = [item for info in self._round.all_logs if info.epoch in rules.of for item in self._items(info, rules)]
+        items: list[RenewItem] = []
+        for info in self._round.all_logs:
+            if info.epoch in rules.of:
+                with self._telling(info):
+                    items += self._items(info, rules)
         files: list[DataFile] = []
         for results in self._work_renew(items):
             for result in results:

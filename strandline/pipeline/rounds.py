@@ -8,8 +8,8 @@ What a round does about trouble:
 
 - Something that concerns one log (a damaged block, a missing object, a log that ends before what the lake has of it) is
   told as a problem, with the log and the seq. The log stays as it is in the lake, and the others go on.
-- Something that concerns everything (a full disk, a server or a Spark that is gone, a lake that cannot be written) ends
-  the round with an error. What was committed stays.
+- Something that concerns everything (a full disk, a server or a Spark that is gone, a lake that cannot be written, a
+  file of the lake that is missing) ends the round with an error. What was committed stays.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ class Bed:
         return found
 
 
-def parquet_bytes(path: Path) -> bytes:
+def parquet_bytes(path: Any) -> bytes:
     return repr(pq.ParquetFile(path).read().to_pylist()).encode()
 
 

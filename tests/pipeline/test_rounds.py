@@ -3,14 +3,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from round_bed import Bed, append, by_key, derived, work_here
+from object_store import object_store
+from round_bed import Bed, Heard, append, by_key, derived, parquet_bytes, work_here
+from server_process import StartServer
+from topics_client import Client, eventually
 
 from strandline.engine import Engine
 from strandline.history.directory import DirectoryHistory
+from strandline.history.opening import open_history
+from strandline.history.remote import ServerHistory
+from strandline.lake import tables
+from strandline.lake.place import Lake
 from strandline.lake.table import Table
+from strandline.pipeline.events import Events
 from strandline.pipeline.rounds import BELONGING, Chosen, LakeOfAnother, UnknownLogs, run_round
 from strandline.pipeline.status import Silent
 
@@ -167,3 +176,48 @@ def killed_round(bed: Bed, commits: int, *, before: bool) -> None:
             bed.round()
         except Killed:
             pass
+
+
+def test_a_round_by_url_is_as_good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start_server: StartServer) -> None:
+    """A record that is deleted while the server runs goes from the lake as well."""
+    work_here(monkeypatch)
+    server = start_server(pipeline="off")
+    lake = Lake.at(tmp_path / "lake")
+    heard = Heard()
+    client = Client(server.url)
+
+    def round() -> list[tuple[str, int, str | None, str]]:
+        history = open_history(url=server.url)
+        run_round(None, history, lake, heard)  # type: ignore[arg-type]
+        history.close()
+        rows = tables.records(lake).open().to_pyarrow_table().to_pylist()
+        return sorted((row["log"], row["seq"], row["key"], row["data"]) for row in rows)
+
+    client.write("orders", [{"data": number, "tag": "x"} for number in range(3)])
+    assert round() == [("orders", seq, "x", str(seq - 1)) for seq in (1, 2, 3)]
+    client.delete("orders", before_seq=2)
+    # The event shows once it is durable.
+    eventually(lambda: Events(ServerHistory(server.url)).head)
+    client.write("orders", [{"data": 3}])
+    assert round() == [("orders", 2, "x", "1"), ("orders", 3, "x", "2"), ("orders", 4, None, "3")]
+    assert heard.problems == []
+    client.close()
+
+
+def test_a_lake_in_an_object_store_is_as_good(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("strandline.pipeline.upkeep.FILES_PER_TIER", 3)
+    log = bed.log()
+    with object_store("lake") as options:
+        bed.lake = Lake.at("s3://lake/some/where", **options)
+        for number in range(3):
+            append(log, f"record-{number}", f"again-{number}", key=f"key-{number}")
+            bed.round()
+        assert len(bed.table("records").files()) == 1
+        log.delete(key="key-1").wait()
+        bed.round()
+        assert bed.data() == ["record-0", "again-0", "record-2", "again-2"]
+        assert by_key(bed) == derived(bed.rows())
+        for name in bed.lake.names(""):
+            raw = bed.lake.read(name) or b""
+            assert b"key-1" not in raw, name
+            assert not name.endswith(".parquet") or b"key-1" not in parquet_bytes(pa.BufferReader(raw)), name

@@ -2,10 +2,9 @@
 
 Files that hold such records are found by their statistics, written anew without them, and replaced in one commit
 together with the progress through the events (the transaction id ``erasures``). Then the old files are removed, at
-once, and with them every file that an earlier version of the tables had: any of them may hold the same bytes. Whoever
-reads an earlier version just then finds a file missing, and opens the table anew. What the transaction logs keep of a
-file are bounds of log, epoch, seq and ts, never of keys or payloads. A file that a killed task left behind belongs to
-no version; it goes when orphans are swept.
+once, and with them every file that an earlier version of the tables had or that a killed task has left: any of them may
+hold the same bytes. Whoever reads an earlier version just then finds a file missing, and opens the table anew. What the
+transaction logs keep of a file are bounds of log, epoch, seq and ts, never of keys or payloads.
 
 ``latest`` and ``keys`` are committed first, made of ``records`` as it will be, and ``records`` last: only there can be
 seen which keys are concerned, and after a crash in between it can be seen again.
@@ -22,7 +21,7 @@ from contextlib import contextmanager
 from strandline.history.info import LogInfo
 from strandline.lake import tables
 from strandline.lake.files import DataFile
-from strandline.lake.table import KnownFile
+from strandline.lake.table import LOG, KnownFile, Table
 from strandline.pipeline.by_key import ByKey
 from strandline.pipeline.erasure_files import (
     Concerned,
@@ -58,9 +57,15 @@ def run(round: Round) -> None:
         progress = records.progress()
     if progress[PURGED] < progress[PROGRESS]:
         for table in (records, tables.latest(round.lake), tables.keys(round.lake)):
-            there = round.lake.names(f"{table.name}/")
-            round.lake.remove(name for path in table.replaced() if (name := f"{table.name}/{path}") in there)
+            purge(table)
         records.commit(progress={PURGED: progress[PROGRESS]})
+
+
+def purge(table: Table) -> None:
+    """Remove all data files that are not part of the table now."""
+    current = {f"{table.name}/{file.path}" for file in table.files()}
+    there = table.lake.names(f"{table.name}/")
+    table.lake.remove(name for name in there if name not in current and f"/{LOG}/" not in name)
 
 
 class _Following:

@@ -108,7 +108,7 @@ class Bed:
         for path in sorted((self.path / place).rglob("*")):
             if path.is_file():
                 raw = path.read_bytes()
-                if needle in raw or (path.suffix == ".parquet" and needle in parquet_bytes(path)):
+                if needle in raw or (raw[:4] == b"PAR1" and needle in parquet_bytes(path)):
                     found.append(str(path.relative_to(self.path)))
         return found
 

@@ -154,12 +154,10 @@ def read(
 def _fetch_ahead(book: Logbook, missing: NotResident, query: Query, segments: Resident) -> None:
     if missing.block is None or query.key is not None or query.key_prefix is not None:
         return
-    for part in chain(book):
-        for run in part.runs:
-            if run.segment == missing.segment:
-                index = missing.block
-                fetch(book, NotResident(run.segment, lambda: segments.load_ahead(run, index, query)))
-                return
+    index = missing.block
+    run = next((run for part in chain(book) for run in part.runs if run.segment == missing.segment), None)
+    if run is not None:
+        fetch(book, NotResident(run.segment, lambda: segments.load_ahead(run, index, query)))
 
 
 def _is_stale(engine: Engine, book: Logbook) -> bool:

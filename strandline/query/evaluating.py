@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,12 +12,36 @@ from strandline.query.chunk import Chunk
 from strandline.query.columns import KeywordColumn, Mask, NumberColumn, TextColumn
 from strandline.query.relevance import Relevance, find_text
 
-Scores = npt.NDArray[np.float64]
+#: If more than one in so many records scores, an array over all of them is quicker than a list of those that do.
+_DENSE = 16
+
+
+class Scores(NamedTuple):
+    """The records that score, as ascending rows of their chunk, and how much. All others score 0."""
+
+    rows: npt.NDArray[np.integer[Any]]
+    values: npt.NDArray[np.float64]
+
+    def of(self, rows: npt.NDArray[np.integer[Any]], total: int) -> npt.NDArray[np.float64]:
+        """The scores of these records, which ascend, of a chunk that has ``total``."""
+        if len(rows) == len(self.rows) and bool((rows == self.rows).all()):
+            return self.values
+        if len(self.rows) * _DENSE > total:
+            everything: npt.NDArray[np.float64] = np.zeros(total)
+            everything[self.rows] = self.values
+            return np.asarray(everything[rows])
+        found = np.zeros(len(rows))
+        if len(self.rows):
+            places = np.searchsorted(self.rows, rows)
+            places[places == len(self.rows)] = 0
+            known = self.rows[places] == rows
+            found[known] = self.values[places[known]]
+        return found
 
 
 class Matches(NamedTuple):
-    """``mask`` is true of the records that match; ``scores`` is None where every score is 0, and 0 where there is no
-    match."""
+    """``mask`` is true of the records that match; ``scores`` is None where every score is 0. What does not match does
+    not score."""
 
     mask: Mask
     scores: Scores | None
@@ -46,7 +70,10 @@ def _evaluate(bound: Bound, chunk: Chunk, relevance: Relevance | None) -> Matche
         case _:
             mask = _plain(bound, chunk)
             boost = bound.boost if isinstance(bound, EqualB | PrefixB) else 0.0
-            return Matches(mask, mask * np.float64(boost) if boost and relevance is not None else None)
+            if not boost or relevance is None:
+                return Matches(mask, None)
+            rows = np.flatnonzero(mask)
+            return Matches(mask, Scores(rows, np.full(len(rows), boost)))
 
 
 def _plain(bound: HasB | EqualB | RangeB | PrefixB, chunk: Chunk) -> Mask:
@@ -74,38 +101,47 @@ def _text(bound: TextB, chunk: Chunk, relevance: Relevance | None) -> Matches:
     mask[owners] = True
     if relevance is None or not len(owners):
         return Matches(mask, None)
-    scores = np.zeros(len(chunk), np.float64)
     found = relevance.scores(bound, column, occurrences)
     if column.rows is None:
-        scores[owners] = found
-    else:
-        # A record is as good as its best value.
-        np.maximum.at(scores, owners, found)
-    return Matches(mask, scores)
+        return Matches(mask, Scores(owners, found))
+    # A record is as good as its best value, and its values lie side by side.
+    firsts = np.flatnonzero(np.concatenate(([True], owners[1:] != owners[:-1])))
+    return Matches(mask, Scores(owners[firsts], np.maximum.reduceat(found, firsts)))
 
 
 def _all(matches: list[Matches]) -> Matches:
     mask = matches[0].mask
     for other in matches[1:]:
         mask = mask & other.mask
-    scores = _sum([each.scores for each in matches if each.scores is not None])
-    return Matches(mask, None if scores is None else scores * mask)
+    scores = _combined(matches, len(mask), best=False)
+    if scores is None:
+        return Matches(mask, None)
+    kept = mask[scores.rows]
+    return Matches(mask, scores if kept.all() else Scores(scores.rows[kept], scores.values[kept]))
 
 
 def _any(matches: list[Matches], best: bool) -> Matches:
     mask = matches[0].mask
     for other in matches[1:]:
         mask = mask | other.mask
-    scored = [each.scores for each in matches if each.scores is not None]
-    if best and scored:
-        return Matches(mask, np.maximum.reduce(scored))
-    return Matches(mask, _sum(scored))
+    return Matches(mask, _combined(matches, len(mask), best))
 
 
-def _sum(scores: list[Scores]) -> Scores | None:
-    if not scores:
-        return None
-    total = scores[0]
-    for other in scores[1:]:
-        total = total + other
-    return total
+def _combined(matches: list[Matches], total: int, best: bool) -> Scores | None:
+    """What several give a record, added up, or the best of it."""
+    scored = [each.scores for each in matches if each.scores is not None and len(each.scores.rows)]
+    if len(scored) < 2:
+        return scored[0] if scored else None
+    if sum(len(each.rows) for each in scored) * _DENSE > total:
+        everything = np.zeros(total)
+        for each in scored:
+            before = everything[each.rows]
+            everything[each.rows] = np.maximum(before, each.values) if best else before + each.values
+        rows = np.flatnonzero(everything)
+        return Scores(rows, everything[rows])
+    rows = np.concatenate([each.rows for each in scored])
+    # The order of equals stays, so that what is added up is added up in the same order everywhere.
+    order = np.argsort(rows, kind="stable")
+    rows, values = rows[order], np.concatenate([each.values for each in scored])[order]
+    firsts = np.flatnonzero(np.concatenate(([True], rows[1:] != rows[:-1])))
+    return Scores(rows[firsts], (np.maximum if best else np.add).reduceat(values, firsts))

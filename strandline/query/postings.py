@@ -136,7 +136,10 @@ class PostedTextColumn(TextColumn):
     def _summed(self, values: Numbers, counts: Numbers) -> Occurrences:
         """Of several words: every value once, with the sum of its counts."""
         if len(values) * _DENSE > self.count:
-            sums = np.bincount(values, counts, self.count).astype(np.int64)
+            sums = np.bincount(values, minlength=self.count)
+            # Nearly all are there once.
+            more = np.flatnonzero(counts > 1)
+            np.add.at(sums, values[more], counts[more].astype(np.int64) - 1)
             found = np.flatnonzero(sums)
             return Occurrences(found, [sums[found]])
         order = np.argsort(values, kind="stable")

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from strandline.query.binding import AndB, AnyOfB, Bound, EqualB, OrB, PrefixB, TextB
 from strandline.query.chunk import Chunk
-from strandline.query.columns import Mask, Occurrences, TextColumn
+from strandline.query.columns import Mask, Numbers, Occurrences, TextColumn
 from strandline.query.texts import occurrences, phrase, with_all
 
 #: How quickly further occurrences of a token cease to count.
@@ -86,10 +86,9 @@ class Relevance:
         values, tokens = self._fields[name]
         average = tokens / values if tokens else 1.0
         lengths = column.bounds[found.values + 1] - column.bounds[found.values]
-        norms = K1 * (1 - B + B * lengths / average)
         total = np.zeros(len(found.values), np.float64)
         for weight, counts in self._weighed(clause, found, values):
-            total += weight * (K1 + 1) * counts / (counts + norms)
+            total += _saturated(counts, lengths, average) * weight
         return total * clause.boost
 
     def _weighed(self, clause: TextB, found: Occurrences, values: int) -> Iterator[tuple[float, npt.NDArray[np.int64]]]:
@@ -103,6 +102,20 @@ class Relevance:
     @staticmethod
     def _rarity(having: int, values: int) -> float:
         return log(1 + (values - having + 0.5) / (having + 0.5))
+
+
+def _saturated(counts: Numbers, lengths: Numbers, average: float) -> npt.NDArray[np.float64]:
+    """What occurrences come to in values of these lengths, before it is weighed how rare they are."""
+    width, height = (int(numbers.max()) + 1 if len(numbers) else 1 for numbers in (lengths, counts))
+    if width * height > len(counts):
+        return _bm25(counts, lengths, average)
+    # Few different counts and lengths: worked out once for each pair.
+    table = _bm25(np.arange(height)[:, None], np.arange(width)[None, :], average)
+    return np.asarray(table.ravel()[counts.astype(np.int64) * width + lengths])
+
+
+def _bm25(counts: Numbers, lengths: Numbers, average: float) -> npt.NDArray[np.float64]:
+    return np.asarray((K1 + 1) * counts / (counts + K1 * (1 - B + B * lengths / average)))
 
 
 def _values_gone(chunk: Chunk, column: TextColumn, values: int) -> Mask | None:

@@ -8,7 +8,6 @@ what is under a NOT scores nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from operator import attrgetter
 from time import perf_counter
 from typing import Any
 
@@ -16,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from strandline.engine import Log
+from strandline.engine.gathering import gather
 from strandline.query.chunk import Chunk
 from strandline.query.columns import NumberColumn
 from strandline.query.config import SearchConfig
@@ -164,23 +164,20 @@ class Search:
     def _show(self, ranked: list[Hit], promote: Promote) -> list[FoundRecord]:
         begun = perf_counter()
         shown: dict[int, FoundRecord] = {}
+        hits = {hit.seq: hit for hit in ranked}
         # In the order of the log, so that nothing is fetched from the disk twice.
-        for hit in sorted(ranked, key=_seq):
-            # What is found is worth showing, unless the disk is so slow that it takes as long again.
-            if perf_counter() > self._deadline + GRACE_SECONDS:
-                self._timed_out = True
-                break
-            page = self._log.read(hit.seq - 1, 1)
-            if page.seqs != [hit.seq]:
-                continue  # gone since
-            payload = page.data[0]
+        for seq, payload in gather(self._log, sorted(hits)):
             self._timing.fetched += len(payload)
             try:
                 document = msgspec.json.decode(payload)
             except (msgspec.DecodeError, UnicodeError):
                 continue  # amended since
-            fields = self._fields(document, hit.seq)
-            shown[hit.seq] = FoundRecord(hit.seq, hit.score, hit.sort, fields, promote(hit.seq, payload))
+            fields, hit = self._fields(document, seq), hits[seq]
+            shown[seq] = FoundRecord(seq, hit.score, hit.sort, fields, promote(seq, payload))
+            # What is found is worth showing, unless the disk is so slow that it takes as long again.
+            if perf_counter() > self._deadline + GRACE_SECONDS and len(shown) < len(hits):
+                self._timed_out = True
+                break
         self._timing.decoding = perf_counter() - begun
         return [shown[hit.seq] for hit in ranked if hit.seq in shown]
 
@@ -197,9 +194,6 @@ class Search:
         late = perf_counter() >= self._deadline
         self._timed_out = self._timed_out or late
         return late
-
-
-_seq = attrgetter("seq")
 
 
 def version_at(versions: Versions, seq: int) -> int:

@@ -52,10 +52,10 @@ def best_hits(
     rows = np.flatnonzero(matches.mask)
     if after is not None and len(rows):
         rows = _behind(chunk, matches, keys, after, rows)
-    rows = _first(chunk, matches, keys, rows, size)
+    rows = np.sort(_first(chunk, matches, keys, rows, size))
     values = [_values(chunk, matches, key, rows) for key in keys]
     seqs = chunk.seqs[rows].tolist()
-    scores = [0.0] * len(rows) if matches.scores is None else matches.scores[rows].tolist()
+    scores = _scores(chunk, matches, rows).tolist()
     return list(map(Hit, seqs, scores, zip(*values, strict=True)))
 
 
@@ -200,4 +200,8 @@ def _own(chunk: Chunk, matches: Matches, key: SortKey, rows: Rows) -> npt.NDArra
     """What is not a field: the place in the log, or the score."""
     if key.name == OFFSET:
         return chunk.seqs[rows]
-    return np.zeros(len(rows)) if matches.scores is None else matches.scores[rows]
+    return _scores(chunk, matches, rows)
+
+
+def _scores(chunk: Chunk, matches: Matches, rows: Rows) -> npt.NDArray[np.float64]:
+    return np.zeros(len(rows)) if matches.scores is None else matches.scores.of(rows, len(chunk))

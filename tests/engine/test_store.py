@@ -15,6 +15,7 @@ import pytest
 from strandline.engine.block import Block
 from strandline.engine.disk import LocalDisk
 from strandline.engine.errors import BadConfig, BadRequest, DamagedFile, MissingFile
+from strandline.engine.segments import writer
 from strandline.engine.segments.cold import ColdStore, ObjectStoreCold
 from strandline.engine.segments.cold_cache import PIECE_BYTES
 from strandline.engine.segments.footer import SegmentInfo
@@ -25,6 +26,12 @@ MIB = 1 << 20
 #: Payloads do not compress, and a block holds a MiB: sixteen payloads of 64 KiB each.
 PAYLOAD_BYTES = 64 << 10
 ROWS_PER_BLOCK = 16
+
+
+@pytest.fixture(autouse=True)
+def _large_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So large that a segment of a few of them is larger than the pieces that are fetched of it."""
+    monkeypatch.setattr(writer, "BLOCK_BYTES", ROWS_PER_BLOCK * PAYLOAD_BYTES)
 
 
 class Payloads:

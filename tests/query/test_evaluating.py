@@ -77,8 +77,8 @@ def test_a_query_on_a_chunk_finds_the_records_that_it_finds_one_by_one(found, qu
     scored = evaluate(bound, chunk, relevance)
     assert scored.mask.tolist() == expected
     if scored.scores is not None:
-        assert not scored.scores[~scored.mask].any()
-        assert (scored.scores >= 0).all()
+        assert scored.mask[scored.scores.rows].all()
+        assert (scored.scores.values >= 0).all()
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
@@ -102,7 +102,11 @@ def test_how_records_are_cut_into_chunks_changes_nothing(pieces, query):
     assert again.mask.tolist() == expected.mask.tolist()
     assert np.concatenate([each.mask for each in separate]).tolist() == expected.mask.tolist()
     if expected.scores is not None and again.scores is not None:
-        assert again.scores.tolist() == expected.scores.tolist()
+        everything = np.arange(len(expected.mask))
+        assert (
+            again.scores.of(everything, len(everything)).tolist()
+            == expected.scores.of(everything, len(everything)).tolist()
+        )
 
 
 def test_what_is_gone_matches_nothing_not_even_its_opposite():

@@ -72,6 +72,7 @@ class Segment:
         self._fetch = fetch
         self._buffer: Any = pa.py_buffer(map)
         self._readers: dict[tuple[str, ...], Any] = {}
+        self._row_columns = ROW_COLUMNS
         # Arrow's reader reads its dictionaries with the first block and must not be asked twice at once.
         self._reading = threading.Lock()
 
@@ -127,7 +128,13 @@ class Segment:
 
         ``first`` and ``last`` are then the seqs of the first and the last row as they lie.
         """
-        seq, ts, key, node, meta, data = self.batch(index, ROW_COLUMNS).columns
+        batch = self.batch(index, self._row_columns)
+        seq, ts, meta, data = (batch.column(name) for name in ("seq", "ts", "meta", "data"))
+        key, node = (batch.column(name) if name in self._row_columns else None for name in ("key", "node"))
+        # A column that has no values anywhere in the file need not be looked at again.
+        self._row_columns = tuple(
+            name for name in self._row_columns if name not in ("key", "node") or len(batch.column(name).dictionary)
+        )
         rows = len(seq)
         seqs = _numbers(seq, "q", rows)
         return Block(
@@ -136,8 +143,8 @@ class Segment:
             _numbers(ts, "q", rows),
             _numbers(data, "i", rows + 1),
             _content(data).tobytes(),
-            None if key.null_count == rows else LazyStrings(key),
-            None if node.null_count == rows else LazyStrings(node),
+            None if key is None or key.null_count == rows else LazyStrings(key),
+            None if node is None or node.null_count == rows else LazyStrings(node),
             None if meta.null_count == rows else LazyBytes(meta),
             seqs,
         )

@@ -216,11 +216,11 @@ class SegmentStore:
         block = self.cached(id, index)
         return self._loading.do((id, index), lambda: self._load(id, index)) if block is None else block
 
-    def batch(self, id: int, index: int) -> Any:
-        """The rows of a block as Arrow, past the cache: for those who read very much, and once."""
+    def batch(self, id: int, index: int, columns: tuple[str, ...] = ROW_COLUMNS) -> Any:
+        """The rows of a block as Arrow, past the cache: for those who read very much, and once, or very little."""
         segment = self.segment(id)
         with self._damage(id):
-            return segment.batch(index, ROW_COLUMNS)
+            return segment.batch(index, columns)
 
     def opened(self, id: int) -> Segment | None:
         """The segment, if it can be had without touching a disk."""

@@ -47,6 +47,7 @@ def _configure(engine: Engine, book: Logbook, config: Config) -> Commit[LogState
     book.totals.count(book.config.durability, -1)
     book.totals.count(config.durability, 1)
     book.config = config
+    engine.note_compaction(book)
     evicting(engine, book, lambda: evict_over_caps(book, engine.store))
     let_expire(engine, book, now)
     return engine.later((book,), book.state(), None)

@@ -20,6 +20,7 @@ from strandline.engine.errors import BadRequest, EngineClosed, EngineError, Jour
 from strandline.engine.flushing import Flushing
 from strandline.engine.forwarding import Copy, forward
 from strandline.engine.frame import FrameType, encode
+from strandline.engine.housekeeping.compacting import Compacting
 from strandline.engine.housekeeping.maintenance import Maintenance
 from strandline.engine.housekeeping.snapshot import Snapshot
 from strandline.engine.journal import Journal
@@ -36,6 +37,9 @@ from strandline.engine.segments.store import CACHE_BYTES, COLD_CACHE_BYTES, Segm
 from strandline.engine.segments.worker import Worker
 from strandline.engine.stats import NOWHERE, Stats, Totals
 
+#: How often is looked for something to compact.
+COMPACT_SECONDS = 1.0
+
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """How an engine works; nothing in here changes what a log promises."""
@@ -44,6 +48,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     journal_bytes: int = 64 << 20
     #: Acknowledged ``disk`` records are flushed at the latest after this time.
     flush_interval_ms: int = 50
+    #: In a log that is compacted, a record goes once a later one of its key has been there for this long.
+    compact_after_ms: int = 60_000
     #: A log that has been quiet for this long takes back the seqs it had reserved.
     settle_after_ms: int = 5_000
     #: Sealed journal files are kept this long, so that backups can be restored to any moment between them.
@@ -95,12 +101,15 @@ class Engine:
         self.side_totals = Totals()
         self._threads: list[threading.Thread] = []
         self._wake_keeper = threading.Event()
+        self._wake_compactor = threading.Event()
         self.recovered: Recovered = recover(disk, self.store, progress)
         self.by_epoch = self.recovered.books
         self._by_name = {book.name: book for book in self.by_epoch.values()}
         self._names = Names(self._by_name)
         for book in self.by_epoch.values():
             book.count_in(self._totals_of(book))
+        #: The logs that ask for it.
+        self.compacted: set[Logbook] = {book for book in self.by_epoch.values() if book.config.compact}
         self._dirty = set(self.recovered.changed)
         self._last_ts = self.recovered.last_ts
         self._next_epoch = self.recovered.next_epoch
@@ -113,6 +122,7 @@ class Engine:
         self.erasures = Erasures(self)
         self.latests = Latests()
         self.maintenance = Maintenance(self, self.recovered, worker)
+        self.compacting = Compacting(self)
 
     @classmethod
     def open(
@@ -263,6 +273,11 @@ class Engine:
         """Seal everything that is in the journal now, however little."""
         self.maintenance.run(everything=True)
 
+    def compact(self) -> bool:
+        """Delete what has been superseded for long enough, of the logs that ask for it, now; tells whether there was
+        anything."""
+        return self.compacting.run()
+
     def stats(self) -> Stats:
         with self.lock:
             return Stats(
@@ -295,6 +310,7 @@ class Engine:
             self._closed = True
         self.flushing.end()
         self._wake_keeper.set()
+        self._wake_compactor.set()
         for thread in self._threads:
             thread.join()
         try:
@@ -357,7 +373,15 @@ class Engine:
         book.count_in(self._totals_of(book))
         if book.base is not None and book.base.book is not None:
             book.base.book.forks += 1
+        self.note_compaction(book)
         self.touch(book)
+
+    def note_compaction(self, book: Logbook) -> None:
+        """The log is new, or has another configuration."""
+        if book.config.compact:
+            self.compacted.add(book)
+        else:
+            self.compacted.discard(book)
 
     def _totals_of(self, book: Logbook) -> Totals:
         return self.side_totals if book.name.startswith("_") else self.totals
@@ -368,6 +392,7 @@ class Engine:
         del self._by_name[book.name]
         del self.by_epoch[book.epoch]
         book.count_in(NOWHERE)
+        self.compacted.discard(book)
         if book.base is not None and book.base.book is not None:
             book.base.book.forks -= 1
 
@@ -414,8 +439,12 @@ class Engine:
 
     def _start_threads(self) -> None:
         keeper = threading.Thread(target=self._keep_house, name="strandline-keeper", daemon=True)
-        self._threads = [self.flushing.start(self.options.flush_interval_ms / 1000, self._after_flush), keeper]
+        # It may be busy for long, and sealing must not wait for it.
+        compactor = threading.Thread(target=self._compact_often, name="strandline-compactor", daemon=True)
+        flusher = self.flushing.start(self.options.flush_interval_ms / 1000, self._after_flush)
+        self._threads = [flusher, keeper, compactor]
         keeper.start()
+        compactor.start()
 
     def _after_flush(self) -> None:
         if self.maintenance.due:
@@ -428,6 +457,12 @@ class Engine:
             with suppress(EngineError):  # a full disk; it is tried again
                 self.settle_idle()
             self.maintenance.run()
+
+    def _compact_often(self) -> None:
+        while not self._closed:
+            self._wake_compactor.wait(COMPACT_SECONDS)
+            if self.compacted and not self._closed:
+                self.compacting.run()
 
 
 DEFAULT_CONFIG = Config()

@@ -49,6 +49,7 @@ class Logbook:
         "filed_in", "forks", "gaps", "head", "idempotency", "journal_first", "journal_index", "last_ts", "listeners",
         "name", "notes", "pending", "pending_count", "pending_size", "producers", "reserve_step", "reserved",
         "reserved_durable", "revision", "rewrites", "runs", "size", "tail", "totals", "ttl_floor", "volatile_from",
+        "withdrawals",
     )  # fmt: skip
 
     def __init__(self, name: str, epoch: int, config: Config) -> None:
@@ -70,6 +71,8 @@ class Logbook:
         self.revision = 0
         #: Counts those of them that have done more than take records away.
         self.rewrites = 0
+        #: Counts the deletes and hides that were asked for, whether or not they have been made yet.
+        self.withdrawals = 0
         self.runs: tuple[Run, ...] = ()
         self.tail: Tail | None = None
         self.idempotency: dict[str, Remembered] | None = None

@@ -37,6 +37,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     cap_records: int = 0
     cap_bytes: int = 0
     discard: Discard = "old"
+    #: Delete a record once a later one of its key has been there for a while.
+    compact: bool = False
     #: How long an idempotency key is remembered, counted from the append that brought it.
     idempotency_window_ms: int = 120_000
     #: What a protocol wants to keep with the log. The engine stores it and looks at none of it.
@@ -51,6 +53,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             raise BadConfig("durability", self.durability, "must be ephemeral, memory, disk or fsync")
         if self.discard not in ("old", "reject"):
             raise BadConfig("discard", self.discard, "must be old or reject")
+        if not isinstance(self.compact, bool):
+            raise BadConfig("compact", self.compact, "must be true or false")
 
 
 def check_name(name: str) -> str:

@@ -56,6 +56,7 @@ def change_selected(
     def body() -> bytes:
         select.append(Select(book.assigned, before, key, prefix, chosen))
         check(book, select[0], engine.store)
+        book.withdrawals += type is not FrameType.RESTORE
         return pack(select[0])
 
     return change(

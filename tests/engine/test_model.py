@@ -50,6 +50,7 @@ settings.register_profile(
 )
 MODEL = settings.get_profile("model")
 
+COMPACT_AFTER_MS = 100
 CLASSES = ["disk", "fsync", "memory", "ephemeral"]
 NAMES = ["a", "b", "c"]
 KEYS = [None, "a", "ab", "b", "ä"]
@@ -67,6 +68,7 @@ configs = st.builds(
     cap_records=st.sampled_from([0, 0, 1, 3, 10]),
     cap_bytes=st.sampled_from([0, 0, 1, 50, 300]),
     discard=st.sampled_from(["old", "old", "reject"]),
+    compact=st.booleans(),
     idempotency_window_ms=st.just(500),
 )
 seqs = st.integers(0, 40)
@@ -121,7 +123,9 @@ class Machine(RuleBasedStateMachine):
         other=configs,
     )
     def begin(self, cold: bool, hot_segments: int, cache_bytes: int, config: Config, other: Config) -> None:
-        self.options = Options(journal_bytes=4000, hot_segments=hot_segments, cache_bytes=cache_bytes)
+        self.options = Options(
+            journal_bytes=4000, hot_segments=hot_segments, cache_bytes=cache_bytes, compact_after_ms=COMPACT_AFTER_MS
+        )
         self.cold = ObjectStoreCold(str(self.directory / "cold")) if cold else None
         self.open()
         self.create("a", config)
@@ -306,7 +310,7 @@ class Machine(RuleBasedStateMachine):
         """Read page by page: there must be the last record of every key, and nothing else."""
         model, log = self.models[name], self.engine.log(name)
         model.expire(self.clock.now())
-        last = {record.key: record for record in model.shown() if record.key is not None}
+        last = self.last_by_key(name)
         expected = [
             record
             for record in model.shown()
@@ -323,6 +327,9 @@ class Machine(RuleBasedStateMachine):
             assert page.next_after > after
             after = page.next_after
         assert found == expected
+
+    def last_by_key(self, name: str) -> dict[str, Record]:
+        return {record.key: record for record in self.models[name].shown() if record.key is not None}
 
     def restart(self, name: str) -> None:
         """Let the model of an ephemeral log forget what was in memory only."""
@@ -727,6 +734,27 @@ class Changes(Machine):
     @rule()
     def flush(self) -> None:
         self.engine.flush()
+
+    @rule()
+    def compact(self) -> None:
+        """Nothing goes but what was superseded long ago; the last record of a key stays, in every fork as well."""
+        now = self.clock.now()
+        for model in self.models.values():
+            model.expire(now)
+        before = {name: self.last_by_key(name) for name in self.models}
+        self.engine.compact()
+        for name, model in self.models.items():
+            found = _walk(self.engine.log(name), model.through)[0]
+            late = {record.key: record.seq for record in model.visible if record.ts <= now - COMPACT_AFTER_MS}
+            for record in model.visible:
+                if record.seq not in found:
+                    assert model.config.compact
+                    assert record.seq < late[record.key]
+                    model._remove(record.seq)
+        for name in self.models:
+            assert self.last_by_key(name) == before[name]
+            self.changed(name)
+            self.check_state(name)
 
 
 class WithoutPowerCuts(Changes):

@@ -31,9 +31,7 @@ class BatchReader(DataSourceReader):
         history = opened(options.place)
         logs = [log for log in chosen_logs(history, options, all_there=True) if wanted.has_log(log.name, log.epoch)]
         stretches = [each for log in logs if (each := stretch_of(log, options, wanted)) is not None]
-        encoded = works(
-            history, stretches, wheres(options, wanted), options, registries=registries(logs, options, self.schema)
-        )
+        encoded = works(history, stretches, wheres(options, wanted), options, registries=registries(logs, options))
         return [InputPartition(work) for work in encoded]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
@@ -79,7 +77,7 @@ def _typed_schema(options: ReadOptions, history: History) -> StructType:
     return frame_schema("columns", found[first])
 
 
-def registries(logs: Iterable[LogInfo], options: ReadOptions, schema: StructType) -> dict[int, bytes]:
+def registries(logs: Iterable[LogInfo], options: ReadOptions) -> dict[int, bytes]:
     """What tasks need to know of the logs' schemas. Raises NoColumns for a log that has none."""
     if options.payload != "columns":
         return {}
@@ -93,5 +91,4 @@ def registries(logs: Iterable[LogInfo], options: ReadOptions, schema: StructType
 
 def check_chosen(schema: StructType, options: ReadOptions) -> None:
     """Raises NoColumns if a user gave a schema with something else than the columns that there are."""
-    if options.payload != "columns":
-        check_schema(schema, offered_schema(options))
+    check_schema(schema, offered_schema(options))

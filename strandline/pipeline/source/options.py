@@ -20,6 +20,8 @@ PAYLOADS = ("string", "bytes", "variant", "columns")
 ROWS_PER_PARTITION = 250_000
 #: Records of one append: enough that the way to the server does not matter, few enough to be repeated.
 ROWS_PER_APPEND = 10_000
+#: Rows of the batches that go to Spark.
+BATCH_ROWS = 16_384
 #: Larger numbers of partitions are mistakes.
 MAX_SPLITS = 100_000
 
@@ -65,7 +67,7 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
     until: int | None = None
     rows_per_partition: int = ROWS_PER_PARTITION
     splits_per_log: int | None = None
-    batch_rows: int = 16_384
+    batch_rows: int = BATCH_ROWS
     payload: Payload = "string"
     own: bool = False
     keys: frozenset[str] | None = None
@@ -112,7 +114,7 @@ def read_options(given: Mapping[str, str], *, stream: bool | None = None) -> Rea
         until=said.moment("endTime"),
         rows_per_partition=said.number("rowsPerPartition", 1) or ROWS_PER_PARTITION,
         splits_per_log=splits,
-        batch_rows=said.number("batchRows", 1, 1 << 20) or 16_384,
+        batch_rows=said.number("batchRows", 1, 1 << 20) or BATCH_ROWS,
         payload=cast(Payload, said.choice("payload", PAYLOADS, "string")),
         own=said.flag("own", False),
         keys=None if keys is None else frozenset(keys),

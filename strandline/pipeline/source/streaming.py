@@ -109,7 +109,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             stretches,
             wheres(self.options, Wanted()),
             self.options,
-            registries=registries([each.log for each in stretches], self.options, self.schema),
+            registries=registries([each.log for each in stretches], self.options),
             stream=True,
         )
         return [InputPartition(work) for work in encoded]

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 import obstore
+import pyarrow as pa
 from obstore.store import from_url
 
 from strandline.engine.segments.cold import directory_of
@@ -20,6 +21,29 @@ class FileState(NamedTuple):
 
     size: int
     mark: str
+
+
+class _Reader:
+    """A file in an object store, with everything that Arrow expects of a file."""
+
+    closed = False
+
+    def __init__(self, file: Any) -> None:
+        self.seek = file.seek
+        self.tell = file.tell
+        self._read = file.read
+
+    def read(self, size: int = -1) -> bytes:
+        return bytes(self._read() if size < 0 else self._read(size))
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        """Nothing is held open."""
 
 
 class Lake(msgspec.Struct, frozen=True, array_like=True, dict=True):
@@ -78,10 +102,10 @@ class Lake(msgspec.Struct, frozen=True, array_like=True, dict=True):
             return None
 
     def open(self, name: str) -> Any:
-        """A file to read from, anywhere in it. Raises FileNotFoundError."""
+        """A file of Arrow to read from, anywhere in it. Raises FileNotFoundError."""
         if self.directory is not None:
-            return open(self.directory / name, "rb")
-        return obstore.open_reader(self._store, name)
+            return pa.OSFile(str(self.directory / name), "rb")
+        return pa.PythonFile(_Reader(obstore.open_reader(self._store, name)), "r")
 
     def state(self, name: str) -> FileState | None:
         """What tells a file apart; None if there is no such file."""

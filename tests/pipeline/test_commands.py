@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from server_process import ServerProcess
 from typer.testing import CliRunner
 
 from strandline.cli.main import app
@@ -140,3 +141,34 @@ def head_of(data: Path) -> int:
         return next((info.head for info in history.logs() if info.name == "rows"), 0)
     finally:
         history.close()
+
+
+def test_everything_by_url(spark: SparkSession, tmp_path: Path) -> None:
+    source = tmp_path / "rows.csv"
+    source.write_text("id,at,text\n1,2023-11-14T22:13:20Z,a\n2,2023-11-14T22:13:20Z,b\n3,1700000001500,c\n")
+    server = ServerProcess(tmp_path / "data").start()
+    try:
+        url = ["--url", server.url]
+        columns = ["--key-column", "id", "--ts-column", "at", "--type", "id=long"]
+        code, said, told = run("import", source, "--format", "csv", "--log", "rows", *columns, *url)
+        assert (code, said) == (0, "3 records appended to 1 logs\n"), told
+        assert "0 records" in run("import", source, "--format", "csv", "--log", "rows", *columns, *url)[1]
+        assert (
+            run("export", "rows", "--to", tmp_path / "out", "--format", "jsonl", "--since", "1700000001000", *url)[0]
+            == 0
+        )
+        (line,) = (tmp_path / "out" / "part-000000.jsonl").read_text().splitlines()
+        assert json.loads(line) | {"epoch": 0} == {
+            "log": "rows", "epoch": 0, "seq": 3, "ts": "2023-11-14T22:13:21.500Z", "key": "3",
+            "data": {"id": 3, "at": "1700000001500", "text": "c"},
+        }  # fmt: skip
+        code, said, _ = run("pipeline", "audit", "--lake", tmp_path / "lake", *url)
+        assert (code, said.splitlines()[-1]) == (0, "1 logs, 3 records: sound")
+        code, _, told = run("import", source, "--format", "csv", "--log", "_own", *url)
+        assert (code, "server's own" in told) == (1, True)
+    finally:
+        server.end()
+    code, _, told = run("export", "--to", tmp_path / "x", *url)
+    assert (code, "does not answer" in told) == (1, True)
+    code, _, told = run("pipeline", "audit", *url)
+    assert (code, "does not answer" in told) == (2, True)

@@ -61,11 +61,11 @@ def _row(number: int, making: Any, what: Any) -> Row:
 @contextmanager
 def _stream(part: SourcePart) -> Iterator[Any]:
     """The bytes of the file from its beginning, decompressed."""
-    with part.file.place.open(part.file.name) as reader:
-        stream = pa.PythonFile(reader, mode="r")
-        if part.file.compression is not None:
-            stream = pa.CompressedInputStream(stream, part.file.compression)
-        yield stream
+    with part.file.place.open(part.file.name) as file:
+        if part.file.compression is None:
+            yield file
+        else:
+            yield pa.CompressedInputStream(file, part.file.compression)
 
 
 # --- JSON lines ------------------------------------------------------------------------------------------------------

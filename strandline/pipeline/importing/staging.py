@@ -75,22 +75,26 @@ def put_aside(place: Lake, records: Iterable[tuple[int, NewRecord]]) -> tuple[st
     """Write records, which have ascending numbers, to a file of their own: its name (empty if there are none), how many
     records, and how many bytes."""
     name = f"{uuid.uuid4().hex}.arrow"
-    sink = pa.BufferOutputStream() if place.directory is None else pa.OSFile(str(place.directory / name), "wb")
+    if place.directory is None:
+        buffer = pa.BufferOutputStream()
+        rows, size = _write(buffer, records)
+        if rows:
+            place.write(name, buffer.getvalue().to_pybytes())
+    else:
+        with pa.OSFile(str(place.directory / name), "wb") as file:
+            rows, size = _write(file, records)
+        if not rows:
+            place.remove([name])
+    return (name, rows, size) if rows else ("", 0, 0)
+
+
+def _write(sink: Any, records: Iterable[tuple[int, NewRecord]]) -> tuple[int, int]:
     rows = 0
-    with sink, pa.ipc.new_stream(sink, STAGED, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+    with pa.ipc.new_stream(sink, STAGED, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
         for group in _groups(records):
             writer.write(_batch(group))
             rows += len(group)
-        writer.close()
-        size = sink.tell()
-        data = sink.getvalue() if place.directory is None and rows else None
-    if data is not None:
-        place.write(name, data.to_pybytes())
-    if not rows:
-        if place.directory is not None:
-            place.remove([name])
-        return "", 0, 0
-    return name, rows, size
+    return rows, sink.tell()
 
 
 def _groups(records: Iterable[tuple[int, NewRecord]]) -> Iterator[list[tuple[int, NewRecord]]]:
@@ -115,7 +119,7 @@ def _batch(records: list[tuple[int, NewRecord]]) -> Any:
 def staged_batches(place: Lake, name: str) -> Iterator[Any]:
     """What was put aside. Raises UnreadableFile if it is not there."""
     try:
-        with place.open(name) as reader, pa.ipc.open_stream(pa.PythonFile(reader, mode="r")) as stream:
+        with place.open(name) as reader, pa.ipc.open_stream(reader) as stream:
             yield from stream
     except FileNotFoundError:
         raise UnreadableFile(

@@ -92,7 +92,7 @@ def rollups(data: Path) -> tuple[Callable[[], Sample], Callable[[], Sample]]:
     def ask() -> None:
         with duckdb.connect() as connection:
             connection.register("plain", plain)
-            connection.execute("SET threads = 2").execute(query).fetch_arrow_table()
+            connection.execute("SET threads = 2").execute(query).fetchall()
 
     return (lambda: timed(len(rows), lambda: sum_up(chunk, rollup, search))), (lambda: timed(len(rows), ask))
 

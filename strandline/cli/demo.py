@@ -12,6 +12,7 @@ from threading import Thread
 
 from rich.console import Console
 
+from strandline.cli import demo_history as history
 from strandline.cli.demo_server import Client, DemoServer, Gone
 from strandline.engine.care.verify import verify
 from strandline.engine.disk import LocalDisk
@@ -25,12 +26,12 @@ PAYMENTS = 300
 
 
 def demo_command() -> None:
-    """Show writes, a watch stream, a queue, a router, and a kill -9: about ten seconds."""
+    """Show writes, a watch stream, a queue, a router, a kill -9, and history on Spark: about a minute."""
     console = Console(highlight=False)
     with tempfile.TemporaryDirectory(prefix="strandline-demo-") as directory, DemoServer(Path(directory)) as server:
         _Tour(console, server).run()
     console.print(
-        "\n[bold green]Nothing was lost.[/] Start your own with `make run`; the guide is docs/topics.md.",
+        "\n[bold green]Nothing was lost.[/] Start your own with `make run`; the guides are in docs/.",
         soft_wrap=True,
     )
 
@@ -50,6 +51,7 @@ class _Tour:
             self._route(client)
         self._kill()
         self._come_back()
+        self._look_back()
         self._verify()
 
     def _say(self, title: str, *lines: str) -> None:
@@ -201,6 +203,33 @@ class _Tour:
             f"ready again after {seconds:.1f} s: {found} payments{unheard}",
             f"the last one sent once more, to be sure: seq {again['first_seq']}, deduped: {again['deduped']}",
             f"{copies} copies by the router, {ready} job waiting, billing at seq {consumer}",
+        )
+
+    def _look_back(self) -> None:
+        missing = history.missing()
+        if missing:
+            self._say("History on Spark", "left out, because something is missing here:", *missing)
+            return
+        with self._server.client() as client:
+            seconds = history.sell(client)
+        self._say("A stream", f"a week of {history.SALES:,} sales in {seconds:.1f} s, with a schema for searching")
+        seconds, last = history.run_pipeline(self._server)
+        self._say("History on Spark", f"one round, beside the running server, {seconds:.0f} s with Spark's start", last)
+        with self._server.client() as client:
+            found, days = history.search(client), history.days(client)
+            self._say(
+                "Search and add up",
+                f"desk lamps sold in Graz for more than 89.00, the dearest first, in {found['took_ms']} ms "
+                f"from {found['coverage']['indexed_segments']} index files:",
+                *(f"{hit['source']['customer']:<13} {hit['source']['cents'] / 100:.2f}" for hit in found["hits"]),
+                f"takings of every day (added up ahead of time: {days['coverage']['used_rollups']}):",
+                *history.bars(days),
+            )
+        best = history.best_customers(self._server)
+        self._say(
+            "The lake, with DuckDB",
+            "who bought the most, from the Delta table `records`:",
+            *(f"{key:<13} {count:>4} sales {cents / 100:>10,.2f}" for key, count, cents in best),
         )
 
     def _verify(self) -> None:

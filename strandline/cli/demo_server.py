@@ -109,6 +109,14 @@ class Client:
     def write(self, topic: str, records: list[dict[str, object]], **fields: object) -> Any:
         return self.post(f"/v0/topics/{topic}", records=records, **fields)
 
+    def make_stream(self, path: str) -> None:
+        """One of JSON, without records."""
+        self._call("PUT", path, None)
+
+    def append(self, path: str, records: bytes) -> None:
+        """A JSON array of records to a stream."""
+        self._call("POST", path, msgspec.Raw(records))
+
     def status(self, path: str) -> int:
         return self._send("GET", path, None)[0]
 
@@ -132,9 +140,9 @@ class Client:
             if status != 429:
                 break
             time.sleep(msgspec.json.decode(answer)["error"]["detail"].get("retry_after_ms", 1000) / 1000)
-        if status not in (200, 201):
+        if status not in (200, 201, 204):
             raise OSError(f"{method} {path}: {status} {answer.decode()}")
-        return msgspec.json.decode(answer)
+        return msgspec.json.decode(answer) if answer else None
 
     def _send(self, method: str, path: str, body: object) -> tuple[int, bytes]:
         data = None if body is None else msgspec.json.encode(body)

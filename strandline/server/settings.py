@@ -202,6 +202,8 @@ class StorageSettings(msgspec.Struct, frozen=True, kw_only=True):
     flush_interval_ms: FlushInterval = _ENGINE.flush_interval_ms
     #: Sealed journal files are kept this long, for backups that can be restored to any moment.
     keep_journal_ms: Count = _ENGINE.keep_journal_ms
+    #: In a log that is compacted, a record goes once a later one of its key has been there for this long.
+    compact_after_ms: Count = _ENGINE.compact_after_ms
     #: Merging stops at segments of about this size.
     segment_bytes: Positive = _ENGINE.segment_bytes
     #: So many of the newest segments do not go to the cold tier.

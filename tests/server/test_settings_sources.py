@@ -76,6 +76,7 @@ def test_a_file_is_below_the_variables_and_those_are_below_the_options(tmp_path:
         ("TOPICS_TARGET_LATENCY_MS", "target_latency_ms", "1", 1.0),
         ("TOPICS_FLUSH_INTERVAL_MS", "flush_interval_ms", "10", 10),
         ("TOPICS_KEEP_JOURNAL_MS", "keep_journal_ms", "3600000", 3600000),
+        ("TOPICS_COMPACT_AFTER_MS", "compact_after_ms", "0", 0),
         ("TOPICS_SEGMENT_BYTES", "segment_bytes", "1", 1),
         ("TOPICS_CACHE_BYTES", "cache_bytes", "0", 0),
         ("TOPICS_COLD_CACHE_BYTES", "cold_cache_bytes", "0", 0),

@@ -54,8 +54,8 @@ def test_a_preflight_says_what_may_be_sent(streams: StreamsClient, name: str, pa
     allowed = {name.strip().lower() for name in response.headers["access-control-allow-headers"].split(",")}
     assert allowed >= {
         "content-type", "authorization", "if-none-match", "stream-seq", "stream-ttl", "stream-expires-at",
-        "stream-closed", "stream-key", "stream-timestamp", "producer-id", "producer-epoch", "producer-seq",
-        "stream-forked-from", "stream-fork-offset", "stream-fork-sub-offset",
+        "stream-closed", "stream-compact", "stream-key", "stream-timestamp", "producer-id", "producer-epoch",
+        "producer-seq", "stream-forked-from", "stream-fork-offset", "stream-fork-sub-offset",
     }  # fmt: skip
     assert int(response.headers["access-control-max-age"]) > 0
 

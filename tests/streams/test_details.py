@@ -96,6 +96,7 @@ def test_an_empty_stream_has_nothing(tmp_path: Path) -> None:
             "ttl_seconds": None,
             "stream_seq": None,
             "closed": False,
+            "compact": False,
             "epoch": 0,
             "next_offset": "0",
             "sealed_through": "-1",

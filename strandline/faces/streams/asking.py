@@ -37,6 +37,8 @@ class Ask(NamedTuple):
     filter: str | None
     format: str | None
     cursor: str
+    #: Only the last record of each key, as of now.
+    latest: bool
 
     @classmethod
     def of(cls, head: Head) -> Ask:
@@ -56,6 +58,11 @@ class Ask(NamedTuple):
         form = query.get("format")
         if form not in (None, "raw", "json"):
             raise bad_request(f"format must be raw or json, not {form!r}")
+        view = query.get("view")
+        if view not in (None, "latest"):
+            raise bad_request(f"view must be latest, not {view!r}")
+        if view is not None and live:
+            raise bad_request("view=latest shows what is there now: read on live without it, from Stream-Next-Offset")
         if "filter" in query and live == "sse":
             raise bad_request("filter is not supported with live=sse")
         return cls(
@@ -68,6 +75,7 @@ class Ask(NamedTuple):
             query.get("filter"),
             form,
             query.get("cursor", ""),
+            view is not None,
         )
 
     def as_json(self, stream: Stream) -> bool:

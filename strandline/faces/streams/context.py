@@ -24,6 +24,7 @@ from strandline.faces.streams.words import unescape
 from strandline.faces.streams.workers import Workers
 from strandline.faces.turns import Replying, Turns, after
 from strandline.faces.web import Call, Later, Reply, Slots
+from strandline.query.companions.shelf import Shelf
 from strandline.query.searcher import Searcher
 
 T = TypeVar("T")
@@ -35,7 +36,16 @@ SWEEP_SECONDS = 1.0
 class StreamsContext:
     """Made on the loop's thread, once the engine is open."""
 
-    def __init__(self, engine: Engine, hub: Hub, pressure: Pressure, settings: StreamsSettings, slots: Slots) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        hub: Hub,
+        pressure: Pressure,
+        settings: StreamsSettings,
+        slots: Slots,
+        shelf: Shelf | None = None,
+    ) -> None:
+        """``shelf``: where searches find companions, if there may be any."""
         self.engine = engine
         self.hub = hub
         self.pressure = pressure
@@ -49,7 +59,7 @@ class StreamsContext:
         self.meters = Meters()
         #: Appends that wait for the disk.
         self.appends = Deadlines(hub.loop, settings.append_timeout_ms / 1000, append_timeout(), self.meters.append_wait)
-        self.searcher = Searcher(settings.search_memory_bytes)
+        self.searcher = Searcher(settings.search_memory_bytes, shelf)
         self.memory = Memory(engine, self.searcher, lambda: self.appends.size)
         self.streams.dropping.append(self.searcher.forget)
         self.indexing = Indexing(self.searcher)

@@ -16,7 +16,7 @@ from strandline.faces.streams.appending import routing_key
 from strandline.faces.streams.context import StreamsContext
 from strandline.faces.streams.entries import byte_batch, checked_batch, json_batch
 from strandline.faces.streams.errors import bad_request, conflict, not_found, too_large
-from strandline.faces.streams.replying import CLOSED, Headers, lifetime, next_offset, origin
+from strandline.faces.streams.replying import CLOSED, Headers, kept, next_offset, origin
 from strandline.faces.streams.stream import JSON, ForkTraits, Stream, StreamTraits
 from strandline.faces.streams.streams import check_name
 from strandline.faces.streams.words import is_true, media_type, number, time_ms, ttl_seconds, unescape
@@ -47,6 +47,8 @@ class CreateHead(NamedTuple):
     ttl_seconds: int | None
     expires_at: int | None
     closed: bool
+    #: None: nothing is said of it.
+    compact: bool | None
     key: str | None
     fork: ForkHead | None
 
@@ -61,6 +63,7 @@ class CreateHead(NamedTuple):
             None if ttl is None else ttl_seconds(ttl.decode("latin-1")),
             None if expires is None else time_ms("Stream-Expires-At", expires.decode("latin-1")),
             is_true(headers.get(b"stream-closed")),
+            _compact(head),
             routing_key(head),
             _fork(head),
         )
@@ -73,6 +76,16 @@ def _content_type(head: Head) -> str | None:
     if _CONTENT_TYPE.fullmatch(value) is None:
         raise bad_request(f"{value!r} is not a content type")
     return value
+
+
+def _compact(head: Head) -> bool | None:
+    value = head.headers.get(b"stream-compact")
+    if value is None:
+        return None
+    text = value.decode("latin-1").strip().lower()
+    if text not in ("true", "false"):
+        raise bad_request(f"Stream-Compact must be true or false, not {text!r}")
+    return text == "true"
 
 
 def _fork(head: Head) -> ForkHead | None:
@@ -113,6 +126,7 @@ class _Plan(NamedTuple):
     """A stream that is about to be made."""
 
     traits: StreamTraits
+    compact: bool
     source: tuple[Log, int] | None = None
     notes: dict[str, object] | None = None
     #: What a fork's own first records must be like.
@@ -160,7 +174,7 @@ class Creating:
             expires_at=head.expires_at,
             created_at=now,
         )
-        return self._make(call, name, head, _Plan(traits))
+        return self._make(call, name, head, _Plan(traits, bool(head.compact)))
 
     def _make(self, call: Call, name: str, head: CreateHead, plan: _Plan) -> Reply | Replying:
         """Everything has been looked at but the body."""
@@ -169,7 +183,9 @@ class Creating:
         notes = dict(plan.notes or {})
         if head.closed:
             notes[CLOSED_NOTE] = []
-        stream, commit = context.streams.create(name, plan.traits, source=plan.source, notes=notes or None, batch=batch)
+        stream, commit = context.streams.create(
+            name, plan.traits, source=plan.source, notes=notes or None, batch=batch, compact=plan.compact
+        )
         location = _location(call)
         return context.after_append(commit, len(call.body), lambda _: _described(stream, 201, location))
 
@@ -239,15 +255,16 @@ class Creating:
             created_at=self._context.hub.now(),
             fork=ForkTraits(source=source.name, offset=offset, sub=fork.sub),
         )
+        compact = source.log.config.compact if head.compact is None else head.compact
         if source.is_plain:
-            return _Plan(traits, (source.log, through))
+            return _Plan(traits, compact, (source.log, through))
         notes: dict[str, object] = {}
         registry = source.registry.cut(through)
         if REGISTRY in source.log.notes:
             notes[REGISTRY] = registry.stored()
         if PROFILE in source.log.notes:
             notes[PROFILE] = source.log.notes[PROFILE]
-        return _Plan(traits, (source.log, through), notes, registry, source.profile)
+        return _Plan(traits, compact, (source.log, through), notes, registry, source.profile)
 
 
 def _check_access(access: Access, source: str) -> None:
@@ -263,6 +280,9 @@ def _matches(stream: Stream, head: CreateHead) -> bool:
     traits, fork = stream.traits, head.fork
     if stream.closed != head.closed:
         return False
+    if head.compact is not None or fork is None:
+        if bool(head.compact) != stream.log.config.compact:
+            return False
     if fork is None:
         if traits.fork is not None or media_type(head.content_type or OCTETS) != stream.media_type:
             return False
@@ -286,7 +306,7 @@ def _location(call: Call) -> bytes:
 
 
 def _described(stream: Stream, status: int, location: bytes = b"") -> Reply:
-    headers: Headers = (next_offset(stream.end), *lifetime(stream))
+    headers: Headers = (next_offset(stream.end), *kept(stream))
     if stream.closed:
         headers += (CLOSED,)
     if location:

@@ -60,6 +60,7 @@ def _stream(seen: Inspected) -> dict[str, Any]:
         "ttl_seconds": stream.traits.ttl_seconds,
         "stream_seq": stream.log.notes.get(STREAM_SEQ),
         "closed": stream.closed,
+        "compact": stream.log.config.compact,
         "epoch": offsets.EPOCH,
         "next_offset": str(stream.log.head),
         "sealed_through": str(holdings.sealed_through - 1),
@@ -77,13 +78,15 @@ def _stream(seen: Inspected) -> dict[str, Any]:
 
 
 def _object_storage(seen: Inspected) -> dict[str, Any]:
-    """Where segments come to rest: the cold tier, or the data directory where there is none."""
+    """Where segments come to rest: the cold tier, or the data directory where there is none; and companions in the
+    lake."""
     segments = sum(part.size for part in seen.uploaded)
     registry = len(seen.stream.log.notes.get(REGISTRY, b""))
+    companions = 0 if seen.held is None else seen.held.companions.size
     return {
-        "total_bytes": str(segments + registry),
+        "total_bytes": str(segments + registry + companions),
         "segments_bytes": str(segments),
-        "indexes_bytes": "0",
+        "indexes_bytes": str(companions),
         "manifest_and_meta_bytes": str(registry),
         "manifest_bytes": "0",
         "schema_registry_bytes": str(registry),
@@ -91,7 +94,7 @@ def _object_storage(seen: Inspected) -> dict[str, Any]:
         "routing_index_object_count": 0,
         "routing_lexicon_object_count": 0,
         "exact_index_object_count": 0,
-        "bundled_companion_object_count": 0,
+        "bundled_companion_object_count": 0 if seen.held is None else len(seen.held.companions.ranges),
     }
 
 

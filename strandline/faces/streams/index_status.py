@@ -1,10 +1,11 @@
 """What of a stream is indexed, in the words of the protocol.
 
 There are two kinds of indexes here. That of routing keys is a part of every segment, written together with it, and of
-the tail: it is always complete, and has no objects and no bytes of its own. That of searched fields is kept in memory,
-over sealed and unsealed records alike, and is brought up to the head by whoever searches. A *segment* of a stream is
-what one segment file has of it, *uploaded* are those in the cold tier, or all of them where there is none. Bytes "at
-rest" of the second kind are bytes of memory, of every field once: under the family that answers for it first.
+the tail: it is always complete, and has no objects and no bytes of its own. That of searched fields is in companions,
+files that the pipeline builds, and of everything that these do not cover in memory, where it is brought up to the head
+by whoever searches. A *segment* of a stream is what one segment file has of it, *uploaded* are those in the cold tier,
+or all of them where there is none. Objects of the second kind are companions and pieces in memory; bytes "at rest" are
+theirs, of every field once: under the family that answers for it first.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ def _covered(seen: Inspected) -> tuple[SealedPart, ...]:
     held = seen.held
     if held is None:
         return ()
-    return tuple(part for part in seen.holdings.sealed if held.after < part.first and part.last <= held.through)
+    return tuple(part for part in seen.holdings.sealed if held.covers(part.first, part.last))
 
 
 def _contiguous(seen: Inspected) -> int:
@@ -122,13 +123,13 @@ def _exact_indexes(seen: Inspected) -> list[dict[str, Any]]:
             "name": field.name,
             "kind": field.kind,
             **_progress(seen, covered),
-            "bytes_at_rest": str(held.sizes.get(field.name, 0)),
-            "object_count": held.chunks,
-            "active_run_count": held.chunks,
+            "bytes_at_rest": str(held.size_of(field.name)),
+            "object_count": held.objects,
+            "active_run_count": held.objects,
             "retired_run_count": 0,
             "fully_indexed_uploaded_segments": _is_full(seen),
             "stale_configuration": held.is_stale,
-            "updated_at": None,
+            "updated_at": time(held.companions.built_at),
         }
         for field in sorted(config.fields.values(), key=lambda field: field.name)
         if field.exact
@@ -138,8 +139,8 @@ def _exact_indexes(seen: Inspected) -> list[dict[str, Any]]:
 def _companions(seen: Inspected) -> dict[str, Any]:
     held = seen.held
     return {
-        "object_count": 0 if held is None else held.chunks,
-        "bytes_at_rest": str(0 if held is None else held.size),
+        "object_count": 0 if held is None else held.objects,
+        "bytes_at_rest": str(sum(family_sizes(seen).values())),
         "fully_indexed_uploaded_segments": held is None or _is_full(seen),
     }
 
@@ -160,10 +161,10 @@ def _families(seen: Inspected) -> list[dict[str, Any]]:
             "lag_segments": len(sealed) - len(covered),
             "lag_ms": _lag_ms(seen, covered),
             "bytes_at_rest": str(sizes[family]),
-            "object_count": held.chunks,
+            "object_count": held.objects,
             "stale_segment_count": len(sealed) if held.is_stale else 0,
             "fully_indexed_uploaded_segments": _is_full(seen),
-            "updated_at": None,
+            "updated_at": time(held.companions.built_at),
         }
         for family, fields in families_of(config).items()
     ]
@@ -187,13 +188,14 @@ def _names(fields: Iterable[Field]) -> list[str]:
 
 
 def family_sizes(seen: Inspected) -> dict[str, int]:
-    """The memory that each family takes. A column that serves several counts with the first of them; what rollups add
-    up, and is no field, with these. The records of metrics are the same columns."""
+    """What each family takes, in memory and in files. A column that serves several counts with the first of them; what
+    rollups add up, and is no field, with these. The records of metrics are the same columns."""
     sizes = dict.fromkeys(FAMILIES, 0)
     held, config = seen.held, seen.stream.registry.search
     if held is None or config is None:
         return sizes
-    for name, size in held.sizes.items():
+    for name in held.sizes.keys() | held.companions.sizes.keys():
+        size = held.size_of(name)
         field = config.fields.get(name)
         if field is None:
             sizes["agg"] += size

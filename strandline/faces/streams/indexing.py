@@ -50,6 +50,18 @@ class Indexing:
             if len(self._waiting) == 1:
                 self._thread.submit(self._run)
 
+    def look(self, log: Log, config: SearchConfig, versions: Versions) -> None:
+        """Find out, in the background, which companions there are for a log."""
+        with self._lock:
+            if not self._stopped:
+                self._thread.submit(self._look, _Work(log, config, versions))
+
+    def _look(self, work: _Work) -> None:
+        try:
+            self._searcher.look(*work)
+        except EngineError as error:
+            log.info("companions of %r are not looked for: %s", work.log, error)
+
     def _run(self) -> None:
         while (work := self._next()) is not None:
             try:

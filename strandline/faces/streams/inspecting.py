@@ -7,7 +7,7 @@ and looks once a second for what logs do not tell of, such as sealing.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from hashlib import sha1
 from typing import Any, Literal, NamedTuple
 
@@ -23,7 +23,7 @@ from strandline.faces.streams.errors import JSON, NO_STORE, bad_request, not_fou
 from strandline.faces.streams.index_status import Inspected, index_status
 from strandline.faces.streams.stream import Stream
 from strandline.faces.streams.words import duration_ms
-from strandline.faces.web import Call, Later, Reply
+from strandline.faces.web import Answer, Call, Later, Reply
 from strandline.query.index import Plan
 
 #: How often it is looked for changes that nobody tells of.
@@ -66,16 +66,43 @@ class Inspecting:
 
     # --- answering -----------------------------------------------------------------------------------------------
 
-    def details(self, call: Call) -> Reply | Later:
+    def details(self, call: Call) -> Reply | Later | Awaitable[Answer]:
         """GET /v1/stream/{name}/_details"""
         return self._answer(call, "details")
 
-    def index_status(self, call: Call) -> Reply | Later:
+    def index_status(self, call: Call) -> Reply | Later | Awaitable[Answer]:
         """GET /v1/stream/{name}/_index_status"""
         return self._answer(call, "index_status")
 
-    def _answer(self, call: Call, kind: Kind) -> Reply | Later:
+    def _answer(self, call: Call, kind: Kind) -> Reply | Later | Awaitable[Answer]:
         stream = self._context.stream(call)
+        if self._wants_look(stream):
+            return self._answer_after_look(call, kind, stream)
+        return self._answer_at_once(call, kind, stream)
+
+    async def _answer_after_look(self, call: Call, kind: Kind, stream: Stream) -> Answer:
+        """First find out which companions there are: that is on a disk, or farther away."""
+        context = self._context
+        await context.workers.run(lambda: self._look(stream), call.started + context.settings.request_timeout_ms / 1000)
+        answer = self._answer_at_once(call, kind, stream)
+        return await answer if isinstance(answer, Later) else answer
+
+    def _wants_look(self, stream: Stream) -> bool:
+        search = stream.registry.search
+        return search is not None and bool(search.fields) and self._context.searcher.wants_look(stream.log)
+
+    def _look(self, stream: Stream) -> None:
+        registry = stream.registry
+        if registry.search is not None:
+            self._context.searcher.look(stream.log, registry.search, registry.versions)
+
+    def look_later(self, stream: Stream) -> None:
+        """Find out, for the next time that somebody wants to know, which companions there are."""
+        registry = stream.registry
+        if registry.search is not None and self._wants_look(stream):
+            self._context.indexing.look(stream.log, registry.search, registry.versions)
+
+    def _answer_at_once(self, call: Call, kind: Kind, stream: Stream) -> Reply | Later:
         live = _LIVE.get(call.query.get("live", ""))
         if live is None:
             raise bad_request(f"live must be true, 1 or long-poll, not {call.query['live']!r}")
@@ -208,6 +235,7 @@ class Board(Waiter):
         self.look()
 
     def ring(self, now: float) -> float | None:
+        self._inspecting.look_later(self.stream)
         self.look()
         return now + LOOK_SECONDS if self.polls else None
 

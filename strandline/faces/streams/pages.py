@@ -123,7 +123,8 @@ class Pages:
         """The page, if it is in memory and there is no filter."""
         if ask.filter is not None or stream.registry.promotes:
             return None
-        page = stream.log.read_resident(
+        read = stream.log.read_latest_resident if ask.latest else stream.log.read_resident
+        page = read(
             after,
             self._settings.read_max_records,
             max_bytes=self._settings.read_max_bytes,
@@ -143,7 +144,8 @@ class Pages:
     def _fetch(self, stream: Stream, ask: Ask, after: int, bound: Bound | None) -> Found:
         if bound is not None:
             return self._filtered(stream, ask, after, bound)
-        page = stream.log.read(
+        read = stream.log.read_latest if ask.latest else stream.log.read
+        page = read(
             after,
             self._settings.read_max_records,
             max_bytes=self._settings.read_max_bytes,
@@ -165,8 +167,9 @@ class Pages:
         """Look at record after record until there are enough, or enough was looked at."""
         scan = Scan(stream, ask, bound, self._settings)
         at, since = after, ask.since
+        read = stream.log.read_latest if ask.latest else stream.log.read
         while True:
-            page = stream.log.read(at, FILTER_PAGE, max_bytes=min(FILTER_PAGE_BYTES, scan.budget), since=since)
+            page = read(at, FILTER_PAGE, max_bytes=min(FILTER_PAGE_BYTES, scan.budget), since=since)
             if page.tombstone is not None and ask.given and at == after:
                 raise lost(page.tombstone)
             at, since = scan.take(page), None
@@ -193,8 +196,9 @@ class Pages:
         """The reply to a read that does not wait."""
         as_json = ask.as_json(stream)
         etag = _etag(stream, ask, found, as_json, _is_last(stream, found))
-        # What ends at the end of the stream is another page tomorrow; what has a schema, once that has evolved.
-        passing = found.next_after >= found.head or stream.registry.current_version
+        # What ends at the end of the stream is another page tomorrow; what has a schema, once that has evolved; what
+        # was the last of its key, once there is another one.
+        passing = found.next_after >= found.head or stream.registry.current_version or ask.latest
         caching = _REVALIDATE if passing else _IMMUTABLE
         headers = (*self.headers(stream, found), (b"etag", etag), caching)
         if if_none_match is not None and _same(if_none_match, etag):
@@ -241,6 +245,7 @@ def _etag(stream: Stream, ask: Ask, found: Found, as_json: bool, closed: bool) -
     text = (
         f'W/"slice:{encode(found.after)}:{encode(found.next_after)}:key={quote(ask.key or "", safe="")}'
         f":fmt={'json' if as_json else 'raw'}:filter={quote(ask.filter or '', safe='')}"
+        f"{f':latest={found.head:x}' if ask.latest else ''}"
         f':{log.epoch:x}.{log.revision:x}.{stream.registry.current_version}{":closed" if closed else ""}"'
     )
     return text.encode()

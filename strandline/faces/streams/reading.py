@@ -14,7 +14,16 @@ from strandline.faces.streams.cursors import cursor
 from strandline.faces.streams.errors import gone, not_found, overloaded, request_timeout
 from strandline.faces.streams.events import EventStream
 from strandline.faces.streams.pages import Found, Pages, beyond, body_of, lost
-from strandline.faces.streams.replying import CLOSED, NO_STORE, UP_TO_DATE, Headers, end_offset, lifetime, next_offset
+from strandline.faces.streams.replying import (
+    CLOSED,
+    NO_STORE,
+    UP_TO_DATE,
+    Headers,
+    end_offset,
+    kept,
+    lifetime,
+    next_offset,
+)
 from strandline.faces.streams.stream import Stream
 from strandline.faces.web import Answer, Call, Later, Reply
 from strandline.query.binding import Bound
@@ -133,7 +142,7 @@ class Reading:
         """HEAD /v1/stream/{name}"""
         stream = self._context.stream(call)
         end = stream.log.head
-        headers: Headers = (next_offset(end), end_offset(end), *lifetime(stream), NO_STORE)
+        headers: Headers = (next_offset(end), end_offset(end), *kept(stream), NO_STORE)
         if stream.ended:
             headers += (CLOSED,)
         return Reply(b"", 200, stream.content_type_bytes, headers)

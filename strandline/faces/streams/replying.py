@@ -11,15 +11,16 @@ Headers = tuple[tuple[bytes, bytes], ...]
 
 _EXPOSED = (
     "Stream-Next-Offset", "Stream-End-Offset", "Stream-Cursor", "Stream-Up-To-Date", "Stream-Closed", "Stream-TTL",
-    "Stream-Expires-At", "Stream-SSE-Data-Encoding", "Stream-Expected-Seq", "Stream-Received-Seq", "Producer-Epoch",
-    "Producer-Seq", "Producer-Expected-Seq", "Producer-Received-Seq", "Stream-Filter-Scan-Limit-Reached",
+    "Stream-Expires-At", "Stream-Compact", "Stream-SSE-Data-Encoding", "Stream-Expected-Seq", "Stream-Received-Seq",
+    "Producer-Epoch", "Producer-Seq", "Producer-Expected-Seq", "Producer-Received-Seq",
+    "Stream-Filter-Scan-Limit-Reached",
     "Stream-Filter-Scan-Limit-Bytes", "Stream-Filter-Scanned-Bytes", "Retry-After", "Location", "etag", "content-type",
     "content-encoding", "vary",
 )  # fmt: skip
 _ALLOWED = (
     "content-type", "authorization", "if-none-match", "Stream-Seq", "Stream-TTL", "Stream-Expires-At", "Stream-Closed",
-    "Stream-Key", "Stream-Timestamp", "Producer-Id", "Producer-Epoch", "Producer-Seq", "Stream-Forked-From",
-    "Stream-Fork-Offset", "Stream-Fork-Sub-Offset",
+    "Stream-Compact", "Stream-Key", "Stream-Timestamp", "Producer-Id", "Producer-Epoch", "Producer-Seq",
+    "Stream-Forked-From", "Stream-Fork-Offset", "Stream-Fork-Sub-Offset",
 )  # fmt: skip
 
 #: On every reply: any page may read it. What it may not do is a matter of keys.
@@ -38,6 +39,7 @@ PREFLIGHT: Headers = (
 NO_STORE = (b"cache-control", b"no-store")
 CLOSED = (b"stream-closed", b"true")
 UP_TO_DATE = (b"stream-up-to-date", b"true")
+COMPACT = (b"stream-compact", b"true")
 
 
 def origin(head: Head) -> str:
@@ -54,6 +56,11 @@ def next_offset(seq: int) -> tuple[bytes, bytes]:
 
 def end_offset(seq: int) -> tuple[bytes, bytes]:
     return b"stream-end-offset", encode_bytes(seq)
+
+
+def kept(stream: Stream) -> Headers:
+    """For how long the stream stays, and what of it."""
+    return (*lifetime(stream), COMPACT) if stream.log.config.compact else lifetime(stream)
 
 
 def lifetime(stream: Stream) -> Headers:

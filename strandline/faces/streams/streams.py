@@ -142,6 +142,7 @@ class Streams:
         notes: dict[str, object] | None = None,
         batch: Batch | None = None,
         durability: Durability | None = None,
+        compact: bool = False,
     ) -> tuple[Stream, Commit[Log]]:
         """Make a stream that is not there, with its first records, as one step. It can be used at once and is durable
         when the commit is done."""
@@ -151,6 +152,7 @@ class Streams:
             raise overloaded(f"there are {maximum} streams already, which is the most there may be")
         config = Config(
             durability=durability or self._settings.stream_durability,
+            compact=compact,
             attributes=traits.attributes,
         )
         if source is None:

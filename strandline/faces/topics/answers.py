@@ -74,6 +74,7 @@ class ConfigShown(msgspec.Struct):
     cap_records: Number
     cap_bytes: Number
     discard: Literal["old", "reject"]
+    compact: bool
     durable: bool
     durability: Literal["ephemeral", "memory", "disk", "fsync"]
     priority: int | None

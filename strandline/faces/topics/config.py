@@ -33,6 +33,7 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
     cap_records: Count = 0
     cap_bytes: Count = 0
     discard: Literal["old", "reject"] = "old"
+    compact: bool = False
     durable: bool | None = None
     durability: Literal["ephemeral", "memory", "disk", "fsync"] | None = None
     priority: Annotated[int, Meta(ge=-(1 << 31), le=(1 << 31) - 1)] | None = None
@@ -84,6 +85,8 @@ def engine_config(name: str, wanted: TopicConfig, kind: Kind) -> Config:
     """The engine's configuration for what was asked for."""
     if wanted.dead_letter is not None:
         _check_dead_letter(name, wanted.dead_letter)
+    if wanted.compact and kind == "queue":
+        raise Refusal(400, "invalid_request", "a queue cannot be compacted: every job in it counts", {"topic": name})
     traits = Traits(
         type=kind,
         priority=wanted.priority,
@@ -102,6 +105,7 @@ def engine_config(name: str, wanted: TopicConfig, kind: Kind) -> Config:
         cap_records=wanted.cap_records,
         cap_bytes=wanted.cap_bytes,
         discard=wanted.discard,
+        compact=wanted.compact,
         idempotency_window_ms=wanted.idempotency_window_ms,
         attributes={ATTRIBUTE: msgspec.to_builtins(traits)},
     )
@@ -146,6 +150,7 @@ def config_json(config: Config, traits: Traits) -> dict[str, Any]:
         "cap_records": config.cap_records,
         "cap_bytes": config.cap_bytes,
         "discard": config.discard,
+        "compact": config.compact,
         "durable": config.durability == "fsync",
         "durability": config.durability,
         "priority": traits.priority,

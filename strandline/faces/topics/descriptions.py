@@ -9,6 +9,8 @@ DESCRIPTIONS: dict[str, dict[str, str]] = {
         "cap_records": "At most so many live records; 0: no bound.",
         "cap_bytes": "At most so many bytes of data and meta; 0: no bound.",
         "discard": "What a full topic does: `old` drops its oldest records, `reject` refuses writes.",
+        "compact": "A record goes once a later one with its tag has been there for a while, so that the last one of "
+        "every tag stays. Not for queues.",
         "durable": "Short for `durability`: true is `fsync`, false is `disk`.",
         "durability": "`ephemeral` (memory only), `memory` (no promise), `disk` (survives a killed process), `fsync` "
         "(acknowledged after the flush). The default is `disk`.",
@@ -51,6 +53,9 @@ DESCRIPTIONS: dict[str, dict[str, str]] = {
         "match": 'Only these tags: `["tag","Eq","a"]`, `["tag","Glob","a*"]`, or just `"a"` or `"a*"`.',
         "since_ts": "Only records that are not older than this moment.",
         "consumer": "Start where this consumer has committed, unless `from_seq` is given.",
+        "view": "`latest`: only the last record of every tag, as of now. Read so until `caught_up`, and go on without "
+        "it from `next_from_seq`: then you have the last of every tag, whatever was written meanwhile. Not with "
+        "`wait_ms`.",
     },
     "DeleteBody": {
         "before_seq": "Records below this seq.",

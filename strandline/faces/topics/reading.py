@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -14,7 +14,7 @@ from strandline.engine.commit import Commit
 from strandline.engine.errors import UnknownLog
 from strandline.faces.topics.consumers import stored_cursor
 from strandline.faces.topics.context import Context
-from strandline.faces.topics.errors import topic_not_found
+from strandline.faces.topics.errors import invalid, topic_not_found
 from strandline.faces.topics.match import Match, MatchField, parse_match
 from strandline.faces.topics.pages import Pages, Rendered
 from strandline.faces.topics.settings import (
@@ -44,6 +44,8 @@ class DiffBody(msgspec.Struct, gc=False):
     since_ts: U64 | None = None
     #: A named consumer: read on from where it has committed.
     consumer: str | None = None
+    #: Only the last record of each tag, as of now.
+    view: Literal["latest"] | None = None
 
 
 _decoder = msgspec.json.Decoder(DiffBody)
@@ -145,6 +147,10 @@ class Reading:
         elif after > MAX_SEQ:
             after = MAX_SEQ
         context.consumed(topic)
+        if body.view is not None:
+            if body.wait_ms:
+                raise invalid("view shows what is there now: there is nothing to wait for with wait_ms")
+            return self._latest(call, topic, body, after, selection, waited_ms)
         if selection.is_plain:
             rendered = self._pages.get(
                 topic, after, selection.limit, selection.max_bytes, tags=body.include_tags, meta=body.include_meta
@@ -157,6 +163,21 @@ class Reading:
             return self._wait(call, topic, body, after, selection, page, wait_ms, waited_ms)
         rendered = Rendered.of(page, tags=body.include_tags, meta=body.include_meta)
         return render_diff(call, topic, after, rendered, waited_ms)
+
+    def _latest(
+        self, call: Call, topic: Topic, body: DiffBody, after: int, selection: Selection, waited_ms: float
+    ) -> Reply | Awaitable[Reply]:
+        arguments = selection.arguments(topic)
+
+        def render(page: Page) -> Reply:
+            rendered = Rendered.of(page, tags=body.include_tags, meta=body.include_meta)
+            return render_diff(call, topic, after, rendered, waited_ms)
+
+        async def read() -> Reply:
+            return render(await asyncio.to_thread(topic.log.read_latest, after, **arguments))
+
+        page = topic.log.read_latest_resident(after, **arguments)
+        return read() if page is None else render(page)
 
     async def _wait(
         self,

@@ -67,6 +67,12 @@ EXPIRES_AT = in_head(
     "Stream-Expires-At", "When the stream goes: a time by RFC 3339, or nanoseconds since 1970. Not with `Stream-TTL`."
 )
 CLOSE = in_head("Stream-Closed", "`true` closes the stream: it takes no further append. Nothing else counts.")
+COMPACT = in_head(
+    "Stream-Compact",
+    "`true`: a record goes once a later one with its routing key has been there for a while, so that the last one of "
+    "every key stays. A fork that says nothing of it is as its source.",
+    {"type": "string", "enum": ["true", "false"]},
+)
 KEY = in_head(
     "Stream-Key",
     f"The routing key of the records, up to {MAX_KEY_BYTES} bytes. Not where the schema says where the key is.",
@@ -118,6 +124,12 @@ READING = (
         {"type": "string", "enum": ["raw", "json"]},
     ),
     in_query("cursor", "`Stream-Cursor` of the wait before, for caches in between."),
+    in_query(
+        "view",
+        "`latest`: only the last record of every routing key, as of now. Read so to the end, and go on without it from "
+        "`Stream-Next-Offset`: then you have the last of every key, whatever was appended meanwhile. Not with `live`.",
+        {"type": "string", "enum": ["latest"]},
+    ),
 )
 
 # --- what is answered ----------------------------------------------------------------------------------------------
@@ -128,6 +140,7 @@ LIFETIME = (
     Header("Stream-TTL", "After how many seconds without use the stream goes.", _COUNT),
     Header("Stream-Expires-At", "When that is, as things are.", {"type": "string", "format": "date-time"}),
 )
+COMPACTED = Header("Stream-Compact", "Of every routing key, the last record stays; those before it go.", _TRUE)
 CLOSED = Header("Stream-Closed", "Nothing will ever follow.", _TRUE)
 UP_TO_DATE = Header("Stream-Up-To-Date", "This is all there is by now.", _TRUE)
 NO_STORE = Header("Cache-Control", "", {"type": "string", "const": "no-store"}, required=True)

@@ -59,7 +59,7 @@ _READ = Operation(
     errors=("bad_request", "not_found", "request_timeout", "gone"),
 )
 
-_MADE = (p.NEXT_OFFSET, *p.LIFETIME, p.CLOSED)
+_MADE = (p.NEXT_OFFSET, *p.LIFETIME, p.COMPACTED, p.CLOSED)
 _APPENDED = (p.NEXT_OFFSET, p.CLOSED, *p.PRODUCED)
 
 RECORDS: Operations = {
@@ -79,7 +79,7 @@ RECORDS: Operations = {
                 headers=(*_MADE, Header("Location", "Where it is.", TEXT, required=True)),
             ),
         ),
-        parameters=(NAME, p.TTL, p.EXPIRES_AT, p.CLOSE, p.KEY, *p.FORK),
+        parameters=(NAME, p.TTL, p.EXPIRES_AT, p.CLOSE, p.COMPACT, p.KEY, *p.FORK),
         errors=("not_found", "append_timeout", "conflict", "disk_full"),
     ),
     ("POST", ONE): Operation(
@@ -120,7 +120,7 @@ RECORDS: Operations = {
             Answer(
                 200,
                 "What is known of the stream. The content type is the stream's own.",
-                headers=(p.NEXT_OFFSET, p.END_OFFSET, *p.LIFETIME, p.CLOSED, p.NO_STORE),
+                headers=(p.NEXT_OFFSET, p.END_OFFSET, *p.LIFETIME, p.COMPACTED, p.CLOSED, p.NO_STORE),
             ),
         ),
         parameters=(NAME,),

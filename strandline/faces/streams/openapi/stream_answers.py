@@ -33,6 +33,7 @@ class StreamFacts(StreamRow, kw_only=True):
     ttl_seconds: Number | None
     stream_seq: str | None
     closed: bool
+    compact: bool
     segment_count: Number
     uploaded_segment_count: Number
     pending_rows: Digits

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 from strandline.engine import Log
 from strandline.engine.errors import UnknownLog
 from strandline.query.chunk import Chunk
-from strandline.query.companions.serving import Companions, Laid, Served
+from strandline.query.companions.serving import Companions, Described, Laid, Served
 from strandline.query.config import SearchConfig
 from strandline.query.index import Cover, Index, Plan, Progress, Versions, behind, plan_of
 from strandline.query.standing import within
@@ -47,6 +47,7 @@ class Indexes:
         self.companions = companions
         self._lock = threading.Lock()
         self._indexes: OrderedDict[Key, Index] = OrderedDict()
+        self._described: dict[tuple[int, Plan], Described] = {}
         #: Another number whenever something else is indexed than before.
         self.changes = 0
 
@@ -97,6 +98,19 @@ class Indexes:
         if progress.records:
             self._make_room(index)
 
+    def look(self, log: Log, config: SearchConfig, versions: Versions) -> None:
+        """Find out which companions there are for a log, for those who want to show it."""
+        if self.companions is not None:
+            key = log.epoch, plan_of(config)
+            found = self.companions.describe(log, config, key[1], versions)
+            if self._described.get(key, Described()) != found:
+                self.changes += 1
+            self._described[key] = found
+
+    def described(self, log: Log, plan: Plan) -> Described:
+        """What was last found out. Does not wait for anything."""
+        return self._described.get((log.epoch, plan), Described())
+
     def held(self, log: Log, plan: Plan) -> tuple[Cover | None, bool]:
         """What is in memory of the log by this plan, and whether something is by another. It does not count as use."""
         with self._lock:
@@ -115,6 +129,8 @@ class Indexes:
         if self.companions is not None:
             self.companions.forget(log)
         with self._lock:
+            for known in [known for known in self._described if known[0] == log.epoch]:
+                del self._described[known]
             for key in [key for key in self._indexes if key.epoch == log.epoch]:
                 del self._indexes[key]
                 self.changes += 1

@@ -62,8 +62,17 @@ class Searcher:
                 assert self.shelf is not None, "companions come from there"
                 self.shelf.report(damaged.path, damaged)
 
+    def wants_look(self, log: Log) -> bool:
+        """Whether it is time to look again for companions of the log. Quick."""
+        return self.shelf is not None and (self.shelf.is_due or self.shelf.known(log.epoch) is None)
+
+    def look(self, log: Log, config: SearchConfig, versions: Versions) -> None:
+        """Find out which companions there are, for ``held`` to tell."""
+        self.indexes.look(log, config, versions)
+
     def held(self, log: Log, config: SearchConfig) -> Held:
-        """What there is in memory of the log's index. Quick: nothing is read, and nothing is indexed."""
+        """What there is of the log's index in memory, and which companions there were when it was last looked. Quick:
+        nothing is read, and nothing is indexed."""
         return held(self.indexes, log, config)
 
     def forget(self, log: Log) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from time import perf_counter
 
 from starlette.applications import Starlette
@@ -24,6 +25,8 @@ from strandline.faces.streams.face import StreamsFace
 from strandline.faces.topics.context import Context
 from strandline.faces.topics.face import TopicsFace
 from strandline.faces.web import Reply
+from strandline.lake.place import Lake
+from strandline.query.companions.shelf import Shelf
 from strandline.server.app import SocketDoor, make_app
 from strandline.server.gate import Gate, Status
 from strandline.server.limits import Limits
@@ -35,6 +38,9 @@ from strandline.server.probes import Probes
 from strandline.server.settings import Settings
 
 log = logging.getLogger(__name__)
+
+#: In the data directory: copies of companions, where the lake is not on this machine.
+COMPANIONS = "companions"
 
 
 class Application:
@@ -94,7 +100,8 @@ class Application:
         hub = Hub(SystemClock().now)
         self.pressure = Pressure(hub.scheduler, settings.delivery.target_latency_ms)
         context = Context(engine, hub, self.pressure, settings.topics_settings(), self.limits.streams)
-        streams = StreamsContext(engine, hub, self.pressure, settings.streams_settings(), self.limits.streams)
+        shelf = Shelf(Lake.at(settings.lake), Path(settings.storage.data_dir) / COMPANIONS)
+        streams = StreamsContext(engine, hub, self.pressure, settings.streams_settings(), self.limits.streams, shelf)
         streams.streams.removing.append(context.forget)
         context.topics.drop_log = streams.streams.drop_log
         self.face = TopicsFace(context)

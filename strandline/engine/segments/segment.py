@@ -72,7 +72,7 @@ class Segment:
         self._fetch = fetch
         self._buffer: Any = pa.py_buffer(map)
         self._readers: dict[tuple[str, ...], Any] = {}
-        self._row_columns = ROW_COLUMNS
+        self._row_columns: tuple[str, ...] = ROW_COLUMNS
         # Arrow's reader reads its dictionaries with the first block and must not be asked twice at once.
         self._reading = threading.Lock()
 

@@ -7,7 +7,9 @@ today, and if none of them came back or was changed since it was made. Records t
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from time import perf_counter
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -19,7 +21,7 @@ from strandline.query.companions.file import Companion
 from strandline.query.companions.identity import plan_id, rollups_id, versions_between
 from strandline.query.companions.listing import Listed
 from strandline.query.companions.rewriting import Rewriting, Rewritten
-from strandline.query.companions.shelf import NOTHING, Shelf, Shelved
+from strandline.query.companions.shelf import Shelf, Shelved
 from strandline.query.config import SearchConfig
 from strandline.query.index import Plan, Versions
 from strandline.query.standing import Ranges, what_stands, within
@@ -41,6 +43,20 @@ class Laid(NamedTuple):
 
     served: tuple[Served, ...]
     standing: Ranges
+
+
+class Described(NamedTuple):
+    """What companions answer for, for those who want to show it: ``ranges`` of seqs, from the first to the last of
+    each, and the bytes of the files by column, with those of rollups under "rollup:NAME"."""
+
+    ranges: tuple[tuple[int, int], ...] = ()
+    sizes: Mapping[str, int] = {}
+    #: The bytes of the files, all together.
+    size: int = 0
+    #: When the latest of them was built, in milliseconds.
+    built_at: int | None = None
+    #: There are companions, but none that hold for this plan.
+    is_stale: bool = False
 
 
 class _Known(NamedTuple):
@@ -120,9 +136,21 @@ class Companions:
             known = self._logs[log.epoch] = _Known(standing.revision, head, standing.ranges, chunks)
         return known
 
-    def known(self, log: Log) -> Shelved:
-        """What was last seen of a log, without waiting for anything."""
-        return self.shelf.known(log.epoch) or NOTHING
+    def describe(self, log: Log, config: SearchConfig, plan: Plan, versions: Versions) -> Described:
+        """What there is for the log now. Files are opened, but nothing of what is in them is read."""
+        shelved = self.shelf.look(log.epoch)
+        chosen = choose(self._holding(log, shelved, plan, versions), rollups_id(config), log.head)
+        sizes: Counter[str] = Counter()
+        total = 0
+        ranges: list[tuple[int, int]] = []
+        for entry, first, last in chosen:
+            companion = self.shelf.open(entry, perf_counter())
+            if companion is not None or entry.path not in self.shelf.broken:
+                ranges.append((first, last))
+                sizes.update({} if companion is None else companion.sizes())
+                total += entry.size
+        built_at = max((entry.built_at for entry, _, _ in chosen), default=None)
+        return Described(tuple(ranges), sizes, total, built_at, bool(shelved.entries) and not chosen)
 
     def forget(self, log: Log) -> None:
         """The log is being dropped."""

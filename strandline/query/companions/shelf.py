@@ -29,6 +29,7 @@ log = logging.getLogger(__name__)
 #: How often it is looked whether the table has changed.
 LOOK_SECONDS = 1.0
 _TICK_NS = 100_000_000
+_ABSENT = "absent"
 #: Each costs a file descriptor.
 MAX_OPEN = 1024
 #: What files from an object store may take of the local disk.
@@ -107,6 +108,10 @@ class Shelf:
         mark = self._mark_now()
         if mark is not None and mark == self._mark:
             return
+        if mark == _ABSENT:
+            self._table, self._version, self._mark = None, -1, mark
+            return
+        # A server that has no lake need not load what reads one.
         from deltalake import DeltaTable
 
         place, options = self._lake.place_of(TABLE), self._lake.storage_options
@@ -132,7 +137,7 @@ class Shelf:
         try:
             changed = os.stat(directory / TABLE / "_delta_log").st_mtime_ns
         except OSError:
-            return "absent"
+            return _ABSENT
         # Of two changes in one tick of the file system's clock the second leaves no mark.
         return changed if abs(time_ns() - changed) > _TICK_NS else None
 
@@ -182,6 +187,12 @@ class Shelf:
             while len(self._open) > MAX_OPEN:
                 self._open.popitem(last=False)
         return companion
+
+    @property
+    def broken(self) -> frozenset[str]:
+        """The files that cannot be used."""
+        with self._lock:
+            return frozenset(self._broken)
 
     def report(self, path: str, error: Exception) -> None:
         """A file that cannot be used: it counts as not there until the table changes."""

@@ -112,7 +112,8 @@ def test_a_killed_import_goes_on_where_it_was(spark: SparkSession, tmp_path: Pat
     source.write_text("".join(f'{{"n":{n},"at":{1_700_000_000_000 + n}}}\n' for n in range(count)))
     arguments = ["import", str(source), "--format", "jsonl", "--log", "rows", "--ts-column", "at", "--data", str(data)]
     command = [sys.executable, "-m", "strandline.cli.main", *arguments, "--master", "local[1]"]
-    running = subprocess.Popen(command, start_new_session=True)
+    # What a killed one has put aside stays where temporary files are.
+    running = subprocess.Popen(command, start_new_session=True, env={**os.environ, "TMPDIR": str(tmp_path)})
     try:
         while running.poll() is None and not 0 < head_of(data) < count:
             time.sleep(0.02)

@@ -76,8 +76,10 @@ class LastByKey:
         keys, seqs = found.columns()
         if not len(seqs):
             return Step(LastByKey(self.keys, self.last, through), _NO_SEQS)
-        newest = pa.table({"key": keys, "seq": seqs}).group_by("key", use_threads=False).aggregate([("seq", "max")])
-        new_keys, new_last = newest["key"].combine_chunks(), newest["seq_max"].to_numpy()
+        encoded = keys.dictionary_encode()
+        new_keys, new_last = encoded.dictionary, np.empty(len(encoded.dictionary), np.int64)
+        # Seqs ascend, and of several values for one place the last one stays.
+        new_last[encoded.indices.to_numpy()] = seqs
         places = pc.index_in(new_keys, value_set=self.keys).fill_null(-1).to_numpy()
         known = places >= 0
         last = self.last.copy()

@@ -6,6 +6,7 @@ On this machine and on a cluster the driver, a JVM, is started as a child of thi
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -35,6 +36,9 @@ DRIVER_SETTINGS = {
     # A worker that crashes says where.
     "spark.python.worker.faulthandler.enabled": "true",
 }
+
+#: How often a task is tried, as clusters do by default.
+ATTEMPTS = 4
 
 _ROOT = Path(__file__).parents[2]
 _QUIET = Path(__file__).with_name("log4j2.properties")
@@ -83,6 +87,13 @@ def driver_settings(master: str, light: bool, conf: Mapping[str, str]) -> dict[s
     return settings
 
 
+def with_attempts(master: str) -> str:
+    """On this machine a task that fails is not tried again, unless the master says how often: a worker that dies would
+    end a round that every cluster goes on with."""
+    found = re.fullmatch(r"local\[([\d*]+)\]", master)
+    return f"local[{found[1]},{ATTEMPTS}]" if found else master
+
+
 def is_local(master: str) -> bool:
     return master.startswith("local")
 
@@ -111,7 +122,7 @@ def _start(master: str, remote: str | None, settings: Mapping[str, str], app_nam
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName(app_name)
-    builder = builder.master(master) if remote is None else builder.remote(remote)
+    builder = builder.master(with_attempts(master)) if remote is None else builder.remote(remote)
     for name, value in settings.items():
         builder = builder.config(name, value)
     try:

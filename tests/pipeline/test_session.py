@@ -11,7 +11,7 @@ import pytest
 from strandline.pipeline import missing, session
 from strandline.pipeline.java import JavaMissing
 from strandline.pipeline.missing import INSTALL, SparkUnavailable, what_is_missing
-from strandline.pipeline.session import driver_settings, open_session
+from strandline.pipeline.session import driver_settings, open_session, with_attempts
 
 INSTALLED = {"pyspark": "4.3.0", "pandas": "2.3.3", "grpcio": "1.76.0", "googleapis-common-protos": "1.70.0"}
 
@@ -123,3 +123,17 @@ def test_a_java_that_ends_at_once_is_an_error_and_no_hang(tmp_path: Path) -> Non
     assert ran.returncode == 7, ran.stderr
     assert "Java ended before Spark was up" in ran.stdout
     assert "cannot reserve memory" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("master", "used"),
+    [
+        ("local[*]", "local[*,4]"),
+        ("local[2]", "local[2,4]"),
+        ("local[2,1]", "local[2,1]"),
+        ("local", "local"),
+        ("spark://host:7077", "spark://host:7077"),
+    ],
+)
+def test_on_this_machine_a_task_is_tried_as_often_as_on_a_cluster(master: str, used: str) -> None:
+    assert with_attempts(master) == used

@@ -53,7 +53,7 @@ class LastByKey:
     __slots__ = ("keys", "last", "through")
 
     def __init__(self, keys: Any = None, last: Ints = _NO_SEQS, through: int = 0) -> None:
-        self.keys = pa.array([], _KEYS) if keys is None else keys
+        self.keys = pa.nulls(0, _KEYS) if keys is None else keys
         self.last = last
         self.through = through
 
@@ -125,7 +125,7 @@ class _Found:
     def columns(self) -> tuple[Any, Ints]:
         """Of those that have a key."""
         if not self._seqs:
-            return pa.array([], _KEYS), _NO_SEQS
+            return pa.nulls(0, _KEYS), _NO_SEQS
         keys, seqs = pa.concat_arrays(self._keys), np.concatenate(self._seqs)
         if keys.null_count:
             there = keys.is_valid()

@@ -1,13 +1,18 @@
 """The file of a companion: one Arrow IPC file, uncompressed, so that it is used where it lies.
 
 It has one row. Every column of it is a list, and the list is an array of numbers or texts, named "seqs",
-"column:NAME:PART" or "rollup:NAME:INTERVAL:…". What they mean is said by a :class:`Head` in the file's metadata, which
-has a checksum for each of them and one for itself. An array is verified when it is first asked for, so opening a file
-costs nothing, and only what is needed of it is ever read.
+"column:NAME:PART" or "rollup:NAME:INTERVAL:…". What they mean, and where in the file they lie, is said by a
+:class:`Head` in the metadata of the file's footer, which has a checksum for each of them and one for itself. So anybody
+can read the file with Arrow, but nobody here has to: nothing in it is believed before it was verified. The head is when
+a file is opened, an array when it is first asked for, so opening costs next to nothing, and only what is needed of a
+file is ever read.
 """
 
 from __future__ import annotations
 
+import mmap
+import os
+import struct
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -22,10 +27,13 @@ from strandline.query.columns import AnyColumn
 from strandline.query.companions.columns import StoredColumn, load_column
 from strandline.query.companions.rollups import StoredRollup, load_sums
 from strandline.query.sums import Sums
-from strandline.query.words import text_buffers
 
 FORMAT = 1
 METADATA_KEY = b"strandline.companion"
+MAGIC = b"STRDCOMP"
+#: Before the head: the magic, its length and its XXH3.
+_FRAME = struct.Struct("<8sI8s")
+_STRING = "string"
 SEQS = "seqs"
 
 
@@ -57,14 +65,26 @@ class Info(Struct, frozen=True, kw_only=True):
     records: int
 
 
-class Head(Struct, frozen=True):
-    """``sums`` are the checksums of the arrays by their names."""
+class StoredArray(Struct, frozen=True, array_like=True):
+    """``kind`` is what numpy calls the numbers, or "string". ``buffers`` are the places and sizes of what the array
+    consists of: the numbers, or the offsets of texts and the texts themselves."""
 
+    kind: str
+    length: int
+    buffers: tuple[tuple[int, int], ...]
+    checksum: int
+
+    @property
+    def size(self) -> int:
+        return sum(size for _, size in self.buffers)
+
+
+class Head(Struct, frozen=True):
     format: int
     info: Info
     columns: tuple[StoredColumn, ...]
     rollups: tuple[StoredRollup, ...]
-    sums: dict[str, int]
+    arrays: dict[str, StoredArray]
 
 
 class Companion:
@@ -73,12 +93,12 @@ class Companion:
     Whatever is asked of it raises :class:`DamagedCompanion` if what it needs is not as it was written.
     """
 
-    def __init__(self, path: str, size: int, head: Head, batch: Any) -> None:
+    def __init__(self, path: str, head: Head, content: Any) -> None:
         self.path = path
-        self.size = size
+        self.size = int(content.size)
         self.info = head.info
         self.head = head
-        self._batch = batch
+        self._content = content
         self._columns = _Columns(self)
         self._sums: dict[tuple[str, int], Sums] = {}
 
@@ -98,22 +118,28 @@ class Companion:
 
     def array(self, name: str) -> Any:
         """An array, verified: numbers as numpy's, texts as Arrow's."""
-        try:
-            values = self._batch.column(name).values
-            if checksum(values) != self.head.sums[name]:
-                raise DamagedCompanion(self.path, f"the checksum of {name} does not match")
-            return values if pa.types.is_string(values.type) else values.to_numpy()
-        except (pa.ArrowException, KeyError, ValueError) as error:
-            raise DamagedCompanion(self.path, f"{name}: {error}") from error
+        stored = self.head.arrays[name]
+        digest = xxhash.xxh3_64()
+        buffers = []
+        for offset, size in stored.buffers:
+            if offset + size > self.size:
+                raise DamagedCompanion(self.path, f"it ends before {name}")
+            buffers.append(self._content.slice(offset, size))
+            digest.update(buffers[-1])
+        if digest.intdigest() != stored.checksum:
+            raise DamagedCompanion(self.path, f"the checksum of {name} does not match")
+        if stored.kind == _STRING:
+            return pa.StringArray.from_buffers(stored.length, *buffers)
+        return np.frombuffer(buffers[0], stored.kind, stored.length)
 
     def sizes(self) -> dict[str, int]:
         """The bytes of each column, and of what rollups add up under "rollup:NAME"."""
         sizes: dict[str, int] = {}
-        for name in self.head.sums:
+        for name, array in self.head.arrays.items():
             kind, _, rest = name.partition(":")
             owner = rest.rpartition(":")[0] if kind == "column" else f"rollup:{rest.partition(':')[0]}"
             if kind != SEQS:
-                sizes[owner] = sizes.get(owner, 0) + int(self._batch.column(name).nbytes)
+                sizes[owner] = sizes.get(owner, 0) + array.size
         return sizes
 
 
@@ -142,15 +168,6 @@ class _Columns(Mapping[str, AnyColumn]):
         return len(self._stored)
 
 
-def checksum(values: Any) -> int:
-    """Over the content of an Arrow array of numbers or texts, without nulls."""
-    digest = xxhash.xxh3_64(str(len(values)).encode())
-    for array in text_buffers(values) if pa.types.is_string(values.type) else (values.to_numpy(),):
-        content: Any = np.ascontiguousarray(array)
-        digest.update(content)
-    return digest.intdigest()
-
-
 def write_companion(
     info: Info, columns: tuple[StoredColumn, ...], rollups: tuple[StoredRollup, ...], arrays: Mapping[str, Any]
 ) -> Any:
@@ -158,45 +175,65 @@ def write_companion(
     flat = {name: array if isinstance(array, pa.Array) else pa.array(array) for name, array in arrays.items()}
     lists = [pa.LargeListArray.from_arrays(pa.array([0, len(array)], pa.int64()), array) for array in flat.values()]
     batch = pa.record_batch(lists, names=list(flat))
-    sums = {name: checksum(array) for name, array in flat.items()}
-    head = msgspec.msgpack.encode(Head(FORMAT, info, columns, rollups, sums))
-    batch = batch.replace_schema_metadata({METADATA_KEY: xxhash.xxh3_64_digest(head) + head})
+    # The footer comes last: what is in it moves nothing of what it tells the places of.
+    draft = _file(batch, b"")
+    written = pa.ipc.open_file(draft).get_batch(0)
+    stored = {name: _stored(written.column(name).values, draft) for name in flat}
+    head = msgspec.msgpack.encode(Head(FORMAT, info, columns, rollups, stored))
+    return _file(batch, _FRAME.pack(MAGIC, len(head), xxhash.xxh3_64_digest(head)) + head)
+
+
+def _file(batch: Any, head: bytes) -> Any:
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, batch.schema) as writer:
+    with pa.ipc.new_file(sink, batch.schema, metadata={METADATA_KEY: head}) as writer:
         writer.write_batch(batch)
     return sink.getvalue()
 
 
+def _stored(array: Any, file: Any) -> StoredArray:
+    assert not array.null_count, "there is no place for what is not there"
+    buffers = [buffer for buffer in array.buffers()[1:] if buffer is not None]
+    kind = _STRING
+    if not pa.types.is_string(array.type):
+        kind = np.dtype(array.type.to_pandas_dtype()).str
+        # Arrow may have written more than there is, to fill up.
+        buffers = [buffers[0].slice(0, len(array) * np.dtype(kind).itemsize)] if buffers else [pa.py_buffer(b"")]
+    digest = xxhash.xxh3_64()
+    for buffer in buffers:
+        digest.update(buffer)
+    places = tuple((buffer.address - file.address if buffer.size else 0, buffer.size) for buffer in buffers)
+    return StoredArray(kind, len(array), places, digest.intdigest())
+
+
 def open_companion(path: str, name: str | None = None) -> Companion:
     """Map the file; ``name`` is what it is called in errors. Raises FileNotFoundError or DamagedCompanion."""
-    try:
-        file = pa.memory_map(path)
-        return _opened(name or path, file.size(), pa.ipc.open_file(file))
-    except FileNotFoundError:
-        raise
-    except (pa.ArrowException, msgspec.ValidationError, msgspec.DecodeError, OSError, ValueError) as error:
-        raise DamagedCompanion(name or path, str(error)) from error
+    with open(path, "rb") as file:
+        if not os.fstat(file.fileno()).st_size:
+            raise DamagedCompanion(name or path, "it is empty")
+        content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    return _opened(name or path, content)
 
 
 def read_companion(content: Any, path: str = "in memory") -> Companion:
     """The same, of the bytes of a file. Raises DamagedCompanion."""
-    try:
-        return _opened(path, len(content), pa.ipc.open_file(pa.py_buffer(content)))
-    except (pa.ArrowException, msgspec.ValidationError, msgspec.DecodeError, OSError, ValueError) as error:
-        raise DamagedCompanion(path, str(error)) from error
+    return _opened(path, bytes(content))
 
 
-def _opened(path: str, size: int, reader: Any) -> Companion:
-    metadata = (reader.schema.metadata or {}).get(METADATA_KEY)
-    if metadata is None:
+def _opened(path: str, content: bytes | mmap.mmap) -> Companion:
+    at = content.rfind(MAGIC)
+    if at < 0 or at + _FRAME.size > len(content):
         raise DamagedCompanion(path, "it is no companion")
-    digest, head = metadata[:8], metadata[8:]
+    _, length, digest = _FRAME.unpack(content[at : at + _FRAME.size])
+    head = content[at + _FRAME.size : at + _FRAME.size + length]
     if xxhash.xxh3_64_digest(head) != digest:
         raise DamagedCompanion(path, "the checksum of its head does not match")
-    found = msgspec.msgpack.decode(head, type=_Format)
-    if found.format != FORMAT:
-        raise DamagedCompanion(path, f"it has the format {found.format}, and this is {FORMAT}")
-    return Companion(path, size, msgspec.msgpack.decode(head, type=Head), reader.get_batch(0))
+    try:
+        found = msgspec.msgpack.decode(head, type=_Format)
+        if found.format != FORMAT:
+            raise DamagedCompanion(path, f"it has the format {found.format}, and this is {FORMAT}")
+        return Companion(path, msgspec.msgpack.decode(head, type=Head), pa.py_buffer(content))
+    except (msgspec.ValidationError, msgspec.DecodeError) as error:
+        raise DamagedCompanion(path, str(error)) from error
 
 
 class _Format(Struct):

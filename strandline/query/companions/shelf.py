@@ -113,15 +113,17 @@ class Shelf:
             return
         # A server that has no lake need not load what reads one.
         from deltalake import DeltaTable
+        from deltalake.exceptions import TableNotFoundError
 
-        place, options = self._lake.place_of(TABLE), self._lake.storage_options
-        if self._table is None:
-            if not DeltaTable.is_deltatable(place, options):
+        if self._table is not None:
+            self._table.update_incremental()
+        else:
+            # To ask first whether there is one would hold up all threads while an object store is asked.
+            try:
+                self._table = DeltaTable(self._lake.place_of(TABLE), storage_options=self._lake.storage_options)
+            except TableNotFoundError:
                 self._version, self._mark = -1, mark
                 return
-            self._table = DeltaTable(place, storage_options=options)
-        else:
-            self._table.update_incremental()
         # Looked at before it was read: what has come in between is found the next time.
         self._mark = mark
         if self._table.version() != self._version:

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 from search_bed import CONFIG, NOW, ROOM, Bed, encode
 
-from strandline.engine import Batch, Engine, ManualClock
+from strandline.engine import Batch, Engine, Log, ManualClock
 from strandline.engine.catalog import read_manifest
 from strandline.engine.erasures import NAME as ERASURES_LOG
 from strandline.engine.standing import standing_of
@@ -28,8 +28,8 @@ from strandline.query.searcher import Searcher
 class CompanionBed(Bed):
     """As a Bed, with two searchers: ``searcher`` answers from companions as far as there are any, ``bare`` never."""
 
-    def __init__(self, engine: Engine, root: Path, config: SearchConfig = CONFIG) -> None:
-        super().__init__(engine, config)
+    def __init__(self, engine: Engine, root: Path, config: SearchConfig = CONFIG, log: Log | None = None) -> None:
+        super().__init__(engine, config, log=log)
         self.root = root
         self.lake = Lake.at(root / "lake")
         self.table = Table(self.lake, TABLE, LISTED)

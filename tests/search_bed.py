@@ -124,9 +124,12 @@ def milliseconds(moment: datetime) -> int:
 class Bed:
     """A log and a searcher. Offsets are seqs in decimal digits here."""
 
-    def __init__(self, engine: Engine, config: SearchConfig = CONFIG, budget: int = ROOM) -> None:
+    def __init__(
+        self, engine: Engine, config: SearchConfig = CONFIG, budget: int = ROOM, log: Log | None = None
+    ) -> None:
+        """``log``: one that is there; a new one if there is none."""
         self.engine = engine
-        self.log: Log = engine.create("log", Config(durability="memory")).wait()
+        self.log: Log = log or engine.create("log", Config(durability="memory")).wait()
         self.config = config
         self.searcher = Searcher(budget)
         self.versions: Sequence[tuple[int, int]] = [(1, 1)]

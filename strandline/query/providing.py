@@ -72,10 +72,10 @@ class Indexes:
     ) -> tuple[Cover, Progress]:
         plan = plan_of(config)
         laid = None
-        if self.companions is not None:
-            laid = self.companions.lay_out(log, config, plan, versions, deadline)
         covering = _Covering(head)
         try:
+            if self.companions is not None:
+                laid = self.companions.lay_out(log, config, plan, versions, deadline)
             for after, until, served in _stretches(laid, head):
                 if served is not None:
                     covering.add(served.chunk, served.last)

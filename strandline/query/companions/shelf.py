@@ -15,9 +15,8 @@ from pathlib import Path
 from time import monotonic, perf_counter, time_ns
 from typing import TYPE_CHECKING, NamedTuple
 
-import xxhash
-
 from strandline.lake.place import Lake
+from strandline.query.companions.fetching import CACHE_BYTES, Copies, Errands
 from strandline.query.companions.file import Companion, DamagedCompanion, open_companion
 from strandline.query.companions.listing import ERASURES, TABLE, Listed, listed_in
 
@@ -32,8 +31,8 @@ _TICK_NS = 100_000_000
 _ABSENT = "absent"
 #: Each costs a file descriptor.
 MAX_OPEN = 1024
-#: What files from an object store may take of the local disk.
-CACHE_BYTES = 8 << 30
+#: How long an object store may take to tell what there is; it is asked again the next time.
+PATIENCE_SECONDS = 1.0
 
 
 class Shelved(NamedTuple):
@@ -63,7 +62,8 @@ class Shelf:
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._lake = lake
-        self._cache = _Cache(lake, cache, cache_bytes)
+        self._errands = Errands()
+        self._copies = Copies(lake, cache, cache_bytes)
         self._look_seconds = look_seconds
         self._clock = clock
         self._lock = threading.Lock()
@@ -90,7 +90,13 @@ class Shelf:
         return self._looked_at is None or self._clock() - self._looked_at >= self._look_seconds
 
     def look(self, epoch: int) -> Shelved:
-        """What there is of a log, not older than a second or so."""
+        """What there is of a log, not older than a second or so; older if an object store does not answer."""
+        if self._lake.directory is not None:
+            return self._look(epoch)
+        found = self._errands.run(f"log {epoch}", lambda: self._look(epoch), PATIENCE_SECONDS)
+        return found or self.known(epoch) or NOTHING
+
+    def _look(self, epoch: int) -> Shelved:
         with self._looking:
             try:
                 if self.is_due:
@@ -175,7 +181,12 @@ class Shelf:
             if entry.path in self._broken:
                 return None
         try:
-            path = self._cache.path_of(entry, deadline)
+            path = self._copies.path_of(entry)
+            if path is None:
+                seconds = deadline - perf_counter()
+                path = (
+                    self._errands.run(entry.path, lambda: self._copies.fetch(entry), seconds) if seconds > 0 else None
+                )
             if path is None:
                 return None
             companion = open_companion(str(path), entry.path)
@@ -202,68 +213,6 @@ class Shelf:
             known = path in self._broken
             self._broken.add(path)
             self._open.pop(path, None)
-        self._cache.drop(path)
+        self._copies.drop(path)
         if not known:
             log.warning("the companion %s is left out, its records are indexed in memory: %s", path, error)
-
-
-class _Cache:
-    """Where the files of a lake are on the local disk: where they are, or copies of what an object store has."""
-
-    def __init__(self, lake: Lake, directory: Path, budget: int) -> None:
-        self._lake = lake
-        self._directory = directory
-        self._budget = budget
-        self._lock = threading.Lock()
-        self._held: OrderedDict[str, int] | None = None
-
-    def path_of(self, entry: Listed, deadline: float) -> Path | None:
-        """Raises FileNotFoundError or DamagedCompanion; None: it is not here, and there is no time to fetch it."""
-        if self._lake.directory is not None:
-            return self._lake.directory / entry.path
-        with self._lock:
-            held = self._load()
-            copy = self._directory / _copy_name(entry.path)
-            if copy.name in held and copy.exists():
-                held.move_to_end(copy.name)
-                return copy
-            if perf_counter() >= deadline:
-                return None
-            self._fetch(entry, copy)
-            held[copy.name] = entry.size
-            self._make_room(held, copy.name)
-            return copy
-
-    def drop(self, path: str) -> None:
-        """Nobody needs the copy any more, or it is broken."""
-        if self._lake.directory is None:
-            with self._lock:
-                self._load().pop(_copy_name(path), None)
-                (self._directory / _copy_name(path)).unlink(missing_ok=True)
-
-    def _load(self) -> OrderedDict[str, int]:
-        """What an earlier server has fetched is still good: a companion never changes under its name."""
-        if self._held is None:
-            self._directory.mkdir(parents=True, exist_ok=True)
-            files = sorted(self._directory.glob("*.arrow"), key=lambda path: path.stat().st_mtime_ns)
-            self._held = OrderedDict((path.name, path.stat().st_size) for path in files)
-        return self._held
-
-    def _fetch(self, entry: Listed, copy: Path) -> None:
-        content = self._lake.read(entry.path)
-        if content is None:
-            raise FileNotFoundError(entry.path)
-        if xxhash.xxh3_64_hexdigest(content) != entry.checksum:
-            raise DamagedCompanion(entry.path, "its checksum does not match")
-        temporary = copy.with_suffix(".tmp")
-        temporary.write_bytes(content)
-        os.replace(temporary, copy)
-
-    def _make_room(self, held: OrderedDict[str, int], latest: str) -> None:
-        while sum(held.values()) > self._budget and next(iter(held)) != latest:
-            name, _ = held.popitem(last=False)
-            (self._directory / name).unlink(missing_ok=True)
-
-
-def _copy_name(path: str) -> str:
-    return f"{xxhash.xxh3_128_hexdigest(path.encode())}.arrow"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +17,8 @@ from search_bed import ROOM
 
 from strandline.lake.place import Lake
 from strandline.lake.table import Table
+from strandline.query.companions import shelf as shelving
+from strandline.query.companions.fetching import Errands
 from strandline.query.companions.listing import LISTED, TABLE
 from strandline.query.companions.shelf import Shelf
 from strandline.query.searcher import Searcher
@@ -137,3 +141,34 @@ def test_companions_in_an_object_store_are_fetched_once_and_kept_within_bounds(
     covered.searcher = Searcher(ROOM, small)
     assert used(covered) == (1, 20)
     assert len(list((covered.root / "small").iterdir())) == 1
+
+
+def test_an_object_store_that_does_not_answer_holds_nobody_up(
+    covered: CompanionBed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shelving, "PATIENCE_SECONDS", 0.01)
+    silent = socket.create_server(("127.0.0.1", 0))
+    options = {"endpoint": f"http://127.0.0.1:{silent.getsockname()[1]}", "region": "us-east-1", "allow_http": True}
+    lake = Lake.at("s3://lake/here", access_key_id="test", secret_access_key="test", **options)
+    covered.searcher = Searcher(ROOM, Shelf(lake, covered.root / "cache", look_seconds=0))
+    append(covered, 10)
+    assert used(covered) == (0, 10)
+    assert used(covered) == (0, 0)
+    silent.close()
+
+
+def test_an_errand_that_takes_long_is_waited_for_by_the_next_who_asks() -> None:
+    errands, begun, go_on = Errands(), [], threading.Event()
+
+    def work() -> str:
+        begun.append(1)
+        go_on.wait(60)
+        return "done"
+
+    assert errands.run("a", work, 0) is None
+    assert errands.run("a", work, 0) is None
+    go_on.set()
+    assert errands.run("a", work, 60) == "done"
+    assert len(begun) <= 2
+    with pytest.raises(ZeroDivisionError):
+        errands.run("b", lambda: 1 // 0, 60)

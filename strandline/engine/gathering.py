@@ -94,7 +94,9 @@ def _of_run(store: SegmentStore, run: Run, seqs: list[int]) -> Iterator[tuple[in
         if block is not None:
             yield from ((seq, block.payload(row - start)) for row, seq in group if block.seq(row - start) == seq)
             continue
-        batch = store.batch(run.segment, index, ("seq", "data"))
+        # Where no seq is missing it is known which row has which.
+        is_dense = run.last - run.first + 1 == run.rows
+        batch = store.batch(run.segment, index, ("data",) if is_dense else ("seq", "data"))
         for row, seq in group:
-            if batch.column(0)[row - start].as_py() == seq:
-                yield seq, batch.column(1)[row - start].as_py()
+            if is_dense or batch.column("seq")[row - start].as_py() == seq:
+                yield seq, batch.column("data")[row - start].as_py()

@@ -38,6 +38,11 @@ class Scores(NamedTuple):
             found[known] = self.values[places[known]]
         return found
 
+    def where(self, mask: Mask) -> Scores:
+        """Without those of records that are not marked."""
+        kept = mask[self.rows]
+        return self if kept.all() else Scores(self.rows[kept], self.values[kept])
+
 
 class Matches(NamedTuple):
     """``mask`` is true of the records that match; ``scores`` is None where every score is 0. What does not match does
@@ -113,23 +118,21 @@ def _all(matches: list[Matches]) -> Matches:
     mask = matches[0].mask
     for other in matches[1:]:
         mask = mask & other.mask
-    scores = _combined(matches, len(mask), best=False)
-    if scores is None:
-        return Matches(mask, None)
-    kept = mask[scores.rows]
-    return Matches(mask, scores if kept.all() else Scores(scores.rows[kept], scores.values[kept]))
+    # Mostly few match it all, and there is little left to add up.
+    left = [each.scores.where(mask) for each in matches if each.scores is not None]
+    return Matches(mask, _combined(left, len(mask), best=False))
 
 
 def _any(matches: list[Matches], best: bool) -> Matches:
     mask = matches[0].mask
     for other in matches[1:]:
         mask = mask | other.mask
-    return Matches(mask, _combined(matches, len(mask), best))
+    return Matches(mask, _combined([each.scores for each in matches if each.scores is not None], len(mask), best))
 
 
-def _combined(matches: list[Matches], total: int, best: bool) -> Scores | None:
+def _combined(scored: list[Scores], total: int, best: bool) -> Scores | None:
     """What several give a record, added up, or the best of it."""
-    scored = [each.scores for each in matches if each.scores is not None and len(each.scores.rows)]
+    scored = [each for each in scored if len(each.rows)]
     if len(scored) < 2:
         return scored[0] if scored else None
     if sum(len(each.rows) for each in scored) * _DENSE > total:

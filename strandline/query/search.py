@@ -12,6 +12,7 @@ from time import perf_counter
 from typing import Any
 
 import msgspec
+import numpy as np
 from msgspec import Struct
 
 from strandline.engine import Log
@@ -131,8 +132,10 @@ class Search:
             begun = perf_counter()
             matches = evaluate(request.query, chunk, relevance)
             matched = perf_counter()
-            timing.candidates += int(matches.mask.sum())
-            hits += best_hits(chunk, matches, request.sort, request.after, request.size)
+            timing.candidates += int(np.count_nonzero(matches.mask))
+            # Whoever comes behind the last hit of a full page will not be on it.
+            last = hits[-1].sort if len(hits) == request.size else None
+            hits += best_hits(chunk, matches, request.sort, request.after, request.size, last)
             timing.held = max(timing.held, len(hits))
             hits = in_order(hits, request.sort)[: request.size]
             timing.matching += matched - begun

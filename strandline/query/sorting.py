@@ -46,12 +46,19 @@ class Hit(NamedTuple):
 
 
 def best_hits(
-    chunk: Chunk, matches: Matches, keys: Sequence[SortKey], after: SortValues | None, size: int
+    chunk: Chunk,
+    matches: Matches,
+    keys: Sequence[SortKey],
+    after: SortValues | None,
+    size: int,
+    before: SortValues | None = None,
 ) -> list[Hit]:
-    """The first ``size`` matches of a chunk behind ``after``, in no particular order."""
+    """The first ``size`` matches of a chunk behind ``after`` and not behind ``before``, in no particular order."""
     rows = np.flatnonzero(matches.mask)
     if after is not None and len(rows):
-        rows = _behind(chunk, matches, keys, after, rows)
+        rows = rows[_is_behind(chunk, matches, keys, after, rows)]
+    if before is not None and len(rows) > size:
+        rows = rows[~_is_behind(chunk, matches, keys, before, rows)]
     rows = np.sort(_first(chunk, matches, keys, rows, size))
     values = [_values(chunk, matches, key, rows) for key in keys]
     seqs = chunk.seqs[rows].tolist()
@@ -110,15 +117,17 @@ def _promising(rows: Rows, ranks: npt.NDArray[Any], size: int) -> tuple[Rows, np
     return (rows[kept], ranks[kept]) if size <= len(kept) < len(rows) else (rows, ranks)
 
 
-def _behind(chunk: Chunk, matches: Matches, keys: Sequence[SortKey], after: SortValues, rows: Rows) -> Rows:
-    """The rows that come strictly after the values of an earlier hit."""
+def _is_behind(chunk: Chunk, matches: Matches, keys: Sequence[SortKey], after: SortValues, rows: Rows) -> Mask:
+    """Which rows come strictly after a hit with these values."""
     behind = np.zeros(len(rows), np.bool_)
     level = np.ones(len(rows), np.bool_)
     for key, value in zip(keys, after, strict=True):
         later, same = _compare(chunk, matches, key, rows, value)
         behind |= level & later
         level &= same
-    return rows[behind]
+        if not level.any():
+            break
+    return behind
 
 
 def _compare(chunk: Chunk, matches: Matches, key: SortKey, rows: Rows, value: Any) -> tuple[Mask, Mask]:

@@ -373,6 +373,7 @@ class Engine:
         book.count_in(self._totals_of(book))
         if book.base is not None and book.base.book is not None:
             book.base.book.forks += 1
+            book.base.book.withdrawals += 1
         self.note_compaction(book)
         self.touch(book)
 
@@ -395,6 +396,7 @@ class Engine:
         self.compacted.discard(book)
         if book.base is not None and book.base.book is not None:
             book.base.book.forks -= 1
+            book.base.book.withdrawals += 1
 
     def tell(self, book: Logbook) -> None:
         for listener in book.listeners:

@@ -71,7 +71,8 @@ class Logbook:
         self.revision = 0
         #: Counts those of them that have done more than take records away.
         self.rewrites = 0
-        #: Counts the deletes and hides that were asked for, whether or not they have been made yet.
+        #: Counts what was asked for, whether or not it has been made yet, that can make an earlier record the last of
+        #: its key for somebody: deletes, hides, and forks that come and go.
         self.withdrawals = 0
         self.runs: tuple[Run, ...] = ()
         self.tail: Tail | None = None

@@ -134,6 +134,21 @@ def test_when_the_later_record_is_deleted_meanwhile_the_earlier_one_stays(
             assert texts(log) == ["3"]
 
 
+def test_when_the_log_is_forked_meanwhile_the_fork_has_its_last_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path, compact_after_ms=0) as engine:
+        log = make(engine, compact=True)
+        put(log, "a=1", "a=2")
+        with monkeypatch.context() as patch:
+            patch.setattr(engine.compacting, "_bring_in", lambda *_: engine.fork("fork", log, 1))
+            assert not engine.compact()
+        assert texts(engine.log("fork")) == ["1"]
+        put(log, "a=3")
+        assert engine.compact()
+        assert texts(log) == ["1", "3"]
+
+
 def test_a_hidden_record_supersedes_nothing_and_is_not_deleted(tmp_path: Path) -> None:
     with opened(tmp_path, compact_after_ms=0) as engine:
         log = make(engine, compact=True)

@@ -38,7 +38,8 @@ GROWN_BY = 4
 
 
 class _State(NamedTuple):
-    """How far a log has been compacted, what is last there, and as of which of its changes that is so."""
+    """How far a log has been compacted, what is last there, and as of which of its changes that is so. What forks share
+    ends with the seq ``shared``."""
 
     by_key: LastByKey
     withdrawals: int
@@ -47,7 +48,8 @@ class _State(NamedTuple):
 
 
 class _Overtaken(Exception):
-    """Somebody has deleted or hidden records of the log meanwhile: what was superseded may be the last now."""
+    """Somebody has deleted or hidden records of the log meanwhile, or forked it: what was superseded may be the last of
+    its key for some reader. Or the engine is being closed."""
 
 
 class Compacting:
@@ -91,28 +93,34 @@ class Compacting:
         self._states.pop(epoch, None)
 
     def _compact(self, compacted: Log) -> None:
-        engine, book = self._engine, compacted.book
-        with engine.lock:
-            book.check_there()
-            withdrawals, pending = book.withdrawals, book.pending
-        if pending:
-            # What has been asked for up to here is made then; what is asked for from here on is counted.
-            engine.flush()
+        book = compacted.book
         horizon = self._horizon(book)
         state = self._states.get(book.epoch)
-        shared = _shared_through(engine, book)
-        if state is None or (state.withdrawals, state.rewrites, state.shared) != (withdrawals, book.rewrites, shared):
+        if state is None or (state.withdrawals, state.rewrites) != (book.withdrawals, book.rewrites):
             grown = horizon - self._done.get(book.epoch, -1)
             if grown <= (book.count // GROWN_BY if book.epoch in self._done else 0):
                 return
-            state = _State(LastByKey(), withdrawals, book.rewrites, shared)
+            state = self._begin(book)
         if horizon > state.by_key.through:
             self._keep(
                 book.epoch, looking(compacted, lambda seen: self._go_on(compacted, seen, state, horizon), own=True)
             )
 
+    def _begin(self, book: Logbook) -> _State:
+        """Nothing is known. What has been asked for up to here is made; what is asked for from here on is counted."""
+        engine = self._engine
+        with engine.lock:
+            book.check_there()
+            state = _State(LastByKey(), book.withdrawals, book.rewrites, _shared_through(engine, book))
+            pending = book.pending
+        if pending:
+            engine.flush()
+        return state
+
     def _go_on(self, compacted: Log, seen: Seen, state: _State, horizon: int) -> _State:
         for by_key, superseded in state.by_key.steps(self._engine.store, seen, horizon):
+            if not self._engine.writable:
+                raise _Overtaken
             withdrawals = self._delete(compacted, superseded[superseded > state.shared], state.withdrawals)
             state = state._replace(by_key=by_key, withdrawals=withdrawals)
         return state
@@ -172,15 +180,9 @@ def _blocks_of(run: Run, seqs: Ints, engine: Engine) -> list[int]:
 
 
 def _shared_through(engine: Engine, book: Logbook) -> int:
-    """Up to which seq forks share the log's records: what is superseded behind a fork point is the last within it."""
+    """Up to which seq forks share the log's records: what is superseded behind a fork point is the last within it. The
+    engine's lock is held."""
     if not book.forks:
         return 0
-    with engine.lock:
-        return max(
-            (
-                other.base.through
-                for other in engine.by_epoch.values()
-                if other.base is not None and other.base.book is book
-            ),
-            default=0,
-        )
+    points = (other.base for other in engine.by_epoch.values() if other.base is not None and other.base.book is book)
+    return max((base.through for base in points), default=0)

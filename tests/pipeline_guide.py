@@ -53,8 +53,9 @@ class PipelineFollower(Follower):
                 yield block, printed
 
     def _execute(self, program: str) -> str:
-        """Paths are relative to where the guide is followed."""
+        """Paths are relative to where the guide is followed; Spark, which was started elsewhere, is told them whole."""
         before, printed = Path.cwd(), io.StringIO()
+        program = re.sub(r'(path|checkpointLocation)="(\w+)"', rf'\1="{self._directory}/\2"', program)
         os.chdir(self._directory)
         try:
             with redirect_stdout(printed):

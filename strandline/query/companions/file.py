@@ -13,6 +13,7 @@ from __future__ import annotations
 import mmap
 import os
 import struct
+from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -31,8 +32,8 @@ from strandline.query.sums import Sums
 FORMAT = 1
 METADATA_KEY = b"strandline.companion"
 MAGIC = b"STRDCOMP"
-#: Before the head: the magic, its length and its XXH3.
-_FRAME = struct.Struct("<8sI8s")
+#: Before the head: the magic, its length and its XXH3, as hexadecimal digits. The metadata of an Arrow file is text.
+_FRAME = struct.Struct("8s8s16s")
 _STRING = "string"
 SEQS = "seqs"
 
@@ -179,8 +180,8 @@ def write_companion(
     draft = _file(batch, b"")
     written = pa.ipc.open_file(draft).get_batch(0)
     stored = {name: _stored(written.column(name).values, draft) for name in flat}
-    head = msgspec.msgpack.encode(Head(FORMAT, info, columns, rollups, stored))
-    return _file(batch, _FRAME.pack(MAGIC, len(head), xxhash.xxh3_64_digest(head)) + head)
+    head = b64encode(msgspec.msgpack.encode(Head(FORMAT, info, columns, rollups, stored)))
+    return _file(batch, _FRAME.pack(MAGIC, b"%08x" % len(head), xxhash.xxh3_64_hexdigest(head).encode()) + head)
 
 
 def _file(batch: Any, head: bytes) -> Any:
@@ -223,16 +224,17 @@ def _opened(path: str, content: bytes | mmap.mmap) -> Companion:
     at = content.rfind(MAGIC)
     if at < 0 or at + _FRAME.size > len(content):
         raise DamagedCompanion(path, "it is no companion")
-    _, length, digest = _FRAME.unpack(content[at : at + _FRAME.size])
-    head = content[at + _FRAME.size : at + _FRAME.size + length]
-    if xxhash.xxh3_64_digest(head) != digest:
-        raise DamagedCompanion(path, "the checksum of its head does not match")
     try:
+        _, length, digest = _FRAME.unpack(content[at : at + _FRAME.size])
+        encoded = content[at + _FRAME.size : at + _FRAME.size + int(length, 16)]
+        if xxhash.xxh3_64_hexdigest(encoded).encode() != digest:
+            raise DamagedCompanion(path, "the checksum of its head does not match")
+        head = b64decode(encoded, validate=True)
         found = msgspec.msgpack.decode(head, type=_Format)
         if found.format != FORMAT:
             raise DamagedCompanion(path, f"it has the format {found.format}, and this is {FORMAT}")
         return Companion(path, msgspec.msgpack.decode(head, type=Head), pa.py_buffer(content))
-    except (msgspec.ValidationError, msgspec.DecodeError) as error:
+    except (msgspec.ValidationError, msgspec.DecodeError, ValueError) as error:
         raise DamagedCompanion(path, str(error)) from error
 
 

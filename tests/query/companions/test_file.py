@@ -6,6 +6,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import polars
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -153,12 +154,15 @@ def test_a_file_that_was_cut_off_or_is_something_else_is_refused(tmp_path: Path)
         open_companion(str(tmp_path / "absent.arrow"))
 
 
-def test_anybody_can_read_the_file_with_arrow(tmp_path: Path) -> None:
+def test_anybody_can_read_the_file_as_arrow(tmp_path: Path) -> None:
     content = made_of([encode({"status": number, "service": "api"}) for number in range(5)]).content
     table = pa.ipc.open_file(content).read_all()
     assert table["column:status:values"].to_pylist() == [[0, 1, 2, 3, 4]]
     assert table["column:service:words"].to_pylist() == [["api"]]
     assert table["seqs"].to_pylist() == [[1, 2, 3, 4, 5]]
+    # Another implementation, which insists on metadata being text.
+    (tmp_path / "companion.arrow").write_bytes(content)
+    assert polars.read_ipc(tmp_path / "companion.arrow")["seqs"].to_list() == [[1, 2, 3, 4, 5]]
 
 
 def everything(companion: Any) -> Any:

@@ -10,6 +10,7 @@ from companion_bed import CompanionBed, companion_bed
 from search_bed import DECLARED, NOW, ROOM
 
 from strandline.engine import Config, Engine, ManualClock
+from strandline.query.companions.file import Info
 from strandline.query.companions.listing import Listed
 from strandline.query.companions.serving import choose
 from strandline.query.companions.shelf import Shelf
@@ -127,14 +128,17 @@ def test_companions_of_another_configuration_or_of_other_versions_do_not_answer(
     assert used(covered) == 0
 
 
-def test_a_directory_restored_from_a_backup_does_not_believe_the_lake_of_the_old_one(covered: CompanionBed) -> None:
+def test_companions_of_another_data_directory_do_not_answer(
+    covered: CompanionBed, monkeypatch: pytest.MonkeyPatch
+) -> None:
     append(covered, 20)
-    made = covered.made(1, 20)
-    entry = covered.put(made._replace(info=made.info))
-    covered.list(Listed(entry.info, entry.path, entry.size, entry.checksum, entry.built_at))
-    assert used(covered) == 1
-    covered.searcher.indexes.companions._directory = "another"  # type: ignore[union-attr]
+    with monkeypatch.context() as patched:
+        # That is what a directory becomes when it is restored from a backup.
+        patched.setattr(CompanionBed, "directory", "another")
+        covered.cover((1, 20))
     assert used(covered) == 0
+    covered.cover((1, 20))
+    assert used(covered) == 1
 
 
 def test_rollups_are_used_for_whole_intervals_and_only_where_nothing_is_gone(covered: CompanionBed) -> None:
@@ -166,8 +170,6 @@ def test_columns_serve_when_only_rollups_have_changed(covered: CompanionBed) -> 
 
 
 def entry(first: int, last: int, rollups: str = "now") -> Listed:
-    from strandline.query.companions.file import Info
-
     info = Info(
         directory="d", log="l", epoch=1, first=first, last=last, versions=(), plan="p", rollups=rollups, erasures=0,
         records=1,

@@ -259,19 +259,19 @@ def test_what_cannot_be_removed_is_not_there_all_the_same(tmp_path: Path) -> Non
     async def test(server: HandServer) -> None:
         await server.done("PUT", "s", b"x", TEXT, stream_ttl="5")
         journal = server.engine.journal
-        usual = journal.write
+        usual = journal.write, journal.write_all
 
         def full(*_: object) -> None:
             raise DiskFull("journal", 200)
 
-        journal.write = full  # type: ignore[assignment,method-assign]
+        journal.write = journal.write_all = full  # type: ignore[assignment,method-assign]
         await server.later(6)
         for method in ("HEAD", "GET", "POST", "DELETE"):
             assert (await server.done(method, "s", b"x" if method == "POST" else b"", TEXT)).status == 404
         refused = await server.done("PUT", "s", b"y", TEXT)
         assert (refused.status, refused.code) in ((503, "unavailable"), (507, "disk_full"))
         assert "retry-after" in refused.headers
-        journal.write = usual  # type: ignore[method-assign]
+        journal.write, journal.write_all = usual  # type: ignore[method-assign]
         # It is tried again, whether somebody asks for it or not.
         await server.later(2)
         assert [name for name in server.engine.names("", "", 10) if not name.startswith("_")] == []

@@ -19,7 +19,8 @@ class SlowLog:
     def __init__(self) -> None:
         self.deletions: list[tuple[list[int], Commit[Any]]] = []
 
-    def delete(self, *, seqs: Sequence[int]) -> Commit[Any]:
+    def delete(self, *, seqs: Sequence[int], erasure: bool) -> Commit[Any]:
+        assert not erasure, "a job that is done with is no secret"
         self.deletions.append((list(seqs), Commit(self)))
         return self.deletions[-1][1]
 

@@ -6,6 +6,7 @@ from queue_stand import Stand
 
 from strandline.delivery.queues import QueueCounters, QueueSettings
 from strandline.engine import Config
+from strandline.engine.erasures import NAME as ERASURES
 
 
 def test_a_log_has_one_queue(stand: Stand) -> None:
@@ -26,7 +27,7 @@ def test_the_companion_goes_with_the_queue(stand: Stand) -> None:
     stand.claim("a")
     stand.queues.drop(stand.log).wait()
     stand.log.drop().wait()
-    assert stand.engine.names() == []
+    assert stand.engine.names() == [ERASURES]
 
 
 def test_dropping_what_never_was_a_queue_is_harmless(stand: Stand) -> None:

@@ -54,7 +54,7 @@ def best_hits(
     before: SortValues | None = None,
 ) -> list[Hit]:
     """The first ``size`` matches of a chunk behind ``after`` and not behind ``before``, in no particular order."""
-    rows = np.flatnonzero(matches.mask)
+    rows = np.flatnonzero(matches.mask) if before is None else _not_clearly_behind(chunk, matches, keys[0], before[0])
     if after is not None and len(rows):
         rows = rows[_is_behind(chunk, matches, keys, after, rows)]
     if before is not None and len(rows) > size:
@@ -115,6 +115,21 @@ def _promising(rows: Rows, ranks: npt.NDArray[Any], size: int) -> tuple[Rows, np
     limit = sample[min(2 * size // step + _MARGIN, len(sample) - 1)]
     kept = np.flatnonzero(ranks <= limit)
     return (rows[kept], ranks[kept]) if size <= len(kept) < len(rows) else (rows, ranks)
+
+
+def _not_clearly_behind(chunk: Chunk, matches: Matches, key: SortKey, value: Any) -> Rows:
+    """The matches, without most of those that come later by this key alone than a hit with this value: what can be told
+    by looking at whole arrays, before rows are picked."""
+    if key.name == SCORE and key.descending and value > 0:
+        if matches.scores is None:
+            return np.empty(0, np.int64)
+        rows = matches.scores.rows[matches.scores.values >= value]
+        return np.asarray(rows[matches.mask[rows]], np.int64)
+    column = None if key.field is None else chunk.columns[key.field.name]
+    if isinstance(column, NumberColumn) and column.rows is None and value is not None:
+        near = column.compare(">=" if key.descending else "<=", value)
+        return np.flatnonzero(matches.mask & near)
+    return np.flatnonzero(matches.mask)
 
 
 def _is_behind(chunk: Chunk, matches: Matches, keys: Sequence[SortKey], after: SortValues, rows: Rows) -> Mask:

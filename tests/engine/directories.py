@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import patch
 
 from strandline.engine import Batch, Config, Engine, ManualClock, Options, Record, Tombstone
 from strandline.engine.bodies import unpack
@@ -22,6 +23,7 @@ from strandline.engine.catalog import (
 )
 from strandline.engine.disk import LocalDisk
 from strandline.engine.frame import FrameType, encode
+from strandline.engine.segments import writer
 from strandline.engine.segments.cold import ColdStore
 
 NOW = 1_700_000_000_000
@@ -42,8 +44,10 @@ def fill(engine: Engine, name: str, count: int, **config: object) -> None:
         log.append(Batch.of(b"%d:" % number + NOISE, key=f"k{number % 5}", node="n", meta=b"m")).wait()
 
 
+@patch.object(writer, "BLOCK_BYTES", 1 << 20)
 def make(path: Path, cold: ColdStore | None = None, **options: object) -> None:
-    """Logs ``a`` and ``b`` in two segments and the journal, with deleted, hidden and amended records."""
+    """Logs ``a`` and ``b`` in two segments and the journal, with deleted, hidden and amended records. The blocks are of
+    a megabyte, whatever size is best for reading."""
     engine = open_engine(path, cold, **options)
     fill(engine, "a", 300)
     fill(engine, "b", 40)

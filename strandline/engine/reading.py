@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 #: A page never takes longer than looking at this many records, however few of them pass the filter.
 SCAN_RECORDS = 16_384
-#: What a page of unbounded size is taken to need.
+#: A page of so many records or more is one of many that are read one after the other: then blocks are loaded ahead.
+READ_AHEAD_RECORDS = 64
 READ_AHEAD_BYTES = 1 << 20
 #: Single seqs that are wanted of a log are looked for so many at a time.
 AMONG_SEQS = 1024
@@ -100,11 +101,13 @@ class Resident:
         """Load the blocks of a run behind this one that the page will need too: else it would start over for each."""
         segment = self._segments.get(run.segment) or self._store.segment(run.segment)
         last = segment.block_of(run.row + run.rows - 1)
-        rows, size = query.limit, READ_AHEAD_BYTES if query.max_bytes is None else query.max_bytes
+        # Whoever wants many records will come back for those behind them.
+        goes_on = query.limit >= READ_AHEAD_RECORDS
+        rows, size = (SCAN_RECORDS, READ_AHEAD_BYTES) if goes_on else (query.limit, query.max_bytes or READ_AHEAD_BYTES)
         while True:
             block = segment.blocks[index]
             rows, size, index = rows - block.rows, size - block.size, index + 1
-            if rows <= 0 or size <= 0 or index > last:
+            if rows <= 0 or size < block.size // 2 or index > last:
                 return
             self._load(run.segment, index)
 

@@ -27,7 +27,7 @@ from strandline.engine.segments.footer import (
 
 #: A block is decompressed whole to read one row of it, so it must be small: searches show records from all over a
 #: history. But every block costs a checksum, a context per compressed buffer and a worse ratio (2 % at this size), so
-#: not too small: at half of it, whoever reads everything would be slowed down noticeably.
+#: not too small: it costs whoever reads everything some of his speed already.
 BLOCK_ROWS = 16384
 BLOCK_BYTES = 1 << 18
 

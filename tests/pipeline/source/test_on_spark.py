@@ -149,10 +149,9 @@ def test_logs_are_read_and_written_through_a_server(
         "select concat('to-', id % 2) as log, cast(id as string) as key, id as n, null as nothing from range(4)"
     )
     rows.write.format("strandline").mode("append").options(url=server.url).save()
-    assert [(row["key"], json.loads(row["data"])) for row in read_all(arrow, "to-1")] == [
-        ("1", {"n": 1}),
-        ("3", {"n": 3}),
-    ]
+    # Each in a task of its own: which of them is first is not said.
+    written = sorted((row["key"], json.loads(row["data"])["n"]) for row in read_all(arrow, "to-1"))
+    assert written == [("1", 1), ("3", 3)]
 
 
 def test_what_cannot_be_written_is_refused(spark: SparkSession, server: ServerProcess) -> None:

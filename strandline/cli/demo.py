@@ -26,7 +26,7 @@ PAYMENTS = 300
 
 
 def demo_command() -> None:
-    """Show writes, a watch stream, a queue, a router, a kill -9, and history on Spark: about a minute."""
+    """Show writes, a watch stream, a queue, a router, a kill -9, and history on Spark: half a minute."""
     console = Console(highlight=False)
     with tempfile.TemporaryDirectory(prefix="strandline-demo-") as directory, DemoServer(Path(directory)) as server:
         _Tour(console, server).run()
@@ -220,7 +220,8 @@ class _Tour:
             self._say(
                 "Search and add up",
                 f"desk lamps sold in Graz for more than 89.00, the dearest first, in {found['took_ms']} ms "
-                f"from {found['coverage']['indexed_segments']} index files:",
+                f"(index files: {found['coverage']['indexed_segments']}, read record by record: "
+                f"{found['coverage']['scanned_tail_docs']}):",
                 *(f"{hit['source']['customer']:<13} {hit['source']['cents'] / 100:.2f}" for hit in found["hits"]),
                 f"takings of every day (added up ahead of time: {days['coverage']['used_rollups']}):",
                 *history.bars(days),

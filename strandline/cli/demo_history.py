@@ -89,13 +89,14 @@ def _sales() -> Iterator[bytes]:
 
 
 def run_pipeline(server: DemoServer) -> tuple[float, str]:
-    """A whole round, beside the running server; the seconds it took, and its last line. Raises OSError if it fails."""
+    """A whole round, beside the running server; the seconds it took, and what it says at last. Raises OSError if it
+    fails."""
     command = [sys.executable, "-m", "strandline", "pipeline", "run", "--once", "--data", str(server.data)]
     started = time.perf_counter()
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if done.returncode:
         raise OSError(f"the pipeline ended with {done.returncode}:\n{done.stdout}{done.stderr}")
-    return time.perf_counter() - started, done.stdout.strip().rpartition("\n")[2]
+    return time.perf_counter() - started, done.stderr.strip().rpartition("\n")[2]
 
 
 def search(client: Client) -> Any:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
 
 
 class SeqRanges:
@@ -90,3 +93,14 @@ class SeqRanges:
             first = end + 1
         if first <= last:
             yield first, last
+
+
+def inside(seqs: NDArray[np.int64], ranges: Sequence[tuple[int, int]]) -> NDArray[np.bool_]:
+    """Which of the seqs are in one of the ranges, which are inclusive. Neither need be in order."""
+    if not ranges:
+        return np.zeros(len(seqs), np.bool_)
+    bounds = np.array(sorted(ranges), np.int64)
+    # A seq is in a range that begins before it if the farthest end of all these is not before it.
+    ends = np.maximum.accumulate(bounds[:, 1])
+    at = np.searchsorted(bounds[:, 0], seqs, "right") - 1
+    return np.asarray((at >= 0) & (seqs <= ends[at]), np.bool_)

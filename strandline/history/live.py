@@ -19,10 +19,11 @@ from strandline.engine.errors import MissingFile
 from strandline.engine.forks import chain, layers, seq_since
 from strandline.engine.journaling import let_all_expire
 from strandline.engine.parts import Part, Piece, Run, Segments, Tail
+from strandline.engine.ranges import inside
 from strandline.engine.reading import SCAN_RECORDS, NotResident, Resident, fetch
 from strandline.engine.segments.store import UnknownSegment
 from strandline.history.pieces import BATCH_ROWS, EVERYTHING, Where, amended_data
-from strandline.history.shape import RECORDS, record_batch, within
+from strandline.history.shape import RECORDS, record_batch
 
 #: A batch is not much larger than this, however many records are asked for: a reader has several in memory.
 BATCH_BYTES = 2 << 20
@@ -226,7 +227,7 @@ def _of_segment(log: Log, found: _Sealed) -> Iterator[tuple[Any, int]]:
         seqs = batch.column(0).to_numpy()
         reached = int(seqs[-1])
         if len(found.visible) > 1:
-            kept = within(seqs, found.visible)
+            kept = inside(seqs, found.visible)
             batch = batch if kept.all() else batch.filter(pa.array(kept))
         seq, ts, key, node, meta, data = batch.columns
         if found.amended:

@@ -16,10 +16,11 @@ import numpy as np
 import pyarrow as pa
 
 from strandline.engine.disk import LocalDisk
+from strandline.engine.ranges import inside
 from strandline.engine.segments.cold import ObjectStoreCold
 from strandline.engine.segments.segment import ROW_COLUMNS, Segment
 from strandline.engine.segments.store import SegmentStore
-from strandline.history.shape import RECORDS, record_batch, within
+from strandline.history.shape import RECORDS, record_batch
 
 #: Batches are seldom larger: several of them are in memory at a time, here and where they go.
 BATCH_ROWS = 65_536
@@ -125,7 +126,7 @@ class SegmentPiece(msgspec.Struct, frozen=True, array_like=True, tag="segment"):
     def _batch(self, batch: Any, wanted: Any) -> Any:
         seqs = batch.column(0).to_numpy()
         is_whole = self.visible == [(self.first, self.last)]
-        kept = np.ones(len(seqs), np.bool_) if is_whole else within(seqs, self.visible)
+        kept = np.ones(len(seqs), np.bool_) if is_whole else inside(seqs, self.visible)
         if wanted is not None:
             kept &= np.isin(seqs, wanted, assume_unique=True)
         if self.where.since is not None or self.where.until is not None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 #: The columns of records, wherever they come from.
@@ -22,8 +20,6 @@ RECORDS = pa.schema(
         pa.field("data", pa.binary(), nullable=False),
     ]
 )
-
-Seqs = npt.NDArray[np.int64]
 
 
 def record_batch(
@@ -45,13 +41,3 @@ def record_batch(
         ],
         schema=RECORDS,
     )
-
-
-def within(seqs: Seqs, ranges: Sequence[tuple[int, int]]) -> npt.NDArray[np.bool_]:
-    """Which of the ascending seqs lie in one of the ranges, which are ascending and inclusive."""
-    if not ranges:
-        return np.zeros(len(seqs), np.bool_)
-    bounds = np.array(ranges, np.int64)
-    at = np.searchsorted(bounds[:, 0], seqs, "right") - 1
-    inside: npt.NDArray[np.bool_] = (at >= 0) & (seqs <= bounds[at, 1])
-    return inside

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from strandline.engine.erasures import Erasure
+from strandline.engine.ranges import inside
 from strandline.history.info import LogInfo
-from strandline.history.shape import within
 from strandline.query.companions.listing import Listed
 
 Ranges = list[tuple[int, int]]
@@ -164,7 +164,7 @@ def _effect(
             if of.gone_by_key.through >= first:
                 kept = overlap(kept, around(everything, first, min(last, of.gone_by_key.through), stands))
             seqs = of.gone_by_key.between(first, last)
-            without.append(seqs[~within(seqs, stands)])
+            without.append(seqs[~inside(seqs, stands)])
     seqs = np.unique(np.concatenate(without))
     return None if kept == everything and not len(seqs) else Effect(kept, seqs)
 

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from strandline.engine.ranges import inside
 from strandline.history.any_piece import AnyPiece
 from strandline.lake.place import Lake
 from strandline.pipeline.record_files import concerns_everything
@@ -21,7 +22,6 @@ from strandline.query.companions.file import SEQS, Companion, DamagedCompanion, 
 from strandline.query.companions.listing import FOLDER, Listed
 from strandline.query.companions.making import Builder, Made, Origin, merge
 from strandline.query.config import SearchConfig
-from strandline.query.standing import is_inside
 from strandline.schema.registry import Registry
 
 Ranges = list[tuple[int, int]]
@@ -205,7 +205,7 @@ def _would_be_other(companion: Companion, work: Merge) -> bool:
     if not companion.info.records:
         return False
     seqs = companion.array(SEQS)
-    is_kept = True if work.kept is None else bool(is_inside(seqs, work.kept).all())
+    is_kept = True if work.kept is None else bool(inside(seqs, work.kept).all())
     return not is_kept or bool(np.isin(seqs, np.array(work.without, np.int64)).any())
 
 

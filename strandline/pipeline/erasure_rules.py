@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from strandline.engine.erasures import Erasure
-from strandline.history.shape import within
+from strandline.engine.ranges import inside
 
 #: What became of a record: it is deleted, hidden, may be there again, or has other data.
 DELETED, HIDDEN, RESTORED, AMENDED = 1, 2, 3, 4
@@ -114,7 +114,7 @@ class Rules(msgspec.Struct, frozen=True, array_like=True):
         if (kinds == RESTORED).any():
             for epoch, ranges in self.standing.items():
                 rows = np.flatnonzero((epochs == epoch) & (kinds == RESTORED))
-                renewed[rows[within(seqs[rows], ranges)]] = True
+                renewed[rows[inside(seqs[rows], ranges)]] = True
         return renewed
 
     def may_mean(self, epochs: tuple[int, int], seqs: tuple[int, int]) -> bool:

@@ -1,9 +1,10 @@
 from itertools import pairwise
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.engine.ranges import SeqRanges
+from strandline.engine.ranges import SeqRanges, inside
 
 pairs = st.tuples(st.integers(0, 60), st.integers(0, 12)).map(lambda pair: (pair[0], pair[0] + pair[1]))
 changes = st.lists(st.tuples(st.sampled_from(["add", "remove"]), pairs), max_size=25)
@@ -41,3 +42,9 @@ def test_overlap_and_gaps_divide_a_stretch(steps: list[tuple[str, tuple[int, int
     outside = {seq for first, last in ranges.gaps(*stretch) for seq in range(first, last + 1)}
     assert inside == members & span
     assert outside == span - members
+
+
+@given(st.lists(st.integers(0, 80)), st.lists(pairs))
+def test_which_seqs_are_inside_of_ranges_in_whatever_order(seqs: list[int], ranges: list[tuple[int, int]]) -> None:
+    expected = [any(first <= seq <= last for first, last in ranges) for seq in seqs]
+    assert inside(np.array(seqs, np.int64), ranges).tolist() == expected

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from strandline.engine.disk import Disk
+from strandline.engine.ranges import inside
 from strandline.engine.segments.footer import RunInfo, SegmentInfo
 from strandline.engine.segments.journal_rows import read_journals
 from strandline.engine.segments.pieces import Pieces, Rows, sorted_strings
@@ -132,19 +133,8 @@ def _surviving(rows: Rows, keep: Sequence[Keep]) -> NDArray[np.int64]:
     for rank, log in enumerate(keep):
         if log.dead:
             here = slice(bounds[rank], bounds[rank + 1])
-            alive[here] &= ~_within(log.dead, seqs[here])
+            alive[here] &= ~inside(seqs[here], log.dead)
     return order[alive]
-
-
-def _within(ranges: Sequence[tuple[int, int]], seqs: Ints) -> NDArray[np.bool_]:
-    """Which of the ascending seqs lie in any of the inclusive ranges."""
-    firsts, lasts = np.array(ranges, np.int64).T
-    # Up where a range begins, down behind its end: the running sum is how many ranges a seq is in.
-    steps = np.zeros(len(seqs) + 1, np.int64)
-    np.add.at(steps, np.searchsorted(seqs, firsts, "left"), 1)
-    np.add.at(steps, np.searchsorted(seqs, lasts, "right"), -1)
-    within: NDArray[np.bool_] = np.cumsum(steps[:-1]) > 0
-    return within
 
 
 def _amend(data: Pieces, seqs: Ints, bounds: Ints, keep: Sequence[Keep]) -> None:

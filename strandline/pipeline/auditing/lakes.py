@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from strandline.engine.erasures import Erasure
+from strandline.engine.ranges import inside
 from strandline.history.any_piece import AnyPiece
-from strandline.history.shape import within
 from strandline.lake.place import Lake
 from strandline.lake.table import KnownFile
 from strandline.lake.tables import records
@@ -115,7 +115,7 @@ def read_lake(item: LakeItem) -> LakeSeen:
 
 def _hold(rows: Any, expected: Expected, held: Held) -> None:
     seqs: Seqs = rows.column("seq").to_numpy()
-    standing = within(seqs, expected.standing)
+    standing = inside(seqs, expected.standing)
     compared = standing & (seqs <= expected.through)
     if compared.any():
         some = rows.filter(pa.array(compared))
@@ -176,7 +176,7 @@ def look_closely(item: CloseItem) -> CloselySeen:
         for batch in _batches(item):
             seqs: Seqs = batch.column("seq").to_numpy()
             here = np.isin(seqs // RANGE_SEQS, item.ranges) & (seqs <= item.expected.through)
-            here &= within(seqs, item.expected.standing)
+            here &= inside(seqs, item.expected.standing)
             some = batch.filter(pa.array(here))
             seen.seqs += some.column("seq").to_pylist()
             seen.digests += digests_of(some).tolist()

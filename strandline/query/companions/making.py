@@ -19,6 +19,7 @@ import xxhash
 from msgspec import Struct
 from msgspec.structs import replace
 
+from strandline.engine.ranges import inside
 from strandline.query.chunk import Chunk, join_chunks
 from strandline.query.companions.columns import plain_column, store_column
 from strandline.query.companions.file import SEQS, Companion, Info, write_companion
@@ -27,7 +28,7 @@ from strandline.query.companions.rollups import store_rollup, sum_up
 from strandline.query.config import SearchConfig
 from strandline.query.extraction import Extractor
 from strandline.query.index import BATCH_ROWS, Plan, plan_of, stretches_of
-from strandline.query.standing import Ranges, is_inside
+from strandline.query.standing import Ranges
 
 Seqs = npt.NDArray[np.int64]
 
@@ -159,7 +160,7 @@ def _merged_info(companions: Sequence[Companion], plan: Plan, config: SearchConf
 
 
 def _kept(chunk: Chunk, standing: Ranges | None, without: Seqs) -> Chunk:
-    kept = np.ones(len(chunk), np.bool_) if standing is None else is_inside(chunk.seqs, standing)
+    kept = np.ones(len(chunk), np.bool_) if standing is None else inside(chunk.seqs, standing)
     kept &= ~np.isin(chunk.seqs, without)
     plain = Chunk(chunk.seqs, {name: plain_column(column) for name, column in chunk.columns.items()})
     return plain if kept.all() else plain.only(kept)

@@ -4,7 +4,6 @@ Plain synchronous Python. It knows no HTTP, no asyncio and no Spark. The door is
 everything a caller needs is exported here.
 """
 
-from strandline.engine.appending import Append
 from strandline.engine.clock import Clock, ManualClock, SystemClock
 from strandline.engine.commit import Commit
 from strandline.engine.engine import Engine, Options
@@ -24,8 +23,10 @@ from strandline.engine.record import (
     Tombstone,
 )  # fmt: skip
 from strandline.engine.stats import Histogram, Stats
+from strandline.engine.steps import Amend, Append, Delete, Hide, Restore
 
 __all__ = [
+    "Amend",
     "Append",
     "Appended",
     "Batch",
@@ -34,8 +35,10 @@ __all__ = [
     "Config",
     "Copy",
     "Cursor",
+    "Delete",
     "Deleted",
     "Engine",
+    "Hide",
     "Histogram",
     "Log",
     "LogState",
@@ -45,6 +48,7 @@ __all__ = [
     "Producer",
     "ProducerState",
     "Record",
+    "Restore",
     "Stats",
     "SystemClock",
     "Tombstone",

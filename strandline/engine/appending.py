@@ -1,52 +1,24 @@
-"""Appending: whether there is room, what waits for the disk, and several logs in one step.
-
-After any crash all of a step is there, or nothing.
-"""
+"""Appending: whether there is room, and what waits for the disk."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from strandline.engine.block import Block
-from strandline.engine.bodies import Extras
 from strandline.engine.commit import Commit
-from strandline.engine.duplicates import check_extras, find_duplicate
-from strandline.engine.errors import BadRequest, BatchTooLarge, LogFull
+from strandline.engine.errors import BatchTooLarge, LogFull
 from strandline.engine.forks import earliest_of
-from strandline.engine.frame import MAX_GROUP, Encoded, encode_append
 from strandline.engine.journaling import let_expire, publish
 from strandline.engine.logbook import Logbook
-from strandline.engine.record import Appended, Batch
-from strandline.engine.volatile import begin_volatile
+from strandline.engine.record import Appended
 
 if TYPE_CHECKING:
     from strandline.engine.engine import Engine
-    from strandline.engine.log import Log
 
 T = TypeVar("T")
 
 #: No cap: more than there can be.
 MAX_CAP = 1 << 63
-
-
-class Append(NamedTuple):
-    """What goes into one log; as the arguments of ``Log.append``."""
-
-    log: Log
-    batch: Batch
-    idempotency_key: str | None = None
-
-
-class Member(NamedTuple):
-    """One append of the step, checked and ready to be made."""
-
-    log: Log
-    book: Logbook
-    block: Block
-    size: int
-    extras: Extras | None
-    reserved: int
 
 
 class Usage:
@@ -122,104 +94,3 @@ def after_pending(engine: Engine, book: Logbook, appended: Appended) -> Commit[A
     if not book.pending:
         return Commit.of(appended)
     return engine.later((book,), appended, None)
-
-
-def append_all(engine: Engine, appends: Sequence[Append]) -> Commit[list[Appended]]:
-    """See :meth:`Engine.append_all`."""
-    if len(appends) >= MAX_GROUP:
-        raise BadRequest(f"there are {len(appends)} appends, the limit is {MAX_GROUP - 1}")
-    checked = []
-    for log, batch, key in appends:
-        engine.check_own(log)
-        size = batch.check(engine.options.max_record_bytes)
-        checked.append((log, batch, size, None if key is None else check_extras(key, None)))
-    with engine.lock:
-        engine.check_writable()
-        for log in {id(append.log): append.log for append in appends}.values():
-            prepare_append(engine, log.book)
-        step = _Step(engine)
-        results = [step.plan(*append) for append in checked]
-        return step.make(results)
-
-
-class _Step:
-    """The engine's lock is held from the first plan to the end."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._now = engine.now()
-        self._usage = Usage()
-        self._members: list[Member] = []
-        self._keys: dict[tuple[int, str], Appended] = {}
-        self._waits = False
-
-    def plan(self, log: Log, batch: Batch, size: int, extras: Extras | None) -> Appended:
-        """What the append will give. Changes nothing, and raises if it cannot be made."""
-        book = log.book
-        key = None if extras is None else extras.idempotency_key
-        if key is not None:
-            duplicate = self._keys.get((book.epoch, key)) or find_duplicate(book, key, None, self._now)
-            if duplicate is not None:
-                # One that still waits for the disk must wait with it.
-                self._waits = self._waits or book.pending > 0
-                return duplicate.again()
-        if book.config.discard == "reject":
-            self._usage.check_room(book, len(batch), size)
-        ts = book.time_of(self._now)
-        block = Block.of_batch(self._usage.next_seq(book), ts, batch)
-        waits, reserved = self._engine.reservations.wanted(book, block.last, len(batch))
-        self._waits = self._waits or waits
-        self._members.append(Member(log, book, block, size, extras, reserved))
-        self._usage.add(book, block.last, len(batch), size)
-        appended = Appended(block.first, block.last, ts)
-        if key is not None:
-            self._keys[book.epoch, key] = appended
-        return appended
-
-    def make(self, results: list[Appended]) -> Commit[list[Appended]]:
-        engine, now, members = self._engine, self._now, self._members
-        self._journal()
-        for _, book, block, _, extras, reserved in members:
-            engine.touch(book)
-            if book.config.durability == "ephemeral":
-                begin_volatile(book)
-            else:
-                engine.reservations.written(book, reserved)
-                engine.note_place(book, block.first)
-            book.assign(block, block.timestamp(0), extras, now)
-        if self._waits:
-            for _, book, block, size, _, _ in members:
-                book.pending_count += len(block)
-                book.pending_size += size
-            return engine.later(
-                tuple({member.book for member in members}), None, lambda: self._publish_pending(results)
-            )
-        self._publish()
-        engine.flush_in_time()
-        return Commit.of(results)
-
-    def _journal(self) -> None:
-        engine, now = self._engine, self._now
-        frames: list[Encoded] = []
-        for _, book, block, _, extras, reserved in self._members:
-            if book.config.durability == "ephemeral":
-                engine.reservations.write(book, reserved, now)
-            else:
-                frames.append(encode_append(book.epoch, block, now, reserved, extras))
-        if frames:
-            engine.journal.write_all(frames)
-
-    def _publish_pending(self, results: list[Appended]) -> list[Appended]:
-        for _, book, block, size, _, _ in self._members:
-            book.pending_count -= len(block)
-            book.pending_size -= size
-            self._engine.touch(book)
-        self._publish()
-        return results
-
-    def _publish(self) -> None:
-        for _, book, block, _, _, _ in self._members:
-            publish(self._engine, book, block)
-        for book in {member.book: None for member in self._members}:
-            if book.listeners:
-                self._engine.tell(book)

@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 
-from strandline.engine.appending import Append, append_all
 from strandline.engine.clock import Clock, SystemClock
 from strandline.engine.commit import Commit
 from strandline.engine.creating import create, fork
@@ -36,6 +35,7 @@ from strandline.engine.segments.cold import ColdStore, ObjectStoreCold
 from strandline.engine.segments.store import CACHE_BYTES, COLD_CACHE_BYTES, SegmentStore
 from strandline.engine.segments.worker import Worker
 from strandline.engine.stats import NOWHERE, Stats, Totals
+from strandline.engine.steps import Append, Change, change_all
 
 #: How often is looked for something to compact.
 COMPACT_SECONDS = 1.0
@@ -239,13 +239,21 @@ class Engine:
 
     # --- changes of several logs ---------------------------------------------------------------------------
 
-    def append_all(self, appends: Sequence[Append]) -> Commit[list[Appended]]:
-        """Append to several logs, a log more than once if need be: after any crash all of it is there, or nothing.
+    def change_all(self, changes: Sequence[Change]) -> Commit[list[Any]]:
+        """Make several changes, of several logs, in one step: after any crash all of it is there, or nothing.
 
-        If any of them has to wait for the flush, all become visible together after it. A repeated idempotency key
-        gives the earlier result for its member; the others are appended. When it raises, nothing has changed.
+        If any of them has to wait for the flush, all become visible together after it. What becomes of records is
+        about those that were there before the step: its own appends come last. A repeated idempotency key gives the
+        earlier result for its append; the rest is made. When it raises, nothing has changed.
+
+        The results are in the order of the changes: what an append, a delete, a hide or a restore gives by itself, and
+        None for an amendment.
         """
-        return append_all(self, appends)
+        return change_all(self, changes)
+
+    def append_all(self, appends: Sequence[Append]) -> Commit[list[Appended]]:
+        """As ``change_all``, of appends alone."""
+        return change_all(self, appends)
 
     def forward(self, source: Log, copies: Sequence[Copy]) -> Commit[list[Appended | None]]:
         """Let records of ``source`` go on into other logs, and move its cursors; see :class:`Copy`.

@@ -6,6 +6,7 @@ with the change that it tells of, so after any crash both are there, or neither;
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -72,6 +73,10 @@ def read_erasure(data: bytes) -> Erasure:
     return _decoder.decode(data)
 
 
+#: A change that is to be told of: what became of which records of which log.
+Told = tuple[Logbook, FrameType, Select]
+
+
 class Erasures:
     """The engine's lock is held around everything in here."""
 
@@ -80,18 +85,20 @@ class Erasures:
         #: The log was made in the journal before this position.
         self._made_before = 0
 
-    def write(self, book: Logbook, type: FrameType, frame: Encoded | None, select: Select, now: int) -> Block | None:
-        """Journal a change, if there is anything to journal of it, in one write with the events that tell of it; they
-        are to be published."""
+    def write(self, frames: list[Encoded], told: Sequence[Told], now: int) -> Block | None:
+        """Journal changes, if there is anything to journal of them, in one write with the events that tell of them;
+        they are to be published."""
         engine = self._engine
-        frames = [] if frame is None else [frame]
-        if not _may_be_kept(book, select):
-            if frame is not None:
-                engine.journal.write(frame)
+        data = [event for one in told if _may_be_kept(one[0], one[2]) for event in _told(*one)]
+        if not data:
+            if len(frames) == 1:
+                engine.journal.write(frames[0])
+            elif frames:
+                engine.journal.write_all(frames)
             return None
         found = engine.find(NAME)
         events = Logbook(NAME, engine.next_epoch, _CONFIG) if found is None else found.book
-        block = Block.of_batch(events.assigned + 1, events.time_of(now), Batch(_told(book, type, select)))
+        block = Block.of_batch(events.assigned + 1, events.time_of(now), Batch(data))
         append = encode_append(events.epoch, block, now, block.last, None)
         if found is None or engine.journal.flushed < self._made_before:
             # A power cut may take any write that is not flushed yet. None is to depend on another one for its log.

@@ -53,7 +53,7 @@ def change(
             frame = None
         events = None
         if erased is not None:
-            events = engine.erasures.write(book, type, frame, erased(), now)
+            events = engine.erasures.write([] if frame is None else [frame], [(book, type, erased())], now)
         elif frame is not None:
             engine.journal.write(frame)
         engine.touch(book)

@@ -12,7 +12,7 @@ from strandline.engine.bodies import CursorMove, Extras, Gap, Select, pack
 from strandline.engine.commit import Commit
 from strandline.engine.configuring import configure
 from strandline.engine.duplicates import check_extras, find_duplicate
-from strandline.engine.errors import BadRequest, LogHasForks, RecordTooLarge, UnknownSeq
+from strandline.engine.errors import BadRequest, LogHasForks
 from strandline.engine.forks import revision_of
 from strandline.engine.frame import FrameType, encode, encode_append
 from strandline.engine.journaling import change, let_all_expire, let_expire, publish
@@ -35,7 +35,7 @@ from strandline.engine.record import (
     check_cursor,
     check_time,
 )
-from strandline.engine.selecting import DELETE, HIDE, RESTORE, change_selected
+from strandline.engine.selecting import DELETE, HIDE, RESTORE, change_selected, check_amendable, check_amendment
 from strandline.engine.volatile import begin_volatile
 
 if TYPE_CHECKING:
@@ -434,18 +434,12 @@ class Log:
 
     def amend(self, seq: int, data: bytes) -> Commit[None]:
         """Give a record other data. Its seq, time, key, node and meta stay."""
-        if type(data) is not bytes:
-            raise BadRequest(f"data must be bytes, not {type(data).__name__}")
-        limit = self._engine.options.max_record_bytes
-        if len(data) > limit:
-            raise RecordTooLarge(0, len(data), limit)
         book, engine = self._book, self._engine
+        check_amendment(data, engine.options.max_record_bytes)
         with engine.lock:
             self._check_writable()
             let_expire(self._engine, self._book)
-            # One that still waits for the disk will be there when the amendment's turn comes.
-            if not book.head < seq <= book.assigned and not book.has(seq, engine.store):
-                raise UnknownSeq(book.name, seq)
+            check_amendable(engine, book, seq)
             return change(
                 engine,
                 book,
@@ -477,7 +471,7 @@ class Log:
                 raise LogHasForks(book.name, book.forks)
             now = engine.now()
             frame = encode(FrameType.DROP, book.epoch, 0, now)
-            events = engine.erasures.write(book, FrameType.DROP, frame, Select(book.assigned), now)
+            events = engine.erasures.write([frame], [(book, FrameType.DROP, Select(book.assigned))], now)
             engine.touch(book)
             engine.remove(book)
             commit: Commit[None] = engine.later((book,), None, None)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from strandline.engine import changing
 from strandline.engine.bodies import Select, pack
 from strandline.engine.commit import Commit
-from strandline.engine.errors import BadRequest
+from strandline.engine.errors import BadRequest, RecordTooLarge, UnknownSeq
 from strandline.engine.frame import FrameType
 from strandline.engine.journaling import change
 from strandline.engine.logbook import Logbook
@@ -32,6 +32,20 @@ HIDE = Kind(FrameType.HIDE, changing.check_readable, changing.hide)
 RESTORE = Kind(FrameType.RESTORE, changing.check_readable, changing.restore)
 
 
+def check_selection(
+    before: int | None, key: str | None, prefix: str | None, seqs: Sequence[int] | None
+) -> list[int] | None:
+    """Raise unless it is a selection; gives the seqs as they are written down."""
+    if before is None and key is None and prefix is None and seqs is None:
+        raise BadRequest("say which records: before, key, prefix or seqs")
+    if before is not None and before < 0:
+        raise BadRequest(f"before must be 0 or more, not {before}")
+    chosen = None if seqs is None else [int(seq) for seq in seqs]
+    if chosen and not (min(chosen) >= 0 and max(chosen) < 1 << 63):
+        raise BadRequest("seqs must be 0 or more")
+    return chosen
+
+
 def change_selected(
     engine: Engine,
     book: Logbook,
@@ -43,13 +57,7 @@ def change_selected(
     erasure: bool = True,
 ) -> Commit[Deleted]:
     """See :meth:`Log.delete`, :meth:`Log.hide` and :meth:`Log.restore`."""
-    if before is None and key is None and prefix is None and seqs is None:
-        raise BadRequest("say which records: before, key, prefix or seqs")
-    if before is not None and before < 0:
-        raise BadRequest(f"before must be 0 or more, not {before}")
-    chosen = None if seqs is None else [int(seq) for seq in seqs]
-    if chosen and not (min(chosen) >= 0 and max(chosen) < 1 << 63):
-        raise BadRequest("seqs must be 0 or more")
+    chosen = check_selection(before, key, prefix, seqs)
     type, check, make = kind
     select: list[Select] = []
 
@@ -67,3 +75,16 @@ def change_selected(
         lambda: make(book, select[0], engine.store),
         erased=(lambda: select[0]) if erasure else None,
     )
+
+
+def check_amendment(data: bytes, limit: int) -> None:
+    if type(data) is not bytes:
+        raise BadRequest(f"data must be bytes, not {type(data).__name__}")
+    if len(data) > limit:
+        raise RecordTooLarge(0, len(data), limit)
+
+
+def check_amendable(engine: Engine, book: Logbook, seq: int) -> None:
+    """Raise unless the record is there. One that still waits for the disk will be when the amendment's turn comes."""
+    if not book.head < seq <= book.assigned and not book.has(seq, engine.store):
+        raise UnknownSeq(book.name, seq)

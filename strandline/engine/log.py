@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from strandline.engine import changing
 from strandline.engine.appending import after_pending, check_room, publish_later, room_of
+from strandline.engine.backwards import find_key, read_back
 from strandline.engine.block import Block
 from strandline.engine.bodies import CursorMove, Extras, Gap, Select, pack
 from strandline.engine.commit import Commit
@@ -80,6 +81,16 @@ class Log:
     def next_seq(self) -> int:
         """The seq that the next append gets."""
         return self._book.assigned + 1
+
+    @property
+    def last_ts(self) -> int:
+        """The time of the last record that was ever appended, whether or not readers see it yet; 0 when none was."""
+        return self._book.last_ts
+
+    @property
+    def coming_count(self) -> int:
+        """How many records are live, those included that still wait for the disk."""
+        return self._book.count + self._book.pending_count
 
     @property
     def dropped(self) -> bool:
@@ -192,6 +203,31 @@ class Log:
     def read_latest_resident(self, after: int = 0, limit: int = 256, **filters: Any) -> Page | None:
         """As ``read_latest``, but None instead of waiting for the disk or working out what is last."""
         return read_latest(self, False, after, limit, **filters)
+
+    def read_back(self, before: int | None = None, limit: int = 256, *, max_bytes: int | None = None) -> Page:
+        """The last records with a seq below ``before`` (of all, without one), oldest first all the same.
+
+        ``caught_up`` says that there is none before them; go on with ``before`` the first of their seqs. What was lost
+        is not told of.
+        """
+        page = read_back(self._engine, self._book, True, before, limit, max_bytes)
+        assert page is not None
+        return page
+
+    def read_back_resident(
+        self, before: int | None = None, limit: int = 256, *, max_bytes: int | None = None
+    ) -> Page | None:
+        """As ``read_back``, but None instead of waiting for the disk when something is not in memory."""
+        return read_back(self._engine, self._book, False, before, limit, max_bytes)
+
+    def find_key(self, key: str) -> int | None:
+        """The seq of the last record that has this key and is not deleted; one that is hidden counts."""
+        return find_key(self._engine, self._book, True, key) or None
+
+    def find_key_resident(self, key: str) -> tuple[bool, int | None]:
+        """Whether it can be told without waiting for the disk; and if so, what ``find_key`` gives."""
+        found = find_key(self._engine, self._book, False, key)
+        return found is not None, found or None
 
     def sync(self) -> Commit[int]:
         """Done once everything that readers can see now is durable, whatever the log's class, with the head as of now.

@@ -247,10 +247,22 @@ class Logbook:
 
     @staticmethod
     def _first_since(run: Run, ts: int, segments: Segments) -> int:
-        for block, start, end in run.pieces(run.first, run.last, segments):
-            if block.timestamp(end - 1) >= ts:
-                return block.seq(block.row_since(ts, start, end))
-        return run.last + 1
+        """Found by halving: of a run of many blocks only a few are looked at."""
+        segment, end_row = segments.segment(run.segment), run.row + run.rows
+
+        def rows(index: int) -> tuple[Block, int, int]:
+            base, block = segment.blocks[index].row, segments.load(run.segment, index)
+            return block, max(run.row - base, 0), min(end_row - base, len(block))
+
+        def reaches(index: int) -> bool:
+            block, _, end = rows(index)
+            return block.timestamp(end - 1) >= ts
+
+        indexes = range(segment.block_of(run.row), segment.block_of(end_row - 1) + 1)
+        # The last one does: the run would not be looked at otherwise.
+        at = bisect_left(indexes, True, hi=len(indexes) - 1, key=reaches)
+        block, start, end = rows(indexes[at])
+        return block.seq(block.row_since(ts, start, end))
 
     # --- cursors -------------------------------------------------------------------------------------------
 

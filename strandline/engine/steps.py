@@ -222,7 +222,7 @@ class _Step:
             for book, block, size, _, _ in self._members:
                 book.pending_count += len(block)
                 book.pending_size += size
-            changed = {change.book for change in (*self._members, *self._alterations)}
+            changed = {member.book for member in self._members} | {one.book for one in self._alterations}
             commit: Commit[list[Any]] = engine.later(tuple(changed), None, self._make_pending)
             engine.erasures.publish(events)
             return commit

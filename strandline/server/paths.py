@@ -20,12 +20,14 @@ Params = dict[str, str]
 class Paths:
     def __init__(self) -> None:
         self._fixed: dict[int, dict[tuple[str, ...], Methods]] = {}
+        #: Paths without a parameter that no pattern before them matches: however many there are, they are found at once.
+        self._plain: dict[str, Methods] = {}
         self._spanning: list[_Spanning] = []
 
     def add(self, route: Route) -> None:
         pattern = tuple(route.path.split("/"))
         if not route.spans:
-            self._fixed.setdefault(len(pattern), {}).setdefault(pattern, {})[route.method] = route
+            self._add_fixed(route, pattern)
             return
         at = pattern.index("{" + route.spans + "}")
         front, back = pattern[:at], pattern[at + 1 :]
@@ -36,8 +38,17 @@ class Paths:
         self._spanning.append(_Spanning(front, route.spans, back, {route.method: route}))
         self._spanning.sort(key=lambda spanning: (len(spanning.back), len(spanning.front)), reverse=True)
 
+    def _add_fixed(self, route: Route, pattern: tuple[str, ...]) -> None:
+        known = self._fixed.setdefault(len(pattern), {})
+        is_plain = "{" not in route.path and all(_match(other, pattern) is None for other in known)
+        methods = self._plain.setdefault(route.path, {}) if is_plain else known.setdefault(pattern, {})
+        methods[route.method] = route
+
     def find(self, path: str) -> tuple[Methods, Params] | None:
         """The routes of the path by method, and what its parameters are."""
+        plain = self._plain.get(path)
+        if plain is not None:
+            return plain, {}
         parts = path.split("/")
         for pattern, methods in self._fixed.get(len(parts), {}).items():
             params = _match(pattern, parts)

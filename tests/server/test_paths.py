@@ -90,3 +90,13 @@ def test_the_longer_beginning_counts_whatever_was_added_first(backwards: bool) -
     ):
         methods, given = found.find(path) or ({}, {})
         assert (methods["GET"].path, given) == (route, params)
+
+
+def test_a_path_without_parameters_belongs_to_whoever_was_first() -> None:
+    earlier = paths(("GET", "/things/{name}", ""), ("POST", "/things/all", ""))
+    later = paths(("POST", "/things/all", ""), ("GET", "/things/{name}", ""))
+
+    for found, method, params in ((earlier, "GET", {"name": "all"}), (later, "POST", {})):
+        at = found.find("/things/all")
+        assert at is not None
+        assert (list(at[0]), at[1]) == ([method], params)

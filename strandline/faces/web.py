@@ -209,12 +209,14 @@ class Head:
 class Call:
     """One request, whichever lane it came in by."""
 
-    __slots__ = ("body", "head", "started")
+    __slots__ = ("body", "head", "peer", "started")
 
-    def __init__(self, head: Head, body: bytes, started: float) -> None:
+    def __init__(self, head: Head, body: bytes, started: float, peer: str = "") -> None:
         self.head = head
         self.body = body
         self.started = started
+        #: The address at the other end of the connection: of the client, or of a proxy in front of it. Empty: unknown.
+        self.peer = peer
 
     def param(self, name: str) -> str:
         return self.head.params[name]

@@ -50,7 +50,7 @@ class _AllHttp(BaseRoute):
         refused = gate.check_now(head) or refused
         if refused is None:
             gate.hold(head)
-            call = Call(head, b"", started)
+            call = Call(head, b"", started, _peer(scope))
             try:
                 body = await _read_body(receive, gate.max_body_bytes)
             except Refusal as refusal:
@@ -76,6 +76,11 @@ class _AllHttp(BaseRoute):
             await _send_reply(send, gate.finish(call.head, answer))
         else:
             await _run_stream(answer, receive, send)
+
+
+def _peer(scope: Scope) -> str:
+    client = scope.get("client")
+    return client[0] if client else ""
 
 
 async def _read_body(receive: Receive, limit: int) -> bytes | None:

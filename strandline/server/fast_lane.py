@@ -283,7 +283,7 @@ class FastLane(HttpToolsProtocol):
         self._call(hot, body)
 
     def _call(self, hot: HotHead, body: bytes) -> None:
-        call = Call(hot.head, body, perf_counter())
+        call = Call(hot.head, body, perf_counter(), self.client[0] if self.client else "")
         answer = self.gate.answer(call)
         if isinstance(answer, Reply):
             self._reply(hot, answer)

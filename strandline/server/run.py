@@ -113,6 +113,8 @@ class Server(uvicorn.Server):
                 log_config=None,
                 access_log=False,
                 server_header=False,
+                # Whoever wants to know what proxies say looks by itself, in both lanes alike.
+                proxy_headers=False,
                 timeout_keep_alive=int(IDLE_SECONDS),
                 timeout_graceful_shutdown=1,
                 backlog=BACKLOG,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from strandline.faces.collections.config import Collection
+from strandline.faces.collections.config import WRITE, Collection
 from strandline.faces.collections.template import Template
 
 
@@ -42,9 +42,11 @@ class Catalogue:
     def __iter__(self) -> Iterator[Entry]:
         return iter(self.entries.values())
 
-    def find(self, segments: Sequence[str]) -> Found | None:
-        """Whose document the (decoded) segments lead to."""
+    def find(self, segments: Sequence[str], op: str) -> Found | None:
+        """Whose document the (decoded) segments lead to, for somebody who wants to read or to write it."""
         for template, entry in self._by_length.get(len(segments), ()):
+            if entry.collection.pull_only if op == WRITE else entry.collection.push_only:
+                continue
             params = template.match(segments)
             if params is not None:
                 return Found(entry, params)

@@ -9,24 +9,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from itertools import product
 from typing import Literal
 
 import msgspec
 
 from strandline.engine import (
+    Amend,
     Append,
     Batch,
     Commit,
     Config,
     Copy,
     Cursor,
+    Delete,
     Engine,
+    Hide,
     Log,
     ManualClock,
     Options,
     Producer,
     Record,
+    Restore,
 )
 from strandline.engine.catalog import CHECKPOINTS
 from strandline.engine.disk import Disk
@@ -212,6 +217,28 @@ class Life:
             yield self.model(change for change in lasting if id(change) not in missing), steps
 
 
+def _hide(model: LogModel, seq: int, data: bytes) -> None:
+    model.hidden.update({seq} & set(model.records))
+
+
+def _restore(model: LogModel, seq: int, data: bytes) -> None:
+    model.hidden.discard(seq)
+
+
+def _delete(model: LogModel, seq: int, data: bytes) -> None:
+    model.deleted.add(seq)
+    model._remove([seq])
+
+
+def _amend(model: LogModel, seq: int, data: bytes) -> None:
+    if seq in model.records:
+        model.records[seq] = model.records[seq]._replace(data=data)
+
+
+_ALTERATIONS = {"hide": _hide, "restore": _restore, "delete": _delete, "amend": _amend}
+_SELECTIONS = {"hide": Hide, "restore": Restore, "delete": Delete}
+
+
 class Scribe:
     """Works an engine and keeps the history."""
 
@@ -314,6 +341,36 @@ class Scribe:
             changes.append(self._begin_append(life, model, [record]))
             appends.append(Append(self.engine.log(name), Batch.of(data)))
         self._acknowledge_step(changes, self.engine.append_all(appends))
+
+    def change_all(self, *asked: tuple[str, str, object]) -> None:
+        """A hide, a restore or a delete of one seq, an amendment of one to something, or an append of something, each
+        of a log that is named, in one step."""
+        self._steps += 1
+        step, changes, made = self._steps, [], []
+        for what, name, value in asked:
+            life, model = self._find(name)
+            log = self.engine.log(name)
+            if what == "append":
+                record = Record(model.assigned + 1, self._now(), None, None, None, value)  # type: ignore[arg-type]
+                changes.append(self._begin_append(life, model, [record]))
+                made.append(Append(log, Batch.of(value)))  # type: ignore[arg-type]
+                continue
+            seq, data = value if what == "amend" else (value, b"")  # type: ignore[misc]
+            event = self._tell(life, model, what, Selection(model.assigned, seqs=(seq,)))
+            change = self._begin(life, what, partial(_ALTERATIONS[what], seq=seq, data=data))
+            change.volatile = model.config.durability == "ephemeral"
+            changes += [change] if event is None else [change, event]
+            made.append(Amend(log, seq, data) if what == "amend" else _SELECTIONS[what](log, seqs=[seq]))
+        for change in changes:
+            change.step = step
+        commit = self.engine.change_all(made)
+        flushed = not commit.done
+        commit.wait()
+        for change in changes:
+            if change.what == "tell":
+                change.acknowledged = True
+            else:
+                self._acknowledge(change, flushed)
 
     def forward(self, source: str, *copies: tuple[str, int, int], lost: int = 0) -> None:
         """For every copy: its log, and the first and last seq. The cursor has the log's name and goes to the last."""

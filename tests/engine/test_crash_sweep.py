@@ -230,6 +230,20 @@ def append_to_several(scribe: Scribe) -> None:
     scribe.append_all(("disk", b"y" * 700), ("memory", b"z" * 700), ("disk", b"u" * 600))
 
 
+def change_several(scribe: Scribe) -> None:
+    """In one step each: what became of records, with appends that tell of it; sealed records and new ones."""
+    scribe.change_all(("amend", "log", (2, b"other" * 9)), ("hide", "fsync", 1), ("append", "disk", b"told" * 99))
+    scribe.change_all(("hide", "log", 12), ("delete", "log", 3), ("append", "log", b"more"), ("append", "fsync", b"y"))
+    scribe.change_all(("restore", "log", 12), ("amend", "disk", (1, b"z")))
+
+
+def sealed_and_new_logs(scribe: Scribe) -> None:
+    one_log(scribe)
+    for name, durability in (("fsync", "fsync"), ("disk", "disk")):
+        scribe.create(name, durability=durability)
+        scribe.append(name, b"first", b"second")
+
+
 def move_cursors(scribe: Scribe) -> None:
     for name in ("fsync", "disk", "ephemeral"):
         scribe.move_cursor(name, "cursor", 3)
@@ -369,6 +383,7 @@ SCENARIOS = {
         one_log, append_as_producer, lambda e, s: there_is_one_copy(e, s, producer=Producer("p", 0, 0))
     ),
     "append to several": Scenario(four_logs, append_to_several),
+    "change several": Scenario(sealed_and_new_logs, change_several),
     "cursors": Scenario(four_logs, move_cursors),
     "forward": Scenario(sources_and_takers, forward_by_reference),
     "forward old and new": Scenario(sources_and_takers, forward_old_and_new),

@@ -1,0 +1,147 @@
+"""The client: one server, all protocols."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from typing import Any, TypeVar, overload
+
+import httpx
+
+from strandline.client import topic_calls as calls
+from strandline.client.asynchronous.routers import AsyncRouter
+from strandline.client.asynchronous.topics import AsyncTopic
+from strandline.client.asynchronous.transport import AsyncTransport
+from strandline.client.asynchronous.watching import AsyncWatch
+from strandline.client.calls import get
+from strandline.client.connecting import Address
+from strandline.client.retrying import Patience
+from strandline.client.topic_calls import Match, Write
+from strandline.client.topic_types import RouterState, TopicRow, Written
+from strandline.client.watching import Start, WatchState
+
+T = TypeVar("T")
+
+
+class AsyncClient:
+    """A Strandline server, spoken to over a pool of connections. Close it, or use it as a context manager.
+
+    ``key`` is an API key, ``user`` for whom this client acts where tables ask. ``timeout`` is how many seconds one try
+    of a request may take, ``patience`` how many it is tried again where that is safe: when it was refused because the
+    server is busy or not ready, when it never left, or when doing it twice is the same as doing it once. With
+    ``patience=0`` nothing is tried twice. ``transport`` is for proxies and certificates.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        key: str | None = None,
+        user: str | None = None,
+        *,
+        timeout: float = 30.0,
+        patience: float | Patience = 20.0,
+        headers: Mapping[str, str] | None = None,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        if not isinstance(patience, Patience):
+            patience = Patience(patience)
+        self.transport = AsyncTransport(Address(url, key, user, headers), timeout, patience, transport)
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        await self.transport.aclose()
+
+    @property
+    def url(self) -> str:
+        return self.transport.address.url
+
+    async def ready(self) -> bool:
+        """Whether the server answers and is ready; asked once, without patience."""
+        return await self.transport.ready()
+
+    # --- topics ----------------------------------------------------------------------------------------------------
+
+    @overload
+    def topic(self, name: str) -> AsyncTopic[Any]: ...
+
+    @overload
+    def topic(self, name: str, type: type[T]) -> AsyncTopic[T]: ...
+
+    def topic(self, name: str, type: Any = Any) -> AsyncTopic[Any]:
+        """A topic, whose data is read as ``type``: a msgspec Struct, a dataclass, anything msgspec knows."""
+        return AsyncTopic(self.transport, name, type)
+
+    async def topics(self, prefix: str = "") -> AsyncIterator[TopicRow]:
+        """All topics whose names begin like this, in the order of their names."""
+        cursor: str | None = None
+        while True:
+            query = {"prefix": prefix or None, "page_size": 1000, "cursor": cursor}
+            page = await self.transport.ask(get("/v0/topics", query), calls.LIST)
+            for row in page.topics:
+                yield row
+            cursor = page.next_cursor
+            if cursor is None:
+                return
+
+    async def write(self, writes: Iterable[Write], *, idempotency_key: str | None = None) -> list[Written]:
+        """Write to several topics in one step: all of it happens or nothing."""
+        request = calls.multi_write(writes, idempotency_key)
+        return (await self.transport.ask(request, calls.MULTI_WRITTEN)).writes
+
+    @overload
+    def watch(
+        self,
+        topics: Mapping[str, Start | int | None],
+        *,
+        match: Match | None = None,
+        without_nodes: str | Sequence[str] | None = None,
+        strong: bool = False,
+    ) -> AsyncWatch[Any]: ...
+
+    @overload
+    def watch(
+        self,
+        topics: Mapping[str, Start | int | None],
+        type: type[T],
+        *,
+        match: Match | None = None,
+        without_nodes: str | Sequence[str] | None = None,
+        strong: bool = False,
+    ) -> AsyncWatch[T]: ...
+
+    def watch(
+        self,
+        topics: Mapping[str, Start | int | None],
+        type: Any = Any,
+        *,
+        match: Match | None = None,
+        without_nodes: str | Sequence[str] | None = None,
+        strong: bool = False,
+    ) -> AsyncWatch[Any]:
+        """Watch topics over one connection: for each the seq behind which to begin, or None for what is written from
+        now on. A name that ends in ``*`` stands for all topics that begin like it, those made later included."""
+        options = calls.watch_options(without_nodes, strong, match)
+        return AsyncWatch(self.transport, WatchState(topics, type, options))
+
+    # --- routers ---------------------------------------------------------------------------------------------------
+
+    def router(self, name: str) -> AsyncRouter:
+        return AsyncRouter(self.transport, name)
+
+    async def routers(
+        self, prefix: str = "", *, source: str | None = None, dest: str | None = None
+    ) -> AsyncIterator[RouterState]:
+        """All routers whose names begin like this; only those from or to a topic, if one is given."""
+        cursor: str | None = None
+        while True:
+            query = {"prefix": prefix or None, "source": source, "dest": dest, "page_size": 1000, "cursor": cursor}
+            page = await self.transport.ask(get("/v0/routers", query), calls.ROUTERS)
+            for row in page.routers:
+                yield row
+            cursor = page.next_cursor
+            if cursor is None:
+                return

@@ -1,0 +1,191 @@
+"""Topics: writing, reading, tailing, configuring."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from typing import Any, Generic, TypeVar
+
+from strandline.client import topic_calls as calls
+from strandline.client.asynchronous.consumers import AsyncConsumer
+from strandline.client.asynchronous.reading import read_records
+from strandline.client.asynchronous.transport import AsyncTransport
+from strandline.client.asynchronous.watching import AsyncTail, AsyncWatch
+from strandline.client.calls import delete, get
+from strandline.client.topic_calls import Match
+from strandline.client.topic_types import (
+    Configured,
+    ConsumerState,
+    Draft,
+    Page,
+    Record,
+    RecordsDeleted,
+    Tombstone,
+    TopicDeleted,
+    TopicState,
+    Written,
+)
+from strandline.client.watching import Start, WatchState
+
+T = TypeVar("T")
+
+
+class AsyncTopic(Generic[T]):
+    """One topic. Nothing is asked of the server before a method is called: the topic need not exist yet."""
+
+    def __init__(self, transport: AsyncTransport, name: str, kind: Any = Any) -> None:
+        self._transport = transport
+        self.name = name
+        self._kind = kind
+        self._path = calls.path_of(name)
+        self._page = calls.page_reading(kind)
+
+    # --- writing ---------------------------------------------------------------------------------------------------
+
+    async def write(
+        self,
+        data: T,
+        *,
+        tag: str | None = None,
+        node: str | None = None,
+        meta: Any = None,
+        idempotency_key: str | None = None,
+        create: bool | None = None,
+    ) -> Written:
+        """Append one record. Whatever happens on the way, it is appended once: every write has an idempotency key, of
+        its own unless one is given. ``create=False`` refuses to make the topic."""
+        record = Draft(data, tag, node, meta)
+        request = calls.write(self._path, [record], key=idempotency_key, create=create)
+        return await self._transport.ask(request, calls.WRITTEN)
+
+    async def write_many(
+        self,
+        records: Iterable[T | Draft[T]],
+        *,
+        node: str | None = None,
+        idempotency_key: str | None = None,
+        create: bool | None = None,
+        config: dict[str, Any] | None = None,
+        patient: bool = False,
+    ) -> Written:
+        """Append records: all of them or none, with consecutive seqs. What is no ``Draft`` is the data of one.
+        ``config`` is for a topic that has to be made; ``patient`` has a busy server wait instead of refusing."""
+        request = calls.write(
+            self._path,
+            calls.drafts(records),
+            key=idempotency_key,
+            node=node,
+            create=create,
+            config=config,
+            patient=patient,
+        )
+        return await self._transport.ask(request, calls.WRITTEN)
+
+    # --- reading ---------------------------------------------------------------------------------------------------
+
+    async def diff(
+        self,
+        after: int | None = 0,
+        *,
+        limit: int | None = None,
+        max_bytes: int | None = None,
+        wait_ms: int = 0,
+        match: Match | None = None,
+        since_ts: int | None = None,
+        without_nodes: str | Sequence[str] | None = None,
+        latest: bool = False,
+        consumer: str | None = None,
+    ) -> Page[T]:
+        """One page of what is behind a seq. ``wait_ms``: wait for something if there is nothing. ``without_nodes``
+        leaves out what these nodes wrote. ``latest``: only the last record of each tag. With a ``consumer`` and
+        ``after=None`` it begins where that one has committed."""
+        request = calls.diff(
+            self._path,
+            from_seq=after,
+            limit=limit,
+            max_batch_bytes=max_bytes,
+            wait_ms=wait_ms,
+            match=match,
+            since_ts=since_ts,
+            node=without_nodes,
+            view="latest" if latest else None,
+            consumer=consumer,
+            include_tags=True,
+        )
+        return await self._transport.ask(request, self._page)
+
+    def read(
+        self,
+        after: int = 0,
+        *,
+        match: Match | None = None,
+        since_ts: int | None = None,
+        without_nodes: str | Sequence[str] | None = None,
+        latest: bool = False,
+        page_size: int = 1000,
+        on_loss: Callable[[Tombstone], None] | None = None,
+    ) -> AsyncIterator[Record[T]]:
+        """The records behind a seq, up to the end as it is when that is reached; page by page.
+
+        Records that are gone although nobody deleted them are told to ``on_loss``, or raise RecordsLost where there is
+        none: they are never passed over in silence.
+        """
+
+        async def page(position: int) -> Page[T]:
+            return await self.diff(
+                position,
+                limit=page_size,
+                match=match,
+                since_ts=since_ts,
+                without_nodes=without_nodes,
+                latest=latest,
+            )
+
+        return read_records(page, after, on_loss)
+
+    def tail(
+        self,
+        after: int | None = None,
+        *,
+        match: Match | None = None,
+        since_ts: int | None = None,
+        without_nodes: str | Sequence[str] | None = None,
+        strong: bool = False,
+        on_loss: Callable[[Tombstone], None] | None = None,
+    ) -> AsyncTail[T]:
+        """Records as they come: those behind ``after`` first, or (None) only what is written from now on. It goes on
+        over broken connections and restarts of the server. ``strong``: nothing that a power cut could take back."""
+        start = {self.name: Start(after, match, since_ts)}
+        watch: AsyncWatch[T] = AsyncWatch(
+            self._transport, WatchState(start, self._kind, calls.watch_options(without_nodes, strong))
+        )
+        return AsyncTail(watch, on_loss)
+
+    # --- consumers -------------------------------------------------------------------------------------------------
+
+    def consumer(self, name: str) -> AsyncConsumer[T]:
+        """A named reader of this topic, whose position the server keeps."""
+        return AsyncConsumer(self._transport, self._path, self._page, name)
+
+    async def consumers(self) -> dict[str, ConsumerState]:
+        """All consumers, by name."""
+        return (await self._transport.ask(get(f"{self._path}/consumers"), calls.CONSUMERS)).consumers
+
+    # --- the topic itself ------------------------------------------------------------------------------------------
+
+    async def configure(self, **config: Any) -> Configured:
+        """Make the topic, or replace its whole configuration: what is not given gets its default. The fields are those
+        of ``TopicConfig``."""
+        return await self._transport.ask(calls.configure(self._path, config), calls.CONFIGURED)
+
+    async def state(self, *, touch: bool = True) -> TopicState:
+        """How the topic is doing. ``touch=False``: this does not count as reading it."""
+        return await self._transport.ask(get(self._path, {"touch": touch}), calls.STATE)
+
+    async def delete_records(self, *, before_seq: int | None = None, match: Match | None = None) -> RecordsDeleted:
+        """Delete records for good: those before a seq, those whose tag matches, or those of which both is true."""
+        return await self._transport.ask(calls.delete_records(self._path, before_seq, match), calls.RECORDS_DELETED)
+
+    async def delete(self, *, if_empty: bool = False) -> TopicDeleted:
+        """Delete the topic with all its records. ``if_empty`` refuses if there are any."""
+        request = delete(self._path, {"if_empty": True} if if_empty else None)
+        return await self._transport.ask(request, calls.TOPIC_DELETED)

@@ -1,0 +1,123 @@
+# Made by tools/generate_client.py. Change the module of the same name in asynchronous/ instead.
+
+"""Requests on their way: sent, tried again where that is safe, and their answers as they are or as a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeVar
+
+import httpx
+
+from strandline.client.calls import Answer, Reading, Request, get
+from strandline.client.connecting import LIMITS, Address, failure
+from strandline.client.errors import Refused, StrandlineError, Unreachable, refusal
+from strandline.client.retrying import Patience, Tries
+from strandline.client.server_events import Event, EventParser
+from strandline.client.waiting import sync_sleep
+
+T = TypeVar("T")
+
+EVENTS = (b"accept", b"text/event-stream")
+
+
+class Transport:
+    """The connections to one server, and the rules by which they are used."""
+
+    def __init__(
+        self,
+        address: Address,
+        timeout: float,
+        patience: Patience,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self.address = address
+        self.timeout = timeout
+        self.patience = patience
+        # Straight to the transport: what an httpx client adds to a request (cookies, redirects, merging of headers)
+        # is not needed here, and takes more time than all the rest.
+        self._http = transport or httpx.HTTPTransport(verify=address.verify(), limits=LIMITS)
+
+    def close(self) -> None:
+        self._http.close()
+
+    def call(self, request: Request, sign: Callable[[Request], Request] | None = None) -> Answer:
+        """The answer, if it is a success. ``sign`` is called for every try: a signature counts once."""
+        tries = Tries(self.patience, request.repeatable)
+        while True:
+            try:
+                return self.once(request if sign is None else sign(request))
+            except StrandlineError as error:
+                wait = tries.failed(error)
+            sync_sleep(wait)
+
+    def ask(self, request: Request, reading: Reading[T]) -> T:
+        return reading(self.call(request))
+
+    def once(self, request: Request) -> Answer:
+        """Without a second try."""
+        try:
+            response = self._http.handle_request(self.address.request(request, self.timeout))
+            try:
+                body = response.read()
+            finally:
+                response.close()
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise failure(error, request) from error
+        if not 200 <= response.status_code < 300:
+            raise refusal(response.status_code, response.headers, body)
+        return Answer(response.status_code, response.headers, body)
+
+    def ready(self) -> bool:
+        try:
+            return (self.once(get("/v0/ready"))).status == 200
+        except (Refused, Unreachable):
+            return False
+
+    def listen(self, request: Request, silence: float) -> EventSource:
+        """Open an event stream, in one try. It counts as dead when nothing comes for ``silence`` seconds."""
+        wanted = Request(request.method, request.target, request.body, (*request.headers, EVENTS))
+        try:
+            response = self._http.handle_request(self.address.request(wanted, self.timeout, silence))
+            if response.status_code != 200:
+                try:
+                    body = response.read()
+                finally:
+                    response.close()
+                raise refusal(response.status_code, response.headers, body)
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise failure(error, request) from error
+        return EventSource(response, request)
+
+
+class EventSource:
+    """An open event stream."""
+
+    def __init__(self, response: httpx.Response, request: Request) -> None:
+        self._response = response
+        self._request = request
+        self._chunks: Iterator[bytes] = response.iter_bytes()
+        self._parser = EventParser()
+        self._events: list[Event] = []
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return self._response.headers
+
+    def next(self) -> Event:
+        """The next event. Raises Unreachable when the stream ends, however it does."""
+        while not self._events:
+            try:
+                chunk = self._chunks.__next__()
+            except StopIteration:
+                raise Unreachable("the server ended the event stream", sent=True) from None
+            except httpx.HTTPError as error:
+                raise failure(error, self._request) from error
+            self._events = self._parser.feed(chunk)[::-1]
+        return self._events.pop()
+
+    def close(self) -> None:
+        try:
+            self._response.close()
+        except httpx.HTTPError:
+            pass

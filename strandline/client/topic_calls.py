@@ -1,0 +1,134 @@
+"""Requests of the topics protocol, and how their answers are read."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, TypeVar
+
+import msgspec
+
+from strandline.client import topic_types as types
+from strandline.client.calls import ALWAYS, JSON, KEYED_SECONDS, Reading, Request, post, put, segment
+
+T = TypeVar("T")
+
+#: A text, or as the protocol has it: ``["tag", "Eq", "x"]``, ``["tag", "Glob", "x*"]``.
+Match = str | Sequence[str]
+
+WRITTEN = Reading(types.Written)
+MULTI_WRITTEN = Reading(types.MultiWritten)
+CONFIGURED = Reading(types.Configured)
+STATE = Reading(types.TopicState)
+LIST = Reading(types.TopicList)
+TOPIC_DELETED = Reading(types.TopicDeleted)
+RECORDS_DELETED = Reading(types.RecordsDeleted)
+POSITION = Reading(types.ConsumerPosition)
+CONSUMERS = Reading(types.ConsumerList)
+CONSUMER_DELETED = Reading(types.ConsumerDeleted)
+ROUTER = Reading(types.RouterState)
+ROUTERS = Reading(types.RouterList)
+ROUTER_DELETED = Reading(types.RouterDeleted)
+
+
+@lru_cache(maxsize=256)
+def page_reading(kind: Any) -> Reading[types.Page[Any]]:
+    return Reading(types.Page[kind])
+
+
+def new_key() -> str:
+    """An idempotency key that nobody else has."""
+    return secrets.token_hex(16)
+
+
+def path_of(topic: str) -> str:
+    return f"/v0/topics/{segment(topic)}"
+
+
+def draft(record: T | types.Draft[T]) -> types.Draft[T]:
+    """Whatever is no draft is the data of one."""
+    return record if isinstance(record, types.Draft) else types.Draft(record)
+
+
+def drafts(records: Iterable[T | types.Draft[T]]) -> list[types.Draft[T]]:
+    return [draft(record) for record in records]
+
+
+def given(**fields: Any) -> dict[str, Any]:
+    """Only what is said."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+class _Write(msgspec.Struct, omit_defaults=True):
+    records: list[types.Draft[Any]]
+    idempotency_key: str
+    node: str | None = None
+    create: bool | None = None
+    config: Mapping[str, Any] | None = None
+    disable_backpressure: bool = False
+
+
+def write(
+    path: str,
+    records: list[types.Draft[T]],
+    *,
+    key: str | None,
+    node: str | None = None,
+    create: bool | None = None,
+    config: Mapping[str, Any] | None = None,
+    patient: bool = False,
+) -> Request:
+    """It has an idempotency key in any case, so it may be repeated."""
+    body = _Write(records, key or new_key(), node, create, config, patient)
+    target = f"{path}?return_seqs=false"
+    return Request("POST", target, msgspec.json.encode(body), (JSON,), KEYED_SECONDS)
+
+
+class Write(msgspec.Struct, omit_defaults=True):
+    """What goes into one topic, as a part of a write to several."""
+
+    topic: str
+    records: list[Any]
+    node: str | None = None
+    create: bool | None = None
+    config: Mapping[str, Any] | None = None
+
+
+def multi_write(writes: Iterable[Write], key: str | None) -> Request:
+    parts = [Write(one.topic, drafts(one.records), one.node, one.create, one.config) for one in writes]
+    body = {"writes": parts, "idempotency_key": key or new_key()}
+    return post("/v0/write?return_seqs=false", body, repeatable=KEYED_SECONDS)
+
+
+def diff(path: str, *, wait_ms: int = 0, **fields: Any) -> Request:
+    body = given(**fields)
+    if wait_ms:
+        body["wait_ms"] = wait_ms
+    return post(f"{path}/diff", body, repeatable=ALWAYS, waits=wait_ms / 1000)
+
+
+def configure(path: str, config: Mapping[str, Any]) -> Request:
+    return put(path, config)
+
+
+def delete_records(path: str, before_seq: int | None, match: Match | None) -> Request:
+    """What is deleted stays so, but a match deletes what is there when it comes: once, unless it is bounded."""
+    body = given(before_seq=before_seq, match=match)
+    return post(f"{path}/delete", body, repeatable=ALWAYS if before_seq is not None else 0.0)
+
+
+def consumer_path(path: str, consumer: str) -> str:
+    return f"{path}/consumers/{segment(consumer)}"
+
+
+def router_path(name: str) -> str:
+    return f"/v0/routers/{segment(name)}"
+
+
+def watch_options(
+    without_nodes: str | Sequence[str] | None, strong: bool, match: Match | None = None
+) -> dict[str, Any]:
+    """What is said of everything that is watched."""
+    options = given(node=without_nodes, match=match, consistency="strong" if strong else None)
+    return {"include_tags": True, **options}

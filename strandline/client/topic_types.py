@@ -1,0 +1,255 @@
+"""What topics, consumers and routers look like to a program."""
+
+from __future__ import annotations
+
+from typing import Any, Generic, Literal, TypeVar
+
+import msgspec
+from msgspec import field
+
+T = TypeVar("T")
+
+Durability = Literal["ephemeral", "memory", "disk", "fsync"]
+LossReason = Literal["cap", "ttl", "mixed", "source_trim", "lost", "recreated", "from_seq_too_old"]
+
+
+class Draft(msgspec.Struct, Generic[T], omit_defaults=True, frozen=True):
+    """A record that is about to be written, where its data is not all there is to say. ``not_before_ts`` (milliseconds)
+    and ``priority`` are for jobs of a queue."""
+
+    data: T
+    tag: str | None = None
+    node: str | None = None
+    meta: Any = None
+    not_before_ts: int = 0
+    priority: int = 0
+
+
+class Record(msgspec.Struct, Generic[T], frozen=True):
+    """A record that was read. ``ts`` is in milliseconds."""
+
+    seq: int = field(name="$seq")
+    ts: int = field(name="$ts")
+    data: T
+    node: str | None = field(default=None, name="$node")
+    tag: str | None = field(default=None, name="$tag")
+    meta: Any = None
+
+
+class Tombstone(msgspec.Struct, frozen=True):
+    """Records from ``gap_from`` to ``gap_to`` are gone although nobody deleted them."""
+
+    gap_from: int
+    gap_to: int
+    reason: LossReason
+    earliest_seq: int
+    head_seq: int
+    missed_estimate: int | None = None
+
+    @property
+    def after(self) -> int:
+        """Where to go on reading: whatever is left comes behind this seq."""
+        return self.earliest_seq - 1 if self.reason == "recreated" else max(self.gap_to, self.earliest_seq - 1)
+
+    def __str__(self) -> str:
+        return f"the records from {self.gap_from} to {self.gap_to} are gone ({self.reason})"
+
+
+class Written(msgspec.Struct, frozen=True):
+    """What became of a write. ``deduped``: it had been made before, and was not made again."""
+
+    topic: str
+    first_seq: int
+    last_seq: int
+    head_seq: int
+    count: int
+    created: bool
+    deduped: bool
+
+    @property
+    def seqs(self) -> range:
+        return range(self.first_seq, self.last_seq + 1)
+
+
+class MultiWritten(msgspec.Struct, frozen=True):
+    writes: list[Written]
+
+
+class Page(msgspec.Struct, Generic[T], frozen=True):
+    """A part of a topic. ``next_from_seq`` is where to go on; ``caught_up``: there is no more for now."""
+
+    topic: str
+    records: list[Record[T]]
+    next_from_seq: int
+    head_seq: int
+    earliest_seq: int
+    caught_up: bool
+    lag: int
+    tombstone: Tombstone | None = None
+
+
+class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole configuration of a topic."""
+
+    type: Literal["log", "queue"] = "log"
+    ttl_ms: int = 0
+    cap_records: int = 0
+    cap_bytes: int = 0
+    discard: Literal["old", "reject"] = "old"
+    compact: bool = False
+    durability: Durability = "disk"
+    priority: int | None = None
+    auto_priority: bool = True
+    auto_create: bool = True
+    idempotency_window_ms: int = 120_000
+    dedupe_node: bool = True
+    lease_ms: int = 30_000
+    claim_jitter_ms: int = 0
+    max_deliveries: int = 0
+    dead_letter: str | None = None
+    leases_durable: bool = False
+
+
+class Configured(msgspec.Struct, frozen=True):
+    topic: str
+    created: bool
+    config: TopicConfig
+
+
+class QueueCounters(msgspec.Struct, frozen=True):
+    ready: int
+    in_flight: int
+    delayed: int = 0
+    dead_lettered: int = 0
+
+
+class ConsumerState(msgspec.Struct, frozen=True):
+    seq: int
+    lag: int
+    committed_ts: int
+
+
+class TopicState(msgspec.Struct, frozen=True):
+    topic: str
+    type: Literal["log", "queue"]
+    head_seq: int
+    earliest_seq: int
+    next_seq: int
+    count: int
+    bytes: int
+    config: TopicConfig
+    effective_priority: int
+    last_write_ts: int | None = None
+    last_read_ts: int | None = None
+    queue: QueueCounters | None = None
+    consumers: dict[str, ConsumerState] = {}
+
+
+class TopicRow(msgspec.Struct, frozen=True):
+    """A topic as lists show it."""
+
+    topic: str
+    head_seq: int
+    earliest_seq: int
+    count: int
+    bytes: int
+    durable: bool
+    effective_priority: int
+    type: Literal["log", "queue"] = "log"
+
+
+class TopicList(msgspec.Struct, frozen=True):
+    topics: list[TopicRow]
+    next_cursor: str | None = None
+
+
+class TopicDeleted(msgspec.Struct, frozen=True):
+    topic: str
+    deleted: bool
+    routers_removed: list[str] = []
+
+
+class RecordsDeleted(msgspec.Struct, frozen=True):
+    topic: str
+    deleted: int
+    earliest_seq: int
+    head_seq: int
+    count: int
+    bytes: int
+
+
+class ConsumerPosition(msgspec.Struct, frozen=True):
+    topic: str
+    consumer: str
+    seq: int
+    head_seq: int
+    lag: int
+    committed_ts: int
+
+
+class ConsumerList(msgspec.Struct, frozen=True):
+    consumers: dict[str, ConsumerState]
+
+
+class ConsumerDeleted(msgspec.Struct, frozen=True):
+    deleted: bool
+
+
+class RouterState(msgspec.Struct, frozen=True):
+    """``forwarded_total`` and ``lag`` are None where the server did not tell them."""
+
+    router: str
+    source: str
+    dest: str
+    preserve_node: bool = True
+    preserve_tag: bool = True
+    filter: list[str] | None = None
+    allow_cycle: bool = False
+    guarantee: Literal["at_least_once", "exactly_once"] = "at_least_once"
+    created: bool = False
+    forwarded_total: int | None = None
+    lag: int | None = None
+
+
+class RouterList(msgspec.Struct, frozen=True):
+    routers: list[RouterState]
+    next_cursor: str | None = None
+
+
+class RouterDeleted(msgspec.Struct, frozen=True):
+    router: str
+    deleted: bool
+
+
+# --- watching ------------------------------------------------------------------------------------------------------
+
+
+class Arrived(msgspec.Struct, Generic[T], frozen=True):
+    """New records of a topic. ``to_seq`` is how far that is, ``head_seq`` how far the topic is."""
+
+    topic: str
+    records: list[Record[T]]
+    from_seq: int
+    to_seq: int
+    head_seq: int
+
+
+class CaughtUp(msgspec.Struct, frozen=True):
+    """Everything that there was has been told; from now on it is live."""
+
+    topic: str
+    head_seq: int
+
+
+class Lost(msgspec.Struct, frozen=True):
+    """Records that this watch would have told are gone."""
+
+    topic: str
+    tombstone: Tombstone
+
+
+class Deleted(msgspec.Struct, frozen=True):
+    """The topic was deleted. ``head_seq`` is how far it, or this watch of it, had got."""
+
+    topic: str
+    head_seq: int

@@ -18,7 +18,7 @@ from strandline.history.pieces import SegmentPiece
 from strandline.history.talking import ServerFailure
 from strandline.pipeline.auditing.digests import Sums, added, digests_of, sums_of
 from strandline.pipeline.auditing.segments import why
-from strandline.schema.author_proofs import holds, proof_of
+from strandline.signing.author_proofs import holds, proof_of
 
 #: An item has about so many records: many small logs together, or a part of a large one. Checking proofs takes a
 #: second per 5,000 or so.

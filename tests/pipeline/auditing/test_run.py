@@ -27,7 +27,7 @@ from strandline.pipeline.auditing.run import audit, on_spark
 from strandline.pipeline.round import EVERYTHING
 from strandline.pipeline.rounds import Chosen, UnknownLogs
 from strandline.pipeline.status import Silent
-from strandline.schema.author_proofs import signed_bytes
+from strandline.signing.author_proofs import signed_bytes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

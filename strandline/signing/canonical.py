@@ -8,10 +8,19 @@ from __future__ import annotations
 
 import json
 import re
+from hashlib import sha256
 from json.encoder import encode_basestring
 from math import isfinite
 from typing import Any, NoReturn
 
+import msgspec
+
+#: Writes plain data as the canonical form does, and an order of magnitude faster than it could be written here.
+_write_plain = msgspec.json.Encoder(order="sorted").encode
+_read_plain = msgspec.json.Decoder().decode
+#: What a number that is no plain one looks like in text: one with a point, an exponent, or as many digits as only
+#: large ones have. Text inside of strings may look like it too: then the slow way is taken for nothing.
+_odd_number = re.compile(rb"[:\[,]-?\d+(?:[.e]|\d{15})").search
 _SURROGATE = re.compile("[\ud800-\udfff]")
 #: ECMAScript writes numbers without an exponent from the first to the second of these powers of ten.
 _LEAST_POINT, _MOST_POINT = -6, 21
@@ -24,13 +33,36 @@ class NotJson(ValueError):
 def parse(text: bytes) -> Any:
     """A document as Python has it; of keys that are repeated, the last one counts. Raises NotJson."""
     try:
+        return _read_plain(text)
+    except (ValueError, RecursionError):
+        # Halves of surrogate pairs and numbers too large for a double, which JSON has; or no JSON at all.
+        pass
+    try:
         return json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
         raise NotJson(str(error)) from None
 
 
 def canonical(document: Any) -> bytes:
-    """The form of a document as ``parse`` gives it."""
+    """The form of a document as ``parse`` gives it: of dicts with strings as keys, lists, and what they hold."""
+    if isinstance(document, dict):
+        try:
+            plain = _write_plain(document)
+        except (ValueError, OverflowError):
+            # Halves of surrogate pairs, or an integer of more than 64 bits.
+            return exact(document)
+        if _odd_number(plain) is None:
+            return plain
+    return exact(document)
+
+
+def digest(document: Any) -> str:
+    """The SHA-256 of the canonical form, as hexadecimal digits."""
+    return sha256(canonical(document)).hexdigest()
+
+
+def exact(document: Any) -> bytes:
+    """The same as ``canonical``, written value by value."""
     text = _text(document)
     try:
         return text.encode()
@@ -50,7 +82,7 @@ def _text(value: Any) -> str:
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, (int, float)):
         return _number(value)
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return f"[{','.join(map(_text, value))}]"
     members = (f"{encode_basestring(name)}:{_text(value[name])}" for name in sorted(value))
     return f"{{{','.join(members)}}}"

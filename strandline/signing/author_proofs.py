@@ -1,0 +1,72 @@
+"""Proofs of who wrote a record: an Ed25519 signature over its data and the key of the document it is in.
+
+A proof is kept in the meta of the record, as the members ``authorPubkey`` (64 hexadecimal digits) and
+``authorSignature`` (base64). What is signed is the canonical form of ``{"d": data, "k": document key}`` behind a line
+that says what it is for. The key of a document is the name of its log. The time of a record is not signed.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from strandline.signing.canonical import NotJson, canonical, parse
+from strandline.signing.keys import Signer, verify
+
+DOMAIN = b"starfish-append-author-v1\n"
+
+
+class Proof(NamedTuple):
+    public_key: str
+    signature: str
+
+
+def proof_of(meta: bytes | None) -> Proof | None:
+    """The proof that a meta has; None if it has none. Whether it holds is another question."""
+    if meta is None or b"authorSignature" not in meta:
+        return None
+    try:
+        found = parse(meta)
+    except NotJson:
+        return None
+    if not isinstance(found, dict):
+        return None
+    public_key, signature = found.get("authorPubkey"), found.get("authorSignature")
+    if not isinstance(public_key, str) or not isinstance(signature, str):
+        return None
+    return Proof(public_key, signature)
+
+
+def meta_of(proof: Proof) -> bytes:
+    """The meta of a record with this proof, which ``proof_of`` reads."""
+    return canonical({"authorPubkey": proof.public_key, "authorSignature": proof.signature})
+
+
+def signed_bytes(document_key: str, data: bytes) -> bytes:
+    """What the author of a record has signed. Raises NotJson."""
+    return _message(document_key, parse(data))
+
+
+def sign(signer: Signer, document_key: str, document: Any) -> Proof:
+    """The proof that the signer wrote this data, given as it is when parsed, into this document."""
+    return Proof(signer.public, signer.sign(_message(document_key, document)))
+
+
+def holds(proof: Proof, document_key: str, data: bytes) -> bool:
+    """Whether the proof is one for this data in this document. Nothing that is in it makes this raise."""
+    try:
+        return holds_for(proof, document_key, parse(data))
+    except NotJson:
+        return False
+
+
+def holds_for(proof: Proof, document_key: str, document: Any) -> bool:
+    """The same for data that has been parsed."""
+    try:
+        message = _message(document_key, document)
+    except RecursionError:
+        return False
+    return verify(proof.public_key, proof.signature, message)
+
+
+def _message(document_key: str, document: Any) -> bytes:
+    return DOMAIN + canonical({"d": document, "k": document_key})

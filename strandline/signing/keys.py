@@ -1,0 +1,108 @@
+"""Keys: those that sign (Ed25519) and those that content keys are wrapped for (X25519).
+
+On the wire a key is 64 hexadecimal digits and a signature is base64.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode, b64encode
+from functools import lru_cache
+from hashlib import sha256
+from typing import Self
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+
+_KEY = re.compile("[0-9a-fA-F]{64}")
+_USER_ID_DIGITS = 32
+
+
+class BadKey(ValueError):
+    """A text that is no key: not 64 hexadecimal digits, or no point that can be used."""
+
+
+class Signer:
+    """A key that signs. Its seed is the secret."""
+
+    __slots__ = ("_key", "public", "seed")
+
+    def __init__(self, seed: str) -> None:
+        """Raises BadKey."""
+        self._key = Ed25519PrivateKey.from_private_bytes(key_bytes(seed))
+        self.seed = seed.lower()
+        self.public = self._key.public_key().public_bytes_raw().hex()
+
+    @classmethod
+    def generate(cls) -> Self:
+        return cls(Ed25519PrivateKey.generate().private_bytes_raw().hex())
+
+    @property
+    def user_id(self) -> str:
+        return user_id(self.public)
+
+    def sign(self, message: bytes) -> str:
+        return b64encode(self._key.sign(message)).decode()
+
+    def __repr__(self) -> str:
+        return f"Signer(public={self.public!r})"
+
+
+class KemKey:
+    """A key that content keys are wrapped for."""
+
+    __slots__ = ("_key", "private", "public")
+
+    def __init__(self, private: str) -> None:
+        """Raises BadKey."""
+        self._key = X25519PrivateKey.from_private_bytes(key_bytes(private))
+        self.private = private.lower()
+        self.public = self._key.public_key().public_bytes_raw().hex()
+
+    @classmethod
+    def generate(cls) -> Self:
+        return cls(X25519PrivateKey.generate().private_bytes_raw().hex())
+
+    def shared_with(self, public: str) -> bytes:
+        """The secret that this key and the owner of the other one have in common. Raises BadKey."""
+        try:
+            return self._key.exchange(X25519PublicKey.from_public_bytes(key_bytes(public)))
+        except BadKey:
+            raise
+        except ValueError as error:
+            # A point of low order, with which the secret would be known to everybody.
+            raise BadKey(f"{public} is no key to share a secret with") from error
+
+    def __repr__(self) -> str:
+        return f"KemKey(public={self.public!r})"
+
+
+def verify(public: str, signature: str, message: bytes) -> bool:
+    """Whether the signature is of this key over this message. Nothing in the arguments makes this raise."""
+    try:
+        _public_key(public).verify(b64decode(signature, validate=True), message)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+def user_id(public: str) -> str:
+    """Who the owner of a public key is called. Raises BadKey."""
+    return sha256(key_bytes(public)).hexdigest()[:_USER_ID_DIGITS]
+
+
+def is_key(text: object) -> bool:
+    return isinstance(text, str) and _KEY.fullmatch(text) is not None
+
+
+def key_bytes(text: str) -> bytes:
+    """Raises BadKey, which does not repeat the text: it may be a secret."""
+    if not is_key(text):
+        raise BadKey("a key is 64 hexadecimal digits")
+    return bytes.fromhex(text)
+
+
+@lru_cache(maxsize=4096)
+def _public_key(text: str) -> Ed25519PublicKey:
+    return Ed25519PublicKey.from_public_bytes(key_bytes(text))

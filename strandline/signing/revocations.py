@@ -1,0 +1,106 @@
+"""Revocations: certificates and keys that an issuer has taken back before their time, in a list that the issuer signs.
+
+Of the lists of one issuer the one of the highest generation counts, whole: a later list repeats what still matters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from strandline.signing.canonical import canonical
+from strandline.signing.caps import Cert
+from strandline.signing.keys import Signer, is_key, user_id, verify
+
+DOMAIN = b"starfish-revlist-v1\n"
+#: Anybody can sign a list, so the number of those that are kept has to have an end.
+MAX_ISSUERS = 10_000
+
+
+class BadRevocations(ValueError):
+    """A list that is not taken; ``code`` says why.
+
+    It is malformed-shape, bad-signature, stale-generation or too-many-issuers.
+    """
+
+    def __init__(self, code: str) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+class _Accepted(NamedTuple):
+    generation: int
+    certificates: frozenset[tuple[str, str]]
+    subjects: frozenset[str]
+
+
+class Revocations:
+    """The lists that have been accepted. Nothing here waits; all of it may be called from any thread."""
+
+    def __init__(self, max_issuers: int = MAX_ISSUERS) -> None:
+        self._max_issuers = max_issuers
+        self._accepted: dict[str, _Accepted] = {}
+
+    def accept(self, document: Any) -> None:
+        """Takes a signed list in place of the issuer's last one. Raises BadRevocations."""
+        _check_shape(document)
+        if not verify(document["iss"], document["sig"], signed_bytes(document)):
+            raise BadRevocations("bad-signature")
+        issuer, generation = document["iss"].lower(), document["generation"]
+        current = self._accepted.get(issuer)
+        if current is not None and generation <= current.generation:
+            raise BadRevocations("stale-generation")
+        if current is None and len(self._accepted) >= self._max_issuers:
+            raise BadRevocations("too-many-issuers")
+        self._accepted[issuer] = _Accepted(
+            generation,
+            frozenset((each["sub"].lower(), each["nonce"]) for each in document["revoked"]),
+            # Without a subject are certificates for everybody: they are taken back one by one.
+            frozenset(each["sub"].lower() for each in document.get("revokedSubjects", ()) if each["sub"]),
+        )
+
+    def is_revoked(self, cert: Cert) -> bool:
+        accepted = self._accepted.get(cert["iss"].lower())
+        if accepted is None:
+            return False
+        subject = cert.get("sub", "").lower()
+        return subject in accepted.subjects or (subject, cert["nonce"]) in accepted.certificates
+
+
+def signed_list(
+    issuer: Signer, generation: int, revoked: Iterable[Cert] = (), subjects: Iterable[dict[str, Any]] | None = None
+) -> dict[str, Any]:
+    """A signed list that takes back these certificates, and all of the subjects given as ``{"sub", "exp"}``."""
+    document: dict[str, Any] = {
+        "v": 1,
+        "iss": issuer.public,
+        "issUserId": issuer.user_id,
+        "generation": generation,
+        "revoked": [{"sub": each.get("sub", ""), "nonce": each["nonce"], "exp": each["exp"]} for each in revoked],
+    }
+    if subjects is not None:
+        document["revokedSubjects"] = list(subjects)
+    return {**document, "sig": issuer.sign(signed_bytes(document))}
+
+
+def signed_bytes(document: dict[str, Any]) -> bytes:
+    return DOMAIN + canonical({name: value for name, value in document.items() if name != "sig"})
+
+
+def _check_shape(document: Any) -> None:
+    if not (
+        isinstance(document, dict)
+        and is_key(document.get("iss"))
+        and isinstance(document.get("sig"), str)
+        and type(document.get("generation")) is int
+        and _are_entries(document.get("revoked"), ("sub", "nonce"))
+        and _are_entries(document.get("revokedSubjects", []), ("sub",))
+        and user_id(document["iss"]) == document.get("issUserId")
+    ):
+        raise BadRevocations("malformed-shape")
+
+
+def _are_entries(value: Any, names: tuple[str, ...]) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(each, dict) and all(isinstance(each.get(name), str) for name in names) for each in value
+    )

@@ -1,0 +1,171 @@
+"""Who asks: the certificate that came with a request, and the signature that shows whose request it is.
+
+The checks are in the order of the protocol, the cheap ones before those that verify signatures. What a client learns is
+whether it is unknown (401) or not allowed (403), never which check it was.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from strandline.faces.collections.certificates import Certificate, Certificates
+from strandline.faces.collections.nonces import Full, Nonces
+from strandline.faces.collections.permitting import ANONYMOUS, Caller
+from strandline.faces.collections.problems import Refused, forbidden, retry_after, unauthorized
+from strandline.faces.collections.revoking import RevocationFiles
+from strandline.faces.collections.settings import SKEW_MS, CollectionsSettings
+from strandline.faces.collections.template import IDENTITY, segments_of
+from strandline.faces.web import Call, Head
+from strandline.signing import requests
+from strandline.signing.caps import MAX_HEADER, SCHEME, BadCap
+from strandline.signing.keys import user_id
+
+#: The body of a signed push may have this size, and more if its collection says so.
+MIN_SIGNED_BODY_BYTES = 64 << 10
+
+_WHOLE = re.compile(rb"-?[0-9]{1,18}")
+_LENGTH = re.compile(rb"[0-9]{1,18}")
+_KEY = re.compile(rb"[0-9a-f]{64}")
+_ACTIONS = frozenset(("pull", "push", "list"))
+_WRITES = frozenset(("POST", "PUT", "PATCH", "DELETE"))
+_DEFAULT_PORTS = {b"http": b":80", b"https": b":443"}
+
+
+class Signature(NamedTuple):
+    """What the headers say of the signature of a request."""
+
+    text: str
+    ts: int
+    nonce: str
+
+
+class Callers:
+    """Looks who asks. Everything is done at once, on the thread of the event loop."""
+
+    def __init__(self, settings: CollectionsSettings, revocations: RevocationFiles | None = None) -> None:
+        self._anonymous = settings.anonymous
+        self._certificates = Certificates()
+        self._nonces = Nonces(settings.max_nonces)
+        self.revocations = RevocationFiles(()) if revocations is None else revocations
+
+    def identify(self, call: Call, now: int, *, params: Mapping[str, str], max_body_bytes: int = 0) -> Caller:
+        """Who asks, at the time ``now`` in milliseconds. ``params`` are those of the path, and ``max_body_bytes`` is
+        what its collection allows. Takes note of the request: asking twice about one is a replay. Raises
+        :class:`Refused`."""
+        head = call.head
+        authorization = head.headers.get(b"authorization", b"").decode("latin-1")
+        if not authorization.startswith(SCHEME):
+            if self._anonymous:
+                return ANONYMOUS
+            raise unauthorized()
+        if len(authorization) > MAX_HEADER:
+            raise unauthorized()
+        signature = _signature(head, now)
+        try:
+            certificate = self._certificates.read(authorization[len(SCHEME) :].strip(), now / 1000)
+        except BadCap:
+            raise unauthorized() from None
+        body = _signed_body(call, max(max_body_bytes, MIN_SIGNED_BODY_BYTES))
+        presenter = _presenter(head, certificate)
+        if not requests.holds(
+            presenter, signature.text, head.method, _target(head), host_of(head), body, *signature[1:]
+        ):
+            raise unauthorized()
+        self._check_fresh(certificate, presenter, signature, now)
+        return _bound(head, certificate, presenter, params)
+
+    def _check_fresh(self, certificate: Certificate, presenter: str, signature: Signature, now: int) -> None:
+        """That the holder is one of those it was made for, that the request is new, and the certificate not revoked."""
+        audience = certificate.document.get("aud")
+        if audience is not None and presenter not in audience:
+            raise forbidden()
+        try:
+            if not self._nonces.take(presenter.lower(), signature.nonce, signature.ts, now):
+                raise unauthorized()
+        except Full as full:
+            seconds = -(-full.retry_ms // 1000)
+            raise Refused(503, "Too many signed requests", headers=retry_after(seconds)) from None
+        self.revocations.refresh(now)
+        if self.revocations.list.is_revoked(certificate.document):
+            raise unauthorized()
+
+
+def _signature(head: Head, now: int) -> Signature:
+    headers = head.headers
+    text, ts, nonce = (headers.get(name) for name in (b"x-starfish-sig", b"x-starfish-ts", b"x-starfish-nonce"))
+    if text is None or ts is None or nonce is None or not _WHOLE.fullmatch(ts):
+        raise unauthorized()
+    if abs(int(ts) - now) > SKEW_MS:
+        raise unauthorized()
+    return Signature(text.decode("latin-1"), int(ts), nonce.decode("latin-1"))
+
+
+def _signed_body(call: Call, limit: int) -> bytes:
+    """The bytes that the signature is about. Uploads that are no JSON are signed without their body."""
+    head = call.head
+    if head.method not in _WRITES:
+        return b""
+    length = head.headers.get(b"content-length")
+    if length is None:
+        raise Refused(413, "missing Content-Length on write")
+    if not _LENGTH.fullmatch(length):
+        raise Refused(413, "invalid Content-Length")
+    if int(length) > limit or len(call.body) > limit:
+        raise Refused(413, "request body too large")
+    media_type = head.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+    return call.body if media_type in (b"", b"application/json") else b""
+
+
+def _presenter(head: Head, certificate: Certificate) -> str:
+    """Whose signature it has to be."""
+    if certificate.kind != "audience":
+        subject: str = certificate.document["sub"]
+        return subject
+    key = head.headers.get(b"x-starfish-pub", b"")
+    if not _KEY.fullmatch(key):
+        raise unauthorized()
+    return key.decode()
+
+
+def _bound(head: Head, certificate: Certificate, presenter: str, params: Mapping[str, str]) -> Caller:
+    """The caller, if its certificate covers the path and the path is not that of somebody else."""
+    document, scope = certificate.document, certificate.scope
+    if certificate.kind == "device":
+        identity = document["issUserId"]
+    elif certificate.kind == "member":
+        identity = document["subUserId"]
+    else:
+        identity = user_id(presenter)
+    if certificate.kind != "device" and not scope.paths:
+        raise forbidden()
+    path = path_in_scope(head.path)
+    if path is not None and not scope.covers(path, identity):
+        raise forbidden()
+    if params.get(IDENTITY, identity) != identity:
+        raise forbidden()
+    return Caller(identity=identity, roles=certificate.roles, presenter=presenter, scope=scope)
+
+
+def path_in_scope(raw_path: str) -> str | None:
+    """What of a path the patterns of a certificate are about; None for a batch pull, wherever it is mounted: there
+    every document is looked at by itself."""
+    segments = [segment for segment in segments_of(raw_path) if segment not in ("", ".")]
+    action = next((at for at, segment in enumerate(segments) if segment in _ACTIONS), None)
+    if action is None:
+        return "/".join(segments)
+    if segments[action] == "pull" and action == len(segments) - 1 and action and segments[action - 1] == "batch":
+        return None
+    return "/".join(segments[action + 1 :])
+
+
+def host_of(head: Head) -> str:
+    """The host as a browser has it in ``URL.host``: small letters, and no port where it goes without saying."""
+    host = head.headers.get(b"host", b"").strip().lower()
+    scheme = head.headers.get(b"x-forwarded-proto", b"http").partition(b",")[0].strip().lower()
+    return host.removesuffix(_DEFAULT_PORTS.get(scheme, b":80")).decode("latin-1")
+
+
+def _target(head: Head) -> str:
+    return f"{head.path}?{head.query_string}" if head.query_string else head.path

@@ -45,8 +45,8 @@ def matches(pattern: str, path: str) -> bool:
     """Whether the whole path is of the pattern."""
     if "*" not in pattern:
         return pattern == path
-    if pattern == "**":
-        return True
+    if pattern.endswith("**") and "*" not in pattern[:-2]:
+        return path.startswith(pattern[:-2])
     machine = _machine(pattern)
     state = machine.opened(1)
     for character in path:

@@ -54,7 +54,7 @@ class Keyring(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     def document(self) -> dict[str, Any]:
         """The keyring as JSON has it."""
-        document: dict[str, Any] = msgspec.to_builtins(self)
+        document: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
         return document
 
     def recipients(self) -> list[str]:

@@ -97,6 +97,8 @@ class Described(msgspec.Struct, frozen=True, kw_only=True):
     codes: Mapping[str, str] = {}
     #: What fields mean, by the name of their struct.
     descriptions: Mapping[str, Mapping[str, str]] = {}
+    #: By name: those that operations refer to as ``#/components/schemas/…`` by themselves.
+    schemas: Mapping[str, Schema] = {}
     #: By path: WebSockets, which are no routes.
     sockets: Mapping[str, Operation] = {}
     #: Paths where there is nothing, in other words than the server would say so.

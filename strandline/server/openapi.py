@@ -16,7 +16,7 @@ from strandline.faces.topics.openapi import TOPICS
 from strandline.faces.web import Call, Reply, Route
 from strandline.server.operations import DOCUMENT_PATH, SERVER
 
-#: Everybody who has routes.
+#: Everybody who has routes on every server.
 DESCRIBED: tuple[Described, ...] = (TOPICS, STREAMS, ARROW, SERVER)
 
 _ABOUT = """An append-only event log server that speaks two protocols over the same logs.
@@ -30,12 +30,14 @@ Times are milliseconds since 1970 unless said otherwise. An answer may get new m
 gzip, and so is an answer of some size for whoever accepts that."""
 
 
-def openapi_route(routes: Sequence[Route]) -> Route:
-    """The route of the document about these routes and itself. It is no secret: nobody needs a key for it."""
+def openapi_route(routes: Sequence[Route], further: Sequence[Described] = ()) -> Route:
+    """The route of the document about these routes and itself. It is no secret: nobody needs a key for it.
+
+    ``further`` describe what this server alone has."""
 
     @cache
     def rendered() -> bytes:
-        return msgspec.json.encode(document([*routes, route]))
+        return msgspec.json.encode(document([*routes, route], further))
 
     def handler(call: Call) -> Reply:
         """GET /openapi.json"""
@@ -45,21 +47,22 @@ def openapi_route(routes: Sequence[Route]) -> Route:
     return route
 
 
-def document(routes: Iterable[Route]) -> dict[str, Any]:
+def document(routes: Iterable[Route], further: Sequence[Described] = ()) -> dict[str, Any]:
     """The whole document. A route that nobody describes is not in it."""
+    everybody = (*DESCRIBED, *further)
     paths: dict[str, dict[str, Any]] = {}
     refusals: dict[str, Any] = {}
     for route in routes:
-        for described in DESCRIBED:
+        for described in everybody:
             operation = described.operations.get((route.method, route.path))
             if operation is not None:
                 paths.setdefault(route.path, {})[route.method.lower()] = _operation(
                     described, route, operation, refusals
                 )
-    for described in DESCRIBED:
+    for described in everybody:
         for path, operation in described.sockets.items():
             paths[path] = {"get": _socket(described, path, operation, refusals)}
-    groups = {name: text for described in DESCRIBED for name, text in described.groups.items()}
+    groups = {name: text for described in everybody for name, text in described.groups.items()}
     return {
         "openapi": "3.1.0",
         "info": {
@@ -73,7 +76,7 @@ def document(routes: Iterable[Route]) -> dict[str, Any]:
         "tags": [{"name": name, "description": text} for name, text in groups.items()],
         "paths": paths,
         "components": {
-            "schemas": _schemas(),
+            "schemas": _schemas(everybody),
             "responses": dict(sorted(refusals.items())),
             "securitySchemes": {
                 "bearer": {
@@ -86,10 +89,11 @@ def document(routes: Iterable[Route]) -> dict[str, Any]:
     }
 
 
-def is_described(route: Route) -> bool:
+def is_described(route: Route, further: Sequence[Described] = ()) -> bool:
     """Whether somebody has said what the route is, or that there is nothing."""
     return any(
-        (route.method, route.path) in described.operations or route.path in described.nothing for described in DESCRIBED
+        (route.method, route.path) in described.operations or route.path in described.nothing
+        for described in (*DESCRIBED, *further)
     )
 
 
@@ -286,11 +290,12 @@ def _forms(described: Described) -> Iterator[Any]:
             yield from (form for form in content.values() if not isinstance(form, Mapping))
 
 
-def _schemas() -> dict[str, Any]:
+def _schemas(everybody: Sequence[Described]) -> dict[str, Any]:
     """The schemas of all bodies and answers, by the names of their structs."""
-    forms = dict.fromkeys(form for described in DESCRIBED for form in _forms(described))
+    forms = dict.fromkeys(form for described in everybody for form in _forms(described))
     _, schemas = msgspec.json.schema_components(forms, ref_template=_REFERENCE)
-    for described in DESCRIBED:
+    for described in everybody:
+        schemas |= described.schemas
         for name, fields in described.descriptions.items():
             for field, description in fields.items():
                 # Beside a reference other members are allowed since OpenAPI 3.1.

@@ -21,6 +21,8 @@ TARGET = ROOT / "strandline" / "client" / "synchronous"
 WORDS = {
     "AsyncBaseTransport": "BaseTransport",
     "AsyncHTTPTransport": "HTTPTransport",
+    "AsyncCrew": "SyncCrew",
+    "AsyncFlag": "SyncFlag",
     "AsyncLock": "SyncLock",
     "AsyncResult": "SyncResult",
     "aclose": "close",
@@ -28,7 +30,10 @@ WORDS = {
     "aiter_bytes": "iter_bytes",
     "anext": "next",
     "aread": "read",
+    "async_call": "sync_call",
+    "async_check": "sync_check",
     "async_sleep": "sync_sleep",
+    "async_told_to_stop": "sync_told_to_stop",
     "asynchronous": "synchronous",
     "handle_async_request": "handle_request",
 }

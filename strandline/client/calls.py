@@ -31,6 +31,8 @@ class Request(msgspec.Struct, frozen=True):
     repeatable: float = 0.0
     #: How much longer than usual the server may take: it was told to wait.
     waits: float = 0.0
+    #: Statuses that are answers too, besides those of success.
+    accepts: tuple[int, ...] = ()
 
 
 class Answer(msgspec.Struct, frozen=True):

@@ -7,14 +7,18 @@ from typing import Any, TypeVar, overload
 
 import httpx
 
+from strandline.client import stream_calls
 from strandline.client import topic_calls as calls
+from strandline.client.asynchronous.queues import AsyncQueue
 from strandline.client.asynchronous.routers import AsyncRouter
+from strandline.client.asynchronous.streams import AsyncStream
 from strandline.client.asynchronous.topics import AsyncTopic
 from strandline.client.asynchronous.transport import AsyncTransport
 from strandline.client.asynchronous.watching import AsyncWatch
 from strandline.client.calls import get
 from strandline.client.connecting import Address
 from strandline.client.retrying import Patience
+from strandline.client.stream_types import StreamRow
 from strandline.client.topic_calls import Match, Write
 from strandline.client.topic_types import RouterState, TopicRow, Written
 from strandline.client.watching import Start, WatchState
@@ -126,6 +130,42 @@ class AsyncClient:
         now on. A name that ends in ``*`` stands for all topics that begin like it, those made later included."""
         options = calls.watch_options(without_nodes, strong, match)
         return AsyncWatch(self.transport, WatchState(topics, type, options))
+
+    # --- queues ----------------------------------------------------------------------------------------------------
+
+    @overload
+    def queue(self, name: str, *, node: str | None = None) -> AsyncQueue[Any]: ...
+
+    @overload
+    def queue(self, name: str, type: type[T], *, node: str | None = None) -> AsyncQueue[T]: ...
+
+    def queue(self, name: str, type: Any = Any, *, node: str | None = None) -> AsyncQueue[Any]:
+        """A queue, whose jobs are read as ``type``. ``node`` is who this program is to it; by default a name that no
+        other has."""
+        return AsyncQueue(self.transport, name, type, node)
+
+    # --- streams ---------------------------------------------------------------------------------------------------
+
+    @overload
+    def stream(self, name: str, *, content_type: str = stream_calls.JSON_TYPE) -> AsyncStream[Any]: ...
+
+    @overload
+    def stream(self, name: str, type: type[T], *, content_type: str = stream_calls.JSON_TYPE) -> AsyncStream[T]: ...
+
+    def stream(self, name: str, type: Any = Any, *, content_type: str = stream_calls.JSON_TYPE) -> AsyncStream[Any]:
+        """A stream: of JSON, whose values are read as ``type``, or of another content type."""
+        return AsyncStream(self.transport, name, type, content_type)
+
+    async def streams(self, prefix: str = "") -> AsyncIterator[StreamRow]:
+        """All streams whose names begin like this, in the order of their names."""
+        after: str | None = None
+        while True:
+            rows = await self.transport.ask(stream_calls.list_streams(prefix, after, 1000), stream_calls.ROWS)
+            for row in rows:
+                yield row
+            if not rows:
+                return
+            after = rows[-1].name
 
     # --- routers ---------------------------------------------------------------------------------------------------
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
+from strandline.client import queue_calls
 from strandline.client import topic_calls as calls
 from strandline.client.asynchronous.consumers import AsyncConsumer
 from strandline.client.asynchronous.reading import read_records
 from strandline.client.asynchronous.transport import AsyncTransport
 from strandline.client.asynchronous.watching import AsyncTail, AsyncWatch
 from strandline.client.calls import delete, get
+from strandline.client.queue_types import Redriven
 from strandline.client.topic_calls import Match
 from strandline.client.topic_types import (
     Configured,
@@ -184,6 +186,10 @@ class AsyncTopic(Generic[T]):
     async def delete_records(self, *, before_seq: int | None = None, match: Match | None = None) -> RecordsDeleted:
         """Delete records for good: those before a seq, those whose tag matches, or those of which both is true."""
         return await self._transport.ask(calls.delete_records(self._path, before_seq, match), calls.RECORDS_DELETED)
+
+    async def redrive(self, *, to: str | None = None, limit: int = 0, match: Match | None = None) -> Redriven:
+        """Move dead letters of this topic back to the queues that they came from, or all of them to another topic."""
+        return await self._transport.ask(queue_calls.redrive(self._path, to, limit, match), queue_calls.REDRIVEN)
 
     async def delete(self, *, if_empty: bool = False) -> TopicDeleted:
         """Delete the topic with all its records. ``if_empty`` refuses if there are any."""

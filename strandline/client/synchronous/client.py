@@ -9,11 +9,15 @@ from typing import Any, TypeVar, overload
 
 import httpx
 
+from strandline.client import stream_calls
 from strandline.client import topic_calls as calls
 from strandline.client.calls import get
 from strandline.client.connecting import Address
 from strandline.client.retrying import Patience
+from strandline.client.stream_types import StreamRow
+from strandline.client.synchronous.queues import Queue
 from strandline.client.synchronous.routers import Router
+from strandline.client.synchronous.streams import Stream
 from strandline.client.synchronous.topics import Topic
 from strandline.client.synchronous.transport import Transport
 from strandline.client.synchronous.watching import Watch
@@ -127,6 +131,41 @@ class Client:
         now on. A name that ends in ``*`` stands for all topics that begin like it, those made later included."""
         options = calls.watch_options(without_nodes, strong, match)
         return Watch(self.transport, WatchState(topics, type, options))
+
+    # --- queues ----------------------------------------------------------------------------------------------------
+
+    @overload
+    def queue(self, name: str, *, node: str | None = None) -> Queue[Any]: ...
+
+    @overload
+    def queue(self, name: str, type: type[T], *, node: str | None = None) -> Queue[T]: ...
+
+    def queue(self, name: str, type: Any = Any, *, node: str | None = None) -> Queue[Any]:
+        """A queue, whose jobs are read as ``type``. ``node`` is who this program is to it; by default a name that no
+        other has."""
+        return Queue(self.transport, name, type, node)
+
+    # --- streams ---------------------------------------------------------------------------------------------------
+
+    @overload
+    def stream(self, name: str, *, content_type: str = stream_calls.JSON_TYPE) -> Stream[Any]: ...
+
+    @overload
+    def stream(self, name: str, type: type[T], *, content_type: str = stream_calls.JSON_TYPE) -> Stream[T]: ...
+
+    def stream(self, name: str, type: Any = Any, *, content_type: str = stream_calls.JSON_TYPE) -> Stream[Any]:
+        """A stream: of JSON, whose values are read as ``type``, or of another content type."""
+        return Stream(self.transport, name, type, content_type)
+
+    def streams(self, prefix: str = "") -> Iterator[StreamRow]:
+        """All streams whose names begin like this, in the order of their names."""
+        after: str | None = None
+        while True:
+            rows = self.transport.ask(stream_calls.list_streams(prefix, after, 1000), stream_calls.ROWS)
+            yield from rows
+            if not rows:
+                return
+            after = rows[-1].name
 
     # --- routers ---------------------------------------------------------------------------------------------------
 

@@ -7,8 +7,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
+from strandline.client import queue_calls
 from strandline.client import topic_calls as calls
 from strandline.client.calls import delete, get
+from strandline.client.queue_types import Redriven
 from strandline.client.synchronous.consumers import Consumer
 from strandline.client.synchronous.reading import read_records
 from strandline.client.synchronous.transport import Transport
@@ -186,6 +188,10 @@ class Topic(Generic[T]):
     def delete_records(self, *, before_seq: int | None = None, match: Match | None = None) -> RecordsDeleted:
         """Delete records for good: those before a seq, those whose tag matches, or those of which both is true."""
         return self._transport.ask(calls.delete_records(self._path, before_seq, match), calls.RECORDS_DELETED)
+
+    def redrive(self, *, to: str | None = None, limit: int = 0, match: Match | None = None) -> Redriven:
+        """Move dead letters of this topic back to the queues that they came from, or all of them to another topic."""
+        return self._transport.ask(queue_calls.redrive(self._path, to, limit, match), queue_calls.REDRIVEN)
 
     def delete(self, *, if_empty: bool = False) -> TopicDeleted:
         """Delete the topic with all its records. ``if_empty`` refuses if there are any."""

@@ -64,9 +64,10 @@ class Transport:
                 response.close()
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise failure(error, request) from error
-        if not 200 <= response.status_code < 300:
-            raise refusal(response.status_code, response.headers, body)
-        return Answer(response.status_code, response.headers, body)
+        status = response.status_code
+        if 200 <= status < 300 or status in request.accepts:
+            return Answer(status, response.headers, body)
+        raise refusal(status, response.headers, body)
 
     def ready(self) -> bool:
         try:

@@ -8,6 +8,8 @@ from strandline.engine import Log
 STREAMS = "streams"
 #: Notes that streams keep with their logs.
 CLOSED, GONE, REGISTRY, PROFILE = "closed", "gone", "registry", "profile"
+#: The note of a log that is a document of a collection, and of one that has rows of a table.
+COLLECTION, TABLE = "collection", "table"
 
 
 def media_type_of(log: Log) -> str:
@@ -24,11 +26,26 @@ def is_hidden(log: Log) -> bool:
     return GONE in log.notes
 
 
-def closed_to_others(log: Log) -> str | None:
-    """Why only the streams protocol may append to the log, or nobody; None: everybody may."""
+def kept_by(log: Log) -> str | None:
+    """Which other protocol has the log to itself, and how to append by it; None: no other."""
     notes = log.notes
     if not notes:
         return None
+    if COLLECTION in notes:
+        return "it is a document of a collection: append with POST /push"
+    if TABLE in notes:
+        return "it has rows of a table: append with the endpoints of the table"
+    return None
+
+
+def closed_to_others(log: Log) -> str | None:
+    """Why only one protocol may append to the log, or nobody; None: everybody may."""
+    notes = log.notes
+    if not notes:
+        return None
+    why = kept_by(log)
+    if why is not None:
+        return why
     if GONE in notes:
         return "it is a stream that was deleted, and is kept for what was forked from it"
     if CLOSED in notes:

@@ -167,10 +167,14 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     always: bool = False
     #: Says by itself who may call it: the gate only looks who asks.
     own_access: bool = False
+    #: Requests come with a certificate of their own: the handler needs to see it, and no two of them are alike.
+    certified: bool = False
     #: The parameter that may span several segments of the path, if one may; what follows it is found from the end.
     spans: str = ""
     #: Headers of every reply, also of one that refuses.
     headers: tuple[tuple[bytes, bytes], ...] = ()
+    #: The same, of those that depend on the request.
+    headers_for: Callable[[Head], tuple[tuple[bytes, bytes], ...]] | None = None
     #: Makes a reply of an exception of the rooms behind, in the words of the protocol.
     errors: Callable[[Exception], Reply | None] = lambda error: None
     #: Says a refusal of the gate in the words of the protocol.

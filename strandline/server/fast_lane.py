@@ -43,6 +43,11 @@ class HotHead:
         self.keep_alive = keep_alive
         self.refused = refused
 
+    @property
+    def comes_again(self) -> bool:
+        """Whether another request may have the very same head: one that is signed is sent once."""
+        return b"authorization" not in self.head.headers
+
 
 class Heads:
     """What is remembered of heads: a hot one as such, any other as None.
@@ -72,7 +77,7 @@ class Heads:
         except KeyError:
             pass
         found = self._parse(raw)
-        if len(raw) <= MAX_HEAD_BYTES:
+        if len(raw) <= MAX_HEAD_BYTES and (found is None or found.comes_again):
             if len(known) >= MAX_HEADS:
                 del known[next(iter(known))]
             known[key] = found
@@ -87,8 +92,9 @@ class Heads:
         if head.route is None or not head.route.fast:
             return None
         refused = self._gate.admit(head)
-        # It has been seen who asks; the secret itself is not kept.
-        parsed.headers.pop(b"authorization", None)
+        if not head.route.certified:
+            # It has been seen who asks; the secret itself is not kept.
+            parsed.headers.pop(b"authorization", None)
         length = int(parsed.headers.get(b"content-length", b"0"))
         if refused is not None and refused.status == 413:
             return None  # the other lane knows how to leave a body unread

@@ -255,8 +255,9 @@ class Gate:
         route = head.route
         counted = ("" if route is None else route.path, reply.status)
         self.answered[counted] = self.answered.get(counted, 0) + 1
-        if route is not None and route.headers:
-            reply = Reply(reply.body, reply.status, reply.content_type, reply.headers + route.headers)
+        if route is not None and (route.headers or route.headers_for is not None):
+            further = route.headers if route.headers_for is None else route.headers + route.headers_for(head)
+            reply = Reply(reply.body, reply.status, reply.content_type, reply.headers + further)
         if len(reply.body) >= GZIP_FROM_BYTES and b"accept-encoding" in head.headers and _accepts_gzip(head):
             compressor = zlib.compressobj(GZIP_LEVEL, wbits=31)
             body = compressor.compress(reply.body) + compressor.flush()

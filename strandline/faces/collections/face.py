@@ -1,0 +1,72 @@
+"""The face as a whole: its routes, at the root and once more for every namespace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from strandline.faces.collections.batching import Batching
+from strandline.faces.collections.browsers import Browsers
+from strandline.faces.collections.catalogue import Catalogue
+from strandline.faces.collections.context import CollectionsContext
+from strandline.faces.collections.listing import Listing
+from strandline.faces.collections.problems import refuse, reply_to
+from strandline.faces.collections.pulling import Pulling
+from strandline.faces.collections.pushing import Pushing
+from strandline.faces.collections.telling import Telling
+from strandline.faces.web import Handler, Route
+
+PUSH = "/push/{path}"
+PULL = "/pull/{path}"
+LIST = "/list/{path}"
+BATCH = "/batch/pull"
+CONFIG = "/config"
+
+
+class CollectionsFace:
+    """Everything of the protocol that answers HTTP requests."""
+
+    def __init__(self, context: CollectionsContext) -> None:
+        self.context = context
+        self.telling = Telling(context)
+        self.browsers = Browsers(context.settings.cors)
+
+    def routes(self) -> list[Route]:
+        config = self.context.config
+        routes = [*self._mounted("", Catalogue(config.collections)), self._route("GET", CONFIG, self.telling.config)]
+        for namespace, collections in config.namespaces.items():
+            catalogue = Catalogue(collections, namespace)
+            # Clients that know of a namespace put its version in front of it.
+            for mount in (f"/{namespace}", f"/v1/{namespace}"):
+                routes += self._mounted(mount, catalogue)
+        return [*routes, *self._preflights(routes)]
+
+    def _mounted(self, mount: str, catalogue: Catalogue) -> Iterator[Route]:
+        context = self.context
+        push = Pushing(context, catalogue, f"{mount}/push/")
+        pull = Pulling(context, catalogue, f"{mount}/pull/")
+        listing = Listing(context, catalogue, f"{mount}/list/")
+        batching = Batching(context, catalogue)
+        yield self._route("POST", mount + PUSH, push.push, body="any", fast=True)
+        yield self._route("GET", mount + PULL, pull.pull, fast=True)
+        yield self._route("GET", mount + LIST, listing.get)
+        yield self._route("GET", mount + BATCH, batching.pull, fast=True)
+
+    def _preflights(self, routes: list[Route]) -> Iterator[Route]:
+        if self.browsers.any:
+            for path in dict.fromkeys(route.path for route in routes):
+                yield self._route("OPTIONS", path, self.browsers.preflight)
+
+    def _route(self, method: str, path: str, handler: Handler, *, body: str = "none", fast: bool = False) -> Route:
+        return Route(
+            method=method,
+            path=path,
+            handler=handler,
+            body=body,
+            fast=fast,
+            own_access=True,
+            certified=True,
+            spans="path" if path.endswith("{path}") else "",
+            headers_for=self.browsers.headers if self.browsers.any else None,
+            errors=reply_to,
+            refuse=refuse,
+        )

@@ -1,0 +1,140 @@
+"""``POST /push/<path>``: appending an element. The checks are in the order of the protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from hashlib import sha256
+
+from strandline.engine import Batch
+from strandline.engine.commit import Commit
+from strandline.engine.errors import LogFull
+from strandline.faces.collections.bodies import PushBody, read_body, time_of
+from strandline.faces.collections.catalogue import Catalogue
+from strandline.faces.collections.config import WRITE
+from strandline.faces.collections.context import CollectionsContext, Place, place_of
+from strandline.faces.collections.documents import Element, Written
+from strandline.faces.collections.events import Event
+from strandline.faces.collections.permitting import Caller, check_fields_writable
+from strandline.faces.collections.problems import (
+    Refused,
+    bad_proof,
+    event_refused,
+    foreign_author,
+    invalid_path,
+    no_data,
+    no_proof,
+    too_large,
+    ts_in_future,
+    wrong_media_type,
+)
+from strandline.faces.collections.rates import PUSH
+from strandline.faces.collections.sanitising import sanitise
+from strandline.faces.turns import Replying, after, reply_of
+from strandline.faces.web import Call, Reply
+from strandline.signing.author_proofs import DOMAIN, Proof, meta_of
+from strandline.signing.canonical import canonical
+from strandline.signing.keys import verify
+
+#: How far ahead of the server's clock the time of an element may be.
+MAX_AHEAD_MS = 300_000
+
+
+class Pushing:
+    """``prefix`` is what comes before the path of a document."""
+
+    def __init__(self, context: CollectionsContext, catalogue: Catalogue, prefix: str) -> None:
+        self._context = context
+        self._catalogue = catalogue
+        self._skip = len(prefix)
+
+    def push(self, call: Call) -> Replying:
+        """POST /push/<path>"""
+        head, now = call.head, self._context.hub.now()
+        place: Place | None = head.memo
+        if place is None:
+            place = head.memo = place_of(self._catalogue, head.path[self._skip :], WRITE)
+        caller = self._context.admission.admit(call, place.entry, WRITE, place.params, now)
+        if not isinstance(caller, Caller):
+            return self._push_later(call, place, caller)
+        return self._push(call, place, caller, now)
+
+    async def _push_later(self, call: Call, place: Place, caller: Awaitable[Caller]) -> Reply:
+        return await reply_of(self._push(call, place, await caller, self._context.hub.now()))
+
+    def _push(self, call: Call, place: Place, caller: Caller, now: int) -> Replying:
+        context, collection = self._context, place.collection
+        if not place.is_safe:
+            raise invalid_path()
+        _check_size(call, collection.max_body_bytes)
+        context.check_rate(place.entry, PUSH, caller, call, now)
+        if b"application/json" not in call.head.headers.get(b"content-type", b"").lower():
+            raise wrong_media_type()
+        body = read_body(call.body)
+        data = body.data
+        if isinstance(data, dict):
+            check_fields_writable(collection, caller.roles, data)
+            schema = context.schema(place.entry)
+            if schema is not None:
+                schema.check(data)
+        else:
+            raise no_data()
+        element, told = _element(place, body, caller)
+        ts = time_of(body.ts)
+        if ts is not None and ts > now + MAX_AHEAD_MS:
+            raise ts_in_future()
+        announcing = context.announcing(place.entry)
+        event = None if announcing is None else announcing.of(place.params, told, caller.identity)
+        if not context.pressure.level:
+            return self._keep(place, element, ts, event)
+        return context.turns.take(lambda: 0, lambda _: self._keep(place, element, ts, event))
+
+    def _keep(self, place: Place, element: Element, ts: int | None, event: Event | None) -> Replying:
+        context, now = self._context, self._context.hub.now()
+        if place.rules.persist:
+            written = context.documents.append(place.collection, place.rules, place.key, element, ts, now, event)
+        else:
+            written = _tell(element, now if ts is None else ts, event)
+        reply = Reply(b'{"hash":"%b","timestamp":%d}' % (written.hash.encode(), written.ts))
+        return after(context.hub, written.commit, lambda _: reply)
+
+
+def _check_size(call: Call, limit: int) -> None:
+    """Of the body as it is, whatever was said of its size: nobody need say it."""
+    length = call.head.headers.get(b"content-length", b"0")
+    if not length.isdigit():
+        raise Refused(400, "Invalid Content-Length")
+    if len(call.body) > limit or int(length) > limit:
+        raise too_large()
+
+
+def _element(place: Place, body: PushBody, caller: Caller) -> tuple[Element, bytes]:
+    """What is kept, and what others are told that was sent."""
+    data, changed = sanitise(body.data, body.raw)
+    form = canonical(data)
+    pubkey, signature = body.author_pubkey, body.author_signature
+    signed = isinstance(pubkey, str) and isinstance(signature, str)
+    if place.rules.require_author_signature:
+        if not signed:
+            raise no_proof()
+        if caller.presenter is not None and pubkey != caller.presenter:
+            raise foreign_author()
+        if not verify(pubkey, signature, b'%b{"d":%b,"k":%b}' % (DOMAIN, form, canonical(place.key))):
+            raise bad_proof()
+    meta = meta_of(Proof(pubkey, signature)) if signed else None
+    if not changed:
+        return Element(body.raw, form, meta), body.raw
+    return Element(form, form, meta), canonical(body.data)
+
+
+def _tell(element: Element, ts: int, event: Event | None) -> Written:
+    """Of an element that is not kept there is nothing but the event."""
+    hash = sha256(element.canonical).hexdigest()
+    commit: Commit[object] = Commit.of(None)
+    if event is not None:
+        with event.log() as log:
+            try:
+                appended = log.append(Batch.of(event.payload(hash, ts)))
+            except LogFull as error:
+                raise event_refused(str(error)) from None
+        commit = event.after(appended)
+    return Written(hash, ts, commit)

@@ -105,7 +105,7 @@ class Appending:
     def append(self, call: Call) -> Replying:
         """POST /v1/stream/{name}"""
         context = self._context
-        stream = context.stream(call)
+        stream = context.stream_to_change(call)
         head: AppendHead | None = call.head.memo
         if head is None:
             head = call.head.memo = AppendHead.of(call.head)

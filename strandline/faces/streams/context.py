@@ -12,8 +12,9 @@ from strandline.delivery.watching.alarms import Alarms
 from strandline.delivery.watching.feeds import Feeds
 from strandline.engine import Engine
 from strandline.engine.commit import Commit
+from strandline.faces.neighbours import kept_by
 from strandline.faces.streams.deadlines import Deadlines
-from strandline.faces.streams.errors import append_timeout, overloaded
+from strandline.faces.streams.errors import append_timeout, conflict, overloaded
 from strandline.faces.streams.indexing import Indexing
 from strandline.faces.streams.memory import Memory
 from strandline.faces.streams.meters import Meters
@@ -77,6 +78,14 @@ class StreamsContext:
         """The stream that the path names; refuses where there is none."""
         self.check_path(call)
         return self.streams.get(call.head.params["name"])
+
+    def stream_to_change(self, call: Call) -> Stream:
+        """The same, for somebody who appends to it or gives it other rules; refuses where only another protocol may."""
+        stream = self.stream(call)
+        why = kept_by(stream.log)
+        if why is not None:
+            raise conflict(f"stream {stream.name!r} cannot be changed here: {why}")
+        return stream
 
     def after(self, commit: Commit[T], make: Callable[[T], Reply]) -> Reply | Later:
         """The reply that is made of the commit's value: now if it is done, else when it is."""

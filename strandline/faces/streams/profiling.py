@@ -24,7 +24,7 @@ class Profiling:
 
     def post(self, call: Call) -> Replying:
         """POST /v1/stream/{name}/_profile: the profile, and the registry that comes with it, in one step."""
-        stream = self._context.stream(call)
+        stream = self._context.stream_to_change(call)
         profile = parse_profile_update(call.body)
         if stream.name in SYSTEM:
             raise Refusal(403, "forbidden", "the profile of this stream is the server's own")

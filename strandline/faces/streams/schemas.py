@@ -24,7 +24,7 @@ class Schemas:
 
     async def post(self, call: Call) -> Answer:
         """POST /v1/stream/{name}/_schema"""
-        if self._context.stream(call).name in SYSTEM:
+        if self._context.stream_to_change(call).name in SYSTEM:
             raise Refusal(403, "forbidden", "the schema of this stream is the server's own")
         while True:
             stream = self._context.stream(call)

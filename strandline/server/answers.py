@@ -21,6 +21,8 @@ class Health(msgspec.Struct):
 
 class Alive(msgspec.Struct):
     ok: bool
+    #: The time of the server, in milliseconds.
+    ts: Number
 
 
 class SeriesCount(msgspec.Struct):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from time import monotonic
+from time import monotonic, time_ns
 
 import msgspec
 
@@ -56,7 +56,7 @@ class Probes:
 
     def alive(self, call: Call) -> Reply:
         """GET /health"""
-        return Reply(b'{"ok":true}')
+        return Reply(b'{"ok":true,"ts":%d}' % (time_ns() // 1_000_000))
 
     def series(self, call: Call) -> Reply:
         """GET /metrics. The series themselves are in a stream: read ``__stream_metrics__``."""

@@ -74,7 +74,10 @@ class Line:
         return self.receive()
 
     def send(self, method: str, path: str, body: bytes = b"", **headers: str) -> None:
-        self._socket.sendall(request_bytes(method, path, body, **headers))
+        self.send_bytes(request_bytes(method, path, body, **headers))
+
+    def send_bytes(self, request: bytes) -> None:
+        self._socket.sendall(request)
 
     def receive(self) -> Answer:
         while (end := self._data.find(b"\r\n\r\n")) < 0:

@@ -1,0 +1,167 @@
+"""Requests of the collections protocol, signed beforehand, and the connections that send them.
+
+A signature costs the client as much as it costs the server to verify it. So every request is made as bytes, with the
+proof of the author and the signature of the request, before the clock starts; then only bytes are sent and received.
+"""
+
+from __future__ import annotations
+
+import select
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from itertools import count
+from statistics import median
+from typing import NamedTuple
+
+import msgspec
+
+from bench.collections_peers import COLLECTIONS, OPEN, Side
+from bench.streams_load import ANSWER_SECONDS, Answer, Line, Refused
+from bench.topics_server import HOST, Server
+from bench.workload import payloads
+from strandline.signing import author_proofs, caps, minting, requests
+from strandline.signing.keys import KemKey, Signer
+
+#: Of the data of one element.
+PAYLOAD = 150
+#: The published servers take 4096 requests of one key within ten minutes, and refuse the next: another key then.
+PER_KEY = 4000
+
+_ELEMENT = b'{"data":%b,"authorPubkey":"%b","authorSignature":"%b"}'
+
+
+class Load(NamedTuple):
+    """What was seen of so many requests."""
+
+    requests: int
+    seconds: float
+    p50: float
+    #: Processor time of this process per second: close to 1, it was the limit.
+    busy: float
+
+
+class Author:
+    """A device of somebody, whose certificate lets it do everything in all collections."""
+
+    def __init__(self) -> None:
+        self.signer = Signer.generate()
+        scope = {"ops": ["read", "write", "list"], "collections": list(COLLECTIONS), "paths": ["**"]}
+        # An hour ago: clocks that are read twice need not agree.
+        now_s = int(time.time()) - 3600
+        cert = minting.mint_device(self.signer, self.signer.public, KemKey.generate().public, scope, now_s=now_s)
+        self._authorization = caps.SCHEME + caps.encode(cert)
+
+    def element(self, document: str, data: bytes) -> bytes:
+        """The body of an append with the proof of who wrote it."""
+        proof = author_proofs.sign(self.signer, document, msgspec.json.decode(data))
+        return _ELEMENT % (data, proof.public_key.encode(), proof.signature.encode())
+
+    def request(self, server: Server, method: str, target: str, body: bytes) -> bytes:
+        """The bytes of a signed request, good for five minutes and for one time."""
+        host = f"{HOST}:{server.port}"
+        signed = requests.sign(self.signer, method, target, host, body, int(time.time() * 1000))
+        return _request(server, method, target, body, {"authorization": self._authorization, **signed})
+
+
+class Authors:
+    """One author after the other, each for as many requests as the published servers take of it."""
+
+    def __init__(self) -> None:
+        self._made = count()
+        self._author = Author()
+
+    def next(self) -> Author:
+        if next(self._made) % PER_KEY == PER_KEY - 1:
+            self._author = Author()
+        return self._author
+
+
+class Requests:
+    """Makes requests for one side."""
+
+    def __init__(self, side: Side) -> None:
+        self.side = side
+        self._authors = Authors()
+        self._numbers = count()
+
+    def appends(self, document: str, number: int, *, signed: bool) -> list[bytes]:
+        """Appends to a document, ``collection/name``, each of other data."""
+        data, server = payloads(PAYLOAD), self.side.server
+        chosen = [data[next(self._numbers) % len(data)] for _ in range(number)]
+        if not signed:
+            return [_request(server, "POST", f"/{OPEN}/push/{document}", b'{"data":%b}' % each, {}) for each in chosen]
+        made = []
+        for each in chosen:
+            author = self._authors.next()
+            made.append(author.request(server, "POST", f"/push/{document}", author.element(document, each)))
+        return made
+
+    def pulls(self, document: str, bounds: str, number: int, *, signed: bool) -> list[bytes]:
+        server, target = self.side.server, f"/pull/{document}?{bounds}"
+        if not signed:
+            return [_request(server, "GET", f"/{OPEN}{target}", b"", {})] * number
+        return [self._authors.next().request(server, "GET", target, b"") for _ in range(number)]
+
+
+def elements(document: str, number: int) -> Iterator[bytes]:
+    """The data and the proofs of so many elements, as bodies of appends. Few of them differ: signing is slow."""
+    author = Author()
+    made = [author.element(document, data) for data in payloads(PAYLOAD)[: min(number, 1000)]]
+    for at in range(number):
+        yield made[at % len(made)]
+
+
+def filling(side: Side, document: str, number: int) -> Iterator[bytes]:
+    """Appends of elements as signed appends would have left them, to a document in the open namespace."""
+    for body in elements(document, number):
+        yield _request(side.server, "POST", f"/{OPEN}/push/{document}", body, {})
+
+
+def send(server: Server, prepared: Sequence[bytes], connections: int, limit: float | None = None) -> Load:
+    """Send all of them, one at a time on each connection, or as many as go within ``limit`` seconds."""
+    rest = iter(prepared)
+    clock, seconds = time.perf_counter, []
+    with ExitStack() as stack:
+        lines = [stack.enter_context(Line(server)) for _ in range(min(connections, len(prepared)))]
+        used, began = time.process_time(), clock()
+        sent: dict[Line, float] = {}
+        for line in lines:
+            line.send_bytes(next(rest))
+            sent[line] = clock()
+        while sent:
+            for line in _answered(list(sent)):
+                _succeeded(line.receive())
+                now = clock()
+                seconds.append(now - sent.pop(line))
+                following = None if limit is not None and now - began > limit else next(rest, None)
+                if following is not None:
+                    line.send_bytes(following)
+                    sent[line] = now
+        took = clock() - began
+        return Load(len(seconds), took, median(seconds), (time.process_time() - used) / took)
+
+
+def _answered(lines: list[Line]) -> Sequence[Line]:
+    # One connection can as well wait in its own read.
+    return lines if len(lines) == 1 else select.select(lines, (), (), ANSWER_SECONDS)[0]
+
+
+def ask(server: Server, request: bytes) -> Answer:
+    with Line(server) as line:
+        line.send_bytes(request)
+        return _succeeded(line.receive())
+
+
+def _succeeded(answer: Answer) -> Answer:
+    if answer.status != 200:
+        raise Refused("one of many", answer)
+    return answer
+
+
+def _request(server: Server, method: str, target: str, body: bytes, headers: dict[str, str]) -> bytes:
+    lines = [f"{method} {target} HTTP/1.1", f"host: {HOST}:{server.port}"]
+    if method == "POST":
+        lines += ["content-type: application/json", f"content-length: {len(body)}"]
+    lines += [f"{name}: {value}" for name, value in headers.items()]
+    return "\r\n".join([*lines, "", ""]).encode() + body

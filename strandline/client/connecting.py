@@ -58,10 +58,15 @@ class Address:
         return httpx.Request(
             request.method,
             url,
-            headers=[*self._headers, *request.headers],
+            headers=self._headers_of(request),
             content=request.body if request.body or request.method not in ("GET", "HEAD", "DELETE") else None,
             extensions={"timeout": timeouts},
         )
+
+    def _headers_of(self, request: Request) -> list[tuple[bytes, bytes]]:
+        """What a request says itself counts, in place of what every request says."""
+        own = {name for name, _ in request.headers}
+        return [*(header for header in self._headers if header[0] not in own), *request.headers]
 
 
 def failure(error: httpx.HTTPError | httpx.InvalidURL, request: Request) -> StrandlineError:

@@ -45,6 +45,22 @@ class RecordsLost(StrandlineError):
         self.after = after
 
 
+class BadElement(StrandlineError):
+    """An element of a document that must not be taken for what it looks like. ``ts`` says which."""
+
+    def __init__(self, ts: int, reason: str) -> None:
+        super().__init__(f"the element at {ts} was not accepted: {reason}")
+        self.ts = ts
+
+
+class WrongAuthor(BadElement):
+    """It is not signed, not by whom it should be, or was changed after it was signed."""
+
+
+class Unreadable(BadElement):
+    """It cannot be decrypted."""
+
+
 class Refused(StrandlineError):
     """The server refused: ``status`` of HTTP, ``code`` to decide by, ``message`` for people, ``detail`` with the rest
     of what the answer says, ``retry_after`` in seconds if the server asks for patience."""

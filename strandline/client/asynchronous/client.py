@@ -9,6 +9,7 @@ import httpx
 
 from strandline.client import stream_calls
 from strandline.client import topic_calls as calls
+from strandline.client.asynchronous.collections import AsyncCollections
 from strandline.client.asynchronous.queues import AsyncQueue
 from strandline.client.asynchronous.routers import AsyncRouter
 from strandline.client.asynchronous.streams import AsyncStream
@@ -17,6 +18,7 @@ from strandline.client.asynchronous.transport import AsyncTransport
 from strandline.client.asynchronous.watching import AsyncWatch
 from strandline.client.calls import get
 from strandline.client.connecting import Address
+from strandline.client.credentials import Credentials
 from strandline.client.retrying import Patience
 from strandline.client.stream_types import StreamRow
 from strandline.client.topic_calls import Match, Write
@@ -166,6 +168,13 @@ class AsyncClient:
             if not rows:
                 return
             after = rows[-1].name
+
+    # --- collections -----------------------------------------------------------------------------------------------
+
+    def collections(self, credentials: Credentials | None = None, *, namespace: str | None = None) -> AsyncCollections:
+        """The collections of the server, or of one of its namespaces. Without ``credentials`` as nobody in particular,
+        which is enough for those that are public. What gives credentials is called for every request."""
+        return AsyncCollections(self.transport, credentials, namespace)
 
     # --- routers ---------------------------------------------------------------------------------------------------
 

@@ -13,8 +13,10 @@ from strandline.client import stream_calls
 from strandline.client import topic_calls as calls
 from strandline.client.calls import get
 from strandline.client.connecting import Address
+from strandline.client.credentials import Credentials
 from strandline.client.retrying import Patience
 from strandline.client.stream_types import StreamRow
+from strandline.client.synchronous.collections import Collections
 from strandline.client.synchronous.queues import Queue
 from strandline.client.synchronous.routers import Router
 from strandline.client.synchronous.streams import Stream
@@ -166,6 +168,13 @@ class Client:
             if not rows:
                 return
             after = rows[-1].name
+
+    # --- collections -----------------------------------------------------------------------------------------------
+
+    def collections(self, credentials: Credentials | None = None, *, namespace: str | None = None) -> Collections:
+        """The collections of the server, or of one of its namespaces. Without ``credentials`` as nobody in particular,
+        which is enough for those that are public. What gives credentials is called for every request."""
+        return Collections(self.transport, credentials, namespace)
 
     # --- routers ---------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,173 @@
+"""Requests of the collections protocol, how they are signed, and how their answers are read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from strandline.client.calls import ALWAYS, JSON, Answer, Request, get, segment
+from strandline.client.collection_types import Appended, Ask, Element, Entry, NotPulled, Pulled
+from strandline.client.credentials import Credential
+from strandline.client.errors import BadAnswer
+from strandline.signing import author_proofs, requests
+from strandline.signing.author_proofs import Proof
+from strandline.signing.canonical import NotJson, canonical, parse
+
+Data = dict[str, Any]
+
+
+def prefix_of(namespace: str | None) -> str:
+    return "" if namespace is None else f"/v1/{segment(namespace)}"
+
+
+def path_of(document_key: str) -> str:
+    """As it stands in urls behind ``/pull/`` and ``/push/``."""
+    return "/".join(map(segment, document_key.split("/")))
+
+
+def document_of(data: object) -> Data:
+    """Data as JSON has it. Raises TypeError if that is no object."""
+    try:
+        text = msgspec.json.encode(data)
+    except UnicodeEncodeError:
+        # Halves of surrogate pairs.
+        text = json.dumps(data).encode()
+    document = parse(text)
+    if not isinstance(document, dict):
+        raise TypeError("the data of an element is an object: a dict, a Struct, a dataclass")
+    return document
+
+
+def append(prefix: str, document_key: str, document: Data, ts: int | None, proof: Proof | None) -> Request:
+    """An append with a time of its own can be sent again: if it was done, its time has passed. Without one it would be
+    done twice."""
+    if ts is not None and ts < 0:
+        raise ValueError("the time of an element is not negative")
+    body: dict[str, Any] = {"data": document}
+    if ts is not None:
+        body["ts"] = ts
+    if proof is not None:
+        body |= {"authorPubkey": proof.public_key, "authorSignature": proof.signature}
+    try:
+        text = msgspec.json.encode(body)
+    except UnicodeEncodeError:
+        text = json.dumps(body).encode()
+    target = f"{prefix}/push/{path_of(document_key)}"
+    return Request("POST", target, text, (JSON,), repeatable=0.0 if ts is None else ALWAYS)
+
+
+def pull(prefix: str, document_key: str, since: int | None, last: int | None, limit: int | None, full: bool) -> Request:
+    bounds = {"checkpoint": since, "limit": limit, "last": last}
+    if any(bound is not None and bound < 0 for bound in bounds.values()):
+        raise ValueError("since, last and limit are not negative")
+    if full and any(bound is not None for bound in bounds.values()):
+        raise ValueError("full is everything: it goes with no bound")
+    if not full and all(bound is None for bound in bounds.values()):
+        raise ValueError("say how much to pull: since, last, limit or full")
+    return get(f"{prefix}/pull/{path_of(document_key)}", bounds | ({"full": True} if full else {}))
+
+
+def batch_pull(prefix: str, asks: Mapping[str, Sequence[Ask]]) -> Request:
+    names = list(asks)
+    if any("," in name for name in names):
+        raise ValueError("the name of a collection has no comma")
+    bounds = {name: [_bounds(ask) for ask in asks[name]] for name in names}
+    query = {
+        "collections": ",".join(names),
+        "params": canonical({name: [ask.params for ask in asks[name]] for name in names}).decode(),
+        "appendParams": canonical(bounds).decode(),
+    }
+    return get(f"{prefix}/batch/pull", query)
+
+
+def _bounds(ask: Ask) -> dict[str, int]:
+    given = {"since": ask.since, "last": ask.last, "limit": ask.limit}
+    return {name: bound for name, bound in given.items() if bound is not None}
+
+
+def proof_by(credential: Credential, document_key: str, document: Data) -> Proof:
+    """That the holder of the credential wrote this."""
+    proof = author_proofs.sign(credential.signer, document_key, document)
+    return Proof(credential.author, proof.signature)
+
+
+class Signing:
+    """Signs the tries of one request, each for itself: a signature counts once."""
+
+    def __init__(self, credential: Credential | None, host: str, clock: Callable[[], float]) -> None:
+        self._credential = credential
+        self._host = host
+        self._clock = clock
+        #: How many tries have been signed.
+        self.tries = 0
+
+    def __call__(self, request: Request) -> Request:
+        self.tries += 1
+        credential = self._credential
+        if credential is None:
+            return request
+        now = int(self._clock() * 1000)
+        headers = requests.sign(credential.signer, request.method, request.target, self._host, request.body, now)
+        headers["Authorization"] = credential.authorization
+        if credential.names_presenter:
+            headers[requests.PRESENTER_HEADER] = credential.signer.public
+        encoded = tuple((name.lower().encode(), value.encode()) for name, value in headers.items())
+        return msgspec.structs.replace(request, headers=(*request.headers, *encoded))
+
+
+class _Pulled(msgspec.Struct):
+    data: dict[str, Any]
+    hash: str
+    timestamp: int
+    more: bool = False
+
+
+class _Batch(msgspec.Struct):
+    collections: dict[str, list[dict[str, Any]]]
+
+
+def read_appended(answer: Answer) -> Appended:
+    appended: Appended = _convert(_parse(answer), Appended)
+    return appended
+
+
+def read_pulled(answer: Answer, field: str) -> Pulled[Data]:
+    return _pulled(_parse(answer), field)
+
+
+def read_batch(answer: Answer, asks: Mapping[str, Sequence[Ask]]) -> dict[str, list[Entry]]:
+    batch: _Batch = _convert(_parse(answer), _Batch)
+    entries: dict[str, list[Entry]] = {}
+    for name, asked in asks.items():
+        told = batch.collections.get(name, [])
+        if len(told) != len(asked):
+            raise BadAnswer(f"{len(asked)} documents of {name} were asked for, and {len(told)} came")
+        entries[name] = [
+            NotPulled(str(entry["error"])) if "error" in entry else _pulled(entry, ask.field)
+            for entry, ask in zip(told, asked, strict=True)
+        ]
+    return entries
+
+
+def _pulled(document: Any, field: str) -> Pulled[Data]:
+    told: _Pulled = _convert(document, _Pulled)
+    # Of a document whose time is over, the field is not there.
+    elements: list[Element[Data]] = _convert(told.data.get(field, []), list[Element[dict[str, Any]]])
+    return Pulled(elements, told.hash, told.timestamp, told.more)
+
+
+def _parse(answer: Answer) -> Any:
+    try:
+        return parse(answer.body)
+    except NotJson as error:
+        raise BadAnswer(f"the answer is not what was expected: {error}") from error
+
+
+def _convert(document: Any, kind: Any) -> Any:
+    try:
+        return msgspec.convert(document, kind)
+    except msgspec.ValidationError as error:
+        raise BadAnswer(f"the answer is not what was expected: {error}") from error

@@ -1,0 +1,209 @@
+# Made by tools/generate_client.py. Change the module of the same name in asynchronous/ instead.
+
+"""Collections: appending to documents and pulling from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from time import time
+from typing import Any, Generic, TypeVar, overload
+
+from strandline.client import collection_calls as calls
+from strandline.client.calls import Answer, Request
+from strandline.client.collection_types import (
+    USUAL_FIELD,
+    Appended,
+    Ask,
+    Element,
+    ElementErrors,
+    Entry,
+    Pulled,
+)
+from strandline.client.credentials import Credential, Credentials, current
+from strandline.client.cursors import CursorState
+from strandline.client.errors import Conflict, Refused
+from strandline.client.opening import Authors, Encrypting, Opening
+from strandline.client.synchronous.cursors import AppendLogCursor
+from strandline.client.synchronous.transport import Transport
+from strandline.signing import author_proofs
+from strandline.signing.author_proofs import Proof
+from strandline.signing.keys import Signer
+from strandline.signing.requests import host_of
+
+T = TypeVar("T")
+
+
+class Collections:
+    """The collections of a server, or of one namespace of it, as the holder of a credential or as nobody.
+
+    Every try of a request is signed afresh.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        credentials: Credentials | None,
+        namespace: str | None,
+        clock: Callable[[], float] = time,
+    ) -> None:
+        self._transport = transport
+        self._credentials = credentials
+        self._clock = clock
+        self._host = host_of(transport.address.url)
+        self.prefix = calls.prefix_of(namespace)
+
+    @overload
+    def document(
+        self, key: str, *, field: str = USUAL_FIELD, encryptor: Encrypting | None = None, verify: Authors = False
+    ) -> Document[Any]: ...
+
+    @overload
+    def document(
+        self,
+        key: str,
+        type: type[T],
+        *,
+        field: str = USUAL_FIELD,
+        encryptor: Encrypting | None = None,
+        verify: Authors = False,
+    ) -> Document[T]: ...
+
+    def document(
+        self,
+        key: str,
+        type: Any = Any,
+        *,
+        field: str = USUAL_FIELD,
+        encryptor: Encrypting | None = None,
+        verify: Authors = False,
+    ) -> Document[Any]:
+        """A document by its key, such as ``events/2024-01-15``, whose data is read as ``type``.
+
+        With an ``encryptor`` the server sees only what is encrypted. ``verify`` is whose elements are accepted: of
+        anybody who has signed them (True), or of the owner of a key, or of several; False accepts all of them. A
+        signature does not cover the time of an element.
+        """
+        return Document(self, key, Opening(key, verify, encryptor, type), encryptor, field)
+
+    def batch_pull(self, asks: Mapping[str, Sequence[Ask]]) -> dict[str, list[Entry]]:
+        """Pull from many documents in one request, by the names of their collections. Elements are as they are stored;
+        ``AsyncDocument.opened`` verifies and decrypts them."""
+        answer = self.send(calls.batch_pull(self.prefix, asks), self.credential())
+        return calls.read_batch(answer, asks)
+
+    def credential(self) -> Credential | None:
+        """The one for the next request."""
+        return current(self._credentials)
+
+    def signing(self, credential: Credential | None) -> calls.Signing:
+        return calls.Signing(credential, self._host, self._clock)
+
+    def send(self, request: Request, credential: Credential | None) -> Answer:
+        return self._transport.call(request, self.signing(credential))
+
+    def send_signed(self, request: Request, signing: calls.Signing) -> Answer:
+        return self._transport.call(request, signing)
+
+
+class Document(Generic[T]):
+    """One document. Nothing is asked of the server before a method is called: the document need not exist yet."""
+
+    def __init__(
+        self,
+        collections: Collections,
+        key: str,
+        opening: Opening[T],
+        encryptor: Encrypting | None,
+        field: str,
+    ) -> None:
+        self._collections = collections
+        self.key = key
+        self._opening = opening
+        self._encryptor = encryptor
+        self._field = field
+
+    def append(self, data: T, *, ts: int | None = None) -> Appended:
+        """Append an element, signed with the key of the credential.
+
+        With a ``ts``, which has to be greater than that of the last element, the append is tried again until it is
+        known to be done, and is never done twice. Without one the server gives the time, and if the answer is lost on
+        the way, Unreachable is raised with ``sent``: nobody knows then whether it was done.
+        """
+        credential = self._collections.credential()
+        document = self._sealed(data)
+        proof = None if credential is None else calls.proof_by(credential, self.key, document)
+        return self._append(document, ts, proof, credential)
+
+    def append_anonymous(self, data: T, *, ts: int | None = None, author: Signer | None = None) -> Appended:
+        """Append an element without saying who asks, where everybody may; signed as the author's, if one is given. It
+        is tried again as ``append`` is."""
+        document = self._sealed(data)
+        proof = None if author is None else author_proofs.sign(author, self.key, document)
+        return self._append(document, ts, proof, None)
+
+    def pull(
+        self, *, since: int | None = None, last: int | None = None, limit: int | None = None, full: bool = False
+    ) -> Pulled[T]:
+        """Elements, verified and decrypted: those with a time greater than ``since``, and of those the newest ``last``.
+        ``limit`` is another word for ``last``. ``full`` is for all of them. A server may give only the oldest behind
+        ``since`` at a time: then ``more`` is true."""
+        pulled = self.pull_stored(since=since, last=last, limit=limit, full=full)
+        return Pulled(self.opened(pulled.elements), pulled.hash, pulled.timestamp, pulled.more)
+
+    def pull_stored(
+        self, *, since: int | None = None, last: int | None = None, limit: int | None = None, full: bool = False
+    ) -> Pulled[dict[str, Any]]:
+        """The same, as it is stored: not verified, not decrypted."""
+        request = calls.pull(self._collections.prefix, self.key, since, last, limit, full)
+        answer = self._collections.send(request, self._collections.credential())
+        return calls.read_pulled(answer, self._field)
+
+    def opened(self, elements: Iterable[Element[dict[str, Any]]]) -> list[Element[T]]:
+        """Elements as they are stored, verified and decrypted. Raises WrongAuthor, Unreadable."""
+        return [self._opening.open(element) for element in elements]
+
+    def cursor(
+        self,
+        items: Iterable[Element[Any] | Mapping[str, Any]] = (),
+        *,
+        since: int | None = None,
+        on_element_error: ElementErrors = "throw",
+        persist_encrypted: bool = False,
+    ) -> AppendLogCursor[T]:
+        """A cursor that holds the elements and pulls only what is new.
+
+        It begins with the ``items`` of an earlier one, or behind a time, or with nothing. An element that is not by
+        whom it should be or cannot be decrypted makes a pull fail, and the cursor stays where it was; or it is
+        skipped. With ``persist_encrypted`` the items stay encrypted, so that they can be kept on a disk.
+        """
+        state = CursorState(self._opening, items, since, on_element_error, persist_encrypted)
+        return AppendLogCursor(self.pull_stored, state)
+
+    def _sealed(self, data: T) -> dict[str, Any]:
+        document = calls.document_of(data)
+        return document if self._encryptor is None else self._encryptor.encrypt(document)
+
+    def _append(
+        self, document: dict[str, Any], ts: int | None, proof: Proof | None, credential: Credential | None
+    ) -> Appended:
+        request = calls.append(self._collections.prefix, self.key, document, ts, proof)
+        signing = self._collections.signing(credential)
+        try:
+            return calls.read_appended(self._collections.send_signed(request, signing))
+        except Conflict as conflict:
+            if ts is None or proof is None or signing.tries < 2 or conflict.code != "non_monotonic_timestamp":
+                raise
+            # An earlier try may have been done: then it is its own element that this one comes too late for.
+            if not self._holds(ts, proof):
+                raise
+            return Appended(None, ts)
+
+    def _holds(self, ts: int, proof: Proof) -> bool:
+        try:
+            if ts == 0:
+                pulled = self.pull_stored(full=True)
+            else:
+                pulled = self.pull_stored(since=ts - 1)
+        except Refused:
+            return False
+        return any(element.ts == ts and (element.author, element.signature) == proof for element in pulled.elements)

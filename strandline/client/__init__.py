@@ -1,6 +1,121 @@
-"""The Python client, for threads (``Client``) and for event loops (``AsyncClient``)."""
+"""The Python client: ``Client`` for threads, ``AsyncClient`` for event loops. Both can do the same.
+
+from strandline.client import Client
+
+with Client("http://127.0.0.1:4000") as client:
+    client.topic("orders").write({"item": "book"}, tag="ann")
+"""
 
 from strandline.client.asynchronous.client import AsyncClient
+from strandline.client.asynchronous.consumers import AsyncConsumer
+from strandline.client.asynchronous.living import AsyncLive
+from strandline.client.asynchronous.producing import AsyncProducer
+from strandline.client.asynchronous.queues import AsyncQueue
+from strandline.client.asynchronous.routers import AsyncRouter
+from strandline.client.asynchronous.streams import AsyncStream
+from strandline.client.asynchronous.tables import AsyncTable
+from strandline.client.asynchronous.tailing import AsyncStreamTail
+from strandline.client.asynchronous.topics import AsyncTopic
+from strandline.client.asynchronous.watching import AsyncTail, AsyncWatch
+from strandline.client.asynchronous.worker import AsyncWorker
+from strandline.client.errors import (
+    BadAnswer,
+    BadRequest,
+    Busy,
+    Closed,
+    Conflict,
+    Fenced,
+    Forbidden,
+    Full,
+    Gone,
+    NotAuthenticated,
+    NotFound,
+    RecordsLost,
+    Refused,
+    ServerFault,
+    StrandlineError,
+    TimedOut,
+    Unreachable,
+)
+from strandline.client.queue_types import Job
+from strandline.client.retrying import Patience
+from strandline.client.stream_types import NOW, START, StreamPage
 from strandline.client.synchronous.client import Client
+from strandline.client.synchronous.consumers import Consumer
+from strandline.client.synchronous.living import Live
+from strandline.client.synchronous.producing import Producer
+from strandline.client.synchronous.queues import Queue
+from strandline.client.synchronous.routers import Router
+from strandline.client.synchronous.streams import Stream
+from strandline.client.synchronous.tables import Table
+from strandline.client.synchronous.tailing import StreamTail
+from strandline.client.synchronous.topics import Topic
+from strandline.client.synchronous.watching import Tail, Watch
+from strandline.client.synchronous.worker import Worker
+from strandline.client.table_types import NewRow, Row
+from strandline.client.topic_calls import Write
+from strandline.client.topic_types import Arrived, CaughtUp, Deleted, Draft, Lost, Page, Record, Tombstone
+from strandline.client.watching import Start
 
-__all__ = ["AsyncClient", "Client"]
+__all__ = [
+    "NOW",
+    "START",
+    "Arrived",
+    "AsyncClient",
+    "AsyncConsumer",
+    "AsyncLive",
+    "AsyncProducer",
+    "AsyncQueue",
+    "AsyncRouter",
+    "AsyncStream",
+    "AsyncStreamTail",
+    "AsyncTable",
+    "AsyncTail",
+    "AsyncTopic",
+    "AsyncWatch",
+    "AsyncWorker",
+    "BadAnswer",
+    "BadRequest",
+    "Busy",
+    "CaughtUp",
+    "Client",
+    "Closed",
+    "Conflict",
+    "Consumer",
+    "Deleted",
+    "Draft",
+    "Fenced",
+    "Forbidden",
+    "Full",
+    "Gone",
+    "Job",
+    "Live",
+    "Lost",
+    "NewRow",
+    "NotAuthenticated",
+    "NotFound",
+    "Page",
+    "Patience",
+    "Producer",
+    "Queue",
+    "Record",
+    "RecordsLost",
+    "Refused",
+    "Router",
+    "Row",
+    "ServerFault",
+    "Start",
+    "StrandlineError",
+    "Stream",
+    "StreamPage",
+    "StreamTail",
+    "Table",
+    "Tail",
+    "TimedOut",
+    "Tombstone",
+    "Topic",
+    "Unreachable",
+    "Watch",
+    "Worker",
+    "Write",
+]

@@ -7,7 +7,7 @@ import secrets
 import time
 from typing import Any
 
-from strandline.client.errors import Conflict, Fenced, Refused, StrandlineError, Unreachable
+from strandline.client.errors import Conflict, Fenced, Refused
 from strandline.client.retrying import UNCERTAIN
 
 #: No producer ever gets there: a request with this number is refused, and the refusal tells what is known.
@@ -58,12 +58,12 @@ class ProducerState:
     def succeeded(self) -> None:
         self.seq += 1
 
-    def failed(self, error: StrandlineError) -> None:
+    def failed(self, error: BaseException) -> None:
         """A refused request has not happened, and its number is free. One of which nobody knows may still be on its
         way: a new epoch keeps it from ever counting after what is appended next."""
         if isinstance(error, Fenced):
             self._fenced = error
-        elif isinstance(error, Unreachable) or (isinstance(error, Refused) and error.status in (500, *UNCERTAIN)):
+        elif not isinstance(error, Refused) or error.status in (500, *UNCERTAIN):
             assert self.epoch is not None
             self.epoch += 1
             self.seq = 0

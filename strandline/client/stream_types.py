@@ -46,10 +46,10 @@ class StreamPage(msgspec.Struct, Generic[T], frozen=True):
 
 
 class StreamRow(msgspec.Struct, frozen=True):
-    """A stream as lists show it. ``next_offset`` counts its records here."""
+    """A stream as lists show it. ``next_offset`` is a number here: that of the next record, from 0 on."""
 
     name: str
-    next_offset: int
+    next_offset: str
     created_at: str | None = None
     expires_at: str | None = None
     profile: str = "generic"

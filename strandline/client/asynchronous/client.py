@@ -13,6 +13,7 @@ from strandline.client.asynchronous.collections import AsyncCollections
 from strandline.client.asynchronous.queues import AsyncQueue
 from strandline.client.asynchronous.routers import AsyncRouter
 from strandline.client.asynchronous.streams import AsyncStream
+from strandline.client.asynchronous.tables import AsyncTable
 from strandline.client.asynchronous.topics import AsyncTopic
 from strandline.client.asynchronous.transport import AsyncTransport
 from strandline.client.asynchronous.watching import AsyncWatch
@@ -175,6 +176,18 @@ class AsyncClient:
         """The collections of the server, or of one of its namespaces. Without ``credentials`` as nobody in particular,
         which is enough for those that are public. What gives credentials is called for every request."""
         return AsyncCollections(self.transport, credentials, namespace)
+
+    # --- tables ----------------------------------------------------------------------------------------------------
+
+    @overload
+    def table(self, name: str, *, public: bool = False) -> AsyncTable[Any]: ...
+
+    @overload
+    def table(self, name: str, type: type[T], *, public: bool = False) -> AsyncTable[T]: ...
+
+    def table(self, name: str, type: Any = Any, *, public: bool = False) -> AsyncTable[Any]:
+        """A table, whose payloads are read as ``type``. ``public``: reads show what everybody may see."""
+        return AsyncTable(self.transport, name, type, public)
 
     # --- routers ---------------------------------------------------------------------------------------------------
 

@@ -8,8 +8,8 @@ from typing import Any, Generic, TypeVar
 
 from strandline.client import stream_calls as calls
 from strandline.client.asynchronous.transport import AsyncTransport
-from strandline.client.calls import ALWAYS
-from strandline.client.errors import Refused, StrandlineError
+from strandline.client.calls import ALWAYS, Request
+from strandline.client.errors import Refused
 from strandline.client.producing import ProducerState
 from strandline.client.stream_types import Appended
 from strandline.client.waiting import AsyncLock
@@ -65,7 +65,7 @@ class AsyncProducer(Generic[T]):
                 await self._begin(body, fields)
             try:
                 answer = await self._transport.call(self._request(body, {**fields, **state.headers()}))
-            except StrandlineError as error:
+            except BaseException as error:
                 state.failed(error)
                 raise
             state.succeeded()
@@ -78,5 +78,5 @@ class AsyncProducer(Generic[T]):
         except Refused as error:
             self._state.learn(error)
 
-    def _request(self, body: bytes, fields: dict[str, Any]) -> Any:
+    def _request(self, body: bytes, fields: dict[str, Any]) -> Request:
         return calls.append(self._path, self._content_type, body, fields, ALWAYS)

@@ -20,6 +20,7 @@ from strandline.client.synchronous.collections import Collections
 from strandline.client.synchronous.queues import Queue
 from strandline.client.synchronous.routers import Router
 from strandline.client.synchronous.streams import Stream
+from strandline.client.synchronous.tables import Table
 from strandline.client.synchronous.topics import Topic
 from strandline.client.synchronous.transport import Transport
 from strandline.client.synchronous.watching import Watch
@@ -175,6 +176,18 @@ class Client:
         """The collections of the server, or of one of its namespaces. Without ``credentials`` as nobody in particular,
         which is enough for those that are public. What gives credentials is called for every request."""
         return Collections(self.transport, credentials, namespace)
+
+    # --- tables ----------------------------------------------------------------------------------------------------
+
+    @overload
+    def table(self, name: str, *, public: bool = False) -> Table[Any]: ...
+
+    @overload
+    def table(self, name: str, type: type[T], *, public: bool = False) -> Table[T]: ...
+
+    def table(self, name: str, type: Any = Any, *, public: bool = False) -> Table[Any]:
+        """A table, whose payloads are read as ``type``. ``public``: reads show what everybody may see."""
+        return Table(self.transport, name, type, public)
 
     # --- routers ---------------------------------------------------------------------------------------------------
 

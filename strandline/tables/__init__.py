@@ -1,0 +1,62 @@
+"""Tables: declared rows under parents, on the logs of an engine.
+
+Plain synchronous Python, safe to use from any thread; it knows no HTTP. Declare with :func:`make_log`, bind with
+:class:`Tables`.
+"""
+
+from strandline.tables.changes import Change, change_of
+from strandline.tables.context import HookContext
+from strandline.tables.declaring import TableDeclaration, make_log
+from strandline.tables.errors import BadDeclaration, MisusedHook, TableError
+from strandline.tables.hooks import Hooks
+from strandline.tables.limiting import RateLimit
+from strandline.tables.operating import Item
+from strandline.tables.results import (
+    AppendBulkResult,
+    AppendResult,
+    Counts,
+    Edit,
+    Found,
+    PurgeResult,
+    RestoreResult,
+    RmBulkResult,
+    RmResult,
+    RowPage,
+    RowsAfter,
+    Write,
+)
+from strandline.tables.rows import Row, row_of
+from strandline.tables.table import Table
+from strandline.tables.tables import Tables
+from strandline.tables.viewing import View
+
+__all__ = [
+    "AppendBulkResult",
+    "AppendResult",
+    "BadDeclaration",
+    "Change",
+    "Counts",
+    "Edit",
+    "Found",
+    "HookContext",
+    "Hooks",
+    "Item",
+    "MisusedHook",
+    "PurgeResult",
+    "RateLimit",
+    "RestoreResult",
+    "RmBulkResult",
+    "RmResult",
+    "Row",
+    "RowPage",
+    "RowsAfter",
+    "Table",
+    "TableDeclaration",
+    "TableError",
+    "Tables",
+    "View",
+    "Write",
+    "change_of",
+    "make_log",
+    "row_of",
+]

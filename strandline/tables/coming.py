@@ -1,0 +1,151 @@
+"""What is on its way: changes that are journaled, or only planned, and that no reader sees yet.
+
+On the disk they come into effect in the order in which they were journaled. Whoever decides about a further change has
+to know what will be there by then.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Any, Literal, NamedTuple
+
+from strandline.engine import Commit
+from strandline.tables.rows import Row
+
+
+class Known(NamedTuple):
+    """A row that is there, or will be."""
+
+    row: Row
+    hidden: bool = False
+
+
+class Effect(NamedTuple):
+    """What becomes of the rows with these ``seqs``, or of all that come before a seq."""
+
+    kind: Literal["add", "amend", "hide", "restore", "remove"]
+    seqs: tuple[int, ...] = ()
+    before: int = 0
+    #: As it is from then on.
+    row: Row | None = None
+
+    def on(self, known: Known | None) -> Known | None:
+        """The row afterwards. Having been made already changes nothing, so it does not matter whether readers have come
+        to see some of it meanwhile."""
+        if self.kind == "add":
+            assert self.row is not None
+            return Known(self.row)
+        if known is None or self.kind == "remove":
+            return None
+        if self.kind == "amend":
+            assert self.row is not None
+            return known._replace(row=self.row)
+        return known._replace(hidden=self.kind == "hide")
+
+
+class _OfLog:
+    """Effects on the rows of one log, each with a number that says what comes first."""
+
+    __slots__ = ("by_seq", "keys", "sweeping")
+
+    def __init__(self) -> None:
+        self.by_seq: dict[int, deque[tuple[int, Effect]]] = {}
+        self.sweeping: deque[tuple[int, Effect]] = deque()
+        #: Idempotency keys of rows that are added, to their seqs.
+        self.keys: dict[str, int] = {}
+
+    def add(self, number: int, effect: Effect) -> None:
+        for seq in effect.seqs:
+            self.by_seq.setdefault(seq, deque()).append((number, effect))
+        if effect.before:
+            self.sweeping.append((number, effect))
+        if effect.kind == "add" and effect.row is not None and effect.row.idempotency_key is not None:
+            self.keys[effect.row.idempotency_key] = effect.row.seq
+
+    def remove_first(self, effect: Effect) -> None:
+        for seq in effect.seqs:
+            ours = self.by_seq[seq]
+            ours.popleft()
+            if not ours:
+                del self.by_seq[seq]
+        if effect.before:
+            self.sweeping.popleft()
+        if effect.kind == "add" and effect.row is not None and effect.row.idempotency_key is not None:
+            if self.keys.get(effect.row.idempotency_key) == effect.row.seq:
+                del self.keys[effect.row.idempotency_key]
+
+    def on(self, seq: int) -> list[Effect]:
+        found = list(self.by_seq.get(seq, ()))
+        found += [each for each in self.sweeping if seq < each[1].before]
+        return [effect for _, effect in sorted(found, key=lambda each: each[0])]
+
+    def __bool__(self) -> bool:
+        return bool(self.by_seq or self.sweeping)
+
+
+class Effects:
+    """Effects on the rows of many logs, in order."""
+
+    def __init__(self) -> None:
+        self._logs: dict[str, _OfLog] = {}
+        self._number = 0
+        self.all: deque[tuple[str, Effect]] = deque()
+
+    def add(self, log: str, effect: Effect) -> None:
+        self._number += 1
+        self._logs.setdefault(log, _OfLog()).add(self._number, effect)
+        self.all.append((log, effect))
+
+    def on(self, log: str, seq: int) -> list[Effect]:
+        """What becomes of a row, in order."""
+        ours = self._logs.get(log)
+        return [] if ours is None else ours.on(seq)
+
+    def key(self, log: str, key: str) -> int | None:
+        """The seq of the last row that is added with this key."""
+        ours = self._logs.get(log)
+        return None if ours is None else ours.keys.get(key)
+
+    def added(self, log: str) -> list[int]:
+        """The seqs of the rows that are added, ascending."""
+        ours = self._logs.get(log)
+        if ours is None:
+            return []
+        return sorted(seq for seq, effects in ours.by_seq.items() if any(each.kind == "add" for _, each in effects))
+
+    def remove_first(self) -> None:
+        log, effect = self.all.popleft()
+        ours = self._logs[log]
+        ours.remove_first(effect)
+        if not ours:
+            del self._logs[log]
+
+
+class Coming:
+    """What is journaled and not yet known to be durable. Used with the lock of the tables held."""
+
+    def __init__(self) -> None:
+        self.effects = Effects()
+        self._steps: deque[tuple[Commit[Any], int]] = deque()
+
+    def add(self, commit: Commit[Any], effects: Iterable[tuple[str, Effect]]) -> None:
+        if commit.done:
+            return
+        count = 0
+        for log, effect in effects:
+            self.effects.add(log, effect)
+            count += 1
+        self._steps.append((commit, count))
+
+    def forget_done(self) -> None:
+        """Readers see what is done. Commits are done in the order in which they were made."""
+        while self._steps and self._steps[0][0].done:
+            _, count = self._steps.popleft()
+            for _ in range(count):
+                self.effects.remove_first()
+
+    @property
+    def last(self) -> Commit[Any] | None:
+        """The commit that is done once everything that is on its way now is."""
+        return self._steps[-1][0] if self._steps else None

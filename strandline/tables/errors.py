@@ -1,0 +1,77 @@
+"""What can go wrong with tables. A declaration that cannot work is refused when it is made; everything else is a
+:class:`TableError` with a code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, cast
+
+#: NOT_AUTHENTICATED: somebody must say who they are. VALIDATION_FAILED: what was sent is not as it must be.
+#: RATE_LIMITED: too many appends. NOT_FOUND: there is no such row, parent, table or way in. CONFLICT: the row was
+#: edited since, or the name is taken. FORBIDDEN: it is somebody else's. The rest is for those who serve tables.
+Code = Literal[
+    "NOT_AUTHENTICATED",
+    "VALIDATION_FAILED",
+    "RATE_LIMITED",
+    "NOT_FOUND",
+    "CONFLICT",
+    "FORBIDDEN",
+    "PAYLOAD_TOO_LARGE",
+    "THROTTLED",
+    "UNAVAILABLE",
+    "DISK_FULL",
+    "INTERNAL",
+]
+
+
+class BadDeclaration(ValueError):
+    """A table cannot be declared, or bound, like this."""
+
+
+class MisusedHook(RuntimeError):
+    """A hook did something that hooks cannot do; the message says what to do instead. Nothing was written."""
+
+
+class TableError(Exception):
+    """Nothing was changed. ``more`` are further members of the error as clients see it, in camel case."""
+
+    def __init__(self, code: Code, message: str, **more: Any) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.more: dict[str, Any] = more
+
+    def __repr__(self) -> str:
+        return f"TableError({self.code}: {self.message})"
+
+    @property
+    def fields(self) -> list[str]:
+        """The fields that are not valid."""
+        return cast(list[str], self.more.get("fields", []))
+
+    @property
+    def field_errors(self) -> dict[str, str]:
+        """What is wrong with each of them."""
+        return cast(dict[str, str], self.more.get("fieldErrors", {}))
+
+    @property
+    def retry_after(self) -> int | None:
+        """After how many milliseconds it is worth trying again."""
+        return cast("int | None", self.more.get("retryAfter"))
+
+    def to_json(self) -> dict[str, Any]:
+        return {"code": self.code, "message": self.message, **self.more}
+
+
+def invalid(message: str, *fields: str) -> TableError:
+    """What was sent is not as it must be, because of these fields."""
+    if not fields:
+        return TableError("VALIDATION_FAILED", message)
+    return TableError("VALIDATION_FAILED", message, fields=list(fields), fieldErrors=dict.fromkeys(fields, message))
+
+
+def invalid_fields(errors: Mapping[str, str], otherwise: str) -> TableError:
+    """These fields are wrong; or, if nobody can say which, the whole is, ``otherwise`` telling why."""
+    names: Sequence[str] = list(errors)
+    message = f"Invalid: {', '.join(names) if names else otherwise}"
+    return TableError("VALIDATION_FAILED", message, fields=names, fieldErrors=dict(errors))

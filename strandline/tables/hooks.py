@@ -1,0 +1,114 @@
+"""Hooks: functions that a declaration has called before and after its writes, in the same step as them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from strandline.tables.errors import BadDeclaration
+
+#: Called with the context and, by name, with those of the hook's arguments that it takes.
+Hook = Callable[..., Any]
+
+#: What there is to be had, by hook.
+ARGUMENTS: Mapping[str, tuple[str, ...]] = {
+    "before_append": ("parent", "payload"),
+    "after_append": ("row",),
+    "before_update": ("id", "patch", "prev"),
+    "after_update": ("id", "patch", "prev", "row"),
+    "before_rm": ("id", "prev"),
+    "after_rm": ("id", "prev"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hooks:
+    """Functions ``hook(ctx, *, …)``; see :class:`~strandline.tables.context.HookContext` for what they may do.
+
+    Each is called with those of its arguments that it takes: ``parent`` and ``payload`` before an append, ``row`` after
+    it; ``id``, ``patch`` and ``prev`` before an update, and ``row`` as well after it; ``id`` and ``prev`` around a
+    removal. What ``before_append`` and ``before_update`` return, if anything, takes the place of the payload or patch.
+
+    All of them run before anything is written, and what they write themselves is written in the same step. An exception
+    in any of them aborts everything. They run while no other write of the tables can, so they must be quick and must
+    not wait for anything.
+    """
+
+    before_append: Hook | None = None
+    after_append: Hook | None = None
+    before_update: Hook | None = None
+    after_update: Hook | None = None
+    before_rm: Hook | None = None
+    after_rm: Hook | None = None
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            hook = getattr(self, field.name)
+            if hook is not None:
+                object.__setattr__(self, field.name, _checked(field.name, hook))
+
+    @property
+    def on_rm(self) -> bool:
+        """Whether rows must be gone through to remove them."""
+        return self.before_rm is not None or self.after_rm is not None
+
+
+NO_HOOKS = Hooks()
+
+
+class Chain:
+    """The hooks of all tables, then those of the table."""
+
+    def __init__(self, everywhere: Hooks, own: Hooks) -> None:
+        self._all = (everywhere, own)
+        self.on_rm = everywhere.on_rm or own.on_rm
+
+    def has(self, name: str) -> bool:
+        return any(getattr(hooks, name) is not None for hooks in self._all)
+
+    def tell(self, name: str, context: object, **arguments: Any) -> None:
+        for hooks in self._all:
+            hook: Hook | None = getattr(hooks, name)
+            if hook is not None:
+                hook(context, **arguments)
+
+    def replace(self, name: str, context: object, what: str, **arguments: Any) -> Any | None:
+        """What the hooks make of the argument ``what``; None if they leave it as it is."""
+        replaced = None
+        for hooks in self._all:
+            hook: Hook | None = getattr(hooks, name)
+            if hook is not None:
+                returned = hook(context, **arguments)
+                if returned is not None:
+                    arguments[what] = replaced = returned
+        return replaced
+
+
+def _checked(name: str, hook: Hook) -> Hook:
+    """The hook, called with nothing but what it takes. Raises if it can never be called."""
+    if not callable(hook):
+        raise BadDeclaration(f"{name} must be a function, not {type(hook).__name__}")
+    if inspect.iscoroutinefunction(hook):
+        raise BadDeclaration(f"{name} must be a plain function: hooks run inside of the write and cannot wait")
+    available = ARGUMENTS[name]
+    parameters = list(inspect.signature(hook).parameters.values())
+    if any(each.kind is each.VAR_KEYWORD for each in parameters):
+        return hook
+    taken = {each.name for each in parameters[1:] if each.kind in (each.KEYWORD_ONLY, each.POSITIONAL_OR_KEYWORD)}
+    needed = {
+        each.name for each in parameters[1:] if each.default is each.empty and each.kind is not each.VAR_POSITIONAL
+    }
+    if not parameters or not needed <= set(available) & taken:
+        raise BadDeclaration(f"{name} is called with a context and, by name, with {', '.join(available)}")
+    if taken >= set(available):
+        return hook
+    dropped = frozenset(available) - taken
+
+    def call(context: object, **arguments: Any) -> Any:
+        for each in dropped:
+            del arguments[each]
+        return hook(context, **arguments)
+
+    return call

@@ -1,0 +1,254 @@
+"""Schemas: what the payloads of a table must be, said by a msgspec Struct, a dataclass, a pydantic model or a JSON
+Schema. All of them check payloads and name the fields that are wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import typing
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+import jsonschema_rs
+import msgspec
+
+from strandline.tables.errors import BadDeclaration, TableError, invalid, invalid_fields
+from strandline.tables.naming import is_field
+
+#: What msgspec raises for a value that does not fit, __post_init__ included.
+_REFUSED = (msgspec.ValidationError, ValueError, TypeError, OverflowError, RecursionError)
+
+
+class Schema(ABC):
+    """``document`` is the JSON Schema of payloads, ``fields`` their names, or None where others may come as well."""
+
+    document: dict[str, Any]
+    fields: tuple[str, ...] | None
+    #: What a payload can be instead of a mapping.
+    model: type | None = None
+
+    def validate(self, payload: object) -> dict[str, Any]:
+        """The payload as it is stored: defaults filled in, what the schema does not know left out if it says so.
+        Raises TableError with everything that is wrong."""
+        if self.model is not None and isinstance(payload, self.model):
+            payload = self.plain(payload)
+        if not isinstance(payload, Mapping):
+            raise invalid("the payload must be an object", "payload")
+        checked = self.check(dict(payload))
+        if self.fields is None:
+            wrong = {name: "is a name that rows have for themselves" for name in checked if not is_field(name)}
+            if wrong:
+                raise invalid_fields(wrong, "")
+        return checked
+
+    def patch(self, payload: Mapping[str, Any], patch: object) -> dict[str, Any]:
+        """The fields of the patch as they are stored; the payload with them must be valid. Raises TableError."""
+        if not isinstance(patch, Mapping):
+            raise invalid("the patch must be an object", "patch")
+        if not patch:
+            raise invalid("the patch changes nothing", "patch")
+        checked = self.validate({**payload, **patch})
+        unknown = {name: "is not a field" for name in patch if name not in checked}
+        if unknown:
+            raise invalid_fields(unknown, "")
+        return {name: checked[name] for name in patch}
+
+    @abstractmethod
+    def check(self, payload: dict[str, Any]) -> dict[str, Any]: ...
+
+    @abstractmethod
+    def plain(self, payload: Any) -> Any:
+        """An instance of the model as a mapping."""
+
+    @property
+    def text_fields(self) -> tuple[str, ...]:
+        """The fields that hold free text."""
+        properties = _properties(self.document)
+        return tuple(name for name, declared in properties.items() if _is_text(declared, self.document))
+
+
+def schema_of(declared: object) -> Schema:
+    """The schema that a declaration means."""
+    schema: Schema
+    if isinstance(declared, dict):
+        schema = JsonSchema(declared)
+    elif isinstance(declared, type) and _is_pydantic(declared):
+        schema = PydanticSchema(declared)
+    elif isinstance(declared, type) and (issubclass(declared, msgspec.Struct) or dataclasses.is_dataclass(declared)):
+        schema = TypeSchema(declared)
+    else:
+        raise BadDeclaration(
+            "a schema must be a msgspec Struct, a dataclass, a pydantic model, or a JSON Schema as a dict, "
+            f"not {declared!r}"
+        )
+    for name in schema.fields if schema.fields is not None else _properties(schema.document):
+        if not is_field(name):
+            raise BadDeclaration(f"a payload cannot have the field {name!r}: rows have that name for themselves")
+    return schema
+
+
+class TypeSchema(Schema):
+    """A msgspec Struct or a dataclass, checked by msgspec."""
+
+    def __init__(self, model: type) -> None:
+        self.model = model
+        try:
+            self.document = msgspec.json.schema(model)
+            msgspec.json.Decoder(model)
+        except TypeError as error:
+            raise BadDeclaration(f"{model.__name__} cannot be a schema: {error}") from None
+        if _resolved(self.document, self.document).get("type") != "object":
+            raise BadDeclaration(f"{model.__name__} cannot be a schema: its instances are not objects in JSON")
+        self._members = {name: (type, required) for name, type, required in _members(model)}
+        self.fields = tuple(self._members)
+        self._is_closed = issubclass(model, msgspec.Struct) and model.__struct_config__.forbid_unknown_fields
+
+    def check(self, payload: dict[str, Any]) -> dict[str, Any]:
+        try:
+            checked: dict[str, Any] = msgspec.to_builtins(msgspec.convert(payload, self.model))
+            return checked
+        except _REFUSED as error:
+            raise invalid_fields(dict(self._errors(payload)), str(error)) from None
+
+    def plain(self, payload: Any) -> Any:
+        return msgspec.to_builtins(payload)
+
+    def _errors(self, payload: dict[str, Any]) -> Iterator[tuple[str, str]]:
+        for name, (type, required) in self._members.items():
+            if name not in payload:
+                if required:
+                    yield name, "is required"
+                continue
+            try:
+                msgspec.convert(payload[name], type)
+            except _REFUSED as error:
+                yield name, str(error)
+        if self._is_closed:
+            yield from ((name, "is not a field") for name in payload if name not in self._members)
+
+
+class PydanticSchema(Schema):
+    """A pydantic model. It is used as it is, so pydantic itself is only needed by those who have one."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self.document = model.model_json_schema()
+        allows_more = model.model_config.get("extra") == "allow"
+        self.fields = None if allows_more else tuple(_properties(self.document))
+        self._error: type[Exception] = sys.modules["pydantic"].ValidationError
+
+    def check(self, payload: dict[str, Any]) -> dict[str, Any]:
+        model: Any = self.model
+        try:
+            encoded = msgspec.json.encode(payload)
+        except _REFUSED as error:
+            raise invalid(f"the payload cannot be written as JSON: {error}") from None
+        try:
+            checked: dict[str, Any] = model.model_validate_json(encoded).model_dump(mode="json", by_alias=True)
+            return checked
+        except self._error as error:
+            raise self._refusal(error) from None
+
+    def plain(self, payload: Any) -> Any:
+        return payload.model_dump(mode="json", by_alias=True)
+
+    def _refusal(self, error: Any) -> TableError:
+        errors: dict[str, str] = {}
+        otherwise = ""
+        for each in error.errors(include_url=False, include_context=False):
+            place, message = each["loc"], each["msg"]
+            if place:
+                errors.setdefault(str(place[0]), message)
+            else:
+                otherwise = otherwise or message
+        return invalid_fields(errors, otherwise)
+
+
+class JsonSchema(Schema):
+    """A JSON Schema. References lead nowhere but into the schema itself."""
+
+    def __init__(self, document: dict[str, Any]) -> None:
+        try:
+            # A copy that nobody changes.
+            self.document = msgspec.json.decode(msgspec.json.encode(document))
+            self._validator = jsonschema_rs.validator_for(self.document, validate_formats=True, offline=True)
+        except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, *_REFUSED) as error:
+            raise BadDeclaration(f"the JSON Schema cannot be used: {error}") from None
+        if self.document.get("type", "object") != "object":
+            raise BadDeclaration("the JSON Schema must be one of objects")
+        is_closed = self.document.get("additionalProperties") is False and "patternProperties" not in self.document
+        self.fields = tuple(_properties(self.document)) if is_closed else None
+
+    def check(self, payload: dict[str, Any]) -> dict[str, Any]:
+        try:
+            plain: dict[str, Any] = msgspec.to_builtins(payload)
+            if self._validator.is_valid(plain):
+                return plain
+            errors, otherwise = self._errors(plain)
+        except _REFUSED as error:
+            raise invalid(f"the payload cannot be checked: {error}") from None
+        raise invalid_fields(errors, otherwise)
+
+    def plain(self, payload: Any) -> Any:
+        return payload
+
+    def _errors(self, payload: dict[str, Any]) -> tuple[dict[str, str], str]:
+        errors: dict[str, str] = {}
+        otherwise = ""
+        for error in self._validator.iter_errors(payload):
+            place = list(error.instance_path)
+            kind: Any = error.kind
+            if place:
+                errors.setdefault(str(place[0]), error.message)
+            elif kind.name == "required":
+                errors.setdefault(kind.property, "is required")
+            elif kind.name == "additionalProperties":
+                for name in kind.unexpected:
+                    errors.setdefault(name, "is not a field")
+            else:
+                otherwise = otherwise or error.message
+        return errors, otherwise
+
+
+def _members(model: type) -> Iterator[tuple[str, Any, bool]]:
+    """Name in JSON, type, and whether it must be there, of each field."""
+    if issubclass(model, msgspec.Struct):
+        for info in msgspec.structs.fields(model):
+            yield info.encode_name, info.type, info.required
+        return
+    hints = typing.get_type_hints(model, include_extras=True)
+    for field in dataclasses.fields(cast(Any, model)):
+        required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+        yield field.name, hints[field.name], required
+
+
+def _is_pydantic(declared: type) -> bool:
+    pydantic = sys.modules.get("pydantic")
+    return pydantic is not None and issubclass(declared, pydantic.BaseModel)
+
+
+def _properties(document: Mapping[str, Any]) -> dict[str, Any]:
+    found = _resolved(document, document).get("properties", {})
+    return found if isinstance(found, dict) else {}
+
+
+def _resolved(declared: Any, document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a reference into the document refers to."""
+    for _ in range(16):
+        reference = declared.get("$ref") if isinstance(declared, Mapping) else None
+        if not isinstance(reference, str) or not reference.startswith("#/"):
+            break
+        declared = document
+        for step in reference[2:].split("/"):
+            declared = declared.get(step.replace("~1", "/").replace("~0", "~"), {})
+    return declared if isinstance(declared, Mapping) else {}
+
+
+def _is_text(declared: Any, document: Mapping[str, Any]) -> bool:
+    found = _resolved(declared, document)
+    if any(isinstance(found.get(each), list) for each in ("anyOf", "oneOf")):
+        return any(_is_text(one, document) for one in (*found.get("anyOf", ()), *found.get("oneOf", ())))
+    kinds = found.get("type")
+    is_string = kinds == "string" or (isinstance(kinds, list) and "string" in kinds)
+    return is_string and not {"enum", "const", "format", "contentEncoding"} & found.keys()

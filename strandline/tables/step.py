@@ -1,0 +1,303 @@
+"""A step: everything that one write and its hooks change, planned first and then journaled in one piece.
+
+Plans are made with the lock of the tables held, so seqs are known before anything is written. The engine makes what
+becomes of existing rows before it appends; what a step does to a row that it appends itself is done to the plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Any
+
+from msgspec.structs import replace
+
+from strandline.engine import Amend, Append, Batch, Commit, Config, Delete, Engine, Hide, Log, Restore
+from strandline.tables.changes import Change, encode_change
+from strandline.tables.coming import Coming, Effect, Effects, Known
+from strandline.tables.declaring import TableDeclaration
+from strandline.tables.errors import MisusedHook, TableError
+from strandline.tables.hidden import read_hidden
+from strandline.tables.naming import NOTE, RowId, changes_log, rows_log
+from strandline.tables.rows import Row, data_of, meta_of, row_of
+
+#: From what the engine answers to how many rows were concerned.
+Outcome = Callable[[list[Any]], int]
+
+#: Rows that are read at a time where all of a parent's are gone through.
+PAGE_ROWS = 1024
+
+
+class Step:
+    """One step, from its first plan to its commit. ``now`` is the time of everything in it."""
+
+    def __init__(self, engine: Engine, coming: Coming) -> None:
+        self.engine = engine
+        self.now = engine.now()
+        self._coming = coming
+        self._effects = Effects()
+        self._alterations: list[Amend | Delete | Hide | Restore] = []
+        #: What is appended, by log: rows by seq, and what is told.
+        self._rows: dict[str, tuple[TableDeclaration, dict[int, Row]]] = {}
+        self._told: dict[str, tuple[TableDeclaration, list[Change]]] = {}
+        #: Somebody has seen the times of planned rows.
+        self.shown = False
+
+    # --- what there is -------------------------------------------------------------------------------------
+
+    def known(self, table: TableDeclaration, id: RowId) -> Known | None:
+        """The row as it will be once everything is made that was planned before."""
+        name = rows_log(table.name, id.parent)
+        effects = [*self._coming.effects.on(name, id.seq), *self._effects.on(name, id.seq)]
+        is_new = bool(effects) and effects[0].kind == "add"
+        known = None if is_new else published(self.log(name), id)
+        for effect in effects:
+            known = effect.on(known)
+        return known
+
+    def visible(self, table: TableDeclaration, id: RowId) -> Row | None:
+        known = self.known(table, id)
+        return None if known is None or known.hidden else known.row
+
+    def keyed(self, table: TableDeclaration, parent: str, key: str) -> int | None:
+        """The seq of the row with this idempotency key; one that is hidden counts."""
+        name = rows_log(table.name, parent)
+        for effects in (self._effects, self._coming.effects):
+            found = effects.key(name, key)
+            if found is not None:
+                return found if self.known(table, RowId(parent, found)) is not None else None
+        log = self.log(name)
+        seq = None if log is None else log.find_key(key)
+        if seq is None:
+            return None
+        effect = chain(self._coming.effects.on(name, seq), self._effects.on(name, seq))
+        return None if any(each.kind == "remove" for each in effect) else seq
+
+    def rows(self, table: TableDeclaration, parent: str) -> Iterator[Row]:
+        """The rows of a parent that are not hidden, in order, each as it is when its turn comes."""
+        if self._coming.last is not None:
+            # They are gone through one by one, which takes longer than a flush.
+            self._coming.last.wait()
+            self._coming.forget_done()
+        log = self.log(rows_log(table.name, parent))
+        after, caught_up = 0, log is None
+        while log is not None and not caught_up:
+            page = log.read(after, PAGE_ROWS)
+            for seq in page.seqs:
+                row = self.visible(table, RowId(parent, seq))
+                if row is not None:
+                    yield row
+            after, caught_up = page.next_after, page.caught_up
+
+    def log(self, name: str) -> Log | None:
+        """The log of this name, if there is one; raises TableError if it does not belong to a table."""
+        log = self.engine.find(name)
+        if log is not None and NOTE not in log.notes:
+            raise TableError("CONFLICT", f"there is a log {name!r} that does not belong to a table")
+        return log
+
+    # --- plans ---------------------------------------------------------------------------------------------
+
+    def add(
+        self, table: TableDeclaration, parent: str, payload: dict[str, Any], user: str | None, key: str | None
+    ) -> Row:
+        name = rows_log(table.name, parent)
+        log = self.log(name)
+        _, planned = self._rows.setdefault(name, (table, {}))
+        seq = len(planned) + (1 if log is None else log.next_seq)
+        # Times never go backwards in a log.
+        at = self.now if log is None else max(self.now, log.last_ts)
+        row = Row(
+            id=f"{parent}:{seq}",
+            parent=parent,
+            seq=seq,
+            payload=payload,
+            user=user,
+            created_at=at,
+            updated_at=at,
+            idempotency_key=key,
+        )
+        planned[seq] = row
+        self._effects.add(name, Effect("add", (seq,), row=row))
+        return row
+
+    def amend(self, table: TableDeclaration, prev: Row, patch: dict[str, Any], user: str | None) -> Row:
+        name = rows_log(table.name, prev.parent)
+        payload = {**prev.payload, **patch}
+        if self._is_planned(name, prev.seq):
+            row = self._rows[name][1][prev.seq] = replace(prev, payload=payload)
+        else:
+            # Every edit has another time than the one before, so that whoever has seen that one is found out.
+            row = replace(prev, payload=payload, updated_at=max(self.now, prev.updated_at + 1))
+            self._alterations.append(Amend(self._there(name), prev.seq, data_of(row)))
+            self._tell(table, prev.parent, "update", user, prev.seq, previous=prev.payload)
+        self._effects.add(name, Effect("amend", (prev.seq,), row=row))
+        return row
+
+    def remove(self, table: TableDeclaration, row: Row, soft: bool, user: str | None) -> None:
+        name = rows_log(table.name, row.parent)
+        if self._is_planned(name, row.seq):
+            raise MisusedHook("a row cannot be removed in the step that appends it: raise an exception instead")
+        log = self._there(name)
+        self._alterations.append((Hide if soft else Delete)(log, seqs=[row.seq]))
+        if not soft:
+            self._forget_changes(table, row.parent, row.seq)
+        self._tell(table, row.parent, "rm", user, row.seq, soft)
+        self._effects.add(name, Effect("hide" if soft else "remove", (row.seq,)))
+
+    def restore(self, table: TableDeclaration, row: Row, user: str | None) -> None:
+        name = rows_log(table.name, row.parent)
+        self._alterations.append(Restore(self._there(name), seqs=[row.seq]))
+        self._tell(table, row.parent, "restore", user, row.seq)
+        self._effects.add(name, Effect("restore", (row.seq,)))
+
+    def sweep(self, table: TableDeclaration, parent: str, soft: bool, user: str | None) -> Outcome:
+        """Remove all rows of a parent; with a hard sweep nothing is left that could be restored."""
+        name = rows_log(table.name, parent)
+        log = self._to_sweep(name)
+        if log is None:
+            return _none
+        self._alterations.append((Hide if soft else Delete)(log, before=log.next_seq))
+        outcome = self._outcome()
+        if not soft:
+            self._forget_changes(table, parent, None)
+        self._tell(table, parent, "purge", user, None, soft)
+        self._effects.add(name, Effect("hide" if soft else "remove", before=log.next_seq))
+        return outcome
+
+    def restore_all(self, table: TableDeclaration, parent: str, user: str | None) -> Outcome:
+        name = rows_log(table.name, parent)
+        log = self._to_sweep(name)
+        if log is None:
+            return _none
+        self._alterations.append(Restore(log, before=log.next_seq))
+        outcome = self._outcome()
+        self._tell(table, parent, "restoreAll", user, None)
+        self._effects.add(name, Effect("restore", before=log.next_seq))
+        return outcome
+
+    def _is_planned(self, name: str, seq: int) -> bool:
+        return name in self._rows and seq in self._rows[name][1]
+
+    def _there(self, name: str) -> Log:
+        log = self.log(name)
+        assert log is not None, "it has the row that is changed"
+        return log
+
+    def _to_sweep(self, name: str) -> Log | None:
+        if self._rows.get(name, (None, {}))[1]:
+            raise MisusedHook("all rows of a parent cannot be removed or restored in a step that has appended some")
+        log = self.log(name)
+        return log if log is not None and log.next_seq > 1 else None
+
+    def _outcome(self) -> Outcome:
+        place = len(self._alterations) - 1
+        return lambda results: int(results[place].count)
+
+    def _tell(
+        self,
+        table: TableDeclaration,
+        parent: str,
+        op: Any,
+        user: str | None,
+        seq: int | None,
+        soft: bool = False,
+        **more: Any,
+    ) -> None:
+        _, told = self._told.setdefault(changes_log(table.name, parent), (table, []))
+        told.append(Change(op=op, seq=seq, at=self.now, user=user, soft=soft, **more))
+
+    def _forget_changes(self, table: TableDeclaration, parent: str, seq: int | None) -> None:
+        """What is removed for good leaves no earlier payload behind: of one row, or of all."""
+        name = changes_log(table.name, parent)
+        if name in self._told:
+            told = self._told[name][1]
+            told[:] = [change for change in told if seq is not None and change.seq != seq]
+        log = self.log(name)
+        if log is not None and seq is None:
+            self._alterations.append(Delete(log, before=log.next_seq))
+        elif log is not None:
+            self._alterations.append(Delete(log, key=str(seq)))
+
+    # --- writing -------------------------------------------------------------------------------------------
+
+    def commit(self) -> Commit[list[Any]]:
+        """Journal everything that was planned, in one piece. The results are in the order of the alterations."""
+        batches = {name: (table, _rows_batch(rows.values())) for name, (table, rows) in self._rows.items() if rows}
+        batches |= {name: (table, _changes_batch(told)) for name, (table, told) in self._told.items() if told}
+        if not batches and not self._alterations:
+            return Commit.of([])
+        new = [name for name in batches if self.log(name) is None]
+        if len(new) == len(batches) == 1 and not self._alterations and not self.shown:
+            return self._create(new[0], *batches[new[0]])
+        # A power cut may take whatever is not flushed and leave what was written later. So a step is not written before
+        # the logs that it needs are durable.
+        for created in [self.engine.create(name, _config(batches[name][0]), notes=_NOTES) for name in new]:
+            created.wait()
+        appends = [
+            Append(self._configured(name, table), batch, ts=self.now) for name, (table, batch) in batches.items()
+        ]
+        commit = self.engine.change_all([*self._alterations, *appends])
+        self._coming.add(commit, self._effects.all)
+        return commit
+
+    def _create(self, name: str, table: TableDeclaration, batch: Batch) -> Commit[Any]:
+        """The first rows of a parent are there together with their log, with no need to wait for that first."""
+        commit = self.engine.create(name, _config(table), notes=_NOTES, batch=batch)
+        at = self._there(name).last_ts
+        rows = (replace(row, created_at=at, updated_at=at) for row in self._rows[name][1].values())
+        self._coming.add(commit, [(name, Effect("add", (row.seq,), row=row)) for row in rows])
+        return commit
+
+    def _configured(self, name: str, table: TableDeclaration) -> Log:
+        """The log, as durable as the table is declared to be now."""
+        log = self._there(name)
+        if log.config.durability != table.durability:
+            log.configure(replace(log.config, durability=table.durability))
+        return log
+
+
+_NOTES = {NOTE: True}
+
+
+def _config(table: TableDeclaration) -> Config:
+    return Config(durability=table.durability)
+
+
+def _none(results: list[Any]) -> int:
+    return 0
+
+
+def _rows_batch(rows: Iterable[Row]) -> Batch:
+    rows = list(rows)
+    return Batch(
+        [data_of(row) for row in rows],
+        [row.idempotency_key for row in rows],
+        None,
+        [meta_of(row.user) for row in rows],
+    )
+
+
+def _changes_batch(told: Sequence[Change]) -> Batch:
+    return Batch([encode_change(change) for change in told], [change.key for change in told])
+
+
+def published(log: Log | None, id: RowId) -> Known | None:
+    """The row as readers see it, or hidden from them."""
+    while log is not None:
+        revision = log.revision
+        row = read_row(log, id)
+        if row is not None:
+            return Known(row)
+        record = read_hidden(log, id.seq)
+        if record is not None:
+            return Known(row_of(id.parent, record), hidden=True)
+        if log.revision == revision:
+            break
+    return None
+
+
+def read_row(log: Log, id: RowId) -> Row | None:
+    """The row as readers see it."""
+    page = log.read(id.seq - 1, 1)
+    return row_of(id.parent, next(iter(page))) if page.seqs and page.seqs[0] == id.seq else None

@@ -1,0 +1,251 @@
+"""A table: everything that can be done with its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from strandline.engine import Commit, Log
+from strandline.tables.changes import change_of
+from strandline.tables.counting import count_rows, group_rows
+from strandline.tables.declaring import TableDeclaration
+from strandline.tables.errors import TableError, invalid
+from strandline.tables.hooks import Chain
+from strandline.tables.limiting import SlidingWindow
+from strandline.tables.naming import changes_log, check_key, check_parent, check_user, parse_id, rows_log
+from strandline.tables.operating import Item, Operation
+from strandline.tables.results import (
+    AppendBulkResult,
+    AppendResult,
+    Counts,
+    Edit,
+    Found,
+    PurgeResult,
+    RestoreResult,
+    RmBulkResult,
+    RmResult,
+    RowPage,
+    RowsAfter,
+    Write,
+)
+from strandline.tables.rows import Row
+from strandline.tables.searching import search_config, search_rows
+from strandline.tables.viewing import (
+    LIST_AFTER_ROWS,
+    LIST_ROWS,
+    View,
+    check_cursor,
+    check_limit,
+    check_seq,
+    look,
+)
+from strandline.tables.where import compile_where
+
+if TYPE_CHECKING:
+    from strandline.tables.tables import Tables
+
+#: So many rows can be appended or removed in one call.
+MAX_BULK = 100
+#: So many edits of a row are given at most: the last ones.
+MAX_EDITS = 1_000
+
+# In the class, ``list`` is one of its methods.
+Appends = list[AppendResult]
+Removals = list[RmResult]
+Groups = dict[str, list[Row]]
+Edits = list[Edit]
+
+
+class Table:
+    """The rows of one declaration. Safe to use from any thread.
+
+    ``user`` is who does it; None is the program itself, which may do everything. Writes give a :class:`Write`: it is
+    journaled, and ``wait`` gives the result once it is durable. Everything raises :class:`TableError`.
+    """
+
+    def __init__(self, tables: Tables, declaration: TableDeclaration) -> None:
+        self.tables = tables
+        self.declaration = declaration
+        self.name = declaration.name
+        self.hooks = Chain(tables.hooks, declaration.hooks)
+        limit = declaration.rate_limit
+        self.window = None if limit is None else SlidingWindow(limit, declaration.name)
+        self.search_config = search_config(declaration)
+
+    def __repr__(self) -> str:
+        return f"<Table {self.name!r}>"
+
+    # --- writing -------------------------------------------------------------------------------------------
+
+    def append(
+        self, parent: str, payload: object, *, user: str | None = None, idempotency_key: str | None = None
+    ) -> Write[AppendResult]:
+        """Append a row. If there is a row with this idempotency key, also a removed one, nothing happens and the
+        result tells which."""
+        commit, results = self._append(parent, [Item(payload, idempotency_key)], user)
+        return Write(commit, lambda _: results[0])
+
+    def append_bulk(self, parent: str, items: Sequence[object], *, user: str | None = None) -> Write[AppendBulkResult]:
+        """Append up to 100 rows, all or none, under consecutive seqs: payloads, or :class:`Item` with a key."""
+        _check_bulk(items, "items")
+        rows = [item if isinstance(item, Item) else Item(item) for item in items]
+        commit, results = self._append(parent, rows, user)
+        bulk = AppendBulkResult(sum(result.created for result in results), results)
+        return Write(commit, lambda _: bulk)
+
+    def _append(self, parent: str, items: Sequence[Item], user: str | None) -> tuple[Commit[Any], Appends]:
+        check_parent(parent)
+        items = [Item(item.payload, check_key(item.idempotency_key)) for item in items]
+        user = check_user(user)
+        with self.tables.step() as (step, coming):
+            operation = Operation(self, step, user)
+            results = operation.append(parent, items)
+            # A repetition is as durable as the first one; both are once everything is that is on its way.
+            commit = step.commit() if operation.created else coming.last or Commit.of(None)
+            if operation.created and user is not None and self.window is not None:
+                self.window.add(user, operation.created, step.now)
+        return commit, results
+
+    def update(
+        self, id: str, patch: Mapping[str, Any], *, user: str | None = None, expected_updated_at: int | None = None
+    ) -> Write[Row]:
+        """Change the fields that the patch has; gives the whole row. Raises NOT_FOUND, FORBIDDEN, and CONFLICT if the
+        row's ``updated_at`` is not the expected one."""
+        row_id, user = parse_id(id), check_user(user)
+        if expected_updated_at is not None:
+            check_seq(expected_updated_at, "expectedUpdatedAt")
+        with self.tables.step() as (step, _):
+            row = Operation(self, step, user).update(row_id, patch, expected_updated_at)
+            commit = step.commit()
+        view = View(self, row_id.parent, None, user, True)
+        return Write(commit, lambda _: view.dress([row])[0])
+
+    def rm(self, id: str, *, user: str | None = None, hard: bool = False) -> Write[RmResult]:
+        """Remove a row: for good if it is to be ``hard`` or the table has no soft delete."""
+        commit, results = self._rm([id], user, hard)
+        return Write(commit, lambda _: results[0])
+
+    def rm_bulk(self, ids: Sequence[str], *, user: str | None = None, hard: bool = False) -> Write[RmBulkResult]:
+        """Remove up to 100 rows, or none if one of them may not be removed."""
+        _check_bulk(ids, "ids")
+        if not ids:
+            raise invalid("ids must name at least one row", "ids")
+        commit, results = self._rm(ids, user, hard)
+        bulk = RmBulkResult(sum(result.deleted for result in results), results)
+        return Write(commit, lambda _: bulk)
+
+    def _rm(self, ids: Sequence[str], user: str | None, hard: bool) -> tuple[Commit[Any], Removals]:
+        row_ids, user = [parse_id(id) for id in ids], check_user(user)
+        with self.tables.step() as (step, _):
+            operation = Operation(self, step, user)
+            results = [operation.rm(row_id, hard) for row_id in row_ids]
+            return step.commit(), results
+
+    def purge_by_parent(self, parent: str, *, user: str | None = None, hard: bool = False) -> Write[PurgeResult]:
+        """Remove all rows of a parent, however many, at once. A hard purge takes those as well that were removed
+        before: nothing is left to restore. With hooks on removals the rows are gone through in order."""
+        check_parent(parent)
+        with self.tables.step() as (step, _):
+            outcome, soft = Operation(self, step, check_user(user)).purge(parent, hard)
+            commit = step.commit()
+        return Write(commit, lambda results: PurgeResult(outcome(results), soft))
+
+    def restore_by_parent(self, parent: str, *, user: str | None = None) -> Write[RestoreResult]:
+        """Bring back all rows of a parent that were removed and not for good, also those removed one by one."""
+        check_parent(parent)
+        with self.tables.step() as (step, _):
+            outcome = Operation(self, step, check_user(user)).restore_all(parent)
+            commit = step.commit()
+        return Write(commit, lambda results: RestoreResult(outcome(results)))
+
+    def restore(self, id: str, *, user: str | None = None) -> Write[Row]:
+        """Bring one row back; raises NOT_FOUND if it is not one that was removed."""
+        row_id, user = parse_id(id), check_user(user)
+        with self.tables.step() as (step, _):
+            row = Operation(self, step, user).restore(row_id)
+            commit = step.commit()
+        view = View(self, row_id.parent, None, user, True)
+        return Write(commit, lambda _: view.dress([row])[0])
+
+    # --- reading -------------------------------------------------------------------------------------------
+
+    def view(self, parent: str, *, user: str | None = None, public: bool = False) -> View:
+        """What somebody sees of a parent's rows: all of them if they are the owner, or it is the program, or public;
+        else their own. Raises NOT_FOUND if the parent is not there, or not public."""
+        return look(self, check_parent(parent), check_user(user), public)
+
+    def list(
+        self,
+        parent: str,
+        *,
+        limit: int | None = None,
+        cursor: str | None = None,
+        where: Mapping[str, Any] | None = None,
+        user: str | None = None,
+        public: bool = False,
+    ) -> RowPage:
+        """The newest rows, 50 or up to 1,000, that fulfil a condition, if there is one; see ``where``."""
+        before, limit = check_cursor(cursor), check_limit(limit, LIST_ROWS)
+        condition = None if where is None else compile_where(where, user, self.declaration.schema.fields)
+        return self.view(parent, user=user, public=public).list(limit, before, condition)
+
+    def list_after(
+        self, parent: str, seq: int, *, limit: int | None = None, user: str | None = None, public: bool = False
+    ) -> RowsAfter:
+        """The rows behind a seq in order, 500 or up to 1,000."""
+        check_seq(seq, "seq")
+        limit = check_limit(limit, LIST_AFTER_ROWS)
+        return self.view(parent, user=user, public=public).list_after(seq, limit)
+
+    def read(self, id: str, *, user: str | None = None, public: bool = False) -> Row | None:
+        """A row, or None if there is none, or none for this reader."""
+        row_id = parse_id(id)
+        return self.view(row_id.parent, user=user, public=public).row(row_id.seq)
+
+    def search(
+        self, parent: str, query: str, *, limit: int | None = None, user: str | None = None, public: bool = False
+    ) -> Found:
+        """The newest rows that have all words of the query in one of the fields that can be searched; words in quotes
+        stand side by side, and a star at the end of a word stands for whatever it goes on with."""
+        return search_rows(self, self.view(parent, user=user, public=public), query, check_limit(limit, LIST_ROWS))
+
+    def indexed(
+        self, parent: str, by: str, *, limit: int | None = None, user: str | None = None, public: bool = False
+    ) -> Groups:
+        """Rows grouped by a field, by its value as text: of each group the newest 50, or up to 1,000. If that are more
+        than 10,000 together, it is refused."""
+        return group_rows(self, self.view(parent, user=user, public=public), by, check_limit(limit, LIST_ROWS))
+
+    def counts(self, parent: str, by: str, *, user: str | None = None, public: bool = False) -> Counts:
+        """How many rows have which value in a field, by the value as text."""
+        return count_rows(self, self.view(parent, user=user, public=public), by)
+
+    def history(self, id: str, *, user: str | None = None, public: bool = False) -> Edits:
+        """The edits of a row, the oldest first, of many the last 1,000. Raises NOT_FOUND."""
+        row_id = parse_id(id)
+        if self.view(row_id.parent, user=user, public=public).row(row_id.seq) is None:
+            raise TableError("NOT_FOUND", f"there is no row {id!r} in {self.name}")
+        edits: Edits = []
+        log, after, caught_up = self.changes_log(row_id.parent), 0, False
+        while log is not None and not caught_up:
+            page = log.read(after, key=str(row_id.seq))
+            changes = [change_of(data) for data in page.data]
+            edits += [Edit(one.at, one.user, one.previous or {}) for one in changes if one.op == "update"]
+            del edits[:-MAX_EDITS]
+            after, caught_up = page.next_after, page.caught_up
+        return edits
+
+    def rows_log(self, parent: str) -> Log | None:
+        """The log of a parent's rows, if there has ever been one."""
+        return self.tables.engine.find(rows_log(self.name, parent))
+
+    def changes_log(self, parent: str) -> Log | None:
+        """The log of what became of them, if anything did; see :class:`~strandline.tables.changes.Change`."""
+        return self.tables.engine.find(changes_log(self.name, parent))
+
+
+def _check_bulk(items: Sequence[object], name: str) -> None:
+    if isinstance(items, str | bytes) or not isinstance(items, Sequence):
+        raise invalid(f"{name} must be a list", name)
+    if len(items) > MAX_BULK:
+        raise invalid(f"there are {len(items)} {name}, the limit is {MAX_BULK}", name)

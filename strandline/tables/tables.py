@@ -1,0 +1,91 @@
+"""The door: declared tables, bound to an engine."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from strandline.engine import Engine
+from strandline.query.searcher import Searcher
+from strandline.tables.columns import Columns
+from strandline.tables.coming import Coming
+from strandline.tables.declaring import TableDeclaration
+from strandline.tables.errors import BadDeclaration, MisusedHook, TableError
+from strandline.tables.hooks import NO_HOOKS, Hooks
+from strandline.tables.naming import RowId, rows_log
+from strandline.tables.rows import Row
+from strandline.tables.step import Step, read_row
+from strandline.tables.table import Table
+
+#: What the indexes of searches, and the columns that are counted, may take of the memory each.
+SEARCH_BYTES = 64 << 20
+COLUMN_BYTES = 64 << 20
+
+
+class Tables(Mapping[str, Table]):
+    """All tables of one engine, by name. Safe to use from any thread, but there may be only one for a table: it knows
+    what is on its way to the disk.
+
+    ``hooks`` are called for every table, before its own. ``searcher`` may be one that is shared with others.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        declarations: Sequence[TableDeclaration],
+        *,
+        hooks: Hooks | None = None,
+        searcher: Searcher | None = None,
+    ) -> None:
+        self.engine = engine
+        self.hooks = hooks or NO_HOOKS
+        self.searcher = searcher or Searcher(SEARCH_BYTES)
+        self.columns = Columns(COLUMN_BYTES)
+        self._coming = Coming()
+        self._lock = threading.Lock()
+        self._writer: int | None = None
+        self._tables: dict[str, Table] = {}
+        for declaration in declarations:
+            if declaration.name in self._tables:
+                raise BadDeclaration(f"there are two tables of the name {declaration.name}")
+            self._tables[declaration.name] = Table(self, declaration)
+        for declaration in declarations:
+            if isinstance(declaration.parent, TableDeclaration) and declaration.parent not in declarations:
+                raise BadDeclaration(f"{declaration.name} needs its parent {declaration.parent.name} among the tables")
+
+    def __getitem__(self, name: str) -> Table:
+        """Raises TableError (NOT_FOUND)."""
+        try:
+            return self._tables[name]
+        except KeyError:
+            raise TableError("NOT_FOUND", f"there is no table {name!r}") from None
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._tables
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tables)
+
+    def __len__(self) -> int:
+        return len(self._tables)
+
+    def find_row(self, declaration: TableDeclaration, id: RowId) -> Row | None:
+        """A row as everybody sees it."""
+        log = self.engine.find(rows_log(declaration.name, id.parent))
+        return None if log is None else read_row(log, id)
+
+    @contextmanager
+    def step(self) -> Iterator[tuple[Step, Coming]]:
+        """Plan a step: nobody else writes meanwhile."""
+        if self._writer == threading.get_ident():
+            raise MisusedHook(
+                "inside of a hook, write through its context: ctx.append(table, parent, payload) and so on"
+            )
+        with self._lock:
+            self._writer = threading.get_ident()
+            try:
+                self._coming.forget_done()
+                yield Step(self.engine, self._coming), self._coming
+            finally:
+                self._writer = None

@@ -2,43 +2,29 @@
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
 import os
 import queue
-import shutil
 import subprocess
 import threading
 from pathlib import Path
 from typing import Any, NoReturn
 
 import msgspec
+import node_packages
 import pytest
 
 HERE = Path(__file__).parent
 MODULES = HERE / "node_modules"
-STAMP = MODULES / ".lock-hash"
 
-INSTALL_SECONDS = 300.0
 #: A program that says nothing for so long says nothing any more. Generous: the machine may be busy.
 SILENCE_SECONDS = 60.0
 
 
 def require_packages() -> None:
-    """Install what the lock file names, unless it is there. Of several processes one does it and the others wait."""
-    if shutil.which("node") is None or shutil.which("npm") is None:
-        _unavailable("node and npm are not installed")
-    wanted = hashlib.sha256((HERE / "package-lock.json").read_bytes()).hexdigest()
-    with (HERE / ".install.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if STAMP.exists() and STAMP.read_text() == wanted:
-            return
-        done = subprocess.run(
-            ["npm", "ci"], cwd=HERE, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=INSTALL_SECONDS
-        )
-        if done.returncode:
-            _unavailable(f"npm ci failed:\n{done.stderr}")
-        STAMP.write_text(wanted)
+    try:
+        node_packages.require_packages(HERE)
+    except node_packages.Unavailable as error:
+        _unavailable(str(error))
 
 
 def _unavailable(why: str) -> NoReturn:

@@ -1,0 +1,62 @@
+/** What can go wrong, and what is worth trying again. */
+
+/**
+ * Whatever goes wrong. `code` is the server's (`VALIDATION_FAILED`, `RATE_LIMITED`, `CONFLICT`, …) or one of
+ * `UNREACHABLE` (no answer: whether a change was made is not known), `BAD_ANSWER` and `CLOSED`.
+ */
+export class StrandlineError extends Error {
+  /**
+   * @param {string} code
+   * @param {string} message
+   * @param {{ status?: number, detail?: Record<string, any>, retryAfterMs?: number, cause?: unknown }} [more]
+   */
+  constructor(code, message, { status = 0, detail = {}, retryAfterMs = 0, cause } = {}) {
+    super(message, cause === undefined ? undefined : { cause });
+    this.name = "StrandlineError";
+    this.code = code;
+    /** The HTTP status; 0 if there was no answer. */
+    this.status = status;
+    /** What else the server said: `fields`, `fieldErrors`, `limit`, … */
+    this.detail = detail;
+    /** How long the server asks to wait; 0 if it does not say. */
+    this.retryAfterMs = retryAfterMs;
+  }
+
+  /** Whether the same request may be answered otherwise a little later. A limit of the table is no such thing. */
+  get isTemporary() {
+    if (this.code === "UNREACHABLE") return true;
+    if (this.code === "RATE_LIMITED" || this.status === 501) return false;
+    return this.status >= 500 || [408, 425, 429].includes(this.status);
+  }
+}
+
+export const closed = () => new StrandlineError("CLOSED", "this log was closed");
+
+/**
+ * What the server refused, in its own words.
+ * @param {Response} response
+ */
+export async function refusal(response) {
+  const text = await response.text().catch(() => "");
+  let told = null;
+  try {
+    told = JSON.parse(text)?.error;
+  } catch {
+    // A proxy in between answers in its own words.
+  }
+  const { code, message, ...detail } = typeof told === "object" && told !== null ? told : {};
+  const seconds = Number(response.headers.get("retry-after"));
+  return new StrandlineError(
+    code ?? `HTTP_${response.status}`,
+    message ?? `the server answered ${response.status} ${response.statusText}`.trim(),
+    { status: response.status, detail, retryAfterMs: detail.retryAfter ?? (seconds > 0 ? seconds * 1000 : 0) },
+  );
+}
+
+/**
+ * @param {unknown} cause
+ * @returns {never}
+ */
+export function unreachable(cause) {
+  throw new StrandlineError("UNREACHABLE", "the server cannot be reached", { cause });
+}

@@ -1,0 +1,70 @@
+/** Waiting, and trying again. */
+
+import { closed, StrandlineError } from "./errors.js";
+
+/** After a failure: wait about `firstMs`, then twice as long each time, up to `maxMs`; give up after `forMs`. */
+export const RETRY = { firstMs: 250, maxMs: 10_000, forMs: 60_000 };
+
+/**
+ * Wait, but not longer than until the device is online again.
+ * @param {number} ms
+ * @param {AbortSignal} signal ends the waiting with an error
+ */
+export function pause(ms, signal) {
+  return new Promise((resolve, reject) => {
+    const end = () => {
+      clearTimeout(timer);
+      signal.removeEventListener("abort", end);
+      globalThis.removeEventListener?.("online", end);
+      if (signal.aborted) reject(closed());
+      else resolve(undefined);
+    };
+    const timer = setTimeout(end, ms);
+    signal.addEventListener("abort", end);
+    globalThis.addEventListener?.("online", end);
+    if (signal.aborted) end();
+  });
+}
+
+/** Ever longer waits, each of them random, so that a thousand pages do not come back at the same moment. */
+export class Backoff {
+  /** @param {typeof RETRY} retry */
+  constructor(retry) {
+    this._retry = retry;
+    this._next = retry.firstMs;
+  }
+
+  reset() {
+    this._next = this._retry.firstMs;
+  }
+
+  /** @param {number} atLeast */
+  next(atLeast = 0) {
+    const wait = this._next * (0.5 + Math.random());
+    this._next = Math.min(this._next * 2, this._retry.maxMs);
+    return Math.max(wait, atLeast);
+  }
+}
+
+/**
+ * Try until it works, is refused for good, or `forMs` are over. For what may be done twice only.
+ * @template T
+ * @param {() => Promise<T>} attempt
+ * @param {{ retry: typeof RETRY, signal: AbortSignal, forMs?: number, failed?: (error: StrandlineError) => void }} how
+ * @returns {Promise<T>}
+ */
+export async function retrying(attempt, { retry, signal, forMs = retry.forMs, failed }) {
+  const backoff = new Backoff(retry);
+  const until = Date.now() + forMs;
+  for (;;) {
+    try {
+      return await attempt();
+    } catch (error) {
+      if (!(error instanceof StrandlineError) || !error.isTemporary || signal.aborted) throw error;
+      const wait = backoff.next(error.retryAfterMs);
+      if (Date.now() + wait > until) throw error;
+      failed?.(error);
+      await pause(wait, signal);
+    }
+  }
+}

@@ -13,7 +13,20 @@ import msgspec
 import typer
 from rich.console import Console
 
-from bench import append, change, history, logs, pipeline, read, recovery, seal, streams, topics, topics_delivery
+from bench import (
+    append,
+    change,
+    collections,
+    history,
+    logs,
+    pipeline,
+    read,
+    recovery,
+    seal,
+    streams,
+    topics,
+    topics_delivery,
+)
 from bench.machine import describe
 from bench.measure import FULL, QUICK, Effort, Row
 from bench.report import Report, show, write_documentation
@@ -29,6 +42,7 @@ GROUPS: dict[str, Callable[[Path, Effort], Iterator[Row]]] = {
     "topics": topics.run,
     "topics-delivery": topics_delivery.run,
     "streams": streams.run,
+    "collections": collections.run,
     "pipeline": pipeline.run,
 }
 DOCUMENTATION = Path(__file__).parent.parent / "docs" / "benchmarks.md"

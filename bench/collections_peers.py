@@ -1,7 +1,7 @@
 """The published servers of the collections protocol, on Node and on Python, and the configuration that all sides get.
 
-They come from npm and from PyPI, pinned by the lock files in ``collections_packages``. Each runs as one process, because
-its lock on a document is one of its process, and keeps its files in a directory on the disk that is measured. Neither
+They come from npm and from PyPI, pinned by the lock files in ``collections_packages``. Each is one process, for its
+locks on documents are those of a process, and keeps its files in a directory on the disk that is measured. Neither
 flushes anything to the disk.
 """
 
@@ -69,7 +69,7 @@ def _collection(name: str, readers: list[str], writers: list[str], signed: bool)
 @contextmanager
 def ours(directory: Path) -> Iterator[Side]:
     directory.mkdir()
-    with serving(directory / "data", collections_config_file=_configured(directory)) as server:
+    with serving(directory / "data", variables={"COLLECTIONS_CONFIG_FILE": str(_configured(directory))}) as server:
         yield Side("Strandline", server, None)
 
 

@@ -1,7 +1,7 @@
 """Other servers to measure beside this one: installing them, pinned, and running them.
 
-What they need stands in a directory beside this file, with lock files that pin every package by its hash, and is kept in
-``bench/.peers``. Whatever cannot be installed is said, and the measurement goes on without it.
+What they need stands in a directory beside this file, with lock files that pin every package by its hash. It is kept
+in ``bench/.peers``. Whatever cannot be installed is said, and the measurement goes on without it.
 """
 
 from __future__ import annotations
@@ -85,7 +85,9 @@ def running(
     """A server that listens on this port, with these environment variables and without those that begin as said."""
     inherited = os.environ.items()
     environment = {name: value for name, value in inherited if without is None or not name.startswith(without)}
-    process = subprocess.Popen(command, env=environment | settings, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        command, env={**environment, **settings}, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+    )
     try:
         _wait_for(process, port)
         yield Server(port, process.pid)

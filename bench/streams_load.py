@@ -32,12 +32,12 @@ class Refused(Exception):
         self.status = answer.status
 
 
-def attempted(what: str, rows: Iterable[Row]) -> Iterator[Row]:
+def attempted(what: str, rows: Iterable[Row], group: str = "streams") -> Iterator[Row]:
     """These figures, or those that there are until somebody refuses: the rest of a long run is not lost with them."""
     try:
         yield from rows
     except (Refused, OSError, RuntimeError) as error:
-        print(f"streams: {what}: {error!r}", file=sys.stderr)
+        print(f"{group}: {what}: {error!r}", file=sys.stderr)
 
 
 class Answer(NamedTuple):

@@ -1,6 +1,6 @@
 """Other servers of the streams protocol: the reference server on Node, and Prisma Streams on Bun.
 
-They come from npm, pinned by the lock file in ``streams_packages``. Each runs with its own defaults, with its files in a
+They come from npm, pinned by the lock file in ``streams_packages``. Each runs with its own defaults and its files in a
 directory on the disk that is measured. All of them, and this server, flush an append to the disk before they
 acknowledge it.
 """

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -42,8 +42,11 @@ class Server(NamedTuple):
 
 
 @contextmanager
-def serving(data: Path, *, fast_lane: bool = True, **settings: object) -> Iterator[Server]:
-    """A server on a free port. ``settings`` are named as its environment variables are, without ``TOPICS_``."""
+def serving(
+    data: Path, *, fast_lane: bool = True, variables: Mapping[str, str] | None = None, **settings: object
+) -> Iterator[Server]:
+    """A server on a free port. ``settings`` are named as its environment variables are, without ``TOPICS_``;
+    ``variables`` are those that do not begin so."""
     port_file = data.with_name(data.name + ".port")
     command = [sys.executable, "-m", "strandline", "serve", "--data", str(data), "--log-level", "error"]
     command += ["--port", "0", "--port-file", str(port_file)]
@@ -53,7 +56,7 @@ def serving(data: Path, *, fast_lane: bool = True, **settings: object) -> Iterat
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
     # What is measured has the machine to itself.
     settings = {"pipeline": "off", **settings}
-    environment |= {f"TOPICS_{name.upper()}": str(value) for name, value in settings.items()}
+    environment |= {f"TOPICS_{name.upper()}": str(value) for name, value in settings.items()} | dict(variables or {})
     process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL)
     try:
         yield _ready(process, port_file)

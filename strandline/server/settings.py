@@ -7,9 +7,11 @@ tables, because an environment variable names it without its table.
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator, Mapping
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -17,18 +19,34 @@ from msgspec import Meta
 from strandline.engine import Options
 from strandline.engine.record import MAX_BATCH_BYTES, MAX_KEY_BYTES, MAX_NODE_BYTES, MAX_RECORD_BYTES
 from strandline.faces.access import Keys
+from strandline.faces.collections.checking import BadCollections
+from strandline.faces.collections.config import CollectionsConfig
+from strandline.faces.collections.config_sources import Reader
+from strandline.faces.collections.declaring import Declared
+from strandline.faces.collections.settings import CollectionsSettings
 from strandline.faces.streams.settings import StreamsSettings
+from strandline.faces.tables.settings import TablesSettings
 from strandline.faces.topics.settings import TopicsSettings
 
 _ENGINE = Options()
 _TOPICS = TopicsSettings()
 _STREAMS = StreamsSettings()
+_COLLECTIONS = CollectionsSettings()
+
+_BARE_KEY = re.compile("[A-Za-z0-9_-]+")
 
 #: What a router or a dead-letter queue may add to a record that is as large as it may be: names and seqs.
 STAMP_BYTES = 4096
 
 Flag = Annotated[bool, Meta(description="true or false (or 1 or 0)")]
 Text = Annotated[str, Meta(description="text")]
+Texts = Annotated[tuple[str, ...], Meta(description="a list of texts, or texts with commas between them")]
+Origins = Annotated[
+    tuple[Annotated[str, Meta(pattern=r"^(\*|[a-z][a-z0-9+.-]*://[^\s/,]+)$")], ...],
+    Meta(description="a list of origins like https://example.org, or * for all of them"),
+]
+ConfigEndpoint = Annotated[Literal["off", "public", "role-filtered"], Meta(description="off, public or role-filtered")]
+Hops = Annotated[int, Meta(ge=0, le=100, description="a whole number from 0 to 100")]
 Host = Annotated[str, Meta(min_length=1, description="an address or a host name, if need be with a port: host:port")]
 Directory = Annotated[str, Meta(min_length=1, description="the path of a directory")]
 Port = Annotated[int, Meta(ge=0, le=65535, description="a port number from 0 to 65535; 0 takes a free one")]
@@ -89,6 +107,8 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     drain_seconds: Seconds = 10.0
     #: Answer the hot requests from the parser's callback.
     fast_lane: Flag = True
+    #: A Python file or module that declares tables and collections; empty: none.
+    declare: Text = ""
 
 
 class LimitSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -174,6 +194,35 @@ class StreamTableSettings(msgspec.Struct, frozen=True, kw_only=True):
     open_preflight: Flag = _STREAMS.open_preflight
 
 
+class CollectionTableSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What goes for all collections. The collections themselves are in tables of their own below."""
+
+    #: A configuration file of a Starfish server, in JSON; its collections are served beside those of this file.
+    config_file: Text = ""
+    #: Names of one batch pull, and documents.
+    max_collections_per_batch: Positive = _COLLECTIONS.max_collections_per_batch
+    #: Elements that one batch pull may ask for.
+    max_batch_append_elements: Positive = _COLLECTIONS.max_batch_append_elements
+    #: Documents whose last segment is one of these are not shown by batch pulls.
+    batch_key_deny_suffixes: Texts = _COLLECTIONS.batch_key_deny_suffixes
+    #: How many proxies in front of the server add to X-Forwarded-For; 0: the header is not looked at.
+    trusted_proxy_hops: Hops = _COLLECTIONS.trusted_proxy_hops
+    #: The origins whose pages may call: https://example.org, or * for all.
+    cors: Origins = _COLLECTIONS.cors
+    #: What GET /config tells: off (nothing), public (all collections) or role-filtered (those the caller has a
+    #: role for).
+    config_endpoint: ConfigEndpoint = "off"
+    #: Let in who has no certificate, to what is public.
+    anonymous: Flag = _COLLECTIONS.anonymous
+    #: Signed requests that are remembered so that none is taken twice, each for ten minutes at the most and some 80
+    #: bytes. When it is reached, signed requests are answered with 503.
+    max_nonces: Positive = _COLLECTIONS.max_nonces
+    #: How long a role resolver written in Python may take.
+    role_resolver_timeout_ms: Milliseconds = _COLLECTIONS.role_resolver_timeout_ms
+    #: Files with signed revocation lists; looked at again every five seconds.
+    revocations: Texts = _COLLECTIONS.revocations
+
+
 class DeliverySettings(msgspec.Struct, frozen=True, kw_only=True):
     """How records get to those who wait for them."""
 
@@ -244,9 +293,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     limits: LimitSettings = LimitSettings()
     topics: TopicSettings = TopicSettings()
     streams: StreamTableSettings = StreamTableSettings()
+    collections: CollectionTableSettings = CollectionTableSettings()
     delivery: DeliverySettings = DeliverySettings()
     storage: StorageSettings = StorageSettings()
     pipeline: PipelineSettings = PipelineSettings()
+    #: The tables below [collections] that describe collections, as they are in the file.
+    collection_tables: Mapping[str, Any] = {}
     #: What was asked for and has no effect. To be told whoever starts the server; no setting by itself.
     warnings: tuple[str, ...] = ()
 
@@ -260,6 +312,25 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def streams_settings(self) -> StreamsSettings:
         """What of it the streams protocol goes by."""
         return StreamsSettings(**msgspec.structs.asdict(self.streams))
+
+    def tables_settings(self) -> TablesSettings:
+        """What of it tables go by."""
+        return TablesSettings(slow_consumer_timeout_ms=self.delivery.slow_consumer_timeout_ms)
+
+    def collections_config(self, declared: Declared | None = None) -> CollectionsConfig:
+        """The collections of the settings, and those that were declared. Raises :class:`BadSettings`."""
+        reader = Reader()
+        reader.read_tables(self.collection_tables)
+        if self.collections.config_file:
+            reader.read_file(Path(self.collections.config_file))
+        if declared is not None:
+            declared.read_into(reader)
+        chosen = msgspec.structs.asdict(self.collections)
+        del chosen["config_file"]
+        try:
+            return reader.config(CollectionsSettings(**chosen))
+        except BadCollections as error:
+            raise BadSettings(str(error)) from None
 
     def engine_options(self) -> Options:
         storage = msgspec.structs.asdict(self.storage)
@@ -281,6 +352,7 @@ TABLES: dict[str, type[msgspec.Struct]] = {
     "limits": LimitSettings,
     "topics": TopicSettings,
     "streams": StreamTableSettings,
+    "collections": CollectionTableSettings,
     "delivery": DeliverySettings,
     "storage": StorageSettings,
     "pipeline": PipelineSettings,
@@ -327,6 +399,7 @@ def describe(settings: Settings) -> str:
         for field in msgspec.structs.fields(table):
             value = getattr(table, field.name)
             lines += _describe_keys(value) if isinstance(value, Keys) else [f"{field.name} = {_toml(value)}"]
+    lines += _describe_collections(settings.collection_tables)
     return "\n".join(lines[1:]) + "\n"
 
 
@@ -337,10 +410,34 @@ def _describe_keys(keys: Keys) -> list[str]:
     return ["# api_keys are not shown; what they allow:", *(f"#   {access}" for access in keys.accesses())]
 
 
-def _toml(value: str | bool | int | float) -> str:
+def _describe_collections(tables: Mapping[str, Any]) -> Iterator[str]:
+    if "rate_limit" in tables:
+        yield from _describe_table("[collections.rate_limit]", tables["rate_limit"])
+    for collection in tables.get("collection", ()):
+        yield from _describe_table("[[collections.collection]]", collection)
+    for name, namespace in tables.get("namespace", {}).items():
+        for collection in namespace.get("collection", ()):
+            yield from _describe_table(f"[[collections.namespace.{_toml_key(name)}.collection]]", collection)
+
+
+def _describe_table(heading: str, table: Mapping[str, Any]) -> Iterator[str]:
+    yield from ("", heading)
+    for name, value in table.items():
+        yield f"{_toml_key(name)} = {_toml(value)}"
+
+
+def _toml_key(name: str) -> str:
+    return name if _BARE_KEY.fullmatch(name) else _toml(name)
+
+
+def _toml(value: Any) -> str:
     if isinstance(value, str):
         # TOML's strings are JSON's, but for this one character.
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{_toml_key(name)} = {_toml(one)}' for name, one in value.items())}}}"
     return repr(value)

@@ -15,11 +15,24 @@ from typing import Any, NamedTuple, get_args
 import msgspec
 
 from strandline.faces.access import BadKeys, Keys
-from strandline.server.settings import TABLES, BadSettings, Count, Host, Port, Positive, Settings, Text, check
+from strandline.server.settings import (
+    TABLES,
+    BadSettings,
+    Count,
+    Host,
+    Origins,
+    Port,
+    Positive,
+    Settings,
+    Text,
+    Texts,
+    check,
+)
 
-#: Variables begin like this, those of the streams protocol with the second; one that does and means nothing is worth a
+#: Variables begin like this, by their table where it has one of its own; one that does and means nothing is worth a
 #: warning.
-PREFIXES = ("TOPICS_", "STREAMS_")
+PREFIX = "TOPICS_"
+PREFIXES = {"streams": "STREAMS_", "collections": "COLLECTIONS_"}
 
 #: Type and table of every setting.
 FIELDS: dict[str, tuple[Any, str]] = {
@@ -36,8 +49,11 @@ _OTHER_NAMES = {
     "stream_durability": "STREAMS_DURABILITY",
 }
 VARIABLES: dict[str, str] = {
-    _OTHER_NAMES.get(field, PREFIXES[table == "streams"] + field.upper()): field for field, (_, table) in FIELDS.items()
+    _OTHER_NAMES.get(field, PREFIXES.get(table, PREFIX) + field.upper()): field for field, (_, table) in FIELDS.items()
 }
+
+#: What the table of collections has besides settings: tables that describe collections.
+COLLECTION_TABLES = ("collection", "namespace", "rate_limit")
 
 #: Variables of the protocol's reference that cannot mean anything here, and why.
 WITHOUT_MEANING: dict[str, tuple[Any, str]] = {
@@ -64,6 +80,7 @@ OPTIONS: dict[str, str] = {
     "--log-level": "log_level",
     "--pipeline": "pipeline",
     "--lake": "lake",
+    "--declare": "declare",
 }
 
 
@@ -84,8 +101,10 @@ def load(
     environment, options = environment or {}, options or {}
     warnings = list(_meaningless(environment))
     chosen: dict[str, Any] = {}
+    document = {} if config is None else _parse(config)
+    collections = _collection_tables(document)
     for given in (
-        {} if config is None else _from_file(config),
+        {} if config is None else _from_file(config, document),
         {VARIABLES[name]: _variable(name, value) for name, value in environment.items() if name in VARIABLES},
         {OPTIONS[name]: _Given(name, value) for name, value in options.items()},
     ):
@@ -95,21 +114,33 @@ def load(
         name: struct(**{field: value for field, value in chosen.items() if FIELDS[field][1] == name})
         for name, struct in TABLES.items()
     }
-    settings = Settings(**tables, warnings=tuple(warnings))  # type: ignore[arg-type]  # each table is of its type
+    settings = Settings(**tables, collection_tables=collections)  # type: ignore[arg-type]  # each table is of its type
     check(settings)
-    return settings
+    warnings += settings.collections_config().warnings
+    return msgspec.structs.replace(settings, warnings=tuple(warnings))
 
 
 # --- the file --------------------------------------------------------------------------------------------------
 
 
-def _from_file(path: Path) -> dict[str, _Given]:
+def _parse(path: Path) -> dict[str, Any]:
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise BadSettings(f"cannot read {path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise BadSettings(f"{path} is not a TOML file: {error}") from None
+
+
+def _collection_tables(document: dict[str, Any]) -> dict[str, Any]:
+    """Take out of a document what describes collections: it is read by those who know them."""
+    table = document.get("collections")
+    if not isinstance(table, dict):
+        return {}
+    return {name: table.pop(name) for name in COLLECTION_TABLES if name in table}
+
+
+def _from_file(path: Path, document: dict[str, Any]) -> dict[str, _Given]:
     given: dict[str, _Given] = {}
     for table, values in document.items():
         if table not in TABLES or not isinstance(values, dict):
@@ -156,7 +187,7 @@ def _meaningless(environment: Mapping[str, str]) -> Iterator[str]:
             type, why = WITHOUT_MEANING[name]
             _convert(type, _variable(name, environment[name]))
             yield f"{name} has no meaning here because {why}"
-        elif name.startswith(PREFIXES) and name not in VARIABLES:
+        elif name.startswith((PREFIX, *PREFIXES.values())) and name not in VARIABLES:
             yield f"{name} is not a setting and has no effect{_nearest(name, list(VARIABLES))}"
 
 
@@ -205,8 +236,11 @@ def _convert(type: Any, given: _Given) -> Any:
     """The value as its type, or an error that says what is expected at its source."""
     if type is Keys:
         return _keys(given.source, given.value)
+    value = given.value
+    if type in (Texts, Origins) and isinstance(value, str):
+        value = [text.strip() for text in value.split(",") if text.strip()]
     try:
-        return msgspec.convert(given.value, type, strict=not given.is_text)
+        return msgspec.convert(value, type, strict=not given.is_text)
     except msgspec.ValidationError:
         raise BadSettings(f"{given.source} is {given.value!r}; expected {_expected(type)}") from None
 

@@ -70,6 +70,7 @@ def test_a_file_is_below_the_variables_and_those_are_below_the_options(tmp_path:
         ("TOPICS_LOG_LEVEL", "log_level", "debug", "debug"),
         ("TOPICS_DRAIN_SECONDS", "drain_seconds", "2.5", 2.5),
         ("TOPICS_FAST_LANE", "fast_lane", "false", False),
+        ("TOPICS_DECLARE", "declare", "polls.py", "polls.py"),
         ("TOPICS_SESSION_TTL_MS", "session_ttl_ms", "1", 1),
         ("TOPICS_SLOW_CONSUMER_GRACE_MS", "slow_consumer_grace_ms", "0", 0),
         ("TOPICS_SLOW_CONSUMER_TIMEOUT_MS", "slow_consumer_timeout_ms", "60000", 60000),
@@ -107,6 +108,17 @@ def test_a_file_is_below_the_variables_and_those_are_below_the_options(tmp_path:
         ("STREAMS_OTLP_TRACES_STREAM", "otlp_traces_stream", "traces", "traces"),
         ("STREAMS_OTLP_AUTO_CREATE", "otlp_auto_create", "1", True),
         ("STREAMS_OPEN_PREFLIGHT", "open_preflight", "true", True),
+        ("COLLECTIONS_CONFIG_FILE", "config_file", "", ""),
+        ("COLLECTIONS_MAX_COLLECTIONS_PER_BATCH", "max_collections_per_batch", "1", 1),
+        ("COLLECTIONS_MAX_BATCH_APPEND_ELEMENTS", "max_batch_append_elements", "2", 2),
+        ("COLLECTIONS_BATCH_KEY_DENY_SUFFIXES", "batch_key_deny_suffixes", "_a, _b", ("_a", "_b")),
+        ("COLLECTIONS_TRUSTED_PROXY_HOPS", "trusted_proxy_hops", "3", 3),
+        ("COLLECTIONS_CORS", "cors", "*", ("*",)),
+        ("COLLECTIONS_CONFIG_ENDPOINT", "config_endpoint", "public", "public"),
+        ("COLLECTIONS_ANONYMOUS", "anonymous", "false", False),
+        ("COLLECTIONS_MAX_NONCES", "max_nonces", "4", 4),
+        ("COLLECTIONS_ROLE_RESOLVER_TIMEOUT_MS", "role_resolver_timeout_ms", "5", 5),
+        ("COLLECTIONS_REVOCATIONS", "revocations", "lists/a.json", ("lists/a.json",)),
     ],
 )
 def test_every_variable_sets_its_setting(variable: str, field: str, text: str, value: object) -> None:
@@ -153,6 +165,8 @@ def test_the_list_of_variables_above_is_complete() -> None:
         ("TOPICS_DRAIN_SECONDS", "inf", "a number of seconds"),
         ("TOPICS_WAL_SHARDS", "0", "a whole number, 1 or more"),
         ("TOPICS_SEGMENT_MAX_AGE_MS", "soon", "a whole number, 0 or more"),
+        ("COLLECTIONS_CORS", "https://example.org, example.org", "a list of origins like https://example.org"),
+        ("COLLECTIONS_CONFIG_ENDPOINT", "on", "off, public or role-filtered"),
     ],
 )
 def test_a_bad_value_is_an_error_that_says_where_and_what_is_expected(variable: str, text: str, expected: str) -> None:
@@ -296,6 +310,70 @@ CHOICES = {
     "max_total_bytes": st.integers(0, (1 << 62) - 1),
     "max_tag_bytes": st.integers(1, 1024),
 }
+
+COLLECTIONS = """
+[collections]
+cors = ["https://example.org", "https://example.com:8443"]
+
+[collections.rate_limit]
+window_ms = 60000
+max_requests = 100
+
+[[collections.collection]]
+name = "events"
+storage_path = "events/{date}"
+readRoles = ["cap:read:events"]
+write_roles = ["cap:write:events"]
+field_permissions = {"a \\"field\\"" = {readRoles = ["admin"]}}
+
+[collections.collection.append_only]
+max_items = 5
+
+[collections.collection.object_schema.properties.n]
+minimum = 1.5
+
+[[collections.namespace.acme.collection]]
+name = "chat"
+storage_path = "chat"
+read_roles = ["public"]
+append_only = true
+"""
+
+
+def test_collections_are_described_in_the_file(tmp_path: Path) -> None:
+    config = load(file(tmp_path, COLLECTIONS)).collections_config()
+    (events,) = config.collections
+    (chat,) = config.namespaces["acme"]
+    assert (events.name, events.storage_path, events.read_roles) == ("events", "events/{date}", ("cap:read:events",))
+    assert events.append_only is not None
+    assert events.append_only.max_items == 5
+    assert chat.read_roles == ("public",)
+    assert config.rate_limit is not None
+    assert config.rate_limit.max_requests == 100
+    assert config.settings.cors == ("https://example.org", "https://example.com:8443")
+
+
+def test_collections_are_described_as_they_are_read(tmp_path: Path) -> None:
+    settings = load(file(tmp_path, COLLECTIONS))
+    assert load(file(tmp_path, describe(settings))) == settings
+
+
+def test_everything_that_is_wrong_with_collections_is_told_at_once(tmp_path: Path) -> None:
+    with pytest.raises(BadSettings) as caught:
+        load(file(tmp_path, "[[collections.collection]]\nname = 1\n[collections.namespace.pull]\n"))
+    assert str(caught.value).splitlines() == [
+        "the collections cannot be served:",
+        "  - collections.collection: collection 1: name is 1; expected text",
+        "  - collections.collection: collection 1: storage_path is missing",
+        '  - namespace "pull": this name is a word of the protocol',
+        '  - namespace "pull": it has no collection',
+    ]
+
+
+def test_what_is_doubtful_about_collections_is_a_warning(tmp_path: Path) -> None:
+    text = '[[collections.collection]]\nname = "a"\nstorage_path = "a"\nread_roles = ["public"]\n'
+    (warning,) = load(file(tmp_path, text)).warnings
+    assert warning.startswith('collection "a": it is not append-only')
 
 
 @given(st.fixed_dictionaries({}, optional=CHOICES))

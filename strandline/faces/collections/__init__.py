@@ -1,6 +1,16 @@
 """Collections: signed elements appended to documents, as the Starfish protocol has them.
 
-What a Python program needs for declaring them is here.
+What a Python program needs for declaring them is here::
+
+    from strandline.faces.collections import AppendOnly, Collection
+
+    events = Collection(
+        name="events",
+        storage_path="events/{date}",
+        read_roles=["cap:read:events"],
+        write_roles=["cap:write:events"],
+        append_only=AppendOnly(max_pull_limit=1000),
+    )
 """
 
 from strandline.faces.collections.config import (
@@ -13,14 +23,25 @@ from strandline.faces.collections.config import (
     RateLimit,
     RateRule,
 )
+from strandline.faces.collections.declaring import Declared, Namespace
+from strandline.faces.collections.permitting import Caller
+from strandline.faces.collections.roles import Request, Roles, combine
+from strandline.signing.revocations import Revocations
 
 __all__ = [
     "AppendOnly",
+    "Caller",
     "Collection",
     "CollectionRateLimit",
+    "Declared",
     "FieldPermission",
+    "Namespace",
     "QueueEvents",
     "RateDimension",
     "RateLimit",
     "RateRule",
+    "Request",
+    "Revocations",
+    "Roles",
+    "combine",
 ]

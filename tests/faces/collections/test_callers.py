@@ -1,0 +1,435 @@
+from __future__ import annotations
+
+from base64 import b64encode
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from signed_calls import (
+    ALICE,
+    BOB,
+    CAROL,
+    HOST,
+    NOW,
+    READING,
+    audience,
+    changed,
+    device,
+    headers_of,
+    member,
+    plain,
+    signed,
+)
+
+from strandline.faces.collections.callers import MIN_SIGNED_BODY_BYTES, Callers, host_of, path_in_scope
+from strandline.faces.collections.permitting import ANONYMOUS, Caller
+from strandline.faces.collections.problems import Refused
+from strandline.faces.collections.settings import SKEW_MS, CollectionsSettings
+from strandline.faces.web import Call
+from strandline.signing import caps
+from strandline.signing.keys import user_id
+from strandline.signing.revocations import signed_list
+
+BODY = b'{"data":{"a":1}}'
+
+
+@pytest.fixture
+def callers() -> Callers:
+    return Callers(CollectionsSettings())
+
+
+def ask(callers: Callers, call: Call, now: int = NOW, limit: int = 0, **params: str) -> Caller:
+    return callers.identify(call, now, params=params, max_body_bytes=limit)
+
+
+def refused(callers: Callers, call: Call, now: int = NOW, limit: int = 0, **params: str) -> tuple[int, str]:
+    with pytest.raises(Refused) as caught:
+        ask(callers, call, now, limit, **params)
+    return caught.value.status, caught.value.text
+
+
+UNAUTHORIZED, FORBIDDEN = (401, "Unauthorized"), (403, "Forbidden")
+
+
+# --- who it is ---------------------------------------------------------------------------------------------------
+
+
+def test_without_a_certificate_one_is_anonymous(callers: Callers) -> None:
+    assert ask(callers, plain("GET", "/pull/events/a")) == ANONYMOUS
+    assert ask(callers, plain("GET", "/pull/events/a", headers={"Authorization": "Bearer x"})) == ANONYMOUS
+    assert ask(callers, plain("GET", "/pull/events/a", headers={"Authorization": "cap x"})) == ANONYMOUS
+
+
+def test_where_nobody_may_be_anonymous_a_certificate_is_needed() -> None:
+    strict = Callers(CollectionsSettings(anonymous=False))
+    assert refused(strict, plain("GET", "/pull/events/a")) == UNAUTHORIZED
+    assert ask(strict, signed(device(), ALICE)).identity == ALICE.user_id
+
+
+def test_a_device_acts_as_its_issuer(callers: Callers) -> None:
+    caller = ask(callers, signed(device(ALICE, BOB), BOB))
+    assert (caller.identity, caller.presenter) == (ALICE.user_id, BOB.public)
+    assert caller.scope is not None
+    assert caller.scope.paths == ("**",)
+
+
+def test_a_member_acts_as_itself(callers: Callers) -> None:
+    caller = ask(callers, signed(member(), BOB))
+    assert (caller.identity, caller.presenter) == (BOB.user_id, BOB.public)
+    assert f"delegated:{ALICE.user_id}:events" in caller.roles
+
+
+def test_of_an_audience_everybody_acts_as_themselves(callers: Callers) -> None:
+    cert = audience()
+    for signer in (BOB, CAROL):
+        caller = ask(callers, signed(cert, signer))
+        assert (caller.identity, caller.presenter) == (user_id(signer.public), signer.public)
+
+
+def test_a_certificate_for_some_is_not_for_others(callers: Callers) -> None:
+    cert = audience(aud=[BOB.public])
+    assert ask(callers, signed(cert, BOB)).identity == BOB.user_id
+    assert refused(callers, signed(cert, CAROL)) == FORBIDDEN
+
+
+@pytest.mark.parametrize("key", [None, "", "zz", BOB.public.upper(), BOB.public + "0", CAROL.public])
+def test_of_an_audience_one_says_whose_key_it_is(callers: Callers, key: str | None) -> None:
+    assert refused(callers, signed(audience(), BOB, X_Starfish_Pub=key)) == UNAUTHORIZED
+
+
+def test_on_other_certificates_that_is_not_looked_at(callers: Callers) -> None:
+    assert ask(callers, signed(member(), BOB, X_Starfish_Pub=CAROL.public)).presenter == BOB.public
+
+
+# --- the headers -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("header", ["X_Starfish_Sig", "X_Starfish_Ts", "X_Starfish_Nonce"])
+def test_all_of_the_signature_is_needed(callers: Callers, header: str) -> None:
+    assert refused(callers, signed(device(), ALICE, **{header: None})) == UNAUTHORIZED
+
+
+@pytest.mark.parametrize("ts", ["", "x", "1.5", "+1", " 1", "1e3", "٣", "9" * 5000, "0x10", f"{NOW}\n"])
+def test_the_time_of_a_request_is_a_whole_number(callers: Callers, ts: str) -> None:
+    call = signed(device(), ALICE)
+    call.head.headers = {**call.head.headers, b"x-starfish-ts": ts.encode()}
+    assert refused(callers, call) == UNAUTHORIZED
+
+
+@pytest.mark.parametrize(
+    ("off", "taken"), [(-SKEW_MS, True), (SKEW_MS, True), (-SKEW_MS - 1, False), (SKEW_MS + 1, False)]
+)
+def test_clocks_may_differ_by_five_minutes(callers: Callers, off: int, taken: bool) -> None:
+    call = signed(device(), ALICE, ts=NOW + off)
+    if taken:
+        assert ask(callers, call).identity == ALICE.user_id
+    else:
+        assert refused(callers, call) == UNAUTHORIZED
+
+
+def test_a_certificate_may_come_without_padding_and_in_any_order(callers: Callers) -> None:
+    cert = device()
+    text = caps.encode(cert)
+    assert ask(callers, signed(cert, ALICE, Authorization=f"Cap {text.rstrip('=')}")).presenter == ALICE.public
+    shuffled = b64encode(msgspec.json.encode(dict(reversed(cert.items())))).decode()
+    assert ask(callers, signed(cert, ALICE, Authorization=f"Cap {shuffled}")).presenter == ALICE.public
+
+
+def test_a_certificate_has_a_largest_size(callers: Callers) -> None:
+    for size, taken in ((5000, True), (8000, False)):
+        cert = changed(device(), note="x" * size)
+        if taken:
+            assert ask(callers, signed(cert, ALICE)).presenter == ALICE.public
+        else:
+            assert refused(callers, signed(cert, ALICE)) == UNAUTHORIZED
+
+
+@pytest.mark.parametrize("text", ["Cap ", "Cap é", "Cap e30=", "Cap " + "A" * 9000, "Cap \x80\xff"])
+def test_what_is_no_certificate_is_nobodys(callers: Callers, text: str) -> None:
+    assert refused(callers, signed(device(), ALICE, Authorization=text)) == UNAUTHORIZED
+
+
+def test_headers_of_any_bytes_are_refused_and_nothing_worse(callers: Callers) -> None:
+    for header in ("X_Starfish_Sig", "X_Starfish_Nonce", "X_Starfish_Pub", "Host", "Authorization"):
+        for text in ("\xed\xa0\x80", "\xff\xfe", "Cap \xed\xa0\x80"):
+            call = signed(audience(), BOB, **{header: text})
+            assert (
+                ask(callers, call) == ANONYMOUS
+                if header == "Authorization" and text[0] != "C"
+                else refused(callers, call) == UNAUTHORIZED
+            )
+
+
+def test_a_nonce_of_any_bytes_is_one(callers: Callers) -> None:
+    nonce = "\xed\xa0\x80 é"
+    assert ask(callers, signed(device(), ALICE, nonce=nonce)).presenter == ALICE.public
+    assert refused(callers, signed(device(), ALICE, nonce=nonce)) == UNAUTHORIZED
+
+
+def test_a_certificate_with_half_a_surrogate_pair_is_one_like_others(callers: Callers) -> None:
+    cert = changed(device(), note="\ud800", scope={**READING, "paths": ["\udfff", "events/**"]})
+    assert ask(callers, signed(cert, ALICE)).presenter == ALICE.public
+
+
+# --- the certificate ---------------------------------------------------------------------------------------------
+
+
+def test_a_certificate_is_good_for_its_time(callers: Callers) -> None:
+    cert = device()
+    late = (cert["exp"] + 300) * 1000
+    assert ask(callers, signed(cert, ALICE, ts=late), late).presenter == ALICE.public
+    later = late + 1001
+    assert refused(callers, signed(cert, ALICE, ts=later), later) == UNAUTHORIZED
+    early = (cert["nbf"] - 301) * 1000
+    assert refused(callers, signed(cert, ALICE, ts=early), early) == UNAUTHORIZED
+
+
+def test_a_certificate_that_somebody_has_changed_is_refused(callers: Callers) -> None:
+    forged = {**device(ALICE, BOB, **READING), "scope": {"ops": ["read", "write"], "collections": ["*"]}}
+    assert refused(callers, signed(forged, BOB)) == UNAUTHORIZED
+
+
+def test_a_certificate_of_an_unknown_kind_is_refused(callers: Callers) -> None:
+    assert refused(callers, signed(changed(device(), kind="guest"), ALICE)) == UNAUTHORIZED
+
+
+def test_a_member_certificate_without_its_barriers_is_refused(callers: Callers) -> None:
+    wide = {"ops": ["read", "write"], "collections": ["events"], "paths": ["events/**"]}
+    assert refused(callers, signed(changed(member(), scope=wide), BOB)) == UNAUTHORIZED
+
+
+def test_a_revoked_certificate_is_refused(callers: Callers) -> None:
+    cert, other = device(), device()
+    callers.revocations.list.accept(signed_list(ALICE, 1, [cert]))
+    assert refused(callers, signed(cert, ALICE)) == UNAUTHORIZED
+    assert ask(callers, signed(other, ALICE)).presenter == ALICE.public
+
+
+# --- the signature -----------------------------------------------------------------------------------------------
+
+
+def test_somebody_elses_signature_is_refused(callers: Callers) -> None:
+    assert refused(callers, signed(device(), BOB)) == UNAUTHORIZED
+
+
+def test_everything_of_a_request_is_signed(callers: Callers) -> None:
+    cert, target = device(), "/push/events/d1"
+    headers = headers_of(cert, ALICE, "POST", target, BODY)
+    for method, other_target, body, host in (
+        ("GET", target, b"", HOST),
+        ("POST", "/push/events/d2", BODY, HOST),
+        ("POST", target + "?a=1", BODY, HOST),
+        ("POST", "/push/events/d%31", BODY, HOST),
+        ("POST", target, BODY.replace(b"1", b"2"), HOST),
+        ("POST", target, BODY, "127.0.0.1:4001"),
+    ):
+        call = plain(method, other_target, body, {**headers, "Host": host})
+        assert refused(callers, call) == UNAUTHORIZED, (method, other_target, body, host)
+    assert ask(callers, plain("POST", target, BODY, headers)).presenter == ALICE.public
+
+
+def test_the_order_of_the_query_is_signed(callers: Callers) -> None:
+    headers = headers_of(device(), ALICE, "GET", "/pull/events/d1?last=1&checkpoint=2")
+    assert refused(callers, plain("GET", "/pull/events/d1?checkpoint=2&last=1", headers=headers)) == UNAUTHORIZED
+
+
+def test_paths_are_signed_as_they_are_sent(callers: Callers) -> None:
+    target = "/pull/events/a%40b?collections=a%2Cb&x=%20+"
+    assert ask(callers, signed(device(**READING), ALICE, target=target)).presenter == ALICE.public
+
+
+def test_what_is_no_json_is_signed_without_its_body(callers: Callers) -> None:
+    cert, target = device(), "/push/events/d1"
+    for media_type, taken in (("image/png", True), ("application/json; charset=utf-8", False), ("", False)):
+        headers = headers_of(cert, ALICE, "POST", target) | {"Content-Type": media_type, "Content-Length": "9"}
+        call = plain("POST", target, b"something", headers)
+        if taken:
+            assert ask(callers, call).presenter == ALICE.public
+        else:
+            assert refused(callers, call) == UNAUTHORIZED
+
+
+@pytest.mark.parametrize(
+    ("length", "text"),
+    [
+        (None, "missing Content-Length on write"),
+        ("x", "invalid Content-Length"),
+        ("-1", "invalid Content-Length"),
+        ("", "invalid Content-Length"),
+        (str(MIN_SIGNED_BODY_BYTES + 1), "request body too large"),
+    ],
+)
+def test_a_signed_push_says_how_long_it_is(callers: Callers, length: str | None, text: str) -> None:
+    call = signed(device(), ALICE, "POST", "/push/events/d1", BODY, Content_Length=length)
+    assert refused(callers, call) == (413, text)
+
+
+def test_a_signed_body_may_be_as_large_as_its_collection_allows(callers: Callers) -> None:
+    body = b" " * (MIN_SIGNED_BODY_BYTES + 1)
+    call = signed(device(), ALICE, "POST", "/push/events/d1", body)
+    assert refused(callers, call, limit=1000) == (413, "request body too large")
+    assert ask(callers, call, limit=len(body)).presenter == ALICE.public
+
+
+def test_bytes_count_and_not_what_is_said_of_them(callers: Callers) -> None:
+    body = b" " * (MIN_SIGNED_BODY_BYTES + 1)
+    call = signed(device(), ALICE, "POST", "/push/events/d1", body, Content_Length="10")
+    assert refused(callers, call) == (413, "request body too large")
+
+
+@pytest.mark.parametrize(
+    ("host", "forwarded", "expected"),
+    [
+        ("Example.ORG", None, "example.org"),
+        ("example.org:80", None, "example.org"),
+        ("example.org:443", None, "example.org:443"),
+        ("example.org:443", "https", "example.org"),
+        ("example.org:80", "https", "example.org:80"),
+        ("example.org:8080", None, "example.org:8080"),
+        ("[::1]:80", None, "[::1]"),
+        ("[::1]:4000", None, "[::1]:4000"),
+        ("", None, ""),
+    ],
+)
+def test_the_host_is_what_browsers_say_it_is(host: str, forwarded: str | None, expected: str) -> None:
+    headers = {"Host": host} | ({} if forwarded is None else {"X-Forwarded-Proto": forwarded})
+    assert host_of(plain("GET", "/", headers=headers).head) == expected
+
+
+# --- replays -----------------------------------------------------------------------------------------------------
+
+
+def test_a_request_is_taken_once(callers: Callers) -> None:
+    call = signed(device(), ALICE)
+    ask(callers, call)
+    assert refused(callers, call) == UNAUTHORIZED
+    assert refused(callers, call, NOW + SKEW_MS) == UNAUTHORIZED
+    assert refused(callers, call, NOW + SKEW_MS + 1) == UNAUTHORIZED
+
+
+def test_a_request_that_was_refused_before_can_still_be_made(callers: Callers) -> None:
+    call = signed(audience(aud=[BOB.public]), CAROL, nonce="n")
+    assert refused(callers, call) == FORBIDDEN
+    assert refused(callers, call) == FORBIDDEN, "not one of them is not remembered"
+
+
+def test_the_4097th_request_of_a_key_is_taken(callers: Callers) -> None:
+    cert = device()
+    for number in range(4100):
+        # Signing them all would take long, and is not what this is about.
+        assert callers._nonces.take(ALICE.public, str(number), NOW, NOW)
+    assert ask(callers, signed(cert, ALICE)).presenter == ALICE.public
+
+
+def test_when_no_more_can_be_remembered_one_is_told_to_come_again() -> None:
+    callers = Callers(CollectionsSettings(max_nonces=1))
+    ask(callers, signed(device(), ALICE))
+    with pytest.raises(Refused) as caught:
+        ask(callers, signed(device(BOB, BOB), BOB))
+    assert caught.value.status == 503
+    ((name, value),) = caught.value.headers
+    assert name == b"retry-after"
+    assert 300 <= int(value) <= 360
+
+
+# --- paths -------------------------------------------------------------------------------------------------------
+
+
+def test_a_certificate_for_others_needs_paths(callers: Callers) -> None:
+    for paths in (None, []):
+        scope = {"ops": ["read"], "collections": ["events"]} | ({} if paths is None else {"paths": paths})
+        # Without paths it is for all of them, and those for members are never for all.
+        assert refused(callers, signed(changed(member(), scope=scope), BOB)) == UNAUTHORIZED
+
+
+def test_a_device_needs_no_paths(callers: Callers) -> None:
+    cert = device(ops=["read"], collections=["events"])
+    assert ask(callers, signed(cert, ALICE)).presenter == ALICE.public
+
+
+@pytest.mark.parametrize(
+    ("path", "covered"),
+    [
+        ("/pull/events/d1", True),
+        ("/push/events/d1", True),
+        ("/list/events/d1", True),
+        ("/acme/pull/events/d1", True),
+        ("/v1/acme/pull/events/d1", True),
+        ("/pull//events/./d1", True),
+        ("/pull/%65vents/d1", True),
+        ("/pull/notes/d1", False),
+        ("/pull/events", False),
+        ("/pull/events/_keyring", False),
+        ("/pull/events/_keyring/x", False),
+        ("/pull/events//_keyring/", False),
+        ("/pull/events/%5Fkeyring", False),
+        ("/pull/events/./_keyring", False),
+        ("/pull/batch/pull", False),
+    ],
+)
+def test_a_certificate_covers_some_paths(callers: Callers, path: str, covered: bool) -> None:
+    cert = device(ops=["read"], collections=["events"], paths=["events/**", "!events/_keyring"])
+    call = signed(cert, ALICE, target=path)
+    if covered:
+        assert ask(callers, call).presenter == ALICE.public
+    else:
+        assert refused(callers, call) == FORBIDDEN
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/batch/pull", None),
+        ("/acme/batch/pull", None),
+        ("/v1/acme/batch/pull", None),
+        ("/pull/batch/pull", "batch/pull"),
+        ("/v1/acme/pull/batch/pull", "batch/pull"),
+        ("/config", "config"),
+        ("/list/rooms/r1", "rooms/r1"),
+        ("/pull/pull/a", "pull/a"),
+    ],
+)
+def test_a_batch_pull_is_known_wherever_it_is_mounted(path: str, expected: str | None) -> None:
+    assert path_in_scope(path) == expected
+
+
+def test_a_batch_pull_is_not_about_one_path(callers: Callers) -> None:
+    for target in ("/batch/pull?collections=a", "/v1/acme/batch/pull?collections=a"):
+        assert ask(callers, signed(member(), BOB, target=target)).identity == BOB.user_id
+
+
+def test_the_identity_in_patterns_is_that_of_the_caller(callers: Callers) -> None:
+    cert = device(ops=["read"], collections=["*"], paths=["users/{identity}/**"])
+    assert ask(callers, signed(cert, ALICE, target=f"/pull/users/{ALICE.user_id}/a")).presenter == ALICE.public
+    assert refused(callers, signed(cert, ALICE, target=f"/pull/users/{BOB.user_id}/a")) == FORBIDDEN
+
+
+def test_the_identity_in_the_path_is_that_of_the_caller(callers: Callers) -> None:
+    assert ask(callers, signed(device(), ALICE), identity=ALICE.user_id).presenter == ALICE.public
+    assert refused(callers, signed(device(), ALICE), identity=BOB.user_id) == FORBIDDEN
+
+
+# --- vectors -----------------------------------------------------------------------------------------------------
+
+
+def test_the_published_vectors_hold() -> None:
+    """Requests that were signed by the published packages, with the certificate that they made."""
+    vectors: dict[str, Any] = msgspec.json.decode(
+        Path(__file__).parents[2].joinpath("signing/vectors.json").read_bytes()
+    )
+    cert, get = vectors["cap"]["device"], vectors["req"]["get"]
+    headers = {
+        "Host": "api.example.com",
+        "Authorization": cert["header"],
+        "X-Starfish-Ts": str(get["ts"]),
+        "X-Starfish-Nonce": get["nonce"],
+        "X-Starfish-Sig": get["sig"],
+    }
+    caller = ask(
+        Callers(CollectionsSettings()),
+        plain("GET", "/pull/events?checkpoint=1714000000000&last=10", headers=headers),
+        get["ts"],
+    )
+    assert caller.presenter == vectors["keys"]["A"]["pub"]
+    assert caller.identity == vectors["keys"]["A"]["userId"]

@@ -1,0 +1,81 @@
+"""Rows as JSON, joined from the bytes that are kept rather than built of objects."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from strandline.engine import Page
+
+#: What an edited row ends with; nothing that is part of a payload can look like it there.
+_UPDATED = re.compile(rb',?"\$updatedAt":(\d+)\}$')
+_JSON_USER = msgspec.json.Decoder(dict[str, Any])
+
+#: Who somebody is, as far as the table's ``with_author`` knows.
+Authors = Mapping[str, Mapping[str, Any] | None]
+
+
+class Rendered(NamedTuple):
+    """A row without what depends on the reader: ``json`` lacks its end. ``user`` is the author."""
+
+    seq: int
+    ts: int
+    user: str | None
+    json: bytes
+
+    def whole(self, reader: str | None, authors: Authors | None) -> bytes:
+        """The row as this reader gets it."""
+        own = b"" if reader is None else b',"own":true' if reader == self.user else b',"own":false'
+        if authors is None:
+            return b"%b%b}" % (self.json, own)
+        author = None if self.user is None else authors.get(self.user)
+        return b'%b,"author":%b%b}' % (self.json, msgspec.json.encode(author), own)
+
+
+class RowRenderer:
+    """Renders the rows of one table and parent."""
+
+    def __init__(self, parent: str) -> None:
+        quoted = msgspec.json.encode(parent)
+        #: The id of a row without its number and its end.
+        self._id = b'"id":%b:' % quoted[:-1]
+        self._parent = b'","parent":%b,"seq":' % quoted
+        self._users: dict[bytes | None, tuple[str | None, bytes]] = {None: (None, b"null")}
+
+    def page(self, page: Page) -> list[Rendered]:
+        columns = zip(page.seqs, page.ts, page.data, page.keys, page.metas, strict=True)
+        return [self.row(*record) for record in columns]
+
+    def row(self, seq: int, ts: int, data: bytes, key: str | None, meta: bytes | None) -> Rendered:
+        user, user_json = self._user(meta)
+        payload, updated = data, ts
+        if data.endswith(b"}") and b'"$updatedAt":' in data[-32:]:
+            edited = _UPDATED.search(data)
+            if edited is not None:
+                payload, updated = data[: edited.start()] + b"}", int(edited[1])
+        front = payload.strip()[:-1].rstrip()
+        comma = b"" if front == b"{" else b","
+        further = b"" if key is None else b',"idempotencyKey":%b' % msgspec.json.encode(key)
+        json = b'%b%b%b%d%b%d,"userId":%b,"createdAt":%d,"updatedAt":%d%b' % (
+            front, comma, self._id, seq, self._parent, seq, user_json, ts, updated, further,
+        )  # fmt: skip
+        return Rendered(seq, ts, user, json)
+
+    def _user(self, meta: bytes | None) -> tuple[str | None, bytes]:
+        found = self._users.get(meta)
+        if found is None:
+            assert meta is not None
+            user = _JSON_USER.decode(meta).get("user")
+            found = self._users[meta] = (user, msgspec.json.encode(user))
+            if len(self._users) > 10_000:
+                self._users.clear()
+                self._users[None] = (None, b"null")
+        return found
+
+
+def authors_of(rows: Sequence[Rendered], with_author: Callable[[str], Mapping[str, Any] | None]) -> Authors:
+    """Everybody who wrote one of the rows, looked up once each."""
+    return {user: with_author(user) for user in {row.user for row in rows} if user is not None}

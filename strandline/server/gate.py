@@ -160,7 +160,10 @@ class Gate:
         return Refusal(404, "not_found", f"there is nothing at {head.path}")
 
     def _check_body(self, head: Head, route: Route) -> None:
-        length = int(head.headers.get(b"content-length", b"0") or b"0")
+        stated = head.headers.get(b"content-length") or b"0"
+        if not stated.isdigit():
+            raise Refusal(400, "invalid_request", "Invalid Content-Length")
+        length = int(stated)
         if length > self.max_body_bytes:
             raise too_large(self.max_body_bytes)
         if route.body == "any" or head.headers.get(b"content-type", b"").startswith(b"application/json"):

@@ -16,7 +16,6 @@ from strandline.faces.collections.documents import Element, Written
 from strandline.faces.collections.events import Event
 from strandline.faces.collections.permitting import Caller, check_fields_writable
 from strandline.faces.collections.problems import (
-    Refused,
     bad_proof,
     event_refused,
     foreign_author,
@@ -93,17 +92,15 @@ class Pushing:
         if place.rules.persist:
             written = context.documents.append(place.collection, place.rules, place.key, element, ts, now, event)
         else:
-            written = _tell(element, now if ts is None else ts, event)
+            durable = place.collection.durability == "fsync"
+            written = _tell(element, now if ts is None else ts, event, durable)
         reply = Reply(b'{"hash":"%b","timestamp":%d}' % (written.hash.encode(), written.ts))
         return after(context.hub, written.commit, lambda _: reply)
 
 
 def _check_size(call: Call, limit: int) -> None:
     """Of the body as it is, whatever was said of its size: nobody need say it."""
-    length = call.head.headers.get(b"content-length", b"0")
-    if not length.isdigit():
-        raise Refused(400, "Invalid Content-Length")
-    if len(call.body) > limit or int(length) > limit:
+    if len(call.body) > limit or int(call.head.headers.get(b"content-length") or b"0") > limit:
         raise too_large()
 
 
@@ -126,8 +123,9 @@ def _element(place: Place, body: PushBody, caller: Caller) -> tuple[Element, byt
     return Element(form, form, meta), canonical(body.data)
 
 
-def _tell(element: Element, ts: int, event: Event | None) -> Written:
-    """Of an element that is not kept there is nothing but the event."""
+def _tell(element: Element, ts: int, event: Event | None, durable: bool) -> Written:
+    """Of an element that is not kept there is nothing but the event. It is as durable as the element would be, whatever
+    the class of its topic."""
     hash = sha256(element.canonical).hexdigest()
     commit: Commit[object] = Commit.of(None)
     if event is not None:
@@ -136,5 +134,5 @@ def _tell(element: Element, ts: int, event: Event | None) -> Written:
                 appended = log.append(Batch.of(event.payload(hash, ts)))
             except LogFull as error:
                 raise event_refused(str(error)) from None
-        commit = event.after(appended)
+        commit = event.after(log.sync() if durable and appended.done else appended)
     return Written(hash, ts, commit)

@@ -199,7 +199,8 @@ def _values_of(field: str) -> Values:
 
 
 def _authors(page: Page) -> list[str]:
-    return [text_of(author_in(meta)) for meta in page.metas]
+    """No user has an empty id, so that is the program's."""
+    return [author_in(meta) or "" for meta in page.metas]
 
 
 def _stretches(seqs: Seqs) -> Iterator[tuple[int, int]]:

@@ -57,8 +57,8 @@ def group_rows(table: Table, view: View, by: str, limit: int) -> dict[str, list[
     rows = [row for seq in sorted(chosen) if (row := read_row(view.log, RowId(view.parent, seq))) is not None]
     for row in reversed(view.dress(rows)):
         if view.shows(row):
-            value = row.user if field == USER else row.payload.get(field)
-            groups.setdefault(text_of(value), []).append(row)
+            value = row.user or "" if field == USER else text_of(row.payload.get(field))
+            groups.setdefault(value, []).append(row)
     return groups
 
 
@@ -93,11 +93,7 @@ def _seen(table: Table, view: View, log: Log, field: str) -> Snapshot:
     seqs, codes = seqs[read], codes[read]
     if not view.sees_all:
         authors = columns.column(log, USER).snapshot(changes)
-        mine = authors.values.index(view.user) if view.user in authors.values else -1
-        own = (
-            np.isin(seqs, authors.seqs[authors.codes == mine], assume_unique=True)
-            if mine >= 0
-            else np.zeros_like(read[read])
-        )
+        mine = authors.values.index(view.user) if view.user in authors.values else len(authors.values)
+        own = np.isin(seqs, authors.seqs[authors.codes == mine], assume_unique=True)
         seqs, codes = seqs[own], codes[own]
     return Snapshot(seqs, codes, values)

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 from strandline.engine import Log, Page, Record
-from strandline.engine.parts import Part
-from strandline.engine.reading import NotResident, Resident, fetch
+from strandline.engine.backwards import look
+from strandline.engine.parts import Part, Segments
 
 
 def read_hidden(log: Log, seq: int) -> Record | None:
     """The record with this seq if it is hidden, else None. Waits for the disk if need be."""
-    segments = Resident(log.engine.store)
-    while True:
-        try:
-            with log.engine.lock:
-                log.book.check_there()
-                return _find(log, seq, segments)
-        except NotResident as missing:
-            fetch(log.book, missing)
+    return look(log.engine, log.book, True, lambda segments: _find(log, seq, segments))
 
 
-def _find(log: Log, seq: int, segments: Resident) -> Record | None:
+def _find(log: Log, seq: int, segments: Segments) -> Record | None:
     for part in log.book.parts():
         if part.first <= seq <= part.last and _hides(part, seq):
             for block, start, end in part.pieces(seq, seq, segments):

@@ -29,7 +29,8 @@ class Hooks:
 
     Each is called with those of its arguments that it takes: ``parent`` and ``payload`` before an append, ``row`` after
     it; ``id``, ``patch`` and ``prev`` before an update, and ``row`` as well after it; ``id`` and ``prev`` around a
-    removal. What ``before_append`` and ``before_update`` return, if anything, takes the place of the payload or patch.
+    removal. What ``before_append`` and ``before_update`` return, if anything, takes the place of the payload or patch,
+    and is validated again.
 
     All of them run before anything is written, and what they write themselves is written in the same step. An exception
     in any of them aborts everything. They run while no other write of the tables can, so they must be quick and must
@@ -74,16 +75,15 @@ class Chain:
             if hook is not None:
                 hook(context, **arguments)
 
-    def replace(self, name: str, context: object, what: str, **arguments: Any) -> Any | None:
-        """What the hooks make of the argument ``what``; None if they leave it as it is."""
-        replaced = None
+    def replace(self, name: str, context: object, what: str, **arguments: Any) -> Any:
+        """What the hooks make of the argument ``what``: one returns something else, or changes what it was given."""
         for hooks in self._all:
             hook: Hook | None = getattr(hooks, name)
             if hook is not None:
                 returned = hook(context, **arguments)
                 if returned is not None:
-                    arguments[what] = replaced = returned
-        return replaced
+                    arguments[what] = returned
+        return arguments[what]
 
 
 def _checked(name: str, hook: Hook) -> Hook:

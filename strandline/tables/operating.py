@@ -70,9 +70,10 @@ class Operation:
             return AppendResult(seq, False, f"{parent}:{seq}")
         try:
             payload = declaration.schema.validate(item.payload)
-            replaced = self._hooks.replace("before_append", self._context, "payload", parent=parent, payload=payload)
-            if replaced is not None:
-                payload = declaration.schema.validate(replaced)
+            if self._hooks.has("before_append"):
+                payload = declaration.schema.validate(
+                    self._hooks.replace("before_append", self._context, "payload", parent=parent, payload=payload)
+                )
         except TableError as error:
             if index is not None:
                 error.more.setdefault("index", index)
@@ -95,10 +96,16 @@ class Operation:
             message = f"row {id} of {declaration.name} was edited at {prev.updated_at}, not at {expected_updated_at}"
             raise TableError("CONFLICT", message, updatedAt=prev.updated_at)
         checked = declaration.schema.patch(prev.payload, patch)
-        replaced = self._hooks.replace("before_update", self._context, "patch", id=str(id), patch=checked, prev=prev)
-        if replaced is not None:
+        current: Row | None = prev
+        if self._hooks.has("before_update"):
+            replaced = self._hooks.replace(
+                "before_update", self._context, "patch", id=str(id), patch=checked, prev=prev
+            )
             checked = declaration.schema.patch(prev.payload, replaced)
-        row = step.amend(declaration, step.visible(declaration, id) or prev, checked, self._user)
+            current = step.visible(declaration, id)
+        if current is None:
+            raise no_row(declaration, id)
+        row = step.amend(declaration, current, checked, self._user)
         self._hooks.tell("after_update", self._context, id=str(id), patch=checked, prev=prev, row=row)
         return row
 
@@ -122,9 +129,9 @@ class Operation:
         check_may_sweep(declaration, parent, self._parent(parent), self._user)
         if not self._hooks.on_rm:
             return self._step.sweep(declaration, parent, soft, self._user), soft
-        rows = self._step.rows(declaration, parent)
-        for row in rows:
+        for row in self._step.rows(declaration, parent):
             self._hooks.tell("before_rm", self._context, id=row.id, prev=row)
+            self._step.expect_swept(declaration, row, soft)
             self._hooks.tell("after_rm", self._context, id=row.id, prev=row)
         return self._step.sweep(declaration, parent, soft, self._user), soft
 

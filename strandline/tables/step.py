@@ -90,11 +90,7 @@ class Step:
             after, caught_up = page.next_after, page.caught_up
 
     def log(self, name: str) -> Log | None:
-        """The log of this name, if there is one; raises TableError if it does not belong to a table."""
-        log = self.engine.find(name)
-        if log is not None and NOTE not in log.notes:
-            raise TableError("CONFLICT", f"there is a log {name!r} that does not belong to a table")
-        return log
+        return find_log(self.engine, name)
 
     # --- plans ---------------------------------------------------------------------------------------------
 
@@ -165,6 +161,10 @@ class Step:
         self._effects.add(name, Effect("hide" if soft else "remove", before=log.next_seq))
         return outcome
 
+    def expect_swept(self, table: TableDeclaration, row: Row, soft: bool) -> None:
+        """The row will be among those that are swept."""
+        self._effects.add(rows_log(table.name, row.parent), Effect("hide" if soft else "remove", (row.seq,)))
+
     def restore_all(self, table: TableDeclaration, parent: str, user: str | None) -> Outcome:
         name = rows_log(table.name, parent)
         log = self._to_sweep(name)
@@ -232,6 +232,8 @@ class Step:
             return self._create(new[0], *batches[new[0]])
         # A power cut may take whatever is not flushed and leave what was written later. So a step is not written before
         # the logs that it needs are durable.
+        for name in new:
+            batches[name][1].check(self.engine.options.max_record_bytes)
         for created in [self.engine.create(name, _config(batches[name][0]), notes=_NOTES) for name in new]:
             created.wait()
         appends = [
@@ -280,6 +282,14 @@ def _rows_batch(rows: Iterable[Row]) -> Batch:
 
 def _changes_batch(told: Sequence[Change]) -> Batch:
     return Batch([encode_change(change) for change in told], [change.key for change in told])
+
+
+def find_log(engine: Engine, name: str) -> Log | None:
+    """The log of this name, if there is one; raises TableError if it does not belong to a table."""
+    log = engine.find(name)
+    if log is not None and NOTE not in log.notes:
+        raise TableError("CONFLICT", f"there is a log {name!r} that does not belong to a table")
+    return log
 
 
 def published(log: Log | None, id: RowId) -> Known | None:

@@ -30,6 +30,7 @@ from strandline.tables.results import (
 )
 from strandline.tables.rows import Row
 from strandline.tables.searching import search_config, search_rows
+from strandline.tables.step import find_log
 from strandline.tables.viewing import (
     LIST_AFTER_ROWS,
     LIST_ROWS,
@@ -237,11 +238,11 @@ class Table:
 
     def rows_log(self, parent: str) -> Log | None:
         """The log of a parent's rows, if there has ever been one."""
-        return self.tables.engine.find(rows_log(self.name, parent))
+        return find_log(self.tables.engine, rows_log(self.name, parent))
 
     def changes_log(self, parent: str) -> Log | None:
         """The log of what became of them, if anything did; see :class:`~strandline.tables.changes.Change`."""
-        return self.tables.engine.find(changes_log(self.name, parent))
+        return find_log(self.tables.engine, changes_log(self.name, parent))
 
 
 def _check_bulk(items: Sequence[object], name: str) -> None:

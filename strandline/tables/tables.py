@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from strandline.engine import Engine
@@ -15,7 +15,7 @@ from strandline.tables.errors import BadDeclaration, MisusedHook, TableError
 from strandline.tables.hooks import NO_HOOKS, Hooks
 from strandline.tables.naming import RowId, rows_log
 from strandline.tables.rows import Row
-from strandline.tables.step import Step, read_row
+from strandline.tables.step import Step, find_log, read_row
 from strandline.tables.table import Table
 
 #: What the indexes of searches, and the columns that are counted, may take of the memory each.
@@ -23,9 +23,9 @@ SEARCH_BYTES = 64 << 20
 COLUMN_BYTES = 64 << 20
 
 
-class Tables(Mapping[str, Table]):
-    """All tables of one engine, by name. Safe to use from any thread, but there may be only one for a table: it knows
-    what is on its way to the disk.
+class Tables:
+    """All tables of one engine, by name. Safe to use from any thread. A table may be in only one of these at a time: it
+    knows what is on its way to the disk.
 
     ``hooks`` are called for every table, before its own. ``searcher`` may be one that is shared with others.
     """
@@ -64,15 +64,15 @@ class Tables(Mapping[str, Table]):
     def __contains__(self, name: object) -> bool:
         return name in self._tables
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._tables)
+    def __iter__(self) -> Iterator[Table]:
+        return iter(self._tables.values())
 
     def __len__(self) -> int:
         return len(self._tables)
 
     def find_row(self, declaration: TableDeclaration, id: RowId) -> Row | None:
         """A row as everybody sees it."""
-        log = self.engine.find(rows_log(declaration.name, id.parent))
+        log = find_log(self.engine, rows_log(declaration.name, id.parent))
         return None if log is None else read_row(log, id)
 
     @contextmanager

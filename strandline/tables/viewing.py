@@ -71,8 +71,7 @@ class View:
         rows: list[Row] = []
         scanned, is_done = 0, False
         while len(rows) < limit and scanned < SCAN_ROWS and not is_done:
-            ask = limit if wanted is None else max(READ_ROWS, limit)
-            page = self.log.read_back(before, ask, max_bytes=PAGE_BYTES)
+            page = self.log.read_back(before, max(READ_ROWS, limit) if wanted else limit, max_bytes=PAGE_BYTES)
             is_done = page.caught_up
             for record in reversed(list(page)):
                 if len(rows) == limit:
@@ -94,7 +93,7 @@ class View:
         rows: list[Row] = []
         scanned, caught_up, head = 0, False, self.log.head
         while len(rows) < limit and scanned < SCAN_ROWS and not caught_up:
-            page = self.log.read(after, limit if wanted is None else max(READ_ROWS, limit), max_bytes=PAGE_BYTES)
+            page = self.log.read(after, max(READ_ROWS, limit) if wanted else limit, max_bytes=PAGE_BYTES)
             caught_up, head, after = page.caught_up, page.head, page.next_after
             scanned += max(len(page), 1)
             for record in page:

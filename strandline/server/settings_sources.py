@@ -32,7 +32,8 @@ from strandline.server.settings import (
 #: Variables begin like this, by their table where it has one of its own; one that does and means nothing is worth a
 #: warning.
 PREFIX = "TOPICS_"
-PREFIXES = {"streams": "STREAMS_", "collections": "COLLECTIONS_"}
+OWN_PREFIXES = {"streams": "STREAMS_", "collections": "COLLECTIONS_"}
+PREFIXES = (PREFIX, *OWN_PREFIXES.values())
 
 #: Type and table of every setting.
 FIELDS: dict[str, tuple[Any, str]] = {
@@ -49,7 +50,7 @@ _OTHER_NAMES = {
     "stream_durability": "STREAMS_DURABILITY",
 }
 VARIABLES: dict[str, str] = {
-    _OTHER_NAMES.get(field, PREFIXES.get(table, PREFIX) + field.upper()): field for field, (_, table) in FIELDS.items()
+    _OTHER_NAMES.get(field, OWN_PREFIXES.get(table, PREFIX) + field.upper()): field for field, (_, table) in FIELDS.items()
 }
 
 #: What the table of collections has besides settings: tables that describe collections.
@@ -187,7 +188,7 @@ def _meaningless(environment: Mapping[str, str]) -> Iterator[str]:
             type, why = WITHOUT_MEANING[name]
             _convert(type, _variable(name, environment[name]))
             yield f"{name} has no meaning here because {why}"
-        elif name.startswith((PREFIX, *PREFIXES.values())) and name not in VARIABLES:
+        elif name.startswith(PREFIXES) and name not in VARIABLES:
             yield f"{name} is not a setting and has no effect{_nearest(name, list(VARIABLES))}"
 
 

@@ -24,7 +24,7 @@ from strandline.faces.collections.config import (
     RateRule,
 )
 from strandline.faces.collections.declaring import Declared, Namespace
-from strandline.faces.collections.permitting import Caller
+from strandline.faces.collections.permitting import Caller, Scope
 from strandline.faces.collections.roles import Request, Roles, combine
 from strandline.signing.revocations import Revocations
 
@@ -43,5 +43,6 @@ __all__ = [
     "Request",
     "Revocations",
     "Roles",
+    "Scope",
     "combine",
 ]

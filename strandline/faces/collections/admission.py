@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Mapping
 
-from strandline.faces.collections.callers import Callers
+from strandline.faces.collections.callers import Callers, check_scope
 from strandline.faces.collections.catalogue import Entry
 from strandline.faces.collections.permitting import UNASKED, Caller, check_access, with_self
 from strandline.faces.collections.problems import Refused, forbidden, unauthorized
@@ -75,6 +75,8 @@ class Admission:
             caller = await self._ask(Request.of(call))
         if caller is None:
             return self.callers.identify(call, now, params=params, max_body_bytes=limit)
+        if caller.scope is not None:
+            check_scope(call.head, caller.scope, caller.identity)
         return caller
 
     async def _ask(self, request: Request) -> Caller | None:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from strandline.faces.collections.certificates import Certificate, Certificates
 from strandline.faces.collections.nonces import Full, Nonces
-from strandline.faces.collections.permitting import ANONYMOUS, Caller
+from strandline.faces.collections.permitting import ANONYMOUS, Caller, Scope
 from strandline.faces.collections.problems import Refused, forbidden, retry_after, unauthorized
 from strandline.faces.collections.revoking import RevocationFiles
 from strandline.faces.collections.settings import SKEW_MS, CollectionsSettings
@@ -140,24 +140,32 @@ def _bound(head: Head, certificate: Certificate, presenter: str, params: Mapping
         identity = user_id(presenter)
     if certificate.kind != "device" and not scope.paths:
         raise forbidden()
-    path = path_in_scope(head.path)
-    if path is not None and not scope.covers(path, identity):
-        raise forbidden()
+    check_scope(head, scope, identity)
     if params.get(IDENTITY, identity) != identity:
         raise forbidden()
     return Caller(identity=identity, roles=certificate.roles, presenter=presenter, scope=scope)
 
 
-def path_in_scope(raw_path: str) -> str | None:
-    """What of a path the patterns of a certificate are about; None for a batch pull, wherever it is mounted: there
-    every document is looked at by itself."""
-    segments = [segment for segment in segments_of(raw_path) if segment not in ("", ".")]
-    action = next((at for at, segment in enumerate(segments) if segment in _ACTIONS), None)
-    if action is None:
-        return "/".join(segments)
-    if segments[action] == "pull" and action == len(segments) - 1 and action and segments[action - 1] == "batch":
-        return None
-    return "/".join(segments[action + 1 :])
+def check_scope(head: Head, scope: Scope, identity: str) -> None:
+    """Refuse a path that the scope does not cover."""
+    if not all(scope.covers(path, identity) for path in paths_in_scope(head.path)):
+        raise forbidden()
+
+
+def paths_in_scope(raw_path: str) -> list[str]:
+    """What of a path the patterns of a certificate are about; nothing for a batch pull, wherever it is mounted: there
+    every document is looked at by itself.
+
+    A segment of one dot counts as none. But it may be a part of the key of a document, and then that key has to be
+    covered as well.
+    """
+    segments = [segment for segment in segments_of(raw_path) if segment]
+    action = next((at for at, segment in enumerate(segments) if segment in _ACTIONS), -1)
+    if action > 0 and segments[action - 1 :] == ["batch", "pull"]:
+        return []
+    whole = segments[action + 1 :]
+    canonical = [segment for segment in whole if segment != "."]
+    return ["/".join(canonical)] if canonical == whole else ["/".join(canonical), "/".join(whole)]
 
 
 def host_of(head: Head) -> str:

@@ -11,7 +11,7 @@ from strandline.faces.collections.admission import Admission
 from strandline.faces.collections.callers import Callers
 from strandline.faces.collections.catalogue import Entry
 from strandline.faces.collections.config import READ, WRITE, AppendOnly, Collection
-from strandline.faces.collections.permitting import ANONYMOUS, UNASKED, Caller
+from strandline.faces.collections.permitting import ANONYMOUS, UNASKED, Caller, Scope
 from strandline.faces.collections.problems import Refused
 from strandline.faces.collections.roles import Request, Roles, combine
 from strandline.faces.collections.settings import CollectionsSettings
@@ -141,6 +141,13 @@ def test_a_resolver_says_who_asks() -> None:
 def test_a_resolver_that_does_not_know_leaves_it_to_the_certificate() -> None:
     door = admission(by_header)
     assert admit(door, signed(device(), ALICE), entry(read="cap:read:*")).presenter == ALICE.public
+
+
+def test_the_scope_that_a_resolver_gives_is_kept_to() -> None:
+    scope = Scope(ops=frozenset(("read",)), collections=frozenset("*"), paths=("events/mine",))
+    door = admission(lambda request: Caller(identity="u1", roles=frozenset(("team",)), scope=scope))
+    assert admit(door, plain("GET", "/pull/events/mine"), entry(path="events/{day}")).identity == "u1"
+    assert refused(door, plain("GET", "/pull/events/other"), entry(path="events/{day}")) == (403, "Forbidden")
 
 
 def test_a_resolver_sees_the_whole_request() -> None:

@@ -22,7 +22,7 @@ from signed_calls import (
     signed,
 )
 
-from strandline.faces.collections.callers import MIN_SIGNED_BODY_BYTES, Callers, host_of, path_in_scope
+from strandline.faces.collections.callers import MIN_SIGNED_BODY_BYTES, Callers, host_of, paths_in_scope
 from strandline.faces.collections.permitting import ANONYMOUS, Caller
 from strandline.faces.collections.problems import Refused
 from strandline.faces.collections.settings import SKEW_MS, CollectionsSettings
@@ -366,6 +366,7 @@ def test_a_device_needs_no_paths(callers: Callers) -> None:
         ("/pull/events/%5Fkeyring", False),
         ("/pull/events/./_keyring", False),
         ("/pull/batch/pull", False),
+        ("/pull/./events/d1", False),
     ],
 )
 def test_a_certificate_covers_some_paths(callers: Callers, path: str, covered: bool) -> None:
@@ -380,18 +381,20 @@ def test_a_certificate_covers_some_paths(callers: Callers, path: str, covered: b
 @pytest.mark.parametrize(
     ("path", "expected"),
     [
-        ("/batch/pull", None),
-        ("/acme/batch/pull", None),
-        ("/v1/acme/batch/pull", None),
-        ("/pull/batch/pull", "batch/pull"),
-        ("/v1/acme/pull/batch/pull", "batch/pull"),
-        ("/config", "config"),
-        ("/list/rooms/r1", "rooms/r1"),
-        ("/pull/pull/a", "pull/a"),
+        ("/batch/pull", []),
+        ("/acme/batch/pull", []),
+        ("/v1/acme/batch/pull", []),
+        ("/pull/batch/pull", ["batch/pull"]),
+        ("/v1/acme/pull/batch/pull", ["batch/pull"]),
+        ("/config", ["config"]),
+        ("/list/rooms/r1", ["rooms/r1"]),
+        ("/pull/pull/a", ["pull/a"]),
+        ("/pull/rooms//./r1/", ["rooms/r1", "rooms/./r1"]),
+        ("/pull", [""]),
     ],
 )
-def test_a_batch_pull_is_known_wherever_it_is_mounted(path: str, expected: str | None) -> None:
-    assert path_in_scope(path) == expected
+def test_a_batch_pull_is_known_wherever_it_is_mounted(path: str, expected: list[str]) -> None:
+    assert paths_in_scope(path) == expected
 
 
 def test_a_batch_pull_is_not_about_one_path(callers: Callers) -> None:

@@ -50,7 +50,8 @@ _OTHER_NAMES = {
     "stream_durability": "STREAMS_DURABILITY",
 }
 VARIABLES: dict[str, str] = {
-    _OTHER_NAMES.get(field, OWN_PREFIXES.get(table, PREFIX) + field.upper()): field for field, (_, table) in FIELDS.items()
+    _OTHER_NAMES.get(field, OWN_PREFIXES.get(table, PREFIX) + field.upper()): field
+    for field, (_, table) in FIELDS.items()
 }
 
 #: What the table of collections has besides settings: tables that describe collections.

@@ -13,7 +13,7 @@ from time import monotonic, sleep
 import httpx
 from topics_client import Client
 
-from strandline.server.settings_sources import PREFIXES, VARIABLES
+from strandline.server.settings_sources import VARIABLES
 
 #: A server that is not ready by then, or does not end by then, has failed. Generous: the machine may be busy.
 START_SECONDS = 30.0
@@ -21,6 +21,8 @@ STOP_SECONDS = 30.0
 POLL_SECONDS = 0.01
 
 _VARIABLE_OF = {field: variable for variable, field in VARIABLES.items()}
+#: How settings in the environment begin.
+_PREFIXES = tuple({variable.partition("_")[0] + "_" for variable in VARIABLES})
 
 
 #: So late the loop never is.
@@ -28,7 +30,8 @@ NEVER_BUSY_MS = 10_000
 
 
 class ServerProcess:
-    """``strandline serve`` on a free port of the loopback. ``settings`` are named as in the server's settings.
+    """``strandline serve`` on a free port of the loopback. ``settings`` are named as in the server's settings, and count
+    before those in the file ``config``.
 
     A process that was stopped or killed can be started again on the same data, at another port unless told which.
     """
@@ -40,8 +43,10 @@ class ServerProcess:
         fast_lane: bool = True,
         keys: str | None = None,
         settings: dict[str, object] | None = None,
+        config: Path | None = None,
     ) -> None:
         self.data = data
+        self._config = config
         self.keys = keys
         self.url = ""
         self._fast_lane = fast_lane
@@ -73,6 +78,8 @@ class ServerProcess:
         self._port_file.unlink(missing_ok=True)
         command = [sys.executable, "-m", "strandline", "serve"]
         command += ["--data", str(self.data), "--port", str(port), "--port-file", str(self._port_file)]
+        if self._config is not None:
+            command += ["--config", str(self._config)]
         if not self._fast_lane:
             command.append("--no-fast-lane")
         with self._log_file.open("ab") as log:
@@ -165,7 +172,7 @@ class ServerProcess:
 
     def _environment(self) -> dict[str, str]:
         """This one, without any setting of a server, with those of this server."""
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(PREFIXES)}
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(_PREFIXES)}
         if self.keys is not None:
             environment[_VARIABLE_OF["api_keys"]] = self.keys
         for field, value in self._settings.items():

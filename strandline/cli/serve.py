@@ -36,6 +36,9 @@ def serve_command(
     lake: Annotated[
         str | None, typer.Option("--lake", metavar="PLACE", help="Where the pipeline's tables are; else DIR/lake.")
     ] = None,
+    declare: Annotated[
+        str | None, typer.Option("--declare", metavar="FILE", help="Tables and collections, declared in Python.")
+    ] = None,
     config: Annotated[Path | None, typer.Option("--config", metavar="FILE", help="Settings, as TOML.")] = None,
     no_fast_lane: Annotated[bool, typer.Option("--no-fast-lane", help="Answer everything through ASGI.")] = False,
     print_config: Annotated[
@@ -58,6 +61,7 @@ def serve_command(
         "--log-level": log_level,
         "--pipeline": pipeline,
         "--lake": lake,
+        "--declare": declare,
         "--no-fast-lane": False if no_fast_lane else None,
     }
     try:
@@ -77,7 +81,12 @@ def serve_command(
     # The whole HTTP stack, which no other command needs.
     from strandline.server.run import run
 
-    raise typer.Exit(run(settings, None if settings.pipeline.pipeline == "off" else program(settings)))
+    try:
+        code = run(settings, None if settings.pipeline.pipeline == "off" else program(settings))
+    except BadSettings as error:
+        print(f"strandline: {error}", file=sys.stderr)
+        raise typer.Exit(2) from error
+    raise typer.Exit(code)
 
 
 def program(settings: Settings) -> Program:

@@ -1,1 +1,22 @@
-"""The server: one process, one event loop, two lanes to the same handlers."""
+"""The server: one process, one event loop, two lanes to the same handlers.
+
+A program that declares tables or collections starts it with :func:`serve`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from strandline.server.serving import serve
+
+__all__ = ["serve"]
+
+
+def __getattr__(name: str) -> Any:
+    # Most of what is in here needs only a part of it: the whole HTTP stack is imported for nobody else.
+    if name == "serve":
+        from strandline.server.serving import serve
+
+        return serve
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

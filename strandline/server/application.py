@@ -20,14 +20,22 @@ from strandline.engine.clock import SystemClock
 from strandline.faces.access import Access
 from strandline.faces.arrow.context import ArrowContext
 from strandline.faces.arrow.face import ArrowFace
+from strandline.faces.collections.context import CollectionsContext
+from strandline.faces.collections.face import CollectionsFace
+from strandline.faces.collections.opening import open_admission
+from strandline.faces.collections.revoking import BadRevocationFile
 from strandline.faces.streams.context import StreamsContext
 from strandline.faces.streams.face import StreamsFace
+from strandline.faces.tables.context import TablesContext
+from strandline.faces.tables.face import TablesFace
+from strandline.faces.tables.users import Users
 from strandline.faces.topics.context import Context
 from strandline.faces.topics.face import TopicsFace
 from strandline.faces.web import Reply
 from strandline.lake.place import Lake
 from strandline.query.companions.shelf import Shelf
 from strandline.server.app import SocketDoor, make_app
+from strandline.server.declaring import NOTHING, Declared
 from strandline.server.gate import Gate, Status
 from strandline.server.limits import Limits
 from strandline.server.measuring import measure
@@ -35,7 +43,8 @@ from strandline.server.openapi import openapi_route
 from strandline.server.pipeline.keeping import Keeper, Program
 from strandline.server.pipeline.telling import PipelineRoutes
 from strandline.server.probes import Probes
-from strandline.server.settings import Settings
+from strandline.server.settings import BadSettings, Settings
+from strandline.tables import Tables
 
 log = logging.getLogger(__name__)
 
@@ -47,9 +56,15 @@ class Application:
     """One server. ``app`` is the ASGI app; it opens the data directory when its lifespan begins. ``program`` is how the
     pipeline is run; without it there is none."""
 
-    def __init__(self, settings: Settings, program: Program | None = None) -> None:
+    def __init__(self, settings: Settings, program: Program | None = None, declared: Declared = NOTHING) -> None:
         self.settings = settings
         self._program = program
+        self._declared = declared
+        self._collections = settings.collections_config(declared.collections)
+        try:
+            self._admission = open_admission(self._collections, declared.collections, SystemClock().now())
+        except BadRevocationFile as error:
+            raise BadSettings(str(error)) from None
         self.status = Status()
         limits = settings.limits
         self.limits = Limits(
@@ -69,6 +84,8 @@ class Application:
         self.face: TopicsFace | None = None
         self.streams: StreamsFace | None = None
         self.arrow: ArrowFace | None = None
+        self.collections: CollectionsFace | None = None
+        self.tables: TablesFace | None = None
         self.engine: Engine | None = None
         self.keeper: Keeper | None = None
         #: Set when the directory could not be opened: the server stops with it.
@@ -107,16 +124,27 @@ class Application:
         self.face = TopicsFace(context)
         self.streams = StreamsFace(streams, self.gate.answered)
         self.arrow = ArrowFace(ArrowContext(context, streams.streams), settings.limits.max_body_bytes)
+        self.collections = CollectionsFace(CollectionsContext(context, self._collections, self._admission))
+        self.tables = self._open_tables(engine, hub)
         self.keeper = Keeper(settings, self._program, engine)
         pipeline = PipelineRoutes(self.keeper)
-        routes = [*self.face.routes(), *self.streams.routes(), *self.arrow.routes(), *pipeline.routes()]
-        self.gate.add([*routes, openapi_route([*self.probes.routes(), *routes])])
+        routes = [*self.face.routes(), *self.streams.routes(), *self.arrow.routes()]
+        routes += [*self.collections.routes(), *self.tables.routes(), *pipeline.routes()]
+        self.gate.add([*routes, openapi_route([*self.probes.routes(), *routes], [self.tables.described])])
         self.status.progress = 1.0
         self.status.ready = True
         self._sample(hub.loop, perf_counter())
         if not self.status.draining:
             self.keeper.start()
         log.info("ready: %d topics in %s", context.topics.count, settings.storage.data_dir)
+
+    def _open_tables(self, engine: Engine, hub: Hub) -> TablesFace:
+        declared, settings = self._declared, self.settings
+        users = Users(self.gate.keys is not None, declared.identify)
+        tables = Tables(engine, declared.tables, hooks=declared.hooks)
+        return TablesFace(
+            TablesContext(tables, users, hub, self.pressure, self.limits.streams, settings.tables_settings())
+        )
 
     async def _serve_socket(self, receive: Receive, send: Send, access: Access) -> None:
         assert self.face is not None, "the gate admits nobody before"
@@ -150,11 +178,15 @@ class Application:
             self.face.drain()
         if self.streams is not None:
             self.streams.drain()
+        if self.tables is not None:
+            self.tables.drain()
 
     async def _close(self) -> None:
         self.status.draining = True
         if self.arrow is not None:
             self.arrow.close()
+        if self.tables is not None:
+            await asyncio.to_thread(self.tables.close)
         if self.keeper is not None:
             await asyncio.to_thread(self.keeper.close)
         if self.engine is not None:

@@ -20,7 +20,7 @@ Params = dict[str, str]
 class Paths:
     def __init__(self) -> None:
         self._fixed: dict[int, dict[tuple[str, ...], Methods]] = {}
-        #: Paths without a parameter that no pattern before them matches: however many there are, they are found at once.
+        #: Paths without a parameter that no pattern before them matches: however many, they are found at once.
         self._plain: dict[str, Methods] = {}
         self._spanning: list[_Spanning] = []
 

@@ -14,6 +14,7 @@ from types import FrameType
 import uvicorn
 
 from strandline.server.application import Application
+from strandline.server.declaring import Declared, load
 from strandline.server.fast_lane import FastLane, fast_lane
 from strandline.server.pipeline.keeping import Program
 from strandline.server.settings import Settings, check_exposure
@@ -30,17 +31,18 @@ BACKLOG = 4096
 GC_THRESHOLDS = (50_000, 20, 50)
 
 
-def run(settings: Settings, program: Program | None = None) -> int:
+def run(settings: Settings, program: Program | None = None, declared: Declared | None = None) -> int:
     """Serve until told to stop; returns the exit code. ``program`` is how the pipeline is run, which the server then
-    looks after."""
+    looks after. What is ``declared`` is found where the settings say, unless it is given here."""
     check_exposure(settings)
+    declared = load(settings.server.declare) if declared is None else declared
     logging.basicConfig(
         level=settings.server.log_level.upper(), format="%(asctime)s %(levelname)-7s %(name)s: %(message)s"
     )
     if settings.server.log_level != "debug":
         # It tells of every step of its start and stop, which is told here as well.
         logging.getLogger("uvicorn.error").setLevel("WARNING")
-    application = Application(settings, program)
+    application = Application(settings, program, declared)
     server = Server(application)
     try:
         listener = listen(settings.server.host, settings.server.port)

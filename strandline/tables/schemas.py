@@ -106,13 +106,21 @@ class TypeSchema(Schema):
 
     def check(self, payload: dict[str, Any]) -> dict[str, Any]:
         try:
-            checked: dict[str, Any] = msgspec.to_builtins(msgspec.convert(payload, self.model))
+            checked: dict[str, Any] = self.plain(msgspec.convert(payload, self.model))
             return checked
         except _REFUSED as error:
             raise invalid_fields(dict(self._errors(payload)), str(error)) from None
 
     def plain(self, payload: Any) -> Any:
+        if not isinstance(payload, msgspec.Struct):
+            # A dataclass whose defaults are attributes of the class does not have them itself.
+            payload = {name: getattr(payload, name) for name in self._members}
         return msgspec.to_builtins(payload)
+
+    @property
+    def text_fields(self) -> tuple[str, ...]:
+        info: Any = msgspec.inspect.type_info(self.model)
+        return tuple(field.encode_name for field in info.fields if _may_be_text(field.type))
 
     def _errors(self, payload: dict[str, Any]) -> Iterator[tuple[str, str]]:
         for name, (type, required) in self._members.items():
@@ -221,6 +229,12 @@ def _members(model: type) -> Iterator[tuple[str, Any, bool]]:
     for field in dataclasses.fields(cast(Any, model)):
         required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
         yield field.name, hints[field.name], required
+
+
+def _may_be_text(type: msgspec.inspect.Type) -> bool:
+    if isinstance(type, msgspec.inspect.UnionType):
+        return any(map(_may_be_text, type.types))
+    return isinstance(type, msgspec.inspect.StrType)
 
 
 def _is_pydantic(declared: type) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tables_bed import Bed
+from hand_tables import Bed
 
 
 @pytest.fixture(params=["tail", "sealed"])

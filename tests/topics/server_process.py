@@ -30,8 +30,8 @@ NEVER_BUSY_MS = 10_000
 
 
 class ServerProcess:
-    """``strandline serve`` on a free port of the loopback. ``settings`` are named as in the server's settings, and count
-    before those in the file ``config``.
+    """``strandline serve`` on a free port of the loopback. ``settings`` are named as in the server's settings; they
+    count before those in the file ``config``.
 
     A process that was stopped or killed can be started again on the same data, at another port unless told which.
     """

@@ -61,6 +61,10 @@ class Application:
         self._program = program
         self._declared = declared
         self._collections = settings.collections_config(declared.collections)
+        for warning in self._collections.warnings:
+            # Those of the settings are told by whoever has read the settings.
+            if warning not in settings.warnings:
+                log.warning(warning)
         try:
             self._admission = open_admission(self._collections, declared.collections, SystemClock().now())
         except BadRevocationFile as error:

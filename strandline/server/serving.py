@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -45,4 +46,6 @@ def serve(
         os.environ,
         {name: value for name, value in options.items() if value is not None},
     )
+    for warning in settings.warnings:
+        print(f"strandline: warning: {warning}", file=sys.stderr)
     return run(settings, declared=declared)

@@ -48,7 +48,8 @@ DECLARED = """
 from strandline.faces.collections import AppendOnly, Collection, Namespace, Roles
 
 rota = Collection(
-    name="rota", storage_path="rota/{day}", read_roles=["staff"], write_roles=["staff"], append_only=AppendOnly()
+    name="rota", storage_path="rota/{day}", read_roles=["staff", "self"], write_roles=["staff"],
+    append_only=AppendOnly(),
 )
 chat = Collection(
     name="chat", storage_path="chat/{room}", read_roles=["cap:read:*"], write_roles=["cap:write:*"],
@@ -116,6 +117,12 @@ def test_collections_of_the_file_and_of_the_program_are_served(configured: Serve
 
 def test_roles_of_the_program_count(configured: ServerProcess) -> None:
     assert append(configured, "rota/monday", BOB).status_code == 403
+
+
+def test_what_is_doubtful_about_declared_collections_is_told(configured: ServerProcess) -> None:
+    told = configured.log()
+    assert 'collection "rota": the role "self" has no effect' in told
+    assert told.count('collection "open": write_roles has "public"') == 1
 
 
 def test_a_request_is_taken_once(configured: ServerProcess) -> None:

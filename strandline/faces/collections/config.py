@@ -49,7 +49,7 @@ class AppendOnly(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
     chunk_size: Positive | None = None
     #: Whether every element needs a valid signature of its author.
     require_author_signature: Flag = True
-    #: Whether all elements may be pulled at once, with ``full=true``.
+    #: Whether all elements may be pulled at once, with `full=true`.
     allow_full: Flag = True
     #: How many elements a pull gives at the most, where it is bounded by a number; of a strict collection also where
     #: it is bounded by a checkpoint.
@@ -75,10 +75,15 @@ class RateDimension(msgspec.Struct, frozen=True, kw_only=True, rename="camel", o
 class RateRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """The limit of one action: a counter per ``bucket``, or counters of their own per identity and per address."""
 
+    #: How long a window is. It begins with the first request.
     window_ms: Positive | None = None
+    #: How many requests there may be in a window.
     max_requests: Positive | None = None
+    #: Who is counted together: `identity` (of those who have none, the address), `ip` or `identity+ip`.
     bucket: Bucket | None = None
+    #: A limit per identity, in place of `bucket`: a table with `window_ms` and `max_requests`.
     identity: RateDimension | None = None
+    #: A limit per address, beside that per identity or alone.
     ip: RateDimension | None = None
 
 
@@ -104,12 +109,15 @@ class FieldPermission(msgspec.Struct, frozen=True, kw_only=True, rename="camel",
 class QueueEvents(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """Every accepted append becomes a record in a log of this server."""
 
-    #: The log; without it the name of the collection.
+    #: The topic; without it that of the name of the collection. It is made when it is not there.
     topic: Text | None = None
+    #: Whether the event tells the parameters of the path.
     include_params: Flag = False
+    #: Whether it tells the data, as it came.
     include_body: Flag = False
+    #: Whether it tells who has appended, if that is known.
     include_identity: Flag = False
-    #: The parameter whose value is added to the name of the log, after a dot.
+    #: The placeholder whose value is added to the name of the topic, after a dot.
     subject_param: Text | None = None
     #: What that value must look like to be added.
     subject_id_pattern: Text = "^[a-zA-Z0-9_-]+$"
@@ -118,41 +126,49 @@ class QueueEvents(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
 class Collection(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """One kind of documents: where they are, who may do what with them, and how."""
 
+    #: What it is called: in batch pulls, in certificates, in roles. No two of a namespace are called the same.
     name: Text
-    #: Where its documents are: segments, and placeholders in braces.
+    #: Where its documents are: segments, and placeholders in braces, each of which stands for one segment.
     storage_path: Text
-    #: Who may pull and list: one of these roles is needed.
+    #: Who may pull and list: one of these roles is needed. Only with `pull_only` it may be empty.
     read_roles: Roles = ()
-    #: Who may push; nobody without any.
+    #: Who may push: one of these roles is needed. Empty: nobody.
     write_roles: Roles = ()
-    #: ``delegated``: the clients encrypt. The server never does, and treats both alike.
+    #: `none` or `delegated`, where the clients encrypt. The server never does, and treats both alike.
     encryption: Encryption = "none"
-    #: The largest body of a push.
+    #: The largest body of a push, counted in bytes as they arrive. A signed one may have 64 KiB whatever this says.
     max_body_bytes: Positive = 64 << 10
+    #: How often somebody may push, pull and list; `true`: push, as often as the limit for all collections says.
     rate_limit: CollectionRateLimit | None = None
-    #: How long an answer to a pull may be kept by caches.
+    #: How long caches may keep an answer to a pull.
     cache_duration_ms: Positive | None = None
-    #: What the data of every element must look like.
+    #: What the data of every element must look like: a JSON Schema.
     object_schema: Schema | None = None
+    #: `application/json` must be among them: elements are JSON.
     allowed_mime_types: MimeTypes = ("application/json",)
+    #: Whether there is no way to push. Nothing could ever be appended, so append-only collections cannot have it.
     pull_only: Flag = False
+    #: Whether there is no way to pull.
     push_only: Flag = False
-    #: None for a collection of regular documents, which this server does not keep.
+    #: How elements are appended and pulled; `true`: as it is by default. Without it, the collection is one of regular
+    #: documents, and every request for it is answered with 501.
     append_only: AppendOnly | None = None
     #: A document whose last element is older than this is shown as an empty one.
     ttl_ms: Positive | None = None
+    #: By field of the data of elements: `read_roles` that see it, and `write_roles` that may send it. A list that is
+    #: empty or not there restricts nobody.
     field_permissions: Mapping[str, FieldPermission] = {}
-    #: Whether ``GET /list/…`` tells which documents there are.
+    #: Whether `GET /list/…` tells which documents there are. The last segment of the path must be a placeholder.
     listable: Flag = False
-    #: Whether only devices whose certificate is signed by their own key may do anything.
+    #: Whether only devices whose certificate is signed by their own key may do anything, roles or not.
     root_only: Flag = False
     #: The bundle that a collection of regular documents belongs to.
     bundle: Text | None = None
-    #: Where appends are told.
+    #: Where appends are told, as records of a topic; `true`: in the topic of the collection's own name.
     queue: QueueEvents | None = None
-    #: What an acknowledged append is worth.
+    #: What an acknowledged append is worth: `ephemeral`, `memory`, `disk` or `fsync`, which is on the disk.
     durability: Durability = "fsync"
-    #: Whether what the published servers leave open is closed: see the guide of collections.
+    #: Whether the holes of the published servers are closed, also where their clients would notice.
     strict: Flag = True
 
     @property

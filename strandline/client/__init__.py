@@ -7,7 +7,9 @@ with Client("http://127.0.0.1:4000") as client:
 """
 
 from strandline.client.asynchronous.client import AsyncClient
+from strandline.client.asynchronous.collections import AsyncCollections, AsyncDocument
 from strandline.client.asynchronous.consumers import AsyncConsumer
+from strandline.client.asynchronous.cursors import AsyncAppendLogCursor
 from strandline.client.asynchronous.living import AsyncLive
 from strandline.client.asynchronous.producing import AsyncProducer
 from strandline.client.asynchronous.queues import AsyncQueue
@@ -18,8 +20,11 @@ from strandline.client.asynchronous.tailing import AsyncStreamTail
 from strandline.client.asynchronous.topics import AsyncTopic
 from strandline.client.asynchronous.watching import AsyncTail, AsyncWatch
 from strandline.client.asynchronous.worker import AsyncWorker
+from strandline.client.collection_types import Appended, Ask, Element, NotPulled, Pulled
+from strandline.client.credentials import Credential, OwnIdentity
 from strandline.client.errors import (
     BadAnswer,
+    BadElement,
     BadRequest,
     Busy,
     Closed,
@@ -36,12 +41,16 @@ from strandline.client.errors import (
     StrandlineError,
     TimedOut,
     Unreachable,
+    Unreadable,
+    WrongAuthor,
 )
 from strandline.client.queue_types import Job
 from strandline.client.retrying import Patience
 from strandline.client.stream_types import NOW, START, StreamPage
 from strandline.client.synchronous.client import Client
+from strandline.client.synchronous.collections import Collections, Document
 from strandline.client.synchronous.consumers import Consumer
+from strandline.client.synchronous.cursors import AppendLogCursor
 from strandline.client.synchronous.living import Live
 from strandline.client.synchronous.producing import Producer
 from strandline.client.synchronous.queues import Queue
@@ -60,9 +69,15 @@ from strandline.client.watching import Start
 __all__ = [
     "NOW",
     "START",
+    "AppendLogCursor",
+    "Appended",
     "Arrived",
+    "Ask",
+    "AsyncAppendLogCursor",
     "AsyncClient",
+    "AsyncCollections",
     "AsyncConsumer",
+    "AsyncDocument",
     "AsyncLive",
     "AsyncProducer",
     "AsyncQueue",
@@ -75,15 +90,20 @@ __all__ = [
     "AsyncWatch",
     "AsyncWorker",
     "BadAnswer",
+    "BadElement",
     "BadRequest",
     "Busy",
     "CaughtUp",
     "Client",
     "Closed",
+    "Collections",
     "Conflict",
     "Consumer",
+    "Credential",
     "Deleted",
+    "Document",
     "Draft",
+    "Element",
     "Fenced",
     "Forbidden",
     "Full",
@@ -94,9 +114,12 @@ __all__ = [
     "NewRow",
     "NotAuthenticated",
     "NotFound",
+    "NotPulled",
+    "OwnIdentity",
     "Page",
     "Patience",
     "Producer",
+    "Pulled",
     "Queue",
     "Record",
     "RecordsLost",
@@ -115,7 +138,9 @@ __all__ = [
     "Tombstone",
     "Topic",
     "Unreachable",
+    "Unreadable",
     "Watch",
     "Worker",
     "Write",
+    "WrongAuthor",
 ]

@@ -98,7 +98,7 @@ class Signing:
     """Signs the tries of one request, each for itself: a signature counts once."""
 
     def __init__(self, credential: Credential | None, host: str, clock: Callable[[], float]) -> None:
-        self._credential = credential
+        self.credential = credential
         self._host = host
         self._clock = clock
         #: How many tries have been signed.
@@ -106,7 +106,7 @@ class Signing:
 
     def __call__(self, request: Request) -> Request:
         self.tries += 1
-        credential = self._credential
+        credential = self.credential
         if credential is None:
             return request
         now = int(self._clock() * 1000)

@@ -17,8 +17,8 @@ T = TypeVar("T")
 #: The server says something at least every 15 s.
 SILENCE_SECONDS = 35.0
 #: What the end of a live stream means, by its code, where it is not for good.
-PASSING = {"THROTTLED": 429, "SHUTTING_DOWN": 503}
-_STATUSES = {"NOT_AUTHENTICATED": 401, "FORBIDDEN": 403, "NOT_FOUND": 404, "CONFLICT": 409, **PASSING}
+PASSING = {"THROTTLED": 429, "UNAVAILABLE": 503}
+_STATUSES = {"NOT_AUTHENTICATED": 401, "FORBIDDEN": 403, "NOT_FOUND": 404, "CONFLICT": 409, "INTERNAL": 500, **PASSING}
 
 
 class LiveState(Generic[T]):

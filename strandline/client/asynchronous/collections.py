@@ -19,7 +19,7 @@ from strandline.client.collection_types import (
     Entry,
     Pulled,
 )
-from strandline.client.credentials import Credential, Credentials, current
+from strandline.client.credentials import Credentials, current
 from strandline.client.cursors import CursorState
 from strandline.client.errors import Conflict, Refused
 from strandline.client.opening import Authors, Encrypting, Opening
@@ -31,11 +31,32 @@ from strandline.signing.requests import host_of
 T = TypeVar("T")
 
 
-class AsyncCollections:
-    """The collections of a server, or of one namespace of it, as the holder of a credential or as nobody.
+class AsyncSender:
+    """Sends requests as the holder of a credential, each try of one signed afresh."""
 
-    Every try of a request is signed afresh.
-    """
+    def __init__(
+        self,
+        transport: AsyncTransport,
+        credentials: Credentials | None,
+        namespace: str | None,
+        clock: Callable[[], float],
+    ) -> None:
+        self._transport = transport
+        self._credentials = credentials
+        self._clock = clock
+        self._host = host_of(transport.address.url)
+        self.prefix = calls.prefix_of(namespace)
+
+    def signing(self, *, anonymous: bool = False) -> calls.Signing:
+        """For the next request."""
+        return calls.Signing(None if anonymous else current(self._credentials), self._host, self._clock)
+
+    async def send(self, request: Request, signing: calls.Signing | None = None) -> Answer:
+        return await self._transport.call(request, signing or self.signing())
+
+
+class AsyncCollections:
+    """The collections of a server, or of one namespace of it, as the holder of a credential or as nobody."""
 
     def __init__(
         self,
@@ -44,11 +65,7 @@ class AsyncCollections:
         namespace: str | None,
         clock: Callable[[], float] = time,
     ) -> None:
-        self._transport = transport
-        self._credentials = credentials
-        self._clock = clock
-        self._host = host_of(transport.address.url)
-        self.prefix = calls.prefix_of(namespace)
+        self._sender = AsyncSender(transport, credentials, namespace, clock)
 
     @overload
     def document(
@@ -81,26 +98,13 @@ class AsyncCollections:
         anybody who has signed them (True), or of the owner of a key, or of several; False accepts all of them. A
         signature does not cover the time of an element.
         """
-        return AsyncDocument(self, key, Opening(key, verify, encryptor, type), encryptor, field)
+        return AsyncDocument(self._sender, key, Opening(key, verify, encryptor, type), encryptor, field)
 
     async def batch_pull(self, asks: Mapping[str, Sequence[Ask]]) -> dict[str, list[Entry]]:
         """Pull from many documents in one request, by the names of their collections. Elements are as they are stored;
         ``AsyncDocument.opened`` verifies and decrypts them."""
-        answer = await self.send(calls.batch_pull(self.prefix, asks), self.credential())
+        answer = await self._sender.send(calls.batch_pull(self._sender.prefix, asks))
         return calls.read_batch(answer, asks)
-
-    def credential(self) -> Credential | None:
-        """The one for the next request."""
-        return current(self._credentials)
-
-    def signing(self, credential: Credential | None) -> calls.Signing:
-        return calls.Signing(credential, self._host, self._clock)
-
-    async def send(self, request: Request, credential: Credential | None) -> Answer:
-        return await self._transport.call(request, self.signing(credential))
-
-    async def send_signed(self, request: Request, signing: calls.Signing) -> Answer:
-        return await self._transport.call(request, signing)
 
 
 class AsyncDocument(Generic[T]):
@@ -108,13 +112,13 @@ class AsyncDocument(Generic[T]):
 
     def __init__(
         self,
-        collections: AsyncCollections,
+        sender: AsyncSender,
         key: str,
         opening: Opening[T],
         encryptor: Encrypting | None,
         field: str,
     ) -> None:
-        self._collections = collections
+        self._sender = sender
         self.key = key
         self._opening = opening
         self._encryptor = encryptor
@@ -127,17 +131,17 @@ class AsyncDocument(Generic[T]):
         known to be done, and is never done twice. Without one the server gives the time, and if the answer is lost on
         the way, Unreachable is raised with ``sent``: nobody knows then whether it was done.
         """
-        credential = self._collections.credential()
-        document = self._sealed(data)
+        document, signing = self._sealed(data), self._sender.signing()
+        credential = signing.credential
         proof = None if credential is None else calls.proof_by(credential, self.key, document)
-        return await self._append(document, ts, proof, credential)
+        return await self._append(document, ts, proof, signing)
 
     async def append_anonymous(self, data: T, *, ts: int | None = None, author: Signer | None = None) -> Appended:
         """Append an element without saying who asks, where everybody may; signed as the author's, if one is given. It
         is tried again as ``append`` is."""
         document = self._sealed(data)
         proof = None if author is None else author_proofs.sign(author, self.key, document)
-        return await self._append(document, ts, proof, None)
+        return await self._append(document, ts, proof, self._sender.signing(anonymous=True))
 
     async def pull(
         self, *, since: int | None = None, last: int | None = None, limit: int | None = None, full: bool = False
@@ -152,9 +156,8 @@ class AsyncDocument(Generic[T]):
         self, *, since: int | None = None, last: int | None = None, limit: int | None = None, full: bool = False
     ) -> Pulled[dict[str, Any]]:
         """The same, as it is stored: not verified, not decrypted."""
-        request = calls.pull(self._collections.prefix, self.key, since, last, limit, full)
-        answer = await self._collections.send(request, self._collections.credential())
-        return calls.read_pulled(answer, self._field)
+        request = calls.pull(self._sender.prefix, self.key, since, last, limit, full)
+        return calls.read_pulled(await self._sender.send(request), self._field)
 
     def opened(self, elements: Iterable[Element[dict[str, Any]]]) -> list[Element[T]]:
         """Elements as they are stored, verified and decrypted. Raises WrongAuthor, Unreadable."""
@@ -182,12 +185,11 @@ class AsyncDocument(Generic[T]):
         return document if self._encryptor is None else self._encryptor.encrypt(document)
 
     async def _append(
-        self, document: dict[str, Any], ts: int | None, proof: Proof | None, credential: Credential | None
+        self, document: dict[str, Any], ts: int | None, proof: Proof | None, signing: calls.Signing
     ) -> Appended:
-        request = calls.append(self._collections.prefix, self.key, document, ts, proof)
-        signing = self._collections.signing(credential)
+        request = calls.append(self._sender.prefix, self.key, document, ts, proof)
         try:
-            return calls.read_appended(await self._collections.send_signed(request, signing))
+            return calls.read_appended(await self._sender.send(request, signing))
         except Conflict as conflict:
             if ts is None or proof is None or signing.tries < 2 or conflict.code != "non_monotonic_timestamp":
                 raise

@@ -1,0 +1,52 @@
+"""The test bed of the client: what can be done with one of the two is done with both."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from itertools import count
+from typing import Any
+
+import pytest
+from either_client import Run, Threaded
+from server_process import ServerProcess
+
+from strandline.client import AsyncClient, Client
+
+_numbers = count(1)
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """A server shared by all tests of the client: use names of your own, and never stop it."""
+    process = ServerProcess(tmp_path_factory.mktemp("client") / "data")
+    try:
+        yield process.start()
+    finally:
+        process.end()
+
+
+@pytest.fixture(params=["event loop", "threads"])
+def run(request: pytest.FixtureRequest, server: ServerProcess) -> Run:
+    """Runs a coroutine function with a client: once with that for event loops, once with that for threads, whose
+    methods are called on threads of their own."""
+    kind: str = request.param
+
+    def run(scenario: Callable[[Any], Coroutine[Any, Any, Any]], url: str | None = None, **options: Any) -> Any:
+        async def main() -> Any:
+            address = url or server.url
+            if kind == "threads":
+                with Client(address, **options) as client:
+                    return await scenario(Threaded(client))
+            async with AsyncClient(address, **options) as client:
+                return await scenario(client)
+
+        return asyncio.run(asyncio.wait_for(main(), 60))
+
+    return run
+
+
+@pytest.fixture
+def name() -> str:
+    """A name that no other test uses."""
+    return f"log-{next(_numbers)}"

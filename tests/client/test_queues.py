@@ -1,0 +1,94 @@
+"""Queues by way of the client."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from either_client import Run
+
+from strandline.client import Conflict, Draft, NotFound
+
+
+class Mail(msgspec.Struct):
+    to: str
+
+
+def test_a_job_is_claimed_extended_given_back_and_done(run: Run, name: str) -> None:
+    async def scenario(client: Any) -> None:
+        queue = client.queue(name, Mail, node="w1")
+        await queue.configure(lease_ms=60_000)
+        await queue.enqueue(Mail("ann"), tag="letters", meta={"trace": 1})
+        await queue.enqueue_many([Mail("bob"), Draft(Mail("eve"), priority=10)])
+        eve, ann = await queue.claim(2)
+        assert (eve.data, eve.priority, ann.data, ann.tag, ann.meta) == (
+            Mail("eve"),
+            10,
+            Mail("ann"),
+            "letters",
+            {"trace": 1},
+        )
+        before = ann.deadline
+        assert (await queue.extend(ann, lease_ms=600_000)).extended == 1
+        assert ann.deadline > before
+        assert (await queue.nack(eve)).nacked == 1
+        assert (await queue.ack(ann)).acked == 1
+        assert (await queue.ack(ann)).skipped == [ann.seq]
+        (again,) = await queue.claim()
+        assert (again.data, again.deliveries) == (Mail("eve"), 2)
+        # The lease of the first delivery counts for nothing any more.
+        assert (await queue.ack(eve)).skipped == [eve.seq]
+        counters = await queue.counters()
+        assert (counters.ready, counters.in_flight) == (1, 1)
+        assert await queue.delete()
+
+    run(scenario)
+
+
+def test_a_job_can_be_kept_back(run: Run, name: str) -> None:
+    async def scenario(client: Any) -> None:
+        queue = client.queue(name)
+        await queue.configure()
+        await queue.enqueue("later", not_before=datetime.now(UTC) + timedelta(hours=1))
+        assert await queue.claim(10) == []
+        await queue.enqueue("now", not_before=1)
+        (job,) = await queue.claim(10)
+        assert job.data == "now"
+        await queue.nack(job, delay_ms=3_600_000)
+        assert await queue.claim(10) == []
+        assert (await queue.counters()).delayed == 2
+
+    run(scenario)
+
+
+def test_dead_letters_are_moved_back(run: Run, name: str) -> None:
+    async def scenario(client: Any) -> None:
+        queue = client.queue(name)
+        await queue.configure(max_deliveries=1, dead_letter=f"{name}:dead")
+        await queue.enqueue("poison")
+        (job,) = await queue.claim()
+        await queue.nack(job)
+        assert await queue.claim() == []
+        assert (await queue.counters()).dead_lettered == 1
+        moved = await queue.redrive()
+        assert (moved.redriven, moved.to) == (1, {name: 1})
+        (job,) = await queue.claim()
+        await queue.nack(job)
+        assert await queue.claim() == []
+        assert (await client.topic(f"{name}:dead").redrive(limit=5)).redriven == 1
+
+    run(scenario)
+
+
+def test_a_topic_is_no_queue(run: Run, name: str) -> None:
+    async def scenario(client: Any) -> None:
+        await client.topic(name).write(1)
+        with pytest.raises(Conflict) as caught:
+            await client.queue(name).claim()
+        assert caught.value.code == "not_a_queue"
+        with pytest.raises(NotFound):
+            await client.queue(name).redrive()
+
+    run(scenario)

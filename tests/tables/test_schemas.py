@@ -103,7 +103,7 @@ def test_every_field_that_is_wrong_is_named(declared: Any) -> None:
 
 @every
 def test_a_field_that_is_missing_is_named(declared: Any) -> None:
-    with pytest.raises(TableError, match="Invalid: name$") as error:
+    with pytest.raises(TableError, match=r"Invalid: name$") as error:
         schema_of(declared).validate({"size": 1})
     assert error.value.fields == ["name"]
 

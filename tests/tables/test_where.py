@@ -3,9 +3,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hand_tables import NOW, Bed
 from hypothesis import given
 from hypothesis import strategies as st
-from hand_tables import NOW, Bed
 
 from strandline.tables import Row, TableError, make_log
 from strandline.tables.where import compile_where, is_same

@@ -136,7 +136,7 @@ class Collection(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
     write_roles: Roles = ()
     #: `none` or `delegated`, where the clients encrypt. The server never does, and treats both alike.
     encryption: Encryption = "none"
-    #: The largest body of a push, counted in bytes as they arrive. A signed one may have 64 KiB whatever this says.
+    #: The largest body of a push, counted in bytes as they arrive.
     max_body_bytes: Positive = 64 << 10
     #: How often somebody may push, pull and list; `true`: push, as often as the limit for all collections says.
     rate_limit: CollectionRateLimit | None = None

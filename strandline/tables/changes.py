@@ -15,13 +15,14 @@ Op = Literal["update", "rm", "restore", "purge", "restoreAll"]
 
 
 class Change(Struct, frozen=True, kw_only=True):
-    """``seq`` is None if it is about all rows. ``soft`` tells of a removal whether it can be taken back. ``previous``
-    is the payload before an update."""
+    """``seq`` is None if it is about all rows, else ``author`` is that of the row. ``soft`` tells of a removal whether
+    it can be taken back. ``previous`` is the payload before an update."""
 
     op: Op
     seq: int | None
     at: int
     user: str | None
+    author: str | UnsetType | None = UNSET
     soft: bool = False
     previous: dict[str, Any] | UnsetType = UNSET
 

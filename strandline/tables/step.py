@@ -42,6 +42,8 @@ class Step:
         self._told: dict[str, tuple[TableDeclaration, list[Change]]] = {}
         #: Somebody has seen the times of planned rows.
         self.shown = False
+        #: The logs that were made for it.
+        self.made: list[str] = []
 
     # --- what there is -------------------------------------------------------------------------------------
 
@@ -126,7 +128,7 @@ class Step:
             # Every edit has another time than the one before, so that whoever has seen that one is found out.
             row = replace(prev, payload=payload, updated_at=max(self.now, prev.updated_at + 1))
             self._alterations.append(Amend(self._there(name), prev.seq, data_of(row)))
-            self._tell(table, prev.parent, "update", user, prev.seq, previous=prev.payload)
+            self._tell(table, prev.parent, "update", user, prev, previous=prev.payload)
         self._effects.add(name, Effect("amend", (prev.seq,), row=row))
         return row
 
@@ -138,13 +140,13 @@ class Step:
         self._alterations.append((Hide if soft else Delete)(log, seqs=[row.seq]))
         if not soft:
             self._forget_changes(table, row.parent, row.seq)
-        self._tell(table, row.parent, "rm", user, row.seq, soft)
+        self._tell(table, row.parent, "rm", user, row, soft)
         self._effects.add(name, Effect("hide" if soft else "remove", (row.seq,)))
 
     def restore(self, table: TableDeclaration, row: Row, user: str | None) -> None:
         name = rows_log(table.name, row.parent)
         self._alterations.append(Restore(self._there(name), seqs=[row.seq]))
-        self._tell(table, row.parent, "restore", user, row.seq)
+        self._tell(table, row.parent, "restore", user, row)
         self._effects.add(name, Effect("restore", (row.seq,)))
 
     def sweep(self, table: TableDeclaration, parent: str, soft: bool, user: str | None) -> Outcome:
@@ -200,11 +202,14 @@ class Step:
         parent: str,
         op: Any,
         user: str | None,
-        seq: int | None,
+        row: Row | None,
         soft: bool = False,
         **more: Any,
     ) -> None:
         _, told = self._told.setdefault(changes_log(table.name, parent), (table, []))
+        if row is not None:
+            more["author"] = row.user
+        seq = None if row is None else row.seq
         told.append(Change(op=op, seq=seq, at=self.now, user=user, soft=soft, **more))
 
     def _forget_changes(self, table: TableDeclaration, parent: str, seq: int | None) -> None:
@@ -236,6 +241,7 @@ class Step:
             batches[name][1].check(self.engine.options.max_record_bytes)
         for created in [self.engine.create(name, _config(batches[name][0]), notes=_NOTES) for name in new]:
             created.wait()
+        self.made += new
         appends = [
             Append(self._configured(name, table), batch, ts=self.now) for name, (table, batch) in batches.items()
         ]
@@ -246,6 +252,7 @@ class Step:
     def _create(self, name: str, table: TableDeclaration, batch: Batch) -> Commit[Any]:
         """The first rows of a parent are there together with their log, with no need to wait for that first."""
         commit = self.engine.create(name, _config(table), notes=_NOTES, batch=batch)
+        self.made.append(name)
         at = self._there(name).last_ts
         rows = (replace(row, created_at=at, updated_at=at) for row in self._rows[name][1].values())
         self._coming.add(commit, [(name, Effect("add", (row.seq,), row=row)) for row in rows])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from strandline.engine import Engine
@@ -42,6 +42,9 @@ class Tables:
         self.hooks = hooks or NO_HOOKS
         self.searcher = searcher or Searcher(SEARCH_BYTES)
         self.columns = Columns(COLUMN_BYTES)
+        #: Called with the name of every log that is made, on whatever thread writes, while nobody else can: they must
+        #: be quick. What is in the log may still wait for the disk.
+        self.listeners: list[Callable[[str], None]] = []
         self._coming = Coming()
         self._lock = threading.Lock()
         self._writer: int | None = None
@@ -84,8 +87,12 @@ class Tables:
             )
         with self._lock:
             self._writer = threading.get_ident()
+            step = Step(self.engine, self._coming)
             try:
                 self._coming.forget_done()
-                yield Step(self.engine, self._coming), self._coming
+                yield step, self._coming
             finally:
                 self._writer = None
+                for name in step.made:
+                    for listener in self.listeners:
+                        listener(name)

@@ -18,7 +18,7 @@ from strandline.tables import HookContext, Hooks, Item, Row, Tables, make_log
 from strandline.tables.hidden import read_hidden
 
 #: What a power cut leaves of unsynced bytes: exactly what is durable, or anything.
-SEEDS = (None, 1, 2, 3)
+SEEDS = (None, *range(1, 13))
 
 #: All there is in the logs: seq, key and data, and whether it can be seen.
 State = dict[str, list[tuple[int, str | None, bytes, bool]]]
@@ -55,7 +55,7 @@ VOTE = make_log(
 def steps(engine: Engine, tables: Tables) -> Iterator[Callable[[], Any]]:
     """What is done, one after the other."""
     votes, plain = tables["vote"], tables["tally"]
-    yield lambda: votes.append("r", {"optionIdx": 1}, user="u", idempotency_key="k").wait()
+    yield lambda: votes.append("r", {"optionIdx": 1, "comment": "x" * 700}, idempotency_key="k").wait()
     yield lambda: votes.append_bulk("r", [Item(Vote(2), "l"), Vote(3), Vote(4)], user="u").wait()
     yield lambda: plain.append("other", {"votes": 0}).wait()
     yield lambda: votes.update("r:1", {"optionIdx": 5, "comment": "x" * 700}).wait()

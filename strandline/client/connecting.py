@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Mapping
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 import httpx
@@ -39,6 +40,9 @@ class Address:
             every["strandline-user"] = user
         every |= {name.lower(): value for name, value in (headers or {}).items()}
         self._headers = [(name.encode(), value.encode()) for name, value in every.items()]
+        # Most programs ask for the same few things again and again, and taking an address apart costs as much as
+        # sending a request.
+        self._url_of = lru_cache(maxsize=1024)(self._made_url)
 
     @property
     def host(self) -> str:
@@ -49,15 +53,17 @@ class Address:
         # Loading certificates that nobody looks at takes longer than many requests.
         return self._url.scheme == "https"
 
+    def _made_url(self, target: str) -> httpx.URL:
+        return self._url.copy_with(raw_path=(self._path + target).encode("ascii"))
+
     def request(self, request: Request, timeout: float, silence: float | None = None) -> httpx.Request:
         """As httpx sends it. ``silence`` is how long the answer may pause once it has begun; None: no longer than it
         may take to begin."""
         read = timeout + request.waits if silence is None else silence
-        url = self._url.copy_with(raw_path=(self._path + request.target).encode("ascii"))
         timeouts = {"connect": min(timeout, CONNECT_SECONDS), "read": read, "write": timeout, "pool": timeout}
         return httpx.Request(
             request.method,
-            url,
+            self._url_of(request.target),
             headers=self._headers_of(request),
             content=request.body if request.body or request.method not in ("GET", "HEAD", "DELETE") else None,
             extensions={"timeout": timeouts},

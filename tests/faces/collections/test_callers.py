@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 from signed_calls import (
     ALICE,
     BOB,
@@ -26,7 +28,7 @@ from strandline.faces.collections.callers import MIN_SIGNED_BODY_BYTES, Callers,
 from strandline.faces.collections.permitting import ANONYMOUS, Caller
 from strandline.faces.collections.problems import Refused
 from strandline.faces.collections.settings import SKEW_MS, CollectionsSettings
-from strandline.faces.web import Call
+from strandline.faces.web import Call, Head
 from strandline.signing import caps
 from strandline.signing.keys import user_id
 from strandline.signing.revocations import signed_list
@@ -411,6 +413,64 @@ def test_the_identity_in_patterns_is_that_of_the_caller(callers: Callers) -> Non
 def test_the_identity_in_the_path_is_that_of_the_caller(callers: Callers) -> None:
     assert ask(callers, signed(device(), ALICE), identity=ALICE.user_id).presenter == ALICE.public
     assert refused(callers, signed(device(), ALICE), identity=BOB.user_id) == FORBIDDEN
+
+
+# --- anything ----------------------------------------------------------------------------------------------------
+
+SIGNATURE = [b"authorization", b"x-starfish-sig", b"x-starfish-ts", b"x-starfish-nonce", b"x-starfish-pub"]
+names = st.sampled_from([*SIGNATURE, b"host", b"content-length", b"content-type", b"x-forwarded-proto"])
+certificates = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters()),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(
+    st.dictionaries(names, st.binary(max_size=80)),
+    st.sampled_from(["GET", "POST"]),
+    st.text(st.characters(max_codepoint=255), max_size=30),
+)
+def test_whatever_headers_come_the_answer_is_one_of_the_protocol(
+    headers: dict[bytes, bytes], method: str, path: str
+) -> None:
+    call = signed(device(), ALICE)
+    call = Call(Head(method, "/" + path, "", {**call.head.headers, **headers}), b"", 0.0)
+    try:
+        ask(Callers(CollectionsSettings()), call)
+    except Refused as refused:
+        assert refused.status in (401, 403, 413)  # noqa: PT017
+
+
+@given(st.dictionaries(st.sampled_from(sorted(device())), certificates, min_size=1, max_size=3))
+def test_whatever_is_in_a_certificate_the_answer_is_one_of_the_protocol(members: dict[str, Any]) -> None:
+    members.pop("kind", None)
+    cert = {**device(), **members}
+    try:
+        cert = changed(cert)
+    except (ValueError, OverflowError):
+        return
+    try:
+        ask(Callers(CollectionsSettings()), signed(cert, ALICE))
+    except Refused as refused:
+        assert refused.status in (401, 403)  # noqa: PT017
+
+
+@given(st.sampled_from(["authorization", "x-starfish-sig", "x-starfish-ts", "x-starfish-nonce", "host"]), st.data())
+def test_a_signed_request_with_anything_changed_is_refused(header: str, data: st.DataObject) -> None:
+    call = signed(device(), ALICE)
+    value = call.head.headers[header.encode()]
+    # The last characters of base64 have bits that mean nothing.
+    at = data.draw(st.integers(0, len(value) - 5))
+    other = data.draw(st.integers(33, 126))
+    altered = value[:at] + bytes([other]) + value[at + 1 :]
+    assume(altered.lower() != value.lower())
+    call.head.headers = {**call.head.headers, header.encode(): altered}
+    try:
+        assert ask(Callers(CollectionsSettings()), call) == ANONYMOUS, "it was no certificate any more"
+        assert not altered.startswith(b"Cap ")
+    except Refused as refused:
+        assert refused.status == 401  # noqa: PT017
 
 
 # --- vectors -----------------------------------------------------------------------------------------------------

@@ -9,14 +9,17 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import msgspec
 
 from strandline.faces.collections.permitting import Caller
 from strandline.faces.web import Call
 
-T = TypeVar("T")
+#: Functions that wait for something must not take the threads from those who wait for the disk. No thread is there
+#: before it is needed.
+_threads = ThreadPoolExecutor(16, thread_name_prefix="strandline-roles")
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,5 +67,5 @@ async def called(function: Callable[..., Any], *arguments: object) -> Any:
     """What a function of either kind says."""
     if inspect.iscoroutinefunction(function):
         return await function(*arguments)
-    answer = await asyncio.to_thread(function, *arguments)
+    answer = await asyncio.get_running_loop().run_in_executor(_threads, function, *arguments)
     return await answer if inspect.isawaitable(answer) else answer

@@ -1,1 +1,1 @@
-"""The command line: one module per command or family of commands, put together in ``main``."""
+"""The command line: one module per command or family of commands, put together in ``commands``."""

@@ -1,9 +1,9 @@
-"""The Python client: ``Client`` for threads, ``AsyncClient`` for event loops. Both can do the same.
+"""The Python client.
 
-from strandline.client import Client
+``Client`` is for threads, ``AsyncClient`` for event loops; both can do the same::
 
-with Client("http://127.0.0.1:4000") as client:
-    client.topic("orders").write({"item": "book"}, tag="ann")
+    with Client("http://127.0.0.1:4000") as client:
+        client.topic("orders").write({"item": "book"}, tag="ann")
 """
 
 from strandline.client.asynchronous.client import AsyncClient

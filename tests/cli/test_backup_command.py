@@ -11,7 +11,7 @@ import typer
 from typer.testing import CliRunner
 
 from strandline.cli.backup import parse_time
-from strandline.cli.main import app
+from strandline.cli.commands import app
 from strandline.engine import Batch, Engine
 from strandline.engine.backup.pool import format_time
 

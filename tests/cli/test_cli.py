@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from strandline import __version__
-from strandline.cli.main import app
+from strandline.cli.commands import app
 from strandline.engine import Batch, Engine
 
 

@@ -14,7 +14,7 @@ from server_process import StartServer
 from typer.testing import CliRunner, Result
 
 from strandline.cli import pipeline_run
-from strandline.cli.main import app
+from strandline.cli.commands import app
 from strandline.engine import Batch, Engine
 from strandline.lake.claiming import claim
 from strandline.lake.place import Lake

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from typer.testing import CliRunner, Result
 
-from strandline.cli.main import app
+from strandline.cli.commands import app
 from strandline.faces.access import Keys
 from strandline.server.pipeline.keeping import Program
 from strandline.server.settings import Settings

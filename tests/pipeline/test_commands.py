@@ -16,7 +16,7 @@ import pytest
 from server_process import ServerProcess
 from typer.testing import CliRunner
 
-from strandline.cli.main import app
+from strandline.cli.commands import app
 from strandline.engine import Batch, Engine
 from strandline.history.directory import DirectoryHistory
 

@@ -1,0 +1,59 @@
+"""All commands of ``strandline``, put together, nothing else."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from strandline import __version__
+from strandline.cli.audit import audit_command
+from strandline.cli.backup import backup_command, restore_command
+from strandline.cli.demo import demo_command
+from strandline.cli.dump import dump_command
+from strandline.cli.export import export_command
+from strandline.cli.import_ import import_command
+from strandline.cli.pipeline import app as pipeline_app
+from strandline.cli.serve import serve_command
+from strandline.cli.shell import shell_command
+from strandline.cli.verify import verify_command
+from strandline.client import StrandlineError
+from strandline.engine.errors import EngineError
+
+app = typer.Typer(name="strandline", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app.command("serve")(serve_command)
+app.command("shell")(shell_command)
+app.command("demo")(demo_command)
+app.command("verify")(verify_command)
+app.command("dump")(dump_command)
+app.command("backup")(backup_command)
+app.command("restore")(restore_command)
+app.command("import")(import_command)
+app.command("export")(export_command)
+pipeline_app.command("audit")(audit_command)
+app.add_typer(pipeline_app)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"strandline {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def strandline(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """An append-only event log server."""
+
+
+def run() -> None:
+    """Run a command. What goes wrong on purpose is one line on standard error, never a traceback."""
+    try:
+        app()
+    except (EngineError, StrandlineError, OSError) as error:
+        print(f"strandline: {error}", file=sys.stderr)
+        sys.exit(1)

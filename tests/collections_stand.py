@@ -15,7 +15,7 @@ from strandline.delivery.hub import Hub
 from strandline.delivery.pressure import Pressure
 from strandline.engine import Engine, ManualClock, Options
 from strandline.engine.disk import Disk
-from strandline.faces.collections import AppendOnly, Collection, Declared, Namespace, RateLimit, Roles
+from strandline.faces.collections import AppendOnly, Collection, Declared, RateLimit, Roles
 from strandline.faces.collections.checking import check
 from strandline.faces.collections.config import CollectionsConfig
 from strandline.faces.collections.context import CollectionsContext
@@ -133,7 +133,7 @@ class Stand:
         """``body``: bytes as they are, anything else as JSON. Headers have underscores in their names."""
         content = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
         sent = {}
-        if method == "POST":
+        if body is not None:
             sent |= {"Content-Type": "application/json", "Content-Length": str(len(content))}
         if cap is not None:
             sent |= headers_of(*cap, method, target, content, self.clock.now())

@@ -48,7 +48,7 @@ class TablesFace:
         ]
 
     def _routes_of(self, table: Table) -> list[Route]:
-        writing = Writing(self.context, table, self.live.look)
+        writing = Writing(self.context, table)
         reading = {variant: Reading(self.context, table, variant) for variant in (AUTH, PUB)}
         writes = [
             self._route("POST", write_path(table.name, op), writing.handler(op), table.name, op, body="required")

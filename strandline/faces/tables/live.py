@@ -22,9 +22,9 @@ class Live:
     def __init__(self, context: TablesContext) -> None:
         self._context = context
         self._streams: set[LiveStream] = set()
-        #: Those who wait for a log that is not there yet.
-        self._waiting: set[LiveStream] = set()
-        self._looking = False
+        #: Those who wait for a log that is not there yet, by its name.
+        self._waiting: dict[str, set[LiveStream]] = {}
+        context.tables.listeners.append(lambda name: context.hub.post(lambda: self._made(name)))
 
     def __len__(self) -> int:
         return len(self._streams)
@@ -56,26 +56,22 @@ class Live:
 
     def _came(self, stream: LiveStream) -> None:
         self._streams.add(stream)
-        if stream.misses_a_log:
-            self._waiting.add(stream)
+        for name in stream.missing:
+            self._waiting.setdefault(name, set()).add(stream)
 
     def _left(self, stream: LiveStream) -> None:
         self._streams.discard(stream)
-        self._waiting.discard(stream)
+        for name in stream.missing:
+            waiting = self._waiting.get(name)
+            if waiting is not None:
+                waiting.discard(stream)
+                if not waiting:
+                    del self._waiting[name]
 
-    def look(self) -> None:
-        """Something was written: those who wait for a log may find it. However much is written, they look once a
-        turn."""
-        if self._waiting and not self._looking:
-            self._looking = True
-            self._context.hub.loop.call_soon(self._look)
-
-    def _look(self) -> None:
-        self._looking = False
-        for stream in list(self._waiting):
+    def _made(self, name: str) -> None:
+        """There is a new log."""
+        for stream in self._waiting.pop(name, ()):
             stream.look_for_logs()
-            if not stream.misses_a_log:
-                self._waiting.discard(stream)
 
     def drain(self) -> None:
         """The server stops: have everybody come again."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from time import perf_counter
 from typing import Any, NamedTuple
 
 import msgspec
 
-from strandline.delivery.hub import Waiter
+from strandline.delivery.hub import SLICE_SECONDS, Waiter
 from strandline.delivery.watching import Place, Reader
 from strandline.engine import Log, Page
 from strandline.engine.errors import UnknownLog
@@ -21,12 +22,15 @@ from strandline.faces.tables.live_views import CHANGES, ROWS, Change, LiveLog, N
 from strandline.faces.tables.merging import Cursor, Stretch, Told, merge
 from strandline.faces.tables.rendering import Authors, Rendered, authors_of
 from strandline.tables import Table, TableError
+from strandline.tables.naming import changes_log, rows_log
 
 log = logging.getLogger(__name__)
 
 #: A reader that hears nothing for this long is told that the connection is alive.
 HEARTBEAT_SECONDS = 15.0
 HEARTBEAT = b": \n\n"
+#: A reader that does not even take the last word of a stream is cut off after this time.
+CUT_OFF_SECONDS = 5.0
 #: How long a client waits before it comes again.
 RETRY = b"retry: 1000\n\n"
 NOTHING = Stretch[Any]((), 0, True)
@@ -107,6 +111,7 @@ class LiveStream(web.Stream, Reader):
 
     def closed(self) -> None:
         self._leave()
+        self._context.alarms.cancel(self)
         if self._holds_slot:
             self._holds_slot = False
             self._context.slots.release(self._asked.access)
@@ -119,6 +124,7 @@ class LiveStream(web.Stream, Reader):
             about = {"error": {"code": error.code, "message": error.message, **error.more}}
             self._sink.write(b"event: end\ndata: %b\n\n" % msgspec.json.encode(about))
         self._leave()
+        self._context.alarms.set(self, self._now() + CUT_OFF_SECONDS)
         self._sink.close()
 
     def _leave(self) -> None:
@@ -129,7 +135,6 @@ class LiveStream(web.Stream, Reader):
                 context.feeds.detach(place)
         if self._parent_watch is not None:
             self._parent_watch.stop()
-        context.alarms.cancel(self)
         self._left(self)
 
     @property
@@ -162,10 +167,18 @@ class LiveStream(web.Stream, Reader):
             self._must_look = self._parent_watch is not None
 
     @property
-    def misses_a_log(self) -> bool:
-        """Whether there is something to wait for that is not there yet."""
-        has_parent = not isinstance(self._asked.table.declaration.parent, str)
-        return self._rows is None or self._changes is None or (has_parent and self._parent_watch is None)
+    def missing(self) -> list[str]:
+        """The names of the logs that are not there yet."""
+        asked = self._asked
+        names = []
+        if self._rows is None:
+            names.append(rows_log(asked.table.name, asked.parent))
+        if self._changes is None:
+            names.append(changes_log(asked.table.name, asked.parent))
+        above = self._context.above(asked.table.declaration, asked.parent)
+        if above is not None and self._parent_watch is None:
+            names.append(changes_log(asked.table.declaration.parent_label, above.parent))
+        return names
 
     def _attach(self, log: Log | None, cursor: int, view: Any) -> Place | None:
         if log is None:
@@ -183,7 +196,8 @@ class LiveStream(web.Stream, Reader):
         self._go_on()
 
     def _go_on(self) -> None:
-        """Tell as much as there is and the reader takes."""
+        """Tell as much as there is and the reader takes, for as long as others need not wait."""
+        until = perf_counter() + SLICE_SECONDS
         while not (self._busy or self._paused_at or self._ended):
             if self._must_look:
                 self._must_look = False
@@ -201,6 +215,15 @@ class LiveStream(web.Stream, Reader):
             self._move(behind)
             if told:
                 self._tell(told)
+            if perf_counter() > until:
+                self._go_on_later()
+                return
+
+    def _go_on_later(self) -> None:
+        for place in (self._rows, self._changes):
+            if place is not None and place.feed is not None:
+                place.feed.queue(place)
+                return
 
     def _stretch(self, place: Place | None) -> Stretch[Any] | None:
         """What comes next at a place; None: it has to be loaded, and then this reader is told."""
@@ -309,7 +332,7 @@ class LiveStream(web.Stream, Reader):
             row = None if change.seq is None else rows.get(change.seq)
             return b"" if row is None else self._row_frame(op.encode(), row, authors)
         if op == "rm":
-            if not self._everything and change.author is not None and change.author != self._asked.user:
+            if not self._everything and change.author != self._asked.user:
                 return b""
             about = {"id": f"{parent}:{change.seq}", "seq": change.seq, "soft": change.soft}
             return _frame(b"rm", msgspec.json.encode(about))
@@ -344,15 +367,13 @@ class LiveStream(web.Stream, Reader):
 
     def ring(self, now: float) -> float | None:
         """Nothing was said for a while, or nothing was taken."""
-        if self._ended:
+        assert self._sink is not None
+        timeout = self._context.settings.slow_consumer_timeout_ms / 1000
+        if self._ended or (self._paused_at and now - self._paused_at >= timeout):
+            self._leave()
+            self._sink.abort()
             return None
-        if self._paused_at:
-            if now - self._paused_at >= self._context.settings.slow_consumer_timeout_ms / 1000:
-                assert self._sink is not None
-                self._leave()
-                self._sink.abort()
-                return None
-        else:
+        if not self._paused_at:
             self._write(HEARTBEAT)
             if self._asked.table.declaration.parent_row is not None:
                 # Nobody says when something changes elsewhere.

@@ -76,5 +76,6 @@ class ChangesView(View):
         ]
 
 
-ROWS = RowsView(strong=True)
-CHANGES = ChangesView(strong=True)
+#: Who follows along sees what everybody sees.
+ROWS = RowsView(strong=False)
+CHANGES = ChangesView(strong=False)

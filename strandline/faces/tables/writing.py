@@ -31,12 +31,11 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Writing:
-    """The writes of one table. ``written`` is called on the loop when one is done."""
+    """The writes of one table."""
 
-    def __init__(self, context: TablesContext, table: Table, written: Callable[[], None]) -> None:
+    def __init__(self, context: TablesContext, table: Table) -> None:
         self._context = context
         self._table = table
-        self._told = written
         #: Whether appends concern nothing but the table itself.
         self._is_plain = not table.hooks.has("before_append") and not table.hooks.has("after_append")
 
@@ -156,20 +155,15 @@ class Writing:
     def _done(self, made: Write[T], render: Callable[[T], bytes]) -> Reply | Later:
         """The answer, once the write is as durable as the table promises."""
 
-        def reply(_: object) -> Reply:
-            self._told()
-            return Reply(render(made.wait()))
-
-        if render is not _row or self._table.declaration.with_author is None:
-            return after(self._context.hub, made.commit, reply)
-        return self._dressed(made, render)
+        if render is _row and self._table.declaration.with_author is not None:
+            return self._dressed(made, render)
+        return after(self._context.hub, made.commit, lambda _: Reply(render(made.wait())))
 
     def _dressed(self, made: Write[Any], render: Callable[[Any], bytes]) -> Later:
         """The answer with a row in it whose author has yet to be looked up: nobody knows how long that takes."""
         later = Later()
 
         def look_up() -> None:
-            self._told()
             done = self._context.elsewhere(lambda: Reply(render(made.wait())))
             done.then(lambda done: pass_on(done, later))
 

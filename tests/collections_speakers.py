@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from time import time
 from typing import Any, Protocol, TypeVar
@@ -203,6 +204,14 @@ class PythonSpeaker:
         done = self._do(self._client(**where).append(f"/push/{key}", sealed, ts))
         return {"hash": done.hash, "timestamp": done.timestamp}
 
+    def _append_many(self, key: str, datas: list[Json], **where: Any) -> list[Json]:
+        client = self._client(**where)
+
+        async def all_at_once() -> list[Any]:
+            return await asyncio.gather(*(client.append(f"/push/{key}", data) for data in datas))
+
+        return [{"hash": done.hash, "timestamp": done.timestamp} for done in self._do(all_at_once())]
+
     def _append_anonymous(self, key: str, data: Json, signer: Json, **where: Any) -> Json:
         client = self._client(**where)
         signs = {"edPubHex": signer["pub"], "edPrivHex": signer["priv"]}
@@ -320,6 +329,11 @@ class OwnSpeaker:
 
     def _append(self, key: str, data: Json, ts: int | None = None, keys: Json | None = None, **where: Any) -> Any:
         return self._document(key, keys, **where).append(data, ts=ts)
+
+    def _append_many(self, key: str, datas: list[Json], **where: Any) -> Any:
+        document = self._document(key, **where)
+        with ThreadPoolExecutor(len(datas)) as threads:
+            return list(threads.map(document.append, datas))
 
     def _append_anonymous(self, key: str, data: Json, signer: Json, **where: Any) -> Any:
         return self._document(key, **where).append_anonymous(data, author=Signer(signer["priv"]))

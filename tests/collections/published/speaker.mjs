@@ -59,6 +59,10 @@ const doing = {
     const sealed = keys ? await (await encryptor(keys)).encrypt(data) : data
     return client(where).append(`/push/${key}`, sealed, ts == null ? {} : { ts })
   },
+  append_many: async ({ key, datas, ...where }) => {
+    const speaking = client(where)
+    return Promise.all(datas.map((data) => speaking.append(`/push/${key}`, data)))
+  },
   append_anonymous: async ({ key, data, signer, ...where }) => {
     const signs = { edPubHex: signer.pub, edPrivHex: signer.priv }
     return client(where).appendAnonymous(`/push/${key}`, data, signs)

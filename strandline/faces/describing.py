@@ -93,6 +93,8 @@ class Described(msgspec.Struct, frozen=True, kw_only=True):
     problems: Mapping[str, Problem]
     #: The body of a refusal.
     error: type[msgspec.Struct]
+    #: Whether that has the code of the problem; if not, it says in words what is wrong.
+    coded: bool = True
     #: What the server calls otherwise: its codes of errors that every route can have, and the protocol's own.
     codes: Mapping[str, str] = {}
     #: What fields mean, by the name of their struct.

@@ -134,7 +134,8 @@ class Application:
         pipeline = PipelineRoutes(self.keeper)
         routes = [*self.face.routes(), *self.streams.routes(), *self.arrow.routes()]
         routes += [*self.collections.routes(), *self.tables.routes(), *pipeline.routes()]
-        self.gate.add([*routes, openapi_route([*self.probes.routes(), *routes], [self.tables.described])])
+        further = [self.collections.described, self.tables.described]
+        self.gate.add([*routes, openapi_route([*self.probes.routes(), *routes], further)])
         self.status.progress = 1.0
         self.status.ready = True
         self._sample(hub.loop, perf_counter())

@@ -25,6 +25,7 @@ The topics protocol is under `/v0`: write with `POST /v0/topics/{topic}`, read w
 /v0/topics/{topic}/diff`, watch with `POST /v0/watch`, or hand out jobs with `POST /v0/topics/{topic}/claim`.
 The streams protocol is under `/v1`: make a stream with `PUT /v1/stream/{name}`, append with `POST` and read
 with `GET` at the same place. Many records at once, of either, are read and appended as Arrow under `/arrow`.
+Collections are where their configuration says: append with `POST /push/…`, read with `GET /pull/…`.
 
 Times are milliseconds since 1970 unless said otherwise. An answer may get new members. A body may be compressed with
 gzip, and so is an answer of some size for whoever accepts that."""
@@ -83,7 +84,14 @@ def document(routes: Iterable[Route], further: Sequence[Described] = ()) -> dict
                     "type": "http",
                     "scheme": "bearer",
                     "description": "An API key. Without configured keys, a server asks for none.",
-                }
+                },
+                "cap": {
+                    "type": "apiKey",
+                    "in": "header",
+                    "name": "Authorization",
+                    "description": "`Cap` and a certificate, with the headers `X-Starfish-Ts`, `X-Starfish-Nonce` and "
+                    "`X-Starfish-Sig` that sign the request.",
+                },
             },
         },
     }
@@ -110,7 +118,7 @@ def _operation(described: Described, route: Route, operation: Operation, refusal
         "tags": [operation.group],
         "summary": operation.summary,
         **({"description": "\n\n".join(words)} if words else {}),
-        "security": [] if route.public else [{}] if route.probe else [{"bearer": []}],
+        "security": _security(route),
         "responses": _responses(described, route.method, operation, [*usual, *operation.errors], refusals),
     }
     parameters = [*operation.parameters, *([_ENCODING] if operation.body is not None else [])]
@@ -123,6 +131,15 @@ def _operation(described: Described, route: Route, operation: Operation, refusal
             "content": _content(operation.body),
         }
     return shown
+
+
+def _security(route: Route) -> list[dict[str, list[str]]]:
+    if route.public:
+        return []
+    if route.certified:
+        # What a collection is open to everybody for needs nothing.
+        return [{}, {"cap": []}]
+    return [{}] if route.probe else [{"bearer": []}]
 
 
 def _socket(described: Described, path: str, operation: Operation, refusals: dict[str, Any]) -> dict[str, Any]:
@@ -243,19 +260,13 @@ def _refusal(described: Described, codes: Sequence[str], headers: Sequence[Heade
         always = all(problem.retry for problem in problems)
         words = "After how many seconds to try again."
         stated.append(Header("Retry-After", words, {"type": "integer", "minimum": 0}, always))
+    schema = _schema(described.error)
+    if described.coded:
+        schema = {"allOf": [schema, {"properties": {"error": {"properties": {"code": {"enum": list(codes)}}}}}]}
     return {
         "description": "\n".join(f"- `{code}`: {described.problems[code].meaning}" for code in codes),
         **({"headers": _headers(stated)} if stated else {}),
-        "content": {
-            JSON: {
-                "schema": {
-                    "allOf": [
-                        _schema(described.error),
-                        {"properties": {"error": {"properties": {"code": {"enum": list(codes)}}}}},
-                    ]
-                }
-            }
-        },
+        "content": {JSON: {"schema": schema}},
     }
 
 

@@ -105,7 +105,7 @@ def config_file(path: Path, config: dict[str, Any] = SERVED) -> Path:
     return path
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def served(lane: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """A real server with the collections above, over either lane."""
     place = tmp_path_factory.mktemp(f"collections-{lane}")

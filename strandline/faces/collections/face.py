@@ -9,17 +9,14 @@ from strandline.faces.collections.browsers import Browsers
 from strandline.faces.collections.catalogue import Catalogue
 from strandline.faces.collections.context import CollectionsContext
 from strandline.faces.collections.listing import Listing
+from strandline.faces.collections.openapi import describe
+from strandline.faces.collections.paths import BATCH, CONFIG, LIST, PULL, PUSH, mounts_of
 from strandline.faces.collections.problems import refuse, reply_to
 from strandline.faces.collections.pulling import Pulling
 from strandline.faces.collections.pushing import Pushing
 from strandline.faces.collections.telling import Telling
+from strandline.faces.describing import Described
 from strandline.faces.web import Handler, Route
-
-PUSH = "/push/{path}"
-PULL = "/pull/{path}"
-LIST = "/list/{path}"
-BATCH = "/batch/pull"
-CONFIG = "/config"
 
 
 class CollectionsFace:
@@ -35,10 +32,15 @@ class CollectionsFace:
         routes = [*self._mounted("", Catalogue(config.collections)), self._route("GET", CONFIG, self.telling.config)]
         for namespace, collections in config.namespaces.items():
             catalogue = Catalogue(collections, namespace)
-            # Clients that know of a namespace put its version in front of it.
-            for mount in (f"/{namespace}", f"/v1/{namespace}"):
+            for mount in mounts_of(namespace):
                 routes += self._mounted(mount, catalogue)
         return [*routes, *self._preflights(routes)]
+
+    @property
+    def described(self) -> Described:
+        """Of the two places where a namespace is, one is told."""
+        mounts = ["", *(mounts_of(namespace)[0] for namespace in self.context.config.namespaces)]
+        return describe(mounts, self.browsers.any)
 
     def _mounted(self, mount: str, catalogue: Catalogue) -> Iterator[Route]:
         context = self.context

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import tempfile
 import time
-from collections import Counter
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Thread
 
+import msgspec
 from rich.console import Console
 
 from strandline.cli import demo_history as history
-from strandline.cli.demo_server import Client, DemoServer, Gone
+from strandline.cli.demo_server import DemoServer
+from strandline.client import Client, Draft, Job, Unreachable
 from strandline.engine.care.verify import verify
 from strandline.engine.disk import LocalDisk
 
@@ -34,6 +35,11 @@ def demo_command() -> None:
         "\n[bold green]Nothing was lost.[/] Start your own with `make run`; the guides are in docs/.",
         soft_wrap=True,
     )
+
+
+class _Task(msgspec.Struct):
+    job: int | str
+    poison: bool = False
 
 
 class _Tour:
@@ -68,26 +74,23 @@ class _Tour:
     def _write(self, client: Client) -> None:
         started = time.perf_counter()
         for base in range(0, ORDERS, BATCH):
-            client.write("orders", [_order(number) for number in range(base, base + BATCH)])
+            client.topic("orders").write_many(_order(number) for number in range(base, base + BATCH))
         seconds = time.perf_counter() - started
-        page = client.post("/v0/topics/orders/diff", from_seq=ORDERS - 1, include_tags=True)
-        (last,) = page["records"]
+        page = client.topic("orders").diff(ORDERS - 1)
+        (last,) = page.records
         self._say(
             "Write and read",
             f"{ORDERS:,} orders over HTTP, {BATCH} at a time: {ORDERS / seconds:,.0f} records/s, here and now",
-            f"the last one: seq {last['$seq']}, tag {last['$tag']}, {last['data']}; caught up: {page['caught_up']}",
+            f"the last one: seq {last.seq}, tag {last.tag}, {last.data}; caught up: {page.caught_up}",
         )
 
     def _watch(self, client: Client) -> None:
-        stream = client.post("/v0/watch", topics={"orders": {"tail": True}})["stream_url"]
-        with self._server.client() as watcher:
-            events = watcher.events(stream)
-            self._until(events, "caught-up")
-            delays = []
+        delays = []
+        with self._server.client() as watcher, watcher.topic("orders").tail(ORDERS) as tail:
             for number in range(20):
                 written_at = time.perf_counter()
-                client.write("orders", [_order(ORDERS + number)])
-                self._until(events, "record")
+                client.topic("orders").write_many([_order(ORDERS + number)])
+                next(tail)
                 delays.append(time.perf_counter() - written_at)
         self._say(
             "Watch",
@@ -95,76 +98,70 @@ class _Tour:
             f"from the write to the event: {sorted(delays)[10] * 1000:.1f} ms in the middle",
         )
 
-    def _until(self, events: Callable[[], str], kind: str) -> None:
-        while events() != kind:
-            pass
-
     def _lose(self, client: Client) -> None:
-        client.put("/v0/topics/recent", cap_records=3)
-        client.write("recent", [{"data": number} for number in range(1, 6)])
-        page = client.post("/v0/topics/recent/diff", from_seq=0)
-        lost = page["tombstone"]
-        client.post("/v0/topics/orders/delete", match="customer-7")
+        recent, orders = client.topic("recent"), client.topic("orders")
+        recent.configure(cap_records=3)
+        recent.write_many(range(1, 6))
+        page = recent.diff()
+        orders.delete_records(match="customer-7")
         self._say(
             "Loss is never silent",
             "a topic capped at 3 records got 5; a reader from the start is told before it gets the rest:",
-            f"seqs {lost['gap_from']} to {lost['gap_to']} are gone, reason {lost['reason']!r}; "
-            f"then {[record['$seq'] for record in page['records']]}",
+            f"{page.tombstone}; then {[record.seq for record in page.records]}",
             "what is deleted on purpose, here all orders of customer-7, leaves no tombstone: "
-            f"{client.post('/v0/topics/orders/diff', limit=1)['tombstone']}",
+            f"{orders.diff(limit=1).tombstone}",
         )
 
     def _work(self, client: Client) -> None:
-        client.put("/v0/topics/jobs", type="queue", lease_ms=500, max_deliveries=2, dead_letter="jobs:dead")
-        client.write("jobs", [{"data": {"job": number, "poison": number == 13}} for number in range(JOBS)])
+        queue = client.queue("jobs")
+        queue.configure(lease_ms=500, max_deliveries=2, dead_letter="jobs:dead")
+        queue.enqueue_many(_Task(number, poison=number == 13) for number in range(JOBS))
         # Somebody claims ten jobs and is never heard of again.
-        client.post("/v0/topics/jobs/claim", node="sleepyhead", max=10)
-        done: Counter[str] = Counter()
+        client.queue("jobs", node="sleepyhead").claim(10)
+        # That the poison fails is meant, and told below.
+        logging.getLogger("strandline.client.worker").addHandler(logging.NullHandler())
+        names = [f"worker-{number}" for number in range(WORKERS)]
         with ThreadPoolExecutor(WORKERS) as workers:
-            for name, count in workers.map(self._work_off, [f"worker-{number}" for number in range(WORKERS)]):
-                done[name] = count
-        dead = client.post("/v0/topics/jobs:dead/diff")["records"]
+            done = dict(zip(names, workers.map(self._work_off, names), strict=True))
+        (dead,) = client.topic("jobs:dead").read()
         self._say(
             "Queue",
             f"{JOBS} jobs for {WORKERS} workers, and one who claimed ten and went silent",
-            f"done: {', '.join(f'{name} {count}' for name, count in sorted(done.items()))}, together {done.total()}",
-            f"job {dead[0]['data']['job']} failed every time and is a dead letter now: {dead[0]['meta']}",
+            f"done: {', '.join(f'{name} {count}' for name, count in done.items())}, together {sum(done.values())}",
+            f"job {dead.data['job']} failed every time and is a dead letter now: {dead.meta}",
         )
 
-    def _work_off(self, name: str) -> tuple[str, int]:
-        """Work until there is nothing to do, in anybody's hands."""
-        done = 0
+    def _work_off(self, name: str) -> int:
+        """Work until there is nothing to do, in anybody's hands; returns how much was done."""
+
+        def work(job: Job[_Task]) -> None:
+            if job.data.poison:
+                raise ValueError("this one always fails")
+
         with self._server.client() as client:
-            while True:
-                jobs = client.post("/v0/topics/jobs/claim", node=name, max=5)["claimed"]
-                good = [job["$seq"] for job in jobs if not job["data"]["poison"]]
-                bad = [job["$seq"] for job in jobs if job["data"]["poison"]]
-                if good:
-                    done += client.post("/v0/topics/jobs/ack", node=name, seqs=good)["acked"]
-                if bad:
-                    client.post("/v0/topics/jobs/nack", node=name, seqs=bad)
-                if not jobs:
-                    if not client.get("/v0/topics/jobs")["count"]:
-                        return name, done
-                    time.sleep(0.05)
+            queue = client.queue("jobs", _Task, node=name)
+            worker = queue.worker(work, concurrency=2, poll_seconds=0.05, delay_ms=lambda job, error: 0)
+            worker.run(until_empty=True)
+            return worker.done
 
     def _route(self, client: Client) -> None:
-        client.put("/v0/routers/orders-big", source="orders", dest="orders:big", filter="big*")
-        client.put("/v0/topics/orders/consumers/billing", seq=1000)
+        orders = client.topic("orders")
+        client.router("orders-big").configure("orders", "orders:big", filter="big*")
+        billing = orders.consumer("billing")
+        billing.commit(1000)
         tags = ["big:1", "small:2", "big:3"]
-        client.write("orders", [{"data": tag, "tag": tag} for tag in tags])
-        copies = [record["data"] for record in client.post("/v0/topics/orders:big/diff")["records"]]
-        lag = client.get("/v0/topics/orders/consumers/billing")["lag"]
+        orders.write_many(Draft(tag, tag=tag) for tag in tags)
+        copies = [record.data for record in client.topic("orders:big").read()]
         self._say(
             "Router and consumer",
             f"orders tagged {tags}; the router of the big ones has copied {copies}",
-            f"the consumer billing has committed seq 1000 and is {lag:,} behind",
+            f"the consumer billing has committed seq 1000 and is {billing.position().lag:,} behind",
         )
 
     def _kill(self) -> None:
         with self._server.client() as client:
-            client.put("/v0/topics/payments", durability="fsync")
-            client.post("/v0/topics/jobs", records=[{"data": {"job": "for later", "poison": False}}])
+            client.topic("payments").configure(durability="fsync")
+            client.queue("jobs").enqueue(_Task("for later"))
         self._acknowledged = 0
         writer = Thread(target=self._pay)
         writer.start()
@@ -176,32 +173,33 @@ class _Tour:
 
     def _pay(self) -> None:
         """Pay one by one until the server is gone."""
-        with self._server.client() as client:
+        with self._server.client(patience=0) as client:
             try:
                 while True:
                     number = self._acknowledged + 1
-                    client.write("payments", [{"data": {"paid": number}}], idempotency_key=f"payment-{number}")
+                    client.topic("payments").write({"paid": number}, idempotency_key=f"payment-{number}")
                     self._acknowledged = number
-            except Gone:
+            except Unreachable:
                 return
 
     def _come_back(self) -> None:
         seconds = self._server.start()
         with self._server.client() as client:
-            found = client.get("/v0/topics/payments")["head_seq"]
+            payments = client.topic("payments")
+            found = payments.state().head_seq
             assert found >= self._acknowledged
             last = self._acknowledged
-            again = client.write("payments", [{"data": {"paid": last}}], idempotency_key=f"payment-{last}")
-            copies = client.get("/v0/topics/orders:big")["count"]
-            consumer = client.get("/v0/topics/orders/consumers/billing")["seq"]
-            ready = client.get("/v0/topics/jobs")["queue"]["ready"]
-            assert again["deduped"]
+            again = payments.write({"paid": last}, idempotency_key=f"payment-{last}")
+            copies = client.topic("orders:big").state().count
+            consumer = client.topic("orders").consumer("billing").position().seq
+            ready = client.queue("jobs").counters().ready
+            assert again.deduped
             # It was written, and the kill came before the answer.
             unheard = f", {found - last} of them never answered for" if found > last else ""
         self._say(
             "What is still there",
             f"ready again after {seconds:.1f} s: {found} payments{unheard}",
-            f"the last one sent once more, to be sure: seq {again['first_seq']}, deduped: {again['deduped']}",
+            f"the last one sent once more, to be sure: seq {again.first_seq}, deduped: {again.deduped}",
             f"{copies} copies by the router, {ready} job waiting, billing at seq {consumer}",
         )
 
@@ -219,11 +217,11 @@ class _Tour:
             found, days = history.search(client), history.days(client)
             self._say(
                 "Search and add up",
-                f"desk lamps sold in Graz for more than 89.00, the dearest first, in {found['took_ms']} ms "
-                f"(index files: {found['coverage']['indexed_segments']}, read record by record: "
-                f"{found['coverage']['scanned_tail_docs']}):",
-                *(f"{hit['source']['customer']:<13} {hit['source']['cents'] / 100:.2f}" for hit in found["hits"]),
-                f"takings of every day (added up ahead of time: {days['coverage']['used_rollups']}):",
+                f"desk lamps sold in Graz for more than 89.00, the dearest first, in {found.took_ms:.0f} ms "
+                f"(index files: {found.coverage['indexed_segments']}, read record by record: "
+                f"{found.coverage['scanned_tail_docs']}):",
+                *(f"{hit.source['customer']:<13} {hit.source['cents'] / 100:.2f}" for hit in found.hits),
+                f"takings of every day (added up ahead of time: {days.coverage['used_rollups']}):",
                 *history.bars(days),
             )
         best = history.best_customers(self._server)
@@ -240,5 +238,5 @@ class _Tour:
         self._say("Stop and verify", f"exit code {code}; every checksum and every promise: no problems")
 
 
-def _order(number: int) -> dict[str, object]:
-    return {"data": {"order": number, "cents": number * 37 % 10_000}, "tag": f"customer-{number % 500}"}
+def _order(number: int) -> Draft[dict[str, int]]:
+    return Draft({"order": number, "cents": number * 37 % 10_000}, tag=f"customer-{number % 500}")

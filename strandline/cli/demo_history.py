@@ -9,13 +9,13 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
-
-from strandline.cli.demo_server import Client, DemoServer
+from strandline.cli.demo_server import DemoServer
+from strandline.client import Client
+from strandline.client.stream_types import Aggregated, Found
 
 SALES = 40_000
 BATCH = 2000
-STREAM = "/v1/stream/sales"
+STREAM = "sales"
 #: A week of sales begins here.
 FIRST = 1_793_000_000_000 // 86_400_000 * 86_400_000
 WEEK_MS = 7 * 86_400_000
@@ -59,33 +59,34 @@ def missing() -> list[str]:
 
 def sell(client: Client) -> float:
     """Make the stream and fill it; returns the seconds that took."""
-    client.make_stream(STREAM)
-    client.post(f"{STREAM}/_schema", **REGISTRY)
+    stream = client.stream(STREAM)
+    stream.create()
+    stream.set_schema(REGISTRY)
+    # Each batch is appended once, however often it has to be sent.
+    producer = stream.producer()
     started = time.perf_counter()
     for batch in _sales():
-        client.append(STREAM, batch)
+        producer.append_many(batch)
     return time.perf_counter() - started
 
 
-def _sales() -> Iterator[bytes]:
+def _sales() -> Iterator[list[dict[str, Any]]]:
     """The same sales every time, more of them in the middle of the day."""
     rng = random.Random(7)
     moments = sorted(
         FIRST + rng.randrange(7) * 86_400_000 + round(rng.triangular(0, 86_399_000, 50_000_000)) for _ in range(SALES)
     )
     for first in range(0, SALES, BATCH):
-        yield msgspec.json.encode(
-            [
-                {
-                    "at": at,
-                    "customer": f"customer-{rng.randrange(500)}",
-                    "city": rng.choices(CITIES, (5, 4, 3, 2, 1))[0],
-                    "item": rng.choice(ITEMS),
-                    "cents": rng.randrange(80, 9000),
-                }
-                for at in moments[first : first + BATCH]
-            ]
-        )
+        yield [
+            {
+                "at": at,
+                "customer": f"customer-{rng.randrange(500)}",
+                "city": rng.choices(CITIES, (5, 4, 3, 2, 1))[0],
+                "item": rng.choice(ITEMS),
+                "cents": rng.randrange(80, 9000),
+            }
+            for at in moments[first : first + BATCH]
+        ]
 
 
 def run_pipeline(server: DemoServer) -> tuple[float, str]:
@@ -99,19 +100,17 @@ def run_pipeline(server: DemoServer) -> tuple[float, str]:
     return time.perf_counter() - started, done.stderr.strip().rpartition("\n")[2]
 
 
-def search(client: Client) -> Any:
-    return client.post(f"{STREAM}/_search", q='item:"desk lamp" city:Graz cents:>8900', sort=["cents:desc"], size=3)
+def search(client: Client) -> Found[Any]:
+    return client.stream(STREAM).search('item:"desk lamp" city:Graz cents:>8900', sort=["cents:desc"], size=3)
 
 
-def days(client: Client) -> Any:
-    return client.post(
-        f"{STREAM}/_aggregate", rollup="takings", interval="1d", **{"from": FIRST, "to": FIRST + WEEK_MS}
-    )
+def days(client: Client) -> Aggregated:
+    return client.stream(STREAM).aggregate("takings", start=FIRST, end=FIRST + WEEK_MS, interval="1d")
 
 
-def bars(answer: Any) -> Iterator[str]:
+def bars(answer: Aggregated) -> Iterator[str]:
     """The takings of every day as a line."""
-    takings = {bucket["start"][:10]: bucket["groups"][0]["measures"]["cents"]["sum"] for bucket in answer["buckets"]}
+    takings = {bucket.start[:10]: bucket.groups[0].measures["cents"]["sum"] for bucket in answer.buckets}
     most = max(takings.values())
     for day, cents in takings.items():
         yield f"{day}  {'█' * round(BAR * cents / most):<{BAR}}  {cents / 100:>12,.2f}"

@@ -1,4 +1,4 @@
-"""What the demonstration needs: a server in a process of its own, and a client as small as can be."""
+"""What the demonstration needs: a server in a process of its own."""
 
 from __future__ import annotations
 
@@ -6,22 +6,14 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from http.client import HTTPConnection, HTTPException
 from pathlib import Path
-from typing import Any
 
-import msgspec
-
+from strandline.client import Client
 from strandline.server.settings_sources import PREFIXES
 
 #: A server that is not ready by then never will be.
 START_SECONDS = 60.0
 ANSWER_SECONDS = 60.0
-
-
-class Gone(Exception):
-    """There is no server any more."""
 
 
 class DemoServer:
@@ -54,14 +46,11 @@ class DemoServer:
         if not self._port_file.exists():
             return False
         self.address = self._port_file.read_text().strip()
-        try:
-            with self.client() as client:
-                return client.status("/v0/ready") == 200
-        except Gone:
-            return False
+        with self.client() as client:
+            return client.ready()
 
-    def client(self) -> Client:
-        return Client(self.address)
+    def client(self, patience: float = 30.0) -> Client:
+        return Client(f"http://{self.address}", timeout=ANSWER_SECONDS, patience=patience)
 
     def kill(self) -> None:
         assert self._process is not None
@@ -79,76 +68,3 @@ class DemoServer:
     def __exit__(self, *_: object) -> None:
         if self._process is not None and self._process.poll() is None:
             self.kill()
-
-
-#: How often a server that is too busy is asked again.
-BUSY_TRIES = 10
-
-
-class Client:
-    """One connection."""
-
-    def __init__(self, address: str) -> None:
-        self._connection = HTTPConnection(address, timeout=ANSWER_SECONDS)
-
-    def __enter__(self) -> Client:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._connection.close()
-
-    def get(self, path: str) -> Any:
-        return self._call("GET", path, None)
-
-    def put(self, path: str, **body: object) -> Any:
-        return self._call("PUT", path, body)
-
-    def post(self, path: str, **body: object) -> Any:
-        return self._call("POST", path, body)
-
-    def write(self, topic: str, records: list[dict[str, object]], **fields: object) -> Any:
-        return self.post(f"/v0/topics/{topic}", records=records, **fields)
-
-    def make_stream(self, path: str) -> None:
-        """One of JSON, without records."""
-        self._call("PUT", path, None)
-
-    def append(self, path: str, records: bytes) -> None:
-        """A JSON array of records to a stream."""
-        self._call("POST", path, msgspec.Raw(records))
-
-    def status(self, path: str) -> int:
-        return self._send("GET", path, None)[0]
-
-    def events(self, path: str) -> Callable[[], str]:
-        """Open an event stream; returns a function that waits for the next event and tells its kind."""
-        self._connection.request("GET", path, headers={"accept": "text/event-stream"})
-        response = self._connection.getresponse()
-
-        def next_event() -> str:
-            while line := response.readline():
-                if line.startswith(b"event: "):
-                    return line[7:].strip().decode()
-            raise Gone
-
-        return next_event
-
-    def _call(self, method: str, path: str, body: object) -> Any:
-        """The answer; a server that is too busy is asked again when it says so."""
-        for _ in range(BUSY_TRIES):
-            status, answer = self._send(method, path, body)
-            if status != 429:
-                break
-            time.sleep(msgspec.json.decode(answer)["error"]["detail"].get("retry_after_ms", 1000) / 1000)
-        if status not in (200, 201, 204):
-            raise OSError(f"{method} {path}: {status} {answer.decode()}")
-        return msgspec.json.decode(answer) if answer else None
-
-    def _send(self, method: str, path: str, body: object) -> tuple[int, bytes]:
-        data = None if body is None else msgspec.json.encode(body)
-        try:
-            self._connection.request(method, path, data, {"content-type": "application/json"})
-            response = self._connection.getresponse()
-            return response.status, response.read()
-        except (OSError, HTTPException) as error:
-            raise Gone(str(error)) from None

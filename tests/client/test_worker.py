@@ -101,6 +101,21 @@ def test_a_job_that_fails_is_tried_again_and_ends_as_a_dead_letter(run: Run, nam
     run(scenario)
 
 
+def test_a_job_that_is_not_of_the_type_is_a_dead_letter_and_hinders_nobody(run: Run, name: str) -> None:
+    async def scenario(client: Any) -> None:
+        await client.queue(name).configure(max_deliveries=1, dead_letter=f"{name}:dead")
+        await client.queue(name).enqueue_many(["no number", 1])
+        done: list[int] = []
+        worker = client.queue(name, int).worker(
+            lambda job: done.append(job.data), poll_seconds=0.01, delay_ms=lambda job, error: 0
+        )
+        await worker.run(until_empty=True)
+        assert done == [1]
+        assert [record.data async for record in client.topic(f"{name}:dead").read()] == ["no number"]
+
+    run(scenario)
+
+
 def test_heartbeats_keep_a_job(run: Run, name: str) -> None:
     async def scenario(client: Any) -> None:
         queue = client.queue(name)

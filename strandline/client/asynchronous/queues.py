@@ -28,6 +28,7 @@ class AsyncQueue(Generic[T]):
         self.name = name
         self.node = node or calls.new_node()
         self._path = topic_calls.path_of(name)
+        self._kind = kind
         self._claimed = calls.claim_reading(kind)
         #: The same as a topic, for looking and deleting.
         self.topic: AsyncTopic[T] = AsyncTopic(transport, name, kind)
@@ -91,7 +92,7 @@ class AsyncQueue(Generic[T]):
     ) -> AsyncWorker[T]:
         """A worker that does the jobs of this queue: see ``AsyncWorker``."""
         settings = WorkerSettings(concurrency, lease_ms, heartbeat_seconds, poll_seconds)
-        return AsyncWorker(self._transport, self._path, self.node, self._claimed, settings, handler, delay_ms)
+        return AsyncWorker(self._transport, self._path, self.node, self._kind, settings, handler, delay_ms)
 
     # --- how it is doing -------------------------------------------------------------------------------------------
 

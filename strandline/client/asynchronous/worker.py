@@ -6,13 +6,15 @@ import logging
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
+import msgspec
+
 from strandline.client import queue_calls as calls
 from strandline.client import topic_calls
 from strandline.client.asynchronous.transport import AsyncTransport
-from strandline.client.calls import Reading, get
+from strandline.client.calls import get
 from strandline.client.crews import AsyncCrew, AsyncFlag, async_call, async_check, async_told_to_stop
 from strandline.client.errors import StrandlineError
-from strandline.client.queue_types import Claimed, Job
+from strandline.client.queue_types import Job
 from strandline.client.working import HEARTBEATS_PER_LEASE, WorkerSettings, is_passing, usual_delay_ms
 
 T = TypeVar("T")
@@ -43,7 +45,7 @@ class AsyncWorker(Generic[T]):
         transport: AsyncTransport,
         path: str,
         node: str,
-        claimed: Reading[Claimed[Any]],
+        kind: Any,
         settings: WorkerSettings,
         handler: Handler[T] | None,
         delay_ms: Callable[[Job[T], Exception], int] | None,
@@ -51,7 +53,9 @@ class AsyncWorker(Generic[T]):
         self._transport = transport
         self._path = path
         self.node = node
-        self._claimed = claimed
+        # Each job is read by itself: one that is not of the type is that job's failure, and nobody else's.
+        self._claimed = calls.claim_reading(msgspec.Raw)
+        self._data: msgspec.json.Decoder[T] = msgspec.json.Decoder(kind)
         self._settings = settings
         self._delay_ms = delay_ms or usual_delay_ms
         self._handler: Handler[T] | None = None
@@ -150,8 +154,10 @@ class AsyncWorker(Generic[T]):
 
     async def _work(self, job: Job[T]) -> None:
         assert self._handler is not None
+        raw: Any = job.data
         try:
             try:
+                job.data = self._data.decode(raw)
                 await async_call(self._handler, job)
             except Exception as error:
                 log.warning("job %s failed at delivery %s: %r", job.seq, job.deliveries, error, exc_info=error)

@@ -30,6 +30,7 @@ class Queue(Generic[T]):
         self.name = name
         self.node = node or calls.new_node()
         self._path = topic_calls.path_of(name)
+        self._kind = kind
         self._claimed = calls.claim_reading(kind)
         #: The same as a topic, for looking and deleting.
         self.topic: Topic[T] = Topic(transport, name, kind)
@@ -93,7 +94,7 @@ class Queue(Generic[T]):
     ) -> Worker[T]:
         """A worker that does the jobs of this queue: see ``AsyncWorker``."""
         settings = WorkerSettings(concurrency, lease_ms, heartbeat_seconds, poll_seconds)
-        return Worker(self._transport, self._path, self.node, self._claimed, settings, handler, delay_ms)
+        return Worker(self._transport, self._path, self.node, self._kind, settings, handler, delay_ms)
 
     # --- how it is doing -------------------------------------------------------------------------------------------
 

@@ -9,13 +9,13 @@ import sys
 from datetime import UTC, datetime
 from typing import Any
 
-import httpx
 import msgspec
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from strandline.cli.progress import describe_problem, describe_round
+from strandline.client import Client, Refused, StrandlineError
 from strandline.lake.claiming import is_claimed
 from strandline.lake.place import Lake
 from strandline.lake.status import BadStatus, Status, read_status
@@ -46,18 +46,18 @@ def from_lake(place: str, as_json: bool) -> int:
 
 
 def from_server(url: str, key: str | None, as_json: bool) -> int:
-    headers = {} if key is None else {"authorization": f"Bearer {key}"}
     try:
-        response = httpx.get(f"{url.rstrip('/')}/pipeline", headers=headers, timeout=ANSWER_SECONDS)
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        with Client(url, key, timeout=ANSWER_SECONDS, patience=0) as client:
+            told = client.call("GET", "/pipeline").body
+    except Refused as error:
+        return _fail(f"{url} answers {error.status}: {error.message}")
+    except (StrandlineError, ValueError) as error:
         return _fail(f"{url} does not answer: {error}")
-    if not response.is_success:
-        return _fail(f"{url} answers {response.status_code}: {response.text[:500]}")
     if as_json:
-        print(response.text)
+        print(told.decode())
         return 0
     try:
-        answer = msgspec.json.decode(response.content, type=_Answer)
+        answer = msgspec.json.decode(told, type=_Answer)
     except msgspec.DecodeError:
         return _fail(f"{url} is no server that knows of a pipeline")
     console = Console(highlight=False, soft_wrap=True)

@@ -61,6 +61,13 @@ def post(path: str, body: object, *, repeatable: float = 0.0, waits: float = 0.0
     return Request("POST", path, msgspec.json.encode(body), (JSON,), repeatable, waits)
 
 
+def any_request(method: str, path: str, body: object, query: Mapping[str, Any] | None) -> Request:
+    repeatable = ALWAYS if method in ("GET", "HEAD", "PUT", "DELETE") else 0.0
+    if body is None:
+        return Request(method, path + query_string(query), repeatable=repeatable)
+    return Request(method, path + query_string(query), msgspec.json.encode(body), (JSON,), repeatable)
+
+
 def segment(text: str) -> str:
     """A text as one part of a path."""
     return quote(text, safe=":.-_~!$'()*,;=@")

@@ -17,7 +17,7 @@ from strandline.client.asynchronous.tables import AsyncTable
 from strandline.client.asynchronous.topics import AsyncTopic
 from strandline.client.asynchronous.transport import AsyncTransport
 from strandline.client.asynchronous.watching import AsyncWatch
-from strandline.client.calls import get
+from strandline.client.calls import Answer, any_request, get
 from strandline.client.connecting import Address
 from strandline.client.credentials import Credentials
 from strandline.client.retrying import Patience
@@ -69,6 +69,13 @@ class AsyncClient:
     async def ready(self) -> bool:
         """Whether the server answers and is ready; asked once, without patience."""
         return await self.transport.ready()
+
+    async def call(
+        self, method: str, path: str, body: object = None, *, query: Mapping[str, Any] | None = None
+    ) -> Answer:
+        """Any request, for what has no method of its own here; ``body`` is sent as JSON. GET, PUT and DELETE are tried
+        again like all that may be done twice."""
+        return await self.transport.call(any_request(method, path, body, query))
 
     # --- topics ----------------------------------------------------------------------------------------------------
 

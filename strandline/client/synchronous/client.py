@@ -11,7 +11,7 @@ import httpx
 
 from strandline.client import stream_calls
 from strandline.client import topic_calls as calls
-from strandline.client.calls import get
+from strandline.client.calls import Answer, any_request, get
 from strandline.client.connecting import Address
 from strandline.client.credentials import Credentials
 from strandline.client.retrying import Patience
@@ -71,6 +71,11 @@ class Client:
     def ready(self) -> bool:
         """Whether the server answers and is ready; asked once, without patience."""
         return self.transport.ready()
+
+    def call(self, method: str, path: str, body: object = None, *, query: Mapping[str, Any] | None = None) -> Answer:
+        """Any request, for what has no method of its own here; ``body`` is sent as JSON. GET, PUT and DELETE are tried
+        again like all that may be done twice."""
+        return self.transport.call(any_request(method, path, body, query))
 
     # --- topics ----------------------------------------------------------------------------------------------------
 

@@ -328,9 +328,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         chosen = msgspec.structs.asdict(self.collections)
         del chosen["config_file"]
         try:
-            return reader.config(CollectionsSettings(**chosen))
+            config = reader.config(CollectionsSettings(**chosen))
         except BadCollections as error:
             raise BadSettings(str(error)) from None
+        most = min(self.limits.max_body_bytes, self.engine_options().max_record_bytes)
+        larger = [
+            f'collection "{one.name}": max_body_bytes is {one.max_body_bytes}, but none over {most} bytes gets through'
+            for _, collections in config.scopes()
+            for one in collections
+            if one.append_only is not None and one.max_body_bytes > most
+        ]
+        return msgspec.structs.replace(config, warnings=(*config.warnings, *larger))
 
     def engine_options(self) -> Options:
         storage = msgspec.structs.asdict(self.storage)

@@ -370,6 +370,13 @@ def test_everything_that_is_wrong_with_collections_is_told_at_once(tmp_path: Pat
     ]
 
 
+def test_a_body_that_no_limit_lets_through_is_a_warning(tmp_path: Path) -> None:
+    text = COLLECTIONS.replace('name = "chat"', 'name = "chat"\nmax_body_bytes = 70001')
+    assert load(file(tmp_path, text)).warnings == ()
+    (warning,) = load(file(tmp_path, f"{text}\n[limits]\nmax_body_bytes = 70000\n")).warnings
+    assert warning == 'collection "chat": max_body_bytes is 70001, but none over 70000 bytes gets through'
+
+
 def test_what_is_doubtful_about_collections_is_a_warning(tmp_path: Path) -> None:
     text = '[[collections.collection]]\nname = "a"\nstorage_path = "a"\nread_roles = ["public"]\n'
     (warning,) = load(file(tmp_path, text)).warnings

@@ -38,7 +38,8 @@ def parse(text: bytes) -> Any:
         # Halves of surrogate pairs and numbers too large for a double, which JSON has; or no JSON at all.
         pass
     try:
-        return json.loads(text, parse_constant=_refuse)
+        # Decoded here, because left to itself the reader takes other encodings than UTF-8 as well.
+        return json.loads(text.decode(), parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
         raise NotJson(str(error)) from None
 

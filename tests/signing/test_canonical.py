@@ -49,7 +49,9 @@ def test_odd_numbers_keys_and_characters(text: bytes, form: bytes) -> None:
     assert canonical(parse(text)) == form
 
 
-@pytest.mark.parametrize("text", [b"NaN", b"[Infinity]", b"{", b"", b"\xff", b"[" * 100_000])
+@pytest.mark.parametrize(
+    "text", [b"NaN", b"[Infinity]", b"{", b"", b"\xff", b"[" * 100_000, "{}".encode("utf-16"), b'"\xed\xa0\x80"']
+)
 def test_what_is_not_json_is_refused(text: bytes) -> None:
     with pytest.raises(NotJson):
         parse(text)

@@ -72,7 +72,9 @@ def test_the_examples_are_for_the_server_that_make_run_starts() -> None:
     assert all(f"http://{ADDRESS}/" in line or f"http://{ADDRESS}$" in line for line in EXAMPLES)
 
 
-def test_the_program_in_the_readme_runs(tmp_path: Path) -> None:
+def test_the_program_in_the_readme_runs(server: ServerProcess, tmp_path: Path) -> None:
     (program,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
-    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert [line.split()[0] for line in done.stdout.splitlines()] == ["1", "2"]
+    printed = program.replace(f"http://{ADDRESS}", server.url)
+    assert printed != program
+    done = subprocess.run([sys.executable, "-c", printed], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["2", "3", "delivered"]

@@ -87,11 +87,12 @@ class View:
 
     def list_after(self, after: int, limit: int) -> RowsAfter:
         """The oldest rows with a seq above ``after``."""
-        if self.log is None:
-            return RowsAfter([], 0, False, after)
+        head = 0 if self.log is None else self.log.head
+        if self.log is None or after >= head:
+            return RowsAfter([], head, False, after)
         wanted = self._wanted(None)
         rows: list[Row] = []
-        scanned, caught_up, head = 0, False, self.log.head
+        scanned, caught_up = 0, False
         while len(rows) < limit and scanned < SCAN_ROWS and not caught_up:
             page = self.log.read(after, max(READ_ROWS, limit) if wanted else limit, max_bytes=PAGE_BYTES)
             caught_up, head, after = page.caught_up, page.head, page.next_after

@@ -235,7 +235,7 @@ def test_a_hook_that_writes_past_its_context_is_refused(plain_bed: Bed) -> None:
         ctx.tables["audit"].append("a", {"what": "past"})
 
     tables = plain_bed.bind(vote(before_append=write), AUDIT)
-    with pytest.raises(MisusedHook, match="ctx.append"):
+    with pytest.raises(MisusedHook, match=r"ctx\.append"):
         tables["vote"].append("r", {"optionIdx": 1})
     # The lock has been let go.
     thread = threading.Thread(target=lambda: tables["audit"].append("a", {"what": "later"}).wait())

@@ -24,6 +24,9 @@ from strandline.faces.topics.errors import capped
 from strandline.faces.turns import Turns
 from strandline.faces.web import Call
 
+#: Paths that are remembered.
+MAX_PLACES = 16_384
+
 
 class Place(NamedTuple):
     """A document that a path leads to, whether or not it is there."""
@@ -89,19 +92,36 @@ class CollectionsContext:
             self.rates.check(entry.namespace, name, action, caller.identity, address, now)
 
 
-def place_of(catalogue: Catalogue, path: str, op: str) -> Place:
-    """The document that a raw path leads to. Refuses paths that lead nowhere."""
-    found = catalogue.find(segments_of(path), op)
-    if found is None:
-        raise no_such_path()
-    entry, params = found
-    rules = entry.collection.append_only
-    if rules is None:
-        raise regular_document(entry.collection.name)
-    if not values_fit(params):
-        raise invalid_path()
-    key = entry.template.key(params)
-    return Place(entry, rules, params, key, key_is_safe(key))
+class Places:
+    """Finds documents by their raw paths, for those who want to read or to write. Most paths come again."""
+
+    def __init__(self, catalogue: Catalogue, op: str) -> None:
+        self._catalogue = catalogue
+        self._op = op
+        self._known: dict[str, Place] = {}
+
+    def find(self, path: str) -> Place:
+        """Refuses paths that lead nowhere."""
+        place = self._known.get(path)
+        if place is None:
+            place = self._look_up(path)
+            if len(self._known) >= MAX_PLACES:
+                self._known.clear()
+            self._known[path] = place
+        return place
+
+    def _look_up(self, path: str) -> Place:
+        found = self._catalogue.find(segments_of(path), self._op)
+        if found is None:
+            raise no_such_path()
+        entry, params = found
+        rules = entry.collection.append_only
+        if rules is None:
+            raise regular_document(entry.collection.name)
+        if not values_fit(params):
+            raise invalid_path()
+        key = entry.template.key(params)
+        return Place(entry, rules, params, key, key_is_safe(key))
 
 
 def hidden_from(collection: Collection, caller: Caller) -> frozenset[str]:

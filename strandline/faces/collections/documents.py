@@ -31,8 +31,8 @@ log = logging.getLogger(__name__)
 
 #: Documents that are kept at hand. More than this are looked up again when they are used.
 MAX_KNOWN = 100_000
-#: Versions that are remembered of a document: those that wait for the disk, and the one that is shown.
-MAX_VERSIONS = 1024
+#: Once so many versions are remembered of a document, those are forgotten that are no longer shown.
+MIN_VERSIONS = 16
 #: Looking for the last element may meet others who append; so often it is looked again.
 MAX_LOOKS = 10
 
@@ -86,7 +86,7 @@ def hash_of(count: int, last: bytes) -> str:
 class Document:
     """One log, and what is known of it."""
 
-    __slots__ = ("_revision", "_versions", "log", "settled")
+    __slots__ = ("_many", "_revision", "_versions", "log", "settled")
 
     def __init__(self, log: Log) -> None:
         self.log = log
@@ -95,6 +95,7 @@ class Document:
         self._revision = log.revision
         #: By their heads; some of them are still to come.
         self._versions: dict[int, Version] = {}
+        self._many = MIN_VERSIONS
 
     @property
     def latest(self) -> int:
@@ -105,9 +106,11 @@ class Document:
         """Remember what the document will be like once what was just appended shows. On the loop's thread only."""
         self._check_revision()
         versions = self._versions
-        if len(versions) >= MAX_VERSIONS:
+        if len(versions) >= self._many:
             head = self.log.head
             self._versions = versions = {seq: known for seq, known in versions.items() if seq >= head}
+            # Many may wait for the disk: they are not all looked at again with every append.
+            self._many = max(MIN_VERSIONS, 2 * len(versions))
         versions[version.head] = version
 
     def version(self) -> Version | None:

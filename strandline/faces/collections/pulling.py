@@ -10,7 +10,7 @@ import msgspec
 from strandline.faces.collections.asking import Wanted, bounds_of, wanted
 from strandline.faces.collections.catalogue import Catalogue
 from strandline.faces.collections.config import PUBLIC, READ, Collection
-from strandline.faces.collections.context import CollectionsContext, Place, hidden_from, place_of
+from strandline.faces.collections.context import CollectionsContext, Place, Places, hidden_from
 from strandline.faces.collections.documents import EMPTY, Document, Version
 from strandline.faces.collections.elements import Elements
 from strandline.faces.collections.permitting import Caller
@@ -25,15 +25,13 @@ class Pulling:
 
     def __init__(self, context: CollectionsContext, catalogue: Catalogue, prefix: str) -> None:
         self._context = context
-        self._catalogue = catalogue
+        self._places = Places(catalogue, READ)
         self._skip = len(prefix)
 
     def pull(self, call: Call) -> Replying:
         """GET /pull/<path>"""
         head, now = call.head, self._context.hub.now()
-        place: Place | None = head.memo
-        if place is None:
-            place = head.memo = place_of(self._catalogue, head.path[self._skip :], READ)
+        place = self._places.find(head.path[self._skip :])
         caller = self._context.admission.admit(call, place.entry, READ, place.params, now)
         if not isinstance(caller, Caller):
             return self._pull_later(call, place, caller)

@@ -11,7 +11,7 @@ from strandline.engine.errors import LogFull
 from strandline.faces.collections.bodies import PushBody, read_body, time_of
 from strandline.faces.collections.catalogue import Catalogue
 from strandline.faces.collections.config import WRITE
-from strandline.faces.collections.context import CollectionsContext, Place, place_of
+from strandline.faces.collections.context import CollectionsContext, Place, Places
 from strandline.faces.collections.documents import Element, Written
 from strandline.faces.collections.events import Event
 from strandline.faces.collections.permitting import Caller, check_fields_writable
@@ -43,15 +43,13 @@ class Pushing:
 
     def __init__(self, context: CollectionsContext, catalogue: Catalogue, prefix: str) -> None:
         self._context = context
-        self._catalogue = catalogue
+        self._places = Places(catalogue, WRITE)
         self._skip = len(prefix)
 
     def push(self, call: Call) -> Replying:
         """POST /push/<path>"""
         head, now = call.head, self._context.hub.now()
-        place: Place | None = head.memo
-        if place is None:
-            place = head.memo = place_of(self._catalogue, head.path[self._skip :], WRITE)
+        place = self._places.find(head.path[self._skip :])
         caller = self._context.admission.admit(call, place.entry, WRITE, place.params, now)
         if not isinstance(caller, Caller):
             return self._push_later(call, place, caller)

@@ -16,6 +16,7 @@ from rich.console import Console
 from bench import (
     append,
     change,
+    client,
     collections,
     history,
     logs,
@@ -43,6 +44,7 @@ GROUPS: dict[str, Callable[[Path, Effort], Iterator[Row]]] = {
     "topics-delivery": topics_delivery.run,
     "streams": streams.run,
     "collections": collections.run,
+    "client": client.run,
     "pipeline": pipeline.run,
 }
 DOCUMENTATION = Path(__file__).parent.parent / "docs" / "benchmarks.md"

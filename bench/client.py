@@ -1,0 +1,104 @@
+"""The Python client, beside plain httpx that asks for the same: what all that it does costs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+
+from bench.measure import Effort, Rounds, Row, Sample, in_rounds, repeated
+from bench.topics_server import serving
+from bench.workload import directory
+from strandline.client import AsyncClient, Client
+
+GROUP = "client"
+PLAIN = "an httpx client, with json= and .json()"
+#: No more than plain httpx, which does neither retries nor types.
+AIM = 1.0
+PAGE = 100
+#: More calls than this nobody makes in a turn.
+MANY = 1_000_000
+
+
+class Order(msgspec.Struct):
+    item: str
+    cents: int
+
+
+ORDER = {"item": "book", "cents": 1250}
+
+
+def run(root: Path, effort: Effort) -> Iterator[Row]:
+    with directory(root, "client") as path, serving(path / "data") as server:
+        yield from _with_threads(server.url, effort)
+        yield from asyncio.run(_with_a_loop(server.url, effort))
+
+
+def _with_threads(url: str, effort: Effort) -> Iterator[Row]:
+    with Client(url) as client, httpx.Client(base_url=url, trust_env=False) as plain:
+        topic = client.topic("orders", Order)
+        topic.write_many([Order("book", 1250)] * PAGE)
+        calls: list[tuple[str, Callable[[], object], Callable[[], object]]] = [
+            ("write one record", lambda: topic.write(Order("book", 1250)), lambda: _write(plain)),
+            ("read a page of 100 records", lambda: topic.diff(0, limit=PAGE), lambda: _read(plain)),
+        ]
+        for name, mine, other in calls:
+            rounds = in_rounds(partial(_turn, mine, effort), partial(_turn, other, effort), effort.rounds)
+            yield rounds.beside_peer(GROUP, f"{name}, a thread", "calls/s", PLAIN, AIM)
+
+
+def _turn(call: Callable[[], object], effort: Effort) -> Sample:
+    call()
+    return repeated(call, 1, effort.turn, MANY)
+
+
+def _write(plain: httpx.Client) -> Any:
+    return plain.post("/v0/topics/orders", json={"records": [{"data": ORDER}]}).json()
+
+
+def _read(plain: httpx.Client) -> Any:
+    return plain.post("/v0/topics/orders/diff", json={"from_seq": 0, "limit": PAGE}).json()
+
+
+async def _with_a_loop(url: str, effort: Effort) -> list[Row]:
+    async with AsyncClient(url) as client, httpx.AsyncClient(base_url=url, trust_env=False) as plain:
+        topic = client.topic("orders", Order)
+
+        async def write() -> Any:
+            return (await plain.post("/v0/topics/orders", json={"records": [{"data": ORDER}]})).json()
+
+        async def read() -> Any:
+            return (await plain.post("/v0/topics/orders/diff", json={"from_seq": 0, "limit": PAGE})).json()
+
+        return [
+            await _row("write one record", lambda: topic.write(Order("book", 1250)), write, effort),
+            await _row("read a page of 100 records", lambda: topic.diff(0, limit=PAGE), read, effort),
+        ]
+
+
+async def _row(
+    name: str, mine: Callable[[], Awaitable[Any]], other: Callable[[], Awaitable[Any]], effort: Effort
+) -> Row:
+    samples: dict[int, list[Sample]] = {0: [], 1: []}
+    for number in range(effort.rounds):
+        for side in (0, 1) if number % 2 == 0 else (1, 0):
+            samples[side].append(await _awaited((mine, other)[side], effort.turn))
+    return Rounds(samples[0], samples[1]).beside_peer(GROUP, f"{name}, an event loop", "calls/s", PLAIN, AIM)
+
+
+async def _awaited(call: Callable[[], Awaitable[Any]], seconds: float) -> Sample:
+    """Do it over and over, one after the other, until the time is up."""
+    await call()
+    clock = asyncio.get_running_loop().time
+    start = now = clock()
+    times = 0
+    while now - start < seconds:
+        await call()
+        times += 1
+        now = clock()
+    return Sample(times, now - start)

@@ -8,7 +8,15 @@ from typing import Any
 import msgspec
 
 from strandline.delivery.pressure import Throttled
-from strandline.engine.errors import BatchTooLarge, DiskFull, EngineClosed, JournalFailed, RecordTooLarge
+from strandline.engine.errors import (
+    BadRequest,
+    BatchTooLarge,
+    DiskFull,
+    EngineClosed,
+    JournalFailed,
+    RecordTooLarge,
+    UnknownLog,
+)
 from strandline.faces.tables.problems import CODES, PROBLEMS
 from strandline.faces.web import Refusal, Reply
 from strandline.tables import TableError
@@ -25,6 +33,8 @@ def invalid(message: str, **more: Any) -> TableError:
 _TABLE: tuple[tuple[type[Exception], Callable[[Any], TableError]], ...] = (
     (RecordTooLarge, lambda error: TableError("PAYLOAD_TOO_LARGE", str(error))),
     (BatchTooLarge, lambda error: TableError("PAYLOAD_TOO_LARGE", str(error))),
+    (UnknownLog, lambda error: TableError("NOT_FOUND", "the rows are gone: somebody has removed their log")),
+    (BadRequest, lambda error: invalid(str(error))),
     (Throttled, lambda error: TableError("THROTTLED", str(error))),
     (EngineClosed, lambda error: TableError("UNAVAILABLE", "the server is shutting down")),
     (DiskFull, lambda error: TableError("DISK_FULL", str(error))),
@@ -69,7 +79,5 @@ class Errors:
             headers.append((b"retry-after", b"%d" % after))
         if status == 401:
             headers.append((b"www-authenticate", b"Bearer"))
-        if refusal is not None and refusal.allow is not None:
-            headers.append((b"allow", refusal.allow.encode()))
         error = {"code": code, "message": message, **self._about, **more}
         return Reply(msgspec.json.encode({"error": error}), status, headers=tuple(headers))

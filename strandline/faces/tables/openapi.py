@@ -27,8 +27,9 @@ from strandline.faces.tables.paths import (
     writes_of,
 )
 from strandline.faces.tables.problems import CODES, PROBLEMS, TableErrorAnswer
-from strandline.faces.tables.schemas import MAX_BULK, TableSchemas
+from strandline.faces.tables.schemas import TableSchemas
 from strandline.tables import TableDeclaration
+from strandline.tables.table import MAX_BULK
 
 _WRITE_SUMMARIES = {
     "append": "Append a row",

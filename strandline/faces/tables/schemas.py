@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from strandline.faces.describing import Schema
 from strandline.tables import TableDeclaration
+from strandline.tables.table import MAX_BULK
 
 TEXT: Schema = {"type": "string"}
 FLAG: Schema = {"type": "boolean"}
@@ -17,7 +19,11 @@ _NULLABLE_TEXT: Schema = {"type": ["string", "null"]}
 _PARENT: Schema = {"type": "string", "minLength": 1, "maxLength": 256, "pattern": "^[^/]+$"}
 _ID: Schema = {"type": "string", "pattern": "^.+:[1-9][0-9]*$", "description": "The parent, a colon, the seq."}
 _KEY: Schema = {"type": ["string", "null"], "maxLength": 256}
-MAX_BULK = 100
+#: Where schemas keep what they refer to.
+_PARTS = ("$defs", "definitions")
+_NOT_MOVED = ("$id", "$schema", *_PARTS)
+#: What every generator takes in the name of a component.
+_NO_NAME = re.compile(r"[^A-Za-z0-9._-]")
 
 
 def obj(required: str, properties: Mapping[str, Schema], **more: Any) -> dict[str, Any]:
@@ -35,12 +41,14 @@ class TableSchemas:
     def __init__(self, table: TableDeclaration) -> None:
         name = f"tables.{table.name}."
         self._place = f"#/components/schemas/{name}"
-        document = {key: value for key, value in table.schema.document.items() if key not in ("$id", "$schema")}
-        payload = _moved(document, self._place + "payload")
-        self._fields = _fields(document)
-        members = {key: _moved(value, self._place + "payload") for key, value in self._fields.items()}
+        document = table.schema.document
+        place = self._place + "payload"
+        payload = _moved({key: value for key, value in document.items() if key not in _NOT_MOVED}, place)
+        members = {key: _moved(value, place) for key, value in _fields(document).items()}
+        parts = {key: value for word in _PARTS for key, value in document.get(word, {}).items()}
         self.components: dict[str, Schema] = {
             name + "payload": payload,
+            **{f"{name}payload.{_plain(key)}": _moved(value, place) for key, value in parts.items()},
             name + "patch": {"type": "object", "properties": members, "minProperties": 1},
             name + "row": self._row(table, members),
             name + "appended": obj("seq created id", {"seq": SEQ, "created": FLAG, "id": _ID}),
@@ -138,7 +146,7 @@ def _moved(schema: Any, place: str) -> Any:
     """The schema with its references into itself leading to where it is in the document."""
     if isinstance(schema, Mapping):
         return {
-            key: place + value[1:]
+            key: _there(value, place)
             if key == "$ref" and isinstance(value, str) and value.startswith("#")
             else _moved(value, place)
             for key, value in schema.items()
@@ -146,3 +154,16 @@ def _moved(schema: Any, place: str) -> Any:
     if isinstance(schema, list):
         return [_moved(each, place) for each in schema]
     return schema
+
+
+def _there(reference: str, place: str) -> str:
+    """Parts of a schema are components of their own; everything else is inside of the one that it is."""
+    for word in _PARTS:
+        if reference.startswith(f"#/{word}/"):
+            name, slash, rest = reference[len(word) + 3 :].partition("/")
+            return f"{place}.{_plain(name)}{slash}{rest}"
+    return place + reference[1:]
+
+
+def _plain(name: str) -> str:
+    return _NO_NAME.sub("_", name)

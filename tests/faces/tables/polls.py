@@ -59,7 +59,13 @@ vote = make_log(
 #: Without public reads, and its removals are for good.
 note = make_log("note", parent="desk", schema={"type": "object"})
 #: Three rows an hour.
-limited = make_log("limited", parent="desk", schema={"type": "object"}, rate_limit=RateLimit(3, 3_600_000), pub=True)
+limited = make_log(
+    "limited",
+    parent="desk",
+    schema={"type": "object", "properties": {"at": {"type": "integer"}, "any": {}}, "additionalProperties": False},
+    rate_limit=RateLimit(3, 3_600_000),
+    pub=True,
+)
 message = make_log(
     "message", parent="chat", schema=Message, pub=True, hooks=Hooks(before_append=stamp, after_append=audit)
 )

@@ -1,0 +1,217 @@
+"""Every error code of tables, with its status and its body, in both lanes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+from server_process import StartServer
+from tables_bed import POLLS, Bed, TablesClient
+
+from strandline.delivery.pressure import Throttled
+from strandline.engine.errors import (
+    BadRequest,
+    BatchTooLarge,
+    DiskFull,
+    EngineClosed,
+    JournalFailed,
+    RecordTooLarge,
+    UnknownLog,
+)
+from strandline.faces.tables.errors import Errors
+from strandline.faces.tables.problems import PROBLEMS
+from strandline.faces.web import Refusal
+from strandline.server.application import Application
+from strandline.server.declaring import load
+from strandline.server.settings import ServerSettings, Settings, StorageSettings
+
+Ask = Callable[[TablesClient], httpx.Response]
+
+
+def post(path: str, body: Any, **headers: str) -> Ask:
+    return lambda client: client.request("POST", path, body, headers=headers)
+
+
+def get(path: str, **headers: str) -> Ask:
+    return lambda client: client.request("GET", path, headers=headers)
+
+
+def check(response: httpx.Response, code: str) -> Any:
+    """The error; it is as everybody would expect it to be."""
+    problem = PROBLEMS[code]
+    assert response.status_code == problem.status, response.text
+    assert response.headers["content-type"].startswith("application/json")
+    assert response.headers["access-control-allow-origin"] == "*"
+    body = response.json()
+    assert set(body) == {"error"}
+    error = body["error"]
+    assert error["code"] == code
+    assert error["message"]
+    assert ("retry-after" in response.headers) == problem.retry
+    assert ("www-authenticate" in response.headers) == (problem.status == 401)
+    return error
+
+
+@pytest.mark.parametrize(
+    ("code", "ask"),
+    [
+        ("VALIDATION_FAILED", post("/tables/note/append", {"parent": "p"})),
+        ("VALIDATION_FAILED", get("/tables/note/auth/list")),
+        ("FORBIDDEN", post("/tables/note/purgeByParent", {"parent": "p"})),
+        ("NOT_FOUND", post("/tables/note/update", {"id": "nowhere:1", "patch": {"a": 1}})),
+        ("NOT_FOUND", post("/tables/nothing/append", {"parent": "p", "payload": {}})),
+        ("NOT_FOUND", post("/tables/note/uproot", {})),
+        ("NOT_FOUND", get("/tables/nothing/pub/list?parent=p")),
+        ("NOT_FOUND", get("/tables/note/pub/list?parent=p")),
+        ("NOT_FOUND", get("/tables/note/auth/search?parent=p&query=x")),
+        ("NOT_FOUND", get("/tables/note/every/list?parent=p")),
+        ("NOT_ACCEPTABLE", get("/tables/note/auth/live?parent=p", accept="application/json")),
+        ("CONFLICT", get("/tables/note/auth/live?parent=p&after=99.99")),
+        ("UNSUPPORTED_MEDIA_TYPE", post("/tables/note/append", b"{}", **{"content-type": "text/plain"})),
+        ("UNSUPPORTED_MEDIA_TYPE", post("/tables/note/append", b"{}", **{"content-encoding": "br"})),
+    ],
+)
+def test_a_refusal_is_in_the_words_of_tables(bed: Bed, code: str, ask: Ask) -> None:
+    check(ask(bed.user("bob")), code)
+
+
+def test_another_method_is_refused_by_the_server_itself(bed: Bed) -> None:
+    response = bed.user("bob").request("GET", "/tables/note/append")
+    assert (response.status_code, response.headers["allow"]) == (405, "OPTIONS, POST")
+
+
+def test_too_many_rows_at_a_time_are_limited(bed: Bed, parent: str) -> None:
+    bob = bed.user(f"bob of {parent}")
+    for at in range(3):
+        bob.append("limited", parent, {"at": at}, idempotencyKey=f"k{at}")
+    response = bob.request("POST", "/tables/limited/append", {"parent": parent, "payload": {}})
+    error = check(response, "RATE_LIMITED")
+    assert error["limit"] == {"max": 3, "remaining": 0, "window": 3_600_000}
+    assert 0 < error["retryAfter"] <= 3_600_000
+    # Whole seconds, and never too early.
+    assert int(response.headers["retry-after"]) * 1000 >= error["retryAfter"]
+    assert (error["table"], error["op"]) == ("limited", "append")
+    # A repetition is no further row, and others are not concerned.
+    assert bob.append("limited", parent, {}, idempotencyKey="k0")["created"] is False
+    assert bed.user(f"eve of {parent}").append("limited", parent)["created"]
+
+
+def test_a_name_that_somebody_else_has_is_a_conflict(bed: Bed, parent: str) -> None:
+    bob = bed.user("bob")
+    bob.call("PUT", f"/v1/stream/note/{parent}", headers={"content-type": "application/json"}, status=201)
+    response = bob.request("POST", "/tables/note/append", {"parent": parent, "payload": {}})
+    check(response, "CONFLICT")
+    check(bob.request("GET", f"/tables/note/auth/list?parent={parent}"), "CONFLICT")
+    check(bob.request("GET", f"/tables/note/auth/live?parent={parent}"), "CONFLICT")
+
+
+def test_other_protocols_read_rows_and_append_none(bed: Bed, parent: str) -> None:
+    bob = bed.user("bob")
+    bob.append("note", parent, {"a": 1})
+    page = bob.call("GET", f"/v1/stream/note/{parent}", params={"offset": "-1", "format": "json"})
+    assert page == [{"a": 1}]
+    response = bob.request("POST", f"/v1/stream/note/{parent}", [{"a": 2}])
+    assert (response.status_code, "table" in response.text) == (409, True)
+
+
+def test_a_body_or_a_row_that_is_too_large_is_refused(start_server: StartServer, lane: str) -> None:
+    bed = Bed(start_server(lane=lane, declare=POLLS, max_body_bytes=2000))
+    bob = bed.user("bob")
+    payload = {"text": "x" * 3000}
+    check(bob.request("POST", "/tables/note/append", {"parent": "p", "payload": payload}), "PAYLOAD_TOO_LARGE")
+    bed.close()
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (RecordTooLarge(0, 2, 1), "PAYLOAD_TOO_LARGE"),
+        (BatchTooLarge("note/p", 2, 2, 1, 1), "PAYLOAD_TOO_LARGE"),
+        (Throttled(100), "THROTTLED"),
+        (EngineClosed(), "UNAVAILABLE"),
+        (DiskFull("data", 100), "DISK_FULL"),
+        (JournalFailed("data", OSError("a flush failed")), "INTERNAL"),
+        (RecursionError(), "VALIDATION_FAILED"),
+        (UnknownLog("note/p"), "NOT_FOUND"),
+        (BadRequest("the batch is too large"), "VALIDATION_FAILED"),
+    ],
+)
+def test_what_goes_wrong_behind_has_a_code(error: Exception, code: str) -> None:
+    reply = Errors("note", "append").reply_to(error)
+    assert reply is not None
+    assert reply.status == PROBLEMS[code].status
+    shown = msgspec.json.decode(reply.body)["error"]
+    assert (shown["code"], shown["table"], shown["op"]) == (code, "note", "append")
+    assert (b"retry-after" in dict(reply.headers)) == PROBLEMS[code].retry
+
+
+@pytest.mark.parametrize(
+    ("refusal", "code"),
+    [
+        (Refusal(401, "unauthorized", "a key is required"), "NOT_AUTHENTICATED"),
+        (Refusal(429, "throttled", "too many", retry_after=7), "THROTTLED"),
+        (Refusal(503, "not_ready", "not yet", {"replay_progress": 0.5}, retry_after=1), "UNAVAILABLE"),
+        (Refusal(503, "shutting_down", "no more", retry_after=1), "UNAVAILABLE"),
+        (Refusal(500, "internal", "the log has the details"), "INTERNAL"),
+        (Refusal(413, "payload_too_large", "too large"), "PAYLOAD_TOO_LARGE"),
+    ],
+)
+def test_the_servers_own_refusals_have_the_same_shape(refusal: Refusal, code: str) -> None:
+    reply = Errors("note", "append").refuse(refusal)
+    shown = msgspec.json.decode(reply.body)["error"]
+    assert (reply.status, shown["code"]) == (refusal.status, code)
+    assert dict(reply.headers).get(b"retry-after") == (
+        None if refusal.retry_after is None else str(refusal.retry_after).encode()
+    )
+
+
+def test_a_full_disk_is_told_and_nothing_is_half_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Through the whole server, with an engine that cannot write."""
+    settings = Settings(
+        storage=StorageSettings(data_dir=str(tmp_path / "data")), server=ServerSettings(declare=str(POLLS))
+    )
+    application = Application(settings, declared=load(str(POLLS)))
+
+    async def scenario() -> None:
+        async with application.app.router.lifespan_context(application.app):
+            while not application.status.ready:
+                await asyncio.sleep(0.01)
+            transport = httpx.ASGITransport(application.app)
+            async with httpx.AsyncClient(transport=transport, base_url="http://server") as client:
+                body = {"parent": "p", "payload": {"a": 1}}
+                assert (await client.post("/tables/note/append", json=body)).status_code == 200
+                assert application.engine is not None
+
+                def full(*_: object) -> None:
+                    raise DiskFull("data", 100)
+
+                with monkeypatch.context() as patched:
+                    patched.setattr(application.engine.journal, "write", full)
+                    patched.setattr(application.engine.journal, "write_all", full)
+                    check(await client.post("/tables/note/append", json=body), "DISK_FULL")
+                    check(await client.post("/tables/note/rm", json={"id": "p:1"}), "DISK_FULL")
+                rows = (await client.get("/tables/note/auth/list?parent=p")).json()["page"]
+                assert [row["seq"] for row in rows] == [1]
+                assert (await client.post("/tables/note/append", json=body)).json()["seq"] == 2
+
+    asyncio.run(scenario())
+
+
+def test_a_preflight_is_answered_without_a_key(start_server: StartServer, lane: str) -> None:
+    bed = Bed(start_server(lane=lane, declare=POLLS, keys="secret"))
+    response = bed.user().request(
+        "OPTIONS",
+        "/tables/note/append",
+        headers={"origin": "https://example.org", "access-control-request-method": "POST"},
+    )
+    assert response.status_code == 204
+    allowed = response.headers["access-control-allow-headers"].lower()
+    for header in ("content-type", "authorization", "strandline-user", "last-event-id"):
+        assert header in allowed
+    assert "POST" in response.headers["access-control-allow-methods"]
+    bed.close()

@@ -152,3 +152,15 @@ def test_the_settings_can_be_printed_instead_of_served(server: Server, tmp_path:
     config = tmp_path / "strandline.toml"
     config.write_text(result.stdout)
     assert tomllib.loads(call("--print-config", "--config", config).stdout) == document
+
+
+def test_declarations_are_named_by_an_option(server: Server, tmp_path: Path) -> None:
+    call("--declare", tmp_path / "polls.py")
+    assert server.served[0].server.declare == str(tmp_path / "polls.py")
+
+
+def test_declarations_that_cannot_be_found_are_bad_settings(tmp_path: Path) -> None:
+    result = call("--declare", tmp_path / "nowhere.py", "--data", tmp_path / "data")
+    assert result.exit_code == 2
+    assert f"there is no file {tmp_path / 'nowhere.py'}" in result.output
+    assert not (tmp_path / "data").exists()

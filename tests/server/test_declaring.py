@@ -1,0 +1,121 @@
+"""Declarations: found in a file or a module, or refused with a word that helps."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from strandline.faces.collections import Collection
+from strandline.server.declaring import NOTHING, gather, load
+from strandline.server.settings import BadSettings
+from strandline.tables import make_log
+
+POLL = """
+from dataclasses import dataclass
+
+from strandline.tables import Hooks, make_log
+
+
+@dataclass
+class Poll:
+    title: str
+
+
+poll = make_log("poll", parent="site", schema=Poll)
+the_same = poll
+"""
+
+
+@pytest.fixture(autouse=True)
+def as_before(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """What is imported, and from where, is nobody else's business."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.chdir(tmp_path)
+    before = set(sys.modules)
+    yield
+    for name in set(sys.modules) - before:
+        if name.startswith(("strandline_declarations_", "polls", "shared_")):
+            del sys.modules[name]
+
+
+def write(name: str, text: str) -> str:
+    Path(name).parent.mkdir(parents=True, exist_ok=True)
+    Path(name).write_text(text)
+    return name
+
+
+def test_without_declarations_there_is_nothing() -> None:
+    assert load("") is NOTHING
+
+
+def test_a_file_declares_tables() -> None:
+    declared = load(write("polls.py", POLL))
+    assert [table.name for table in declared.tables] == ["poll"]
+    assert (declared.identify, declared.hooks) == (None, None)
+
+
+def test_a_module_declares_tables() -> None:
+    write("polls_package/__init__.py", "")
+    write("polls_package/declared.py", POLL)
+    assert [table.name for table in load("polls_package.declared").tables] == ["poll"]
+
+
+def test_a_file_may_import_what_is_beside_it() -> None:
+    write("deep/shared_polls.py", POLL)
+    assert [table.name for table in load(write("deep/main.py", "from shared_polls import poll")).tables] == ["poll"]
+
+
+def test_identify_and_hooks_are_found_by_their_names() -> None:
+    further = "def identify(headers):\n    return None\n\n\nhooks = Hooks(before_append=lambda ctx, payload: None)\n"
+    declared = load(write("polls.py", POLL + further))
+    assert declared.identify is not None
+    assert declared.hooks is not None
+    assert declared.hooks.before_append is not None
+
+
+def test_collections_are_found_too() -> None:
+    text = (
+        "from strandline.faces.collections import AppendOnly, Collection\n"
+        'events = Collection(name="events", storage_path="events/{date}", read_roles=("public",), '
+        'write_roles=("public",), append_only=AppendOnly())\n'
+    )
+    declared = load(write("polls.py", text))
+    assert [collection.name for collection in declared.collections.collections] == ["events"]
+    assert declared.tables == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "polls.py declares nothing"),
+        ("import nothing_of_the_sort", "polls.py cannot be imported: No module named"),
+        ("1 / 0", "polls.py cannot be imported: ZeroDivisionError"),
+        ("def broken(:", "polls.py cannot be imported: SyntaxError"),
+        (POLL + "\nother = make_log('poll', parent='site', schema=Poll)", "two tables are called 'poll'"),
+        (POLL + "\nvote = make_log('vote', parent=poll, schema=Poll)\ndel poll, the_same", "needs its parent 'poll'"),
+        (POLL + "\nidentify = 7", "identify must be a function"),
+        (POLL + "\nmake_log('a/b', parent='site', schema=Poll)", "polls.py: a table's name must be"),
+    ],
+)
+def test_what_cannot_be_served_is_refused(text: str, words: str) -> None:
+    with pytest.raises(BadSettings) as refused:
+        load(write("polls.py", text))
+    assert words in str(refused.value)
+
+
+def test_what_is_not_there_is_refused() -> None:
+    with pytest.raises(BadSettings, match=r"there is no file nowhere\.py"):
+        load("nowhere.py")
+    with pytest.raises(BadSettings, match=r"there is no module nowhere\.at_all"):
+        load("nowhere.at_all")
+
+
+def test_a_program_may_give_them_by_itself() -> None:
+    note = make_log("note", parent="desk", schema={"type": "object"})
+    events = Collection(name="events", storage_path="events/{date}")
+    declared = gather([note, events, note])
+    assert declared.tables == (note,)
+    assert declared.collections.collections == (events,)

@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from strandline.faces.access import Keys
+from strandline.faces.collections import AppendOnly, Collection, QueueEvents
 from strandline.faces.describing import Problem
 from strandline.faces.streams.problems import PROBLEMS as STREAM_PROBLEMS
 from strandline.faces.topics.problems import PROBLEMS
@@ -47,9 +48,23 @@ def problems_table(problems: Mapping[str, Problem]) -> Iterator[str]:
         yield f"| {problem.status} | `{code}` | {problem.meaning}{retry} |"
 
 
+def options_table(struct: type[msgspec.Struct]) -> Iterator[str]:
+    """The fields of something that is configured."""
+    meanings = _comments(struct)
+    yield "| option | default | meaning |"
+    yield "|---|---|---|"
+    for field in msgspec.structs.fields(struct):
+        nothing = field.default in (None, (), msgspec.NODEFAULT)
+        default = "needed" if field.required else "none" if nothing else _default(field.default)
+        yield f"| `{field.name}` | {default} | {meanings[field.name]} |"
+
+
 #: Every table with the document that it is in.
 GENERATED: dict[str, tuple[Path, Callable[[], Iterator[str]]]] = {
     "settings": (ROOT / "docs/operations.md", settings_table),
+    "collection-options": (ROOT / "docs/collections.md", partial(options_table, Collection)),
+    "append-only-options": (ROOT / "docs/collections.md", partial(options_table, AppendOnly)),
+    "queue-options": (ROOT / "docs/collections.md", partial(options_table, QueueEvents)),
     "errors": (ROOT / "docs/topics.md", partial(problems_table, PROBLEMS)),
     "stream-errors": (ROOT / "docs/streams.md", partial(problems_table, STREAM_PROBLEMS)),
 }

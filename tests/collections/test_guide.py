@@ -1,0 +1,54 @@
+"""The guide to collections, followed from top to bottom on a server of its own."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tomllib
+from pathlib import Path
+
+import pytest
+from collections_guide import GUIDE, follower
+from guide import blocks, settled
+
+from strandline.server.settings_sources import load
+
+NEEDED = ("bash", "curl", "jq")
+
+
+@pytest.mark.skipif(any(shutil.which(program) is None for program in NEEDED), reason="a program is not installed")
+def test_following_the_guide_gives_the_answers_that_it_shows(tmp_path: Path) -> None:
+    document = GUIDE.read_text()
+    with follower(document, tmp_path) as following:
+        for block, said in following.follow(document):
+            assert settled(said) == settled(block.text), (
+                "write the answers anew with: python tests/collections_guide.py"
+            )
+
+
+def test_every_example_of_a_configuration_can_be_served(tmp_path: Path) -> None:
+    texts = [block.text for block in blocks(GUIDE.read_text()) if block.kind == "toml"]
+    assert len(texts) == 3
+    for text in texts:
+        path = tmp_path / "example.toml"
+        path.write_text(text)
+        config = load(path).collections_config()
+        assert tomllib.loads(text)["collections"]
+        assert [*config.collections, *config.namespaces.values()]
+
+
+def test_the_example_in_python_can_be_declared(tmp_path: Path) -> None:
+    from strandline.server.declaring import load as load_declared
+
+    (text,) = [block.text for block in blocks(GUIDE.read_text()) if "Roles(" in block.text]
+    path = tmp_path / "collections.py"
+    path.write_text(text)
+    declared = load_declared(str(path)).collections
+    assert [collection.name for collection in declared.collections] == ["rooms"]
+    assert declared.roles.enricher is not None
+
+
+def test_every_program_of_the_guide_is_run() -> None:
+    document = GUIDE.read_text()
+    programs = set(re.findall(r"```python\n# (\S+)\n", document))
+    assert programs == set(re.findall(r"^\$ python (\S+)", document, flags=re.MULTILINE))

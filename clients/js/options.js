@@ -9,7 +9,7 @@ export function checked(options) {
   for (const [name, value] of Object.entries({ table, parent })) {
     if (typeof value !== "string" || value === "") throw new TypeError(`${name} has to be a text`);
   }
-  if (user !== undefined && !/^[^\p{Cc}\s](?:[^\p{Cc}]*[^\p{Cc}\s])?$/u.test(user)) {
+  if (user != null && !/^[^\p{Cc}\s](?:[^\p{Cc}]*[^\p{Cc}\s])?$/u.test(user)) {
     throw new TypeError("user has to be a text without control characters, and without spaces around it");
   }
   if (!Number.isInteger(pageSize) || pageSize < 1) throw new TypeError("pageSize has to be a whole number from 1 on");

@@ -19,8 +19,8 @@ export class Wire {
     this._reads = `${base}/${isPublic ? "pub" : "auth"}`;
     /** @type {Record<string, string>} */
     this._headers = {};
-    if (key !== undefined) this._headers["authorization"] = `Bearer ${key}`;
-    if (user !== undefined) this._headers["strandline-user"] = inBytes(user);
+    if (key != null) this._headers["authorization"] = `Bearer ${key}`;
+    if (user != null) this._headers["strandline-user"] = inBytes(user);
   }
 
   /**

@@ -1,0 +1,56 @@
+/** The form for a new poll. */
+
+import { byId, make } from "./dom.js";
+
+const MOST = 8;
+const LEAST = 2;
+
+const dialog = byId("dialog");
+const form = byId("form");
+const answers = byId("new-options");
+const problem = byId("problem");
+let create = null;
+
+/** @param {(poll: { question: string, options: string[], isPublic: boolean }) => Promise<void>} whenDone */
+export function openForm(whenDone) {
+  create = whenDone;
+  form.reset();
+  problem.hidden = true;
+  answers.replaceChildren();
+  for (let number = 0; number < LEAST; number++) addAnswer();
+  dialog.showModal();
+}
+
+function addAnswer() {
+  const number = answers.children.length + 1;
+  const field = make("input", { maxLength: 120, autocomplete: "off", placeholder: `Answer ${number}` });
+  field.setAttribute("aria-label", `Answer ${number}`);
+  field.required = number <= LEAST;
+  answers.append(field);
+}
+
+/** There is always one more field than answers. */
+answers.addEventListener("input", () => {
+  if (answers.lastElementChild.value !== "" && answers.children.length < MOST) addAnswer();
+});
+
+byId("cancel").addEventListener("click", () => dialog.close());
+
+form.addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const options = Array.from(answers.children, (field) => field.value.trim()).filter((text) => text !== "");
+  const question = byId("new-question").value.trim();
+  if (question === "" || options.length < LEAST) return tell("A poll needs a question and two answers.");
+  if (new Set(options).size < options.length) return tell("Two of the answers are the same.");
+  try {
+    await create({ question, options, isPublic: byId("new-public").checked });
+    dialog.close();
+  } catch (error) {
+    tell(error.message);
+  }
+});
+
+function tell(text) {
+  problem.textContent = text;
+  problem.hidden = false;
+}

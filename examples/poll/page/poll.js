@@ -1,0 +1,169 @@
+/** The page: which polls there are, and one of them. Everything it knows comes from two logs. */
+
+import { createLog } from "./strandline/strandline.js";
+import { Ballot } from "./ballot.js";
+import { byId, make, show } from "./dom.js";
+import { openForm } from "./form.js";
+
+const asked = new URLSearchParams(location.search);
+const SERVER = asked.get("server") ?? `http://${location.hostname}:4000`;
+/** Whose polls: any name is a site of its own. */
+const SITE = asked.get("site") ?? "main";
+
+let user = localStorage.getItem("who") ?? `guest-${1000 + Math.floor(Math.random() * 9000)}`;
+let polls;
+let ballot = null;
+/** The poll that the address names, looked up where it is older than those that are loaded. */
+let lookedUp = { id: "", isDone: true, row: null };
+
+const chosenId = () => decodeURIComponent(location.hash.slice(1));
+
+/** Who somebody is decides what they may see and do, so everything begins anew. */
+function begin() {
+  localStorage.setItem("who", user);
+  byId("who").value = user;
+  polls?.close();
+  polls = createLog(SERVER, { table: "poll", parent: SITE, user, public: true, pageSize: 20 });
+  polls.subscribe(render);
+  ballot?.close();
+  ballot = null;
+  render();
+}
+
+function render() {
+  const { data, hasMore } = polls.getSnapshot();
+  const chosen = findChosen();
+  show(byId("polls"), data, (poll) => poll.idempotencyKey ?? poll.id, createLink, (item, poll) => {
+    const link = item.firstElementChild;
+    link.href = `#${encodeURIComponent(poll.id)}`;
+    link.firstElementChild.textContent = poll.question;
+    link.lastElementChild.textContent = `by ${poll.userId}${poll.isPublic ? "" : " · private"}`;
+    if (poll === chosen) link.setAttribute("aria-current", "true");
+    else link.removeAttribute("aria-current");
+  });
+  byId("more-polls").hidden = !hasMore;
+  choose(chosen);
+  renderState();
+  renderNothing(chosen);
+}
+
+/** What the address says; else the newest, which stays chosen when a newer one comes. */
+function findChosen() {
+  const { data, isLoading, hasMore } = polls.getSnapshot();
+  const id = chosenId();
+  const found = data.find((poll) => poll.id === id) ?? (lookedUp.id === id ? lookedUp.row : null);
+  if (found !== null || isLoading) return found;
+  if (id !== "" && hasMore && lookedUp.id !== id) lookUp(id);
+  if (!lookedUp.isDone) return null;
+  const newest = data.find((poll) => !poll.pending) ?? null;
+  if (newest !== null) history.replaceState(null, "", `#${encodeURIComponent(newest.id)}`);
+  return newest;
+}
+
+async function lookUp(id) {
+  lookedUp = { id, isDone: false, row: null };
+  const row = await polls.read(id).catch(() => null);
+  if (lookedUp.id === id) lookedUp = { id, isDone: true, row };
+  render();
+}
+
+const createLink = () => make("li", {}, make("a", {}, make("span"), make("small")));
+
+/** @param poll the row of the poll to be shown, or null */
+function choose(poll) {
+  byId("poll").hidden = poll === null;
+  if (ballot?.poll.id !== poll?.id) {
+    ballot?.close();
+    ballot = poll === null ? null : new Ballot(SERVER, poll, user, { notify, changed: renderState });
+  }
+  document.title = poll === null ? "Polls" : `${poll.question} · Polls`;
+}
+
+function renderState() {
+  const logs = ballot === null ? [polls] : [polls, ballot.votes];
+  const isLive = logs.every((log) => log.isLive);
+  const isNew = logs.some((log) => log.isLoading && log.error === null);
+  const state = isLive ? "live" : isNew ? "connecting" : "lost";
+  const words = { live: "Live", connecting: "Connecting…", lost: "Not connected, trying again…" };
+  const refused = logs.map((log) => log.error).find((error) => error && !error.isTemporary && error.status);
+  byId("state").dataset.state = refused && !isLive ? "lost" : state;
+  byId("state").textContent = refused && !isLive ? "Refused by the server" : words[state];
+}
+
+/** What to say where there is no poll to show. */
+function renderNothing(chosen) {
+  const { isLoading, error } = polls.getSnapshot();
+  byId("nothing-yet").hidden = chosen !== null;
+  let title = "No polls yet";
+  let text = "Ask something: whoever has this page open can answer, and sees the votes come in.";
+  if (error !== null && isLoading) {
+    title = "The server cannot be reached";
+    text = `${SERVER} does not answer. The page goes on trying.`;
+  } else if (error !== null) {
+    title = "The polls cannot be shown";
+    text = error.message;
+  } else if (isLoading) {
+    title = "Looking for polls…";
+    text = "";
+  }
+  byId("nothing-title").textContent = title;
+  byId("nothing-text").textContent = text;
+}
+
+/* Messages: what went wrong, or what was done and can be undone. */
+
+/** How long something that was done stays told. What went wrong stays until somebody has read it. */
+const TOLD_MS = 12_000;
+
+let undo = null;
+let closing;
+
+/** @param {string} text @param {{ isError?: boolean, undo?: () => void }} [options] */
+function notify(text, { isError = false, undo: revert = null } = {}) {
+  undo = revert;
+  byId("notice-text").textContent = text;
+  byId("notice").dataset.kind = isError ? "error" : "done";
+  byId("notice-undo").hidden = revert === null;
+  byId("notice").hidden = false;
+  clearTimeout(closing);
+  if (!isError) closing = setTimeout(closeNotice, TOLD_MS);
+}
+
+function closeNotice() {
+  byId("notice").hidden = true;
+}
+
+byId("notice-close").addEventListener("click", closeNotice);
+byId("notice-undo").addEventListener("click", () => {
+  closeNotice();
+  undo?.();
+});
+
+/* What people do */
+
+byId("who").addEventListener("change", (event) => {
+  const name = event.target.value.trim();
+  if (name === "" || name === user) event.target.value = user;
+  else {
+    user = name;
+    closeNotice();
+    begin();
+  }
+});
+
+byId("new").addEventListener("click", () =>
+  openForm(async (payload) => {
+    const { id } = await polls.append({ payload });
+    location.hash = encodeURIComponent(id);
+    closeNotice();
+  }),
+);
+byId("more-polls").addEventListener("click", () => polls.loadMore().catch(() => undefined));
+addEventListener("hashchange", render);
+addEventListener("pagehide", () => {
+  polls.close();
+  ballot?.close();
+});
+addEventListener("pageshow", (event) => event.persisted && begin());
+
+begin();

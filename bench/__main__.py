@@ -25,6 +25,7 @@ from bench import (
     recovery,
     seal,
     streams,
+    tables,
     topics,
     topics_delivery,
 )
@@ -44,6 +45,7 @@ GROUPS: dict[str, Callable[[Path, Effort], Iterator[Row]]] = {
     "topics-delivery": topics_delivery.run,
     "streams": streams.run,
     "collections": collections.run,
+    "tables": tables.run,
     "client": client.run,
     "pipeline": pipeline.run,
 }

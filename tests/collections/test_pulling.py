@@ -13,7 +13,7 @@ from strandline.engine import ManualClock
 from strandline.faces.collections import Collection, FieldPermission, RateLimit
 from strandline.faces.collections.config import AppendOnly, CollectionRateLimit, RateRule
 from strandline.faces.collections.documents import Element
-from strandline.faces.collections.elements import AT_ONCE, PAGE
+from strandline.faces.collections.elements import AT_ONCE, PAGE, PARSED_AT_ONCE
 
 
 def filled(server: Stand, count: int = 5, path: str = "events") -> None:
@@ -278,3 +278,12 @@ def test_what_is_kept_of_an_answer_is_never_given_for_another(stand: MakeStand) 
     assert len(server.pull("events").items) == 2
     other: Any = server.pull("events", "last=1").items
     assert [item["data"]["n"] for item in other] == [2]
+
+
+def test_many_elements_without_a_field_are_parsed_elsewhere(stand: MakeStand) -> None:
+    permissions = {"secret": FieldPermission(read_roles=("admin",))}
+    server = stand(opened(field_permissions=permissions))
+    fill(server, PARSED_AT_ONCE + 50)
+    server.push("events", {"n": PARSED_AT_ONCE + 50, "secret": 1})
+    assert shown(server, "full=true") == list(range(PARSED_AT_ONCE + 51))
+    assert server.pull("events", "last=1").items[0]["data"] == {"n": PARSED_AT_ONCE + 50}

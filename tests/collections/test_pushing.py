@@ -11,8 +11,9 @@ from collections_stand import NOW, MakeStand, opened
 from signed_calls import ALICE, BOB, READING, WRITING, device, member
 
 from strandline.engine import ManualClock
-from strandline.faces.collections import Collection, FieldPermission, RateLimit
+from strandline.faces.collections import Caller, Collection, FieldPermission, RateLimit, Roles
 from strandline.faces.collections.config import AppendOnly, CollectionRateLimit
+from strandline.faces.topics.settings import TopicsSettings
 
 #: Signed appends to documents below events/.
 SIGNED = Collection(
@@ -379,3 +380,39 @@ def test_elements_are_as_durable_as_the_collection_says_by_now(stand: MakeStand,
     server.pushed("events", {"n": 2})
     assert server.engine.log("events").config.durability == "fsync"
     assert [item["data"]["n"] for item in server.pull("events").items] == [1, 2]
+
+
+def test_a_name_that_no_log_can_have_is_refused(stand: MakeStand) -> None:
+    server = stand(opened(path="events/{id}"))
+    assert server.push("events/" + "x" * 600, {}).error == (400, "Invalid path parameter")
+    assert server.pull("events/" + "x" * 600).items == []
+
+
+def test_roles_of_an_application_are_asked_for_before_anything_is_kept(stand: MakeStand) -> None:
+    async def enrich(caller: Caller, params: Any) -> list[str]:
+        return ["guest"] if params["id"] == "a" else []
+
+    collection = opened(path="events/{id}", write_roles=("guest",), listable=True)
+    server = stand(collection, roles=Roles(enricher=enrich))
+    assert server.push("events/a", {}).status == 200
+    assert server.push("events/b", {}).error == (403, "Forbidden")
+    assert server.get("/list/events").json["items"] == ["a"]
+
+
+def test_a_server_that_is_too_busy_says_when_to_come_again(stand: MakeStand) -> None:
+    server = stand(opened())
+    for _ in range(100):
+        server.topics.pressure.sample(10_000)
+    answer = server.push("events", {})
+    assert answer.status == 429
+    assert int(answer.headers["retry-after"]) >= 1
+    assert server.engine.find("events") is None
+    assert server.pull("events").status == 200
+
+
+def test_there_may_be_no_more_logs_and_no_more_bytes(stand: MakeStand) -> None:
+    server = stand(opened(path="events/{id}"), topics=TopicsSettings(max_topics=1, max_total_bytes=100))
+    assert server.push("events/a", {"a": "x" * 50}).status == 200
+    assert server.push("events/b", {}).status == 429
+    assert server.push("events/a", {"a": "x" * 50}).status == 429
+    assert server.push("events/a", {}).status == 200

@@ -21,6 +21,8 @@ PAGE_BYTES = 4 << 20
 #: So many elements, and so many bytes, are put together on the loop; that takes about a millisecond.
 AT_ONCE = 2000
 AT_ONCE_BYTES = 1 << 20
+#: So many if fields are to be left out of them, for which each is parsed.
+PARSED_AT_ONCE = 200
 #: All that is kept, in bytes, and the largest that is.
 KEPT_BYTES = 16 << 20
 KEPT_AT_MOST = 1 << 20
@@ -55,7 +57,7 @@ class Reader:
         found = self._kept.get(key)
         if found is None:
             everything = wanted.since is None and wanted.newest is None and wanted.oldest is None
-            if hidden or (everything and version.total > AT_ONCE):
+            if everything and version.total > AT_ONCE:
                 return None
             try:
                 found = _read(document, version, wanted, hidden, wait=False)
@@ -88,10 +90,11 @@ class _NotNow(Exception):
 class _Cutting:
     """Puts pages together. Unless it may ``wait``, raises _NotNow instead of waiting or taking long."""
 
-    def __init__(self, document: Document, version: Version, wait: bool) -> None:
+    def __init__(self, document: Document, version: Version, wait: bool, at_once: int) -> None:
         self._log = document.log
         self._head = version.head
         self._wait = wait
+        self._at_once = at_once
         self._pages: list[Page] = []
         self._count = 0
         self._size = 0
@@ -139,7 +142,7 @@ class _Cutting:
         self._pages.append(page)
         self._count += len(page)
         self._size += sum(map(len, page.data))
-        if not self._wait and (self._count > AT_ONCE or self._size > AT_ONCE_BYTES):
+        if not self._wait and (self._count > self._at_once or self._size > AT_ONCE_BYTES):
             raise _NotNow
         return page
 
@@ -150,7 +153,7 @@ def _drop(page: Page, rows: slice) -> None:
 
 
 def _read(document: Document, version: Version, wanted: Wanted, hidden: frozenset[str], *, wait: bool) -> Elements:
-    cutting = _Cutting(document, version, wait)
+    cutting = _Cutting(document, version, wait, PARSED_AT_ONCE if hidden else AT_ONCE)
     if wanted.newest is not None:
         pages, more = cutting.newest(wanted.newest, wanted.since), False
     else:

@@ -70,7 +70,8 @@ def any_request(method: str, path: str, body: object, query: Mapping[str, Any] |
 
 def segment(text: str) -> str:
     """A text as one part of a path."""
-    return quote(text, safe=":.-_~!$'()*,;=@")
+    # One that is nothing but dots would mean another path.
+    return text.replace(".", "%2E") if text in (".", "..") else quote(text, safe=":.-_~!$'()*,;=@")
 
 
 def query_string(query: Mapping[str, Any] | None) -> str:

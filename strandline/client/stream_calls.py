@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
-from urllib.parse import quote
 
 import msgspec
 
 from strandline.client import stream_types as types
-from strandline.client.calls import ALWAYS, Answer, Reading, Request, get, post, query_string
+from strandline.client.calls import ALWAYS, Answer, Reading, Request, get, post, query_string, segment
 from strandline.client.errors import BadAnswer
 from strandline.client.topic_calls import given
 
@@ -37,7 +36,7 @@ def found_reading(kind: Any) -> Reading[types.Found[Any]]:
 
 
 def path_of(name: str) -> str:
-    return "/v1/stream/" + quote(name, safe="/:.-_~!$'()*,;=@")
+    return "/v1/stream/" + "/".join(map(segment, name.split("/")))
 
 
 def headers(fields: Mapping[str, Any]) -> tuple[tuple[bytes, bytes], ...]:

@@ -8,12 +8,16 @@ from itertools import count
 from typing import Any
 
 import pytest
+from documents import ROOT
 from either_client import Run, Threaded
 from server_process import ServerProcess
 
 from strandline.client import AsyncClient, Client
 
 _numbers = count(1)
+
+#: Tables that a server is started with.
+DECLARATIONS = ROOT / "tests" / "client" / "declared_tables.py"
 
 
 @pytest.fixture(scope="session")
@@ -24,6 +28,23 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
         yield process.start()
     finally:
         process.end()
+
+
+@pytest.fixture(scope="session")
+def _mortal_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    process = ServerProcess(tmp_path_factory.mktemp("mortal") / "data", settings={"declare": DECLARATIONS})
+    try:
+        yield process.start()
+    finally:
+        process.end()
+
+
+@pytest.fixture
+def mortal(_mortal_process: ServerProcess) -> ServerProcess:
+    """A server that a test may stop and kill, and start again at its port: use names of your own."""
+    if not _mortal_process.running:
+        _mortal_process.start(_mortal_process.port)
+    return _mortal_process
 
 
 @pytest.fixture(params=["event loop", "threads"])

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from either_client import Run
-from server_process import StartServer
+from server_process import ServerProcess
 
 from strandline.client import (
     BadRequest,
@@ -72,23 +73,31 @@ def test_a_closed_stream_is_told_from_other_conflicts() -> None:
     assert type(refusal(409, {"stream-closed": "true"}, b"")) is Closed
 
 
-def test_keys_open_doors(run: Run, start_server: StartServer) -> None:
-    server = start_server(keys="s3cret,reader:read")
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    process = ServerProcess(tmp_path_factory.mktemp("guarded") / "data", keys="s3cret,reader:read")
+    try:
+        yield process.start()
+    finally:
+        process.end()
+
+
+def test_keys_open_doors(run: Run, guarded: ServerProcess, name: str) -> None:
 
     async def without_a_key(client: Any) -> None:
         with pytest.raises(NotAuthenticated):
-            await client.topic("orders").write(1)
+            await client.topic(name).write(1)
 
     async def may_only_read(client: Any) -> None:
         with pytest.raises(Forbidden) as caught:
-            await client.topic("orders").write(1)
+            await client.topic(name).write(1)
         assert caught.value.message == "the API key lacks the write scope"
 
     async def may_do_everything(client: Any) -> None:
-        await client.topic("orders").write(1)
-        async with client.topic("orders").tail(0) as tail:
+        await client.topic(name).write(1)
+        async with client.topic(name).tail(0) as tail:
             assert (await tail.__anext__()).data == 1
 
-    run(without_a_key, server.url)
-    run(may_only_read, server.url, key="reader")
-    run(may_do_everything, server.url, key="s3cret")
+    run(without_a_key, guarded.url)
+    run(may_only_read, guarded.url, key="reader")
+    run(may_do_everything, guarded.url, key="s3cret")

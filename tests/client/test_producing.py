@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from cutting_proxy import CuttingProxy
 from either_client import Run
-from server_process import ServerProcess, StartServer
+from server_process import ServerProcess
 
 from strandline.client import BadRequest, Closed, Conflict, Fenced, Patience, Unreachable
 
@@ -165,18 +165,17 @@ def test_closing_is_done_once_too(run: Run, server: ServerProcess, name: str) ->
     proxy.close()
 
 
-def test_a_producer_goes_on_over_a_restart(run: Run, start_server: StartServer) -> None:
-    server = start_server()
+def test_a_producer_goes_on_over_a_restart(run: Run, mortal: ServerProcess, name: str) -> None:
 
     async def scenario(client: Any) -> None:
-        stream = client.stream("orders")
+        stream = client.stream(name)
         await stream.create()
         producer = stream.producer("till-1")
         await producer.append(1)
-        server.kill()
-        restart = asyncio.ensure_future(asyncio.to_thread(server.start, server.port))
+        mortal.kill()
+        restart = asyncio.ensure_future(asyncio.to_thread(mortal.start, mortal.port))
         await producer.append(2)
         await restart
         assert await listed(stream.read()) == [1, 2]
 
-    run(scenario, server.url, patience=PATIENCE)
+    run(scenario, mortal.url, patience=PATIENCE)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from cutting_proxy import CuttingProxy
 from either_client import Run
-from server_process import ServerProcess, StartServer
+from server_process import ServerProcess
 
 from strandline.client import NOW, START, AsyncClient, Gone, NotFound, Patience
 
@@ -111,21 +111,20 @@ def test_lost_records_are_told(run: Run, name: str) -> None:
     run(scenario)
 
 
-def test_a_tail_goes_on_over_a_restart_without_loss_or_repetition(run: Run, start_server: StartServer) -> None:
-    server = start_server()
+def test_a_tail_goes_on_over_a_restart_without_loss_or_repetition(run: Run, mortal: ServerProcess, name: str) -> None:
 
     async def scenario(client: Any) -> None:
-        stream = client.stream("orders")
+        stream = client.stream(name)
         await stream.create([1, 2])
         async with stream.tail(START) as tail:
             assert await take(tail, 2) == [1, 2]
-            server.kill()
+            mortal.kill()
             waiting = asyncio.ensure_future(take(tail, 1))
-            await asyncio.to_thread(server.start, server.port)
+            await asyncio.to_thread(mortal.start, mortal.port)
             await stream.append(3)
             assert await waiting == [3]
 
-    run(scenario, server.url, patience=PATIENCE)
+    run(scenario, mortal.url, patience=PATIENCE)
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from cutting_proxy import CuttingProxy
 from either_client import Run
-from server_process import ServerProcess, StartServer
+from server_process import ServerProcess
 
 from strandline.client import AsyncClient, BadRequest, Client, Patience, TimedOut, Unreachable, Write
 
@@ -65,30 +65,28 @@ def test_what_must_not_be_done_twice_is_sent_once(run: Run, proxy: CuttingProxy,
     run(scenario, proxy.url, patience=PATIENCE)
 
 
-def test_a_server_that_is_not_there_yet_is_waited_for(run: Run, start_server: StartServer) -> None:
-    server = start_server()
-    server.stop()
+def test_a_server_that_is_not_there_yet_is_waited_for(run: Run, mortal: ServerProcess, name: str) -> None:
+    mortal.kill()
 
     async def scenario(client: Any) -> None:
         assert not await client.ready()
-        restart = asyncio.ensure_future(asyncio.to_thread(server.start, server.port))
-        assert (await client.topic("orders").write(1)).first_seq == 1
+        restart = asyncio.ensure_future(asyncio.to_thread(mortal.start, mortal.port))
+        assert (await client.topic(name).write(1)).first_seq == 1
         await restart
         assert await client.ready()
 
-    run(scenario, server.url, patience=PATIENCE)
+    run(scenario, mortal.url, patience=PATIENCE)
 
 
-def test_without_patience_nobody_waits(run: Run, start_server: StartServer) -> None:
-    server = start_server()
-    server.stop()
+def test_without_patience_nobody_waits(run: Run, mortal: ServerProcess, name: str) -> None:
+    mortal.kill()
 
     async def scenario(client: Any) -> None:
         with pytest.raises(Unreachable) as caught:
-            await client.topic("orders").write(1)
+            await client.topic(name).write(1)
         assert not caught.value.sent
 
-    run(scenario, server.url, patience=0)
+    run(scenario, mortal.url, patience=0)
 
 
 def test_a_server_that_says_nothing_is_given_up(run: Run) -> None:
@@ -115,11 +113,17 @@ def test_a_path_before_that_of_the_protocol_is_kept(server: ServerProcess) -> No
         client.topic("orders").state()
 
 
-def test_names_are_escaped(run: Run) -> None:
+def test_names_are_escaped(run: Run, name: str) -> None:
     async def scenario(client: Any) -> None:
         with pytest.raises(BadRequest) as caught:
             await client.topic("a/b?c=d#é").write(1)
         assert "a/b?c=d#é" in caught.value.message
+        with pytest.raises(BadRequest, match="cannot name a topic"):
+            await client.topic("..").write(1)
+        for each in (f"{name}/../x", f"{name}/a b?c#d%20e/é"):
+            await client.stream(each).create([each])
+            assert [value async for value in client.stream(each).read()] == [each]
+        assert len([row async for row in client.streams(prefix=f"{name}/")]) == 2
 
     run(scenario)
 

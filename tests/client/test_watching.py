@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from cutting_proxy import CuttingProxy
 from either_client import Run
-from server_process import ServerProcess, StartServer
+from server_process import ServerProcess
 
 from strandline.client import (
     Arrived,
@@ -139,20 +139,19 @@ def test_there_is_nothing_to_watch(run: Run, name: str) -> None:
     run(scenario)
 
 
-def test_a_watch_goes_on_over_a_restart_without_loss_or_repetition(run: Run, start_server: StartServer) -> None:
-    server = start_server()
+def test_a_watch_goes_on_over_a_restart_without_loss_or_repetition(run: Run, mortal: ServerProcess, name: str) -> None:
 
     async def scenario(client: Any) -> None:
-        topic = client.topic("orders")
+        topic = client.topic(name)
         await topic.write_many([1, 2])
-        async with client.watch({"orders": 0, "log:*": None}) as watch:
+        async with client.watch({name: 0, f"{name}:*": None}) as watch:
             seen: list[Any] = await take(watch, 2)
-            server.kill()
-            restart = asyncio.ensure_future(asyncio.to_thread(server.start, server.port))
+            mortal.kill()
+            restart = asyncio.ensure_future(asyncio.to_thread(mortal.start, mortal.port))
             waiting = asyncio.ensure_future(take(watch, 1))
             await restart
             # A topic that was made while the watch was not connected is told from its beginning.
-            await client.topic("log:web").write("new")
+            await client.topic(f"{name}:web").write("new")
             await topic.write(3)
             seen += await waiting
             told: list[Any] = []
@@ -165,25 +164,24 @@ def test_a_watch_goes_on_over_a_restart_without_loss_or_repetition(run: Run, sta
                 ]
                 if len(told) < 4:
                     seen += await take(watch, 1)
-        assert sorted(told, key=str) == [("log:web", "new"), ("orders", 1), ("orders", 2), ("orders", 3)]
+        assert sorted(told, key=str) == [(name, 1), (name, 2), (name, 3), (f"{name}:web", "new")]
 
-    run(scenario, server.url, patience=PATIENCE)
+    run(scenario, mortal.url, patience=PATIENCE)
 
 
-def test_what_was_deleted_while_nobody_was_connected_is_told(run: Run, start_server: StartServer) -> None:
-    server = start_server()
+def test_what_was_deleted_while_nobody_was_connected_is_told(run: Run, mortal: ServerProcess, name: str) -> None:
 
     async def scenario(client: Any) -> None:
-        await client.topic("a").write(1)
-        await client.topic("b").write(1)
-        async with client.watch({"a": 1, "b": 1}) as watch:
-            assert {event.topic for event in await take(watch, 2)} == {"a", "b"}
-            server.stop()
-            await asyncio.to_thread(server.start, server.port)
-            await client.topic("a").delete()
-            assert Deleted("a", 1) in await take(watch, 2)
+        await client.topic(f"{name}:a").write(1)
+        await client.topic(f"{name}:b").write(1)
+        async with client.watch({f"{name}:a": 1, f"{name}:b": 1}) as watch:
+            assert {event.topic for event in await take(watch, 2)} == {f"{name}:a", f"{name}:b"}
+            mortal.stop()
+            await asyncio.to_thread(mortal.start, mortal.port)
+            await client.topic(f"{name}:a").delete()
+            assert Deleted(f"{name}:a", 1) in await take(watch, 2)
 
-    run(scenario, server.url, patience=PATIENCE)
+    run(scenario, mortal.url, patience=PATIENCE)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -207,20 +205,19 @@ def test_a_tail_misses_and_repeats_nothing_wherever_its_connections_are_cut(
 
 
 def test_a_server_that_stays_away_is_told_and_the_watch_can_be_taken_up_again(
-    run: Run, start_server: StartServer
+    run: Run, mortal: ServerProcess, name: str
 ) -> None:
-    server = start_server()
 
     async def scenario(client: Any) -> None:
-        topic = client.topic("orders")
+        topic = client.topic(name)
         await topic.write(1)
         async with topic.tail(0) as tail:
             assert (await take(tail, 1))[0].data == 1
-            server.kill()
+            mortal.kill()
             with pytest.raises(Unreachable):
                 await take(tail, 1)
-            await asyncio.to_thread(server.start, server.port)
+            await asyncio.to_thread(mortal.start, mortal.port)
             await topic.write(2)
             assert (await take(tail, 1))[0].data == 2
 
-    run(scenario, server.url, patience=Patience(0.05, 0.01, 0.02))
+    run(scenario, mortal.url, patience=Patience(0.05, 0.01, 0.02))

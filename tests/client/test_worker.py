@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from either_client import Run, Threaded
-from server_process import ServerProcess, StartServer
+from server_process import ServerProcess
 from topics_client import eventually
 
 from strandline.client import Client, NotFound, Patience
@@ -201,25 +201,24 @@ def test_an_idle_worker_is_woken_by_a_new_job(run: Run, name: str) -> None:
     run(scenario)
 
 
-def test_a_worker_survives_a_restart_of_the_server(run: Run, start_server: StartServer) -> None:
-    server = start_server()
+def test_a_worker_survives_a_restart_of_the_server(run: Run, mortal: ServerProcess, name: str) -> None:
 
     async def scenario(client: Any) -> None:
-        queue = client.queue("jobs")
+        queue = client.queue(name)
         await queue.configure(durability="fsync")
         await queue.enqueue_many(range(3))
         done: list[int] = []
         worker = queue.worker(lambda job: done.append(job.data), poll_seconds=0.01)
         running = asyncio.ensure_future(worker.run())
         await until(lambda: len(done) == 3)
-        server.kill()
-        await asyncio.to_thread(server.start, server.port)
+        mortal.kill()
+        await asyncio.to_thread(mortal.start, mortal.port)
         await queue.enqueue(3)
         await until(lambda: 3 in done)
         worker.stop()
         await running
 
-    run(scenario, server.url, patience=PATIENCE)
+    run(scenario, mortal.url, patience=PATIENCE)
 
 
 def test_there_must_be_a_queue_and_a_function(run: Run, name: str) -> None:

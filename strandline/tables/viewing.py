@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from strandline.engine import Log
+from strandline.engine import Log, Record
 from strandline.tables.access import find_parent, is_public, no_parent
 from strandline.tables.errors import TableError, invalid
 from strandline.tables.naming import RowId
 from strandline.tables.results import RowPage, RowsAfter
-from strandline.tables.rows import Row, row_of
+from strandline.tables.rows import Row, author_in, row_of
 from strandline.tables.step import read_row
 from strandline.tables.where import Condition
 
@@ -67,21 +67,22 @@ class View:
         """The newest rows with a seq below ``before``."""
         if self.log is None:
             return RowPage([], True, None)
-        wanted = self._wanted(condition)
         rows: list[Row] = []
         scanned, is_done = 0, False
+        wants_all = self.sees_all and condition is None
+        ask = limit if wants_all else max(READ_ROWS, limit)
         while len(rows) < limit and scanned < SCAN_ROWS and not is_done:
-            page = self.log.read_back(before, max(READ_ROWS, limit) if wanted else limit, max_bytes=PAGE_BYTES)
+            page = self.log.read_back(before, ask, max_bytes=PAGE_BYTES)
             is_done = page.caught_up
             for record in reversed(list(page)):
                 if len(rows) == limit:
                     is_done = False
                     break
                 before, scanned = record.seq, scanned + 1
-                row = row_of(self.parent, record)
-                if wanted is None or wanted(row):
+                row = self._row(record, condition)
+                if row is not None:
                     rows.append(row)
-            if wanted is None:
+            if wants_all:
                 break
         return RowPage(self.dress(rows), is_done, None if is_done else str(before))
 
@@ -90,30 +91,30 @@ class View:
         head = 0 if self.log is None else self.log.head
         if self.log is None or after >= head:
             return RowsAfter([], head, False, after)
-        wanted = self._wanted(None)
         rows: list[Row] = []
         scanned, caught_up = 0, False
+        ask = limit if self.sees_all else max(READ_ROWS, limit)
         while len(rows) < limit and scanned < SCAN_ROWS and not caught_up:
-            page = self.log.read(after, max(READ_ROWS, limit) if wanted else limit, max_bytes=PAGE_BYTES)
+            page = self.log.read(after, ask, max_bytes=PAGE_BYTES)
             caught_up, head, after = page.caught_up, page.head, page.next_after
             scanned += max(len(page), 1)
             for record in page:
-                row = row_of(self.parent, record)
-                if wanted is None or wanted(row):
+                row = self._row(record, None)
+                if row is not None:
                     rows.append(row)
                     if len(rows) == limit and record.seq < after:
                         after, caught_up = record.seq, False
                         break
-            if wanted is None and rows:
+            if self.sees_all and rows:
                 break
         return RowsAfter(self.dress(rows), head, not caught_up, after)
 
-    def _wanted(self, condition: Condition | None) -> Callable[[Row], bool] | None:
-        if self.sees_all:
-            return condition
-        if condition is None:
-            return self.shows
-        return lambda row: self.shows(row) and condition(row)
+    def _row(self, record: Record, condition: Condition | None) -> Row | None:
+        """The row of a record if it is for this reader and wanted. Others are not even decoded, where that can be."""
+        if not self.sees_all and author_in(record.meta) != self.user:
+            return None
+        row = row_of(self.parent, record)
+        return row if condition is None or condition(row) else None
 
 
 def look(table: Table, parent: str, user: str | None, public: bool) -> View:

@@ -30,7 +30,6 @@ WORDS = {
     "aiter_bytes": "iter_bytes",
     "anext": "next",
     "aread": "read",
-    "async_call": "sync_call",
     "async_check": "sync_check",
     "async_sleep": "sync_sleep",
     "async_told_to_stop": "sync_told_to_stop",

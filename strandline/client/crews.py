@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for_all
 from contextlib import asynccontextmanager, contextmanager, suppress
+from contextvars import copy_context
 from typing import Any
 
 #: What asks a program to end.
@@ -49,6 +50,9 @@ class AsyncCrew:
 
     def __init__(self, size: int) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
+        # Of its own, because functions that block for long would keep everybody else from the loop's threads. None is
+        # started before it is needed.
+        self._pool = ThreadPoolExecutor(size, "strandline")
 
     def start(self, work: Callable[..., Awaitable[None]], *arguments: Any) -> None:
         task = asyncio.ensure_future(work(*arguments))
@@ -59,14 +63,15 @@ class AsyncCrew:
         """Wait until all are done."""
         while self._tasks:
             await asyncio.wait(self._tasks)
+        self._pool.shutdown(wait=False)
 
-
-async def async_call(function: Callable[[Any], Any], argument: Any) -> None:
-    """Call a function of either kind; one that may block does so on a thread of its own."""
-    if inspect.iscoroutinefunction(function):
-        await function(argument)
-    else:
-        await asyncio.to_thread(function, argument)
+    async def call(self, function: Callable[[Any], Any], argument: Any) -> None:
+        """Call a function of either kind; one that may block does so on a thread."""
+        if inspect.iscoroutinefunction(function):
+            await function(argument)
+        else:
+            context = copy_context()
+            await asyncio.get_running_loop().run_in_executor(self._pool, context.run, function, argument)
 
 
 def async_check(function: Callable[[Any], Any]) -> None:
@@ -131,9 +136,8 @@ class SyncCrew:
         wait_for_all(self._futures.copy())
         self._pool.shutdown()
 
-
-def sync_call(function: Callable[[Any], Any], argument: Any) -> None:
-    function(argument)
+    def call(self, function: Callable[[Any], Any], argument: Any) -> None:
+        function(argument)
 
 
 def sync_check(function: Callable[[Any], Any]) -> None:

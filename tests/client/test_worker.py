@@ -67,14 +67,14 @@ def test_so_many_jobs_are_under_way_at_a_time(run: Run, name: str) -> None:
     async def scenario(client: Any) -> None:
         queue = client.queue(name)
         await queue.configure()
-        await queue.enqueue_many(range(6))
-        together = threading.Barrier(3, timeout=30)
+        await queue.enqueue_many(range(24))
+        together = threading.Barrier(12, timeout=30)
 
         def work(job: Any) -> None:
-            # Passes only if three are here at once; a fourth would break it.
+            # Passes only if twelve are here at once.
             together.wait()
 
-        await queue.worker(work, concurrency=3, poll_seconds=0.01).run(until_empty=True)
+        await queue.worker(work, concurrency=12, poll_seconds=0.01).run(until_empty=True)
         assert not together.broken
 
     run(scenario)

@@ -12,7 +12,7 @@ from strandline.client import queue_calls as calls
 from strandline.client import topic_calls
 from strandline.client.asynchronous.transport import AsyncTransport
 from strandline.client.calls import get
-from strandline.client.crews import AsyncCrew, AsyncFlag, async_call, async_check, async_told_to_stop
+from strandline.client.crews import AsyncCrew, AsyncFlag, async_check, async_told_to_stop
 from strandline.client.errors import StrandlineError
 from strandline.client.queue_types import Job
 from strandline.client.working import HEARTBEATS_PER_LEASE, WorkerSettings, is_passing, usual_delay_ms
@@ -130,7 +130,7 @@ class AsyncWorker(Generic[T]):
                 continue
             for job in claimed:
                 self._running[job.lease_id] = job
-                jobs.start(self._work, job)
+                jobs.start(self._work, jobs, job)
 
     async def _claim(self, room: int) -> list[Job[T]]:
         request = calls.claim(self._path, self.node, room, self._lease_ms)
@@ -152,13 +152,13 @@ class AsyncWorker(Generic[T]):
 
     # --- doing them ------------------------------------------------------------------------------------------------
 
-    async def _work(self, job: Job[T]) -> None:
+    async def _work(self, jobs: AsyncCrew, job: Job[T]) -> None:
         assert self._handler is not None
         raw: Any = job.data
         try:
             try:
                 job.data = self._data.decode(raw)
-                await async_call(self._handler, job)
+                await jobs.call(self._handler, job)
             except Exception as error:
                 log.warning("job %s failed at delivery %s: %r", job.seq, job.deliveries, error, exc_info=error)
                 self.failed += 1

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from strandline.client import stream_calls as calls
 from strandline.client.calls import ALWAYS, Request
-from strandline.client.errors import Refused
+from strandline.client.errors import BadAnswer, Refused
 from strandline.client.producing import ProducerState
 from strandline.client.stream_types import Appended
 from strandline.client.synchronous.transport import Transport
@@ -79,6 +79,8 @@ class Producer(Generic[T]):
             self._transport.call(self._request(body, {**fields, **self._state.probe()}))
         except Refused as error:
             self._state.learn(error)
+        else:
+            raise BadAnswer("the server has taken an append whose number cannot be the next one")
 
     def _request(self, body: bytes, fields: dict[str, Any]) -> Request:
         return calls.append(self._path, self._content_type, body, fields, ALWAYS)

@@ -13,7 +13,7 @@ import msgspec
 from strandline.client import queue_calls as calls
 from strandline.client import topic_calls
 from strandline.client.calls import get
-from strandline.client.crews import SyncCrew, SyncFlag, sync_call, sync_check, sync_told_to_stop
+from strandline.client.crews import SyncCrew, SyncFlag, sync_check, sync_told_to_stop
 from strandline.client.errors import StrandlineError
 from strandline.client.queue_types import Job
 from strandline.client.synchronous.transport import Transport
@@ -132,7 +132,7 @@ class Worker(Generic[T]):
                 continue
             for job in claimed:
                 self._running[job.lease_id] = job
-                jobs.start(self._work, job)
+                jobs.start(self._work, jobs, job)
 
     def _claim(self, room: int) -> list[Job[T]]:
         request = calls.claim(self._path, self.node, room, self._lease_ms)
@@ -154,13 +154,13 @@ class Worker(Generic[T]):
 
     # --- doing them ------------------------------------------------------------------------------------------------
 
-    def _work(self, job: Job[T]) -> None:
+    def _work(self, jobs: SyncCrew, job: Job[T]) -> None:
         assert self._handler is not None
         raw: Any = job.data
         try:
             try:
                 job.data = self._data.decode(raw)
-                sync_call(self._handler, job)
+                jobs.call(self._handler, job)
             except Exception as error:
                 log.warning("job %s failed at delivery %s: %r", job.seq, job.deliveries, error, exc_info=error)
                 self.failed += 1

@@ -17,6 +17,7 @@ from strandline.faces.access import Keys
 from strandline.faces.collections import AppendOnly, Collection, QueueEvents
 from strandline.faces.describing import Problem
 from strandline.faces.streams.problems import PROBLEMS as STREAM_PROBLEMS
+from strandline.faces.tables.problems import PROBLEMS as TABLE_PROBLEMS
 from strandline.faces.topics.problems import PROBLEMS
 from strandline.server.settings import TABLES
 from strandline.server.settings_sources import OPTIONS, VARIABLES
@@ -66,6 +67,7 @@ GENERATED: dict[str, tuple[Path, Callable[[], Iterator[str]]]] = {
     "append-only-options": (ROOT / "docs/collections.md", partial(options_table, AppendOnly)),
     "queue-options": (ROOT / "docs/collections.md", partial(options_table, QueueEvents)),
     "errors": (ROOT / "docs/topics.md", partial(problems_table, PROBLEMS)),
+    "table-errors": (ROOT / "docs/tables.md", partial(problems_table, TABLE_PROBLEMS)),
     "stream-errors": (ROOT / "docs/streams.md", partial(problems_table, STREAM_PROBLEMS)),
 }
 

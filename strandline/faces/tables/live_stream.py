@@ -250,7 +250,7 @@ class LiveStream(web.Stream, Reader):
         if not self._ready:
             self._ready = True
             cursor = bytes(self._cursor)
-            self._write(b'event: ready\nid: %b\ndata: {"cursor":"%b"}\n\n' % (cursor, cursor))
+            self._write(b'id: %b\nevent: ready\ndata: {"cursor":"%b"}\n\n' % (cursor, cursor))
 
     def _tell(self, told: Told) -> None:
         with_author = self._asked.table.declaration.with_author

@@ -49,10 +49,12 @@ class Schema(ABC):
         if not patch:
             raise invalid("the patch changes nothing", "patch")
         checked = self.validate({**payload, **patch})
-        unknown = {name: "is not a field" for name in patch if name not in checked}
+        # A schema may leave out what is the default.
+        known = checked.keys() | set(self.fields or ())
+        unknown = {name: "is not a field" for name in patch if name not in known}
         if unknown:
             raise invalid_fields(unknown, "")
-        return {name: checked[name] for name in patch}
+        return {name: checked.get(name, value) for name, value in msgspec.to_builtins(patch).items()}
 
     @abstractmethod
     def check(self, payload: dict[str, Any]) -> dict[str, Any]: ...

@@ -226,8 +226,9 @@ class Step:
 
     # --- writing -------------------------------------------------------------------------------------------
 
-    def commit(self) -> Commit[list[Any]]:
-        """Journal everything that was planned, in one piece. The results are in the order of the alterations."""
+    def commit(self) -> Commit[Any]:
+        """Journal everything that was planned, in one piece. Where there are alterations, it gives their results, in
+        order."""
         batches = {name: (table, _rows_batch(rows.values())) for name, (table, rows) in self._rows.items() if rows}
         batches |= {name: (table, _changes_batch(told)) for name, (table, told) in self._told.items() if told}
         if not batches and not self._alterations:
@@ -245,7 +246,12 @@ class Step:
         appends = [
             Append(self._configured(name, table), batch, ts=self.now) for name, (table, batch) in batches.items()
         ]
-        commit = self.engine.change_all([*self._alterations, *appends])
+        commit: Commit[Any]
+        if len(appends) == 1 and not self._alterations:
+            # Most steps: nothing but what is needed for them.
+            commit = appends[0].log.append(appends[0].batch, ts=self.now)
+        else:
+            commit = self.engine.change_all([*self._alterations, *appends])
         self._coming.add(commit, self._effects.all)
         return commit
 

@@ -124,9 +124,8 @@ def look(table: Table, parent: str, user: str | None, public: bool) -> View:
     if public:
         if not declaration.public:
             raise TableError("NOT_FOUND", f"{declaration.name} has no public reads")
-        if declaration.public_field is not None or not isinstance(declaration.parent, str):
-            if not is_public(declaration, find_parent(declaration, parent, table.tables.find_row)):
-                raise no_parent(declaration, parent)
+        if not is_public(declaration, find_parent(declaration, parent, table.tables.find_row)):
+            raise no_parent(declaration, parent)
         return View(table, parent, log, user, True)
     if user is None:
         return View(table, parent, log, None, True)

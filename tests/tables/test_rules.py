@@ -559,3 +559,19 @@ def test_the_edits_of_a_row_are_remembered_until_it_is_removed_for_good(bed: Bed
     told = changes.read().data
     assert len(told) == 1
     assert b"optionIdx" not in told[0]
+
+
+def test_a_purge_and_a_restore_are_one_change_however_many_rows_there_are(bed: Bed) -> None:
+    votes = bed.bind(VOTE)["vote"]
+    written: list[list[int]] = []
+    for parent, bulks in (("few", 1), ("many", 12)):
+        for _ in range(bulks):
+            votes.append_bulk(parent, [Vote(0)] * 100).wait()
+        bed.done(votes.rm(f"{parent}:1"))
+        sizes = []
+        for write in (votes.purge_by_parent, votes.restore_by_parent):
+            before = bed.engine.stats().bytes_written
+            write(parent).wait()
+            sizes.append(bed.engine.stats().bytes_written - before)
+        written.append(sizes)
+    assert all(abs(few - many) < 10 for few, many in zip(*written, strict=True)), written

@@ -153,6 +153,16 @@ def test_defaults_are_filled_in_and_what_is_unknown_is_left_out(declared: Any) -
     }  # fmt: skip
 
 
+def test_a_patch_may_set_a_field_to_a_default_that_is_left_out() -> None:
+    class Sparse(msgspec.Struct, omit_defaults=True):
+        name: str = ""
+        size: int = 0
+
+    schema = schema_of(Sparse)
+    assert schema.validate({"name": "n", "size": 0}) == {"name": "n"}
+    assert schema.patch({"name": "n"}, {"name": "", "size": 1}) == {"name": "", "size": 1}
+
+
 def test_a_payload_can_be_an_instance() -> None:
     assert schema_of(AsStruct).validate(AsStruct("n", 1, Kind.A))["kind"] == "a"
     assert schema_of(AsDataclass).validate(AsDataclass("n", 1, Kind.A))["kind"] == "a"

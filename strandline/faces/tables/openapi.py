@@ -114,7 +114,7 @@ _PARAMETERS: dict[str, tuple[Parameter, ...]] = {
     ),
     "read": (_ID,),
     "search": (_PARENT, _query("query", "What to look for.", required=True), _LIMIT),
-    "indexed": (_PARENT, _query("indexBy", "The field.", required=True)),
+    "indexed": (_PARENT, _query("indexBy", "The field.", required=True), _LIMIT),
     "counts": (_PARENT, _query("by", "The field.", required=True)),
     "history": (_ID,),
     "live": (

@@ -38,7 +38,7 @@ CONFIG = {
             "maxBodyBytes": 65536,
             "appendOnly": True,
         },
-    ]
+    ],
 }
 WRITERS = 6
 #: So many acknowledged appends, over all writers, before the plug is pulled.

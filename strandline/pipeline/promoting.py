@@ -66,14 +66,15 @@ def keep_registries(lake: Lake, logs: Sequence[LogInfo], now_ms: int) -> None:
     """Keep the registries of all these logs, which are all that there are, in the lake."""
     by_epoch = {info.epoch: info for info in logs}
     kept = [
-        KeptRegistry(info.name, info.epoch, _layers(info, by_epoch), msgspec.Raw(info.registry))
+        KeptRegistry(info.name, info.epoch, layers_of(info, by_epoch), msgspec.Raw(info.registry))
         for info in logs
         if info.registry is not None
     ]
     registries.keep(lake, kept, now_ms)
 
 
-def _layers(info: LogInfo, by_epoch: Mapping[int, LogInfo]) -> list[Layer]:
+def layers_of(info: LogInfo, by_epoch: Mapping[int, LogInfo]) -> list[Layer]:
+    """Where the records of a log are in the lake, oldest first."""
     layers: list[Layer] = []
     last: int | None = None
     at: LogInfo | None = info

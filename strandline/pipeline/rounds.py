@@ -93,10 +93,15 @@ def run_round(
 
 def belong(lake: Lake, directory: str) -> None:
     """Make sure that the lake is of this data directory. Raises LakeOfAnother."""
+    if not belongs(lake, directory):
+        lake.write(BELONGING, msgspec.json.encode(Belonging(directory)))
+
+
+def belongs(lake: Lake, directory: str) -> bool:
+    """Whether there is a lake, which then is of this data directory. Raises LakeOfAnother."""
     stored = lake.read(BELONGING)
     if stored is None:
-        lake.write(BELONGING, msgspec.json.encode(Belonging(directory)))
-        return
+        return False
     try:
         found = msgspec.json.decode(stored, type=Belonging)
     except msgspec.DecodeError as error:
@@ -107,6 +112,7 @@ def belong(lake: Lake, directory: str) -> None:
         raise LakeOfAnother(
             f"the lake at {lake.url} has the records of the data directory {found.directory}, not of {directory}"
         )
+    return True
 
 
 def choose(logs: list[LogInfo], chosen: Chosen) -> list[LogInfo]:

@@ -1,0 +1,36 @@
+"""What goes wrong on purpose is one line on standard error and an exit code, never a traceback."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from strandline.cli.exits import CommandFailed, code_of
+from strandline.client import StrandlineError
+from strandline.engine.errors import EngineError
+from strandline.history.talking import ServerFailure
+
+
+class Catching(TyperGroup):
+    """The commands, with what becomes of their errors."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise  # whoever read what is printed has read enough: the caller ends the process in silence
+        except CommandFailed as error:
+            say(str(error))
+            raise typer.Exit(error.code) from None
+        except (EngineError, StrandlineError, ServerFailure, OSError) as error:
+            say(str(error))
+            raise typer.Exit(code_of(error)) from None
+
+
+def say(text: str) -> None:
+    """For people, on standard error."""
+    for line in text.splitlines() or [""]:
+        print(f"strandline: {line}", file=sys.stderr, flush=True)

@@ -1,0 +1,131 @@
+"""Answering a statement: DuckDB, the logs that it names, and their lake."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import duckdb
+import msgspec
+from deltalake.exceptions import DeltaError
+from obstore.exceptions import BaseError
+
+from strandline.cli.asking import connect
+from strandline.cli.catching import say
+from strandline.cli.exits import CommandFailed, Exit
+from strandline.cli.sql_lake import LakeView
+from strandline.cli.sql_logs import Logs
+from strandline.cli.sql_naming import named_logs
+from strandline.cli.sql_results import Result
+from strandline.history.opening import History, open_history
+from strandline.lake.place import Lake
+from strandline.pipeline.rounds import LakeOfAnother, belongs
+
+#: A lake whose files were removed while they were read, because something was erased, is read anew.
+ATTEMPTS = 3
+
+
+class Source(NamedTuple):
+    """Where the logs are, by path or by url, and where their lake is, if that was said."""
+
+    path: str
+    url: str
+    key: str | None
+    cold: str
+    lake: str | None
+
+
+def answer(source: Source, statement: str, directory: Path) -> Result:
+    """The result, kept in the directory. Raises CommandFailed for a statement that is wrong."""
+    names = named_logs(statement)
+    for attempt in range(1, ATTEMPTS + 1):
+        with _opened(source) as (history, view):
+            database = duckdb.connect(str(directory / f"{attempt}.duckdb"))
+            try:
+                _settle(database)
+                logs = Logs(database, history, view)
+                missing = [name for name in names if not logs.add(name)]
+                return _run(database, statement, directory / f"{attempt}.arrow", missing)
+            except (duckdb.Error, OSError) as error:
+                if attempt < ATTEMPTS and view is not None and not view.is_whole():
+                    continue
+                if isinstance(error, duckdb.Error):
+                    raise CommandFailed(str(error).strip(), Exit.USAGE) from None
+                raise
+            finally:
+                database.close()
+    raise AssertionError
+
+
+def _settle(database: duckdb.DuckDBPyConnection) -> None:
+    database.execute("set python_enable_replacements = false")
+    database.execute("set TimeZone = 'UTC'")
+    database.execute("set preserve_insertion_order = false")
+
+
+def _run(database: duckdb.DuckDBPyConnection, statement: str, file: Path, missing: list[str]) -> Result:
+    try:
+        return Result(database.execute(statement), file)
+    except duckdb.CatalogException as error:
+        unknown = [name for name in missing if f"name {name} " in str(error)]
+        if unknown:
+            raise CommandFailed(f"there is no log {unknown[0]!r}", Exit.NOT_FOUND) from None
+        raise
+
+
+# --- where logs and lake are ---------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _opened(source: Source) -> Iterator[tuple[History, LakeView | None]]:
+    """The lake is looked at first: what the history says afterwards is at least as new."""
+    place = str(Path(source.path) / "lake") if source.path else _told_lake(source)
+    if source.lake is not None:
+        if not place:
+            raise CommandFailed("this key does not see what was erased, and may read no lake", Exit.NOT_ALLOWED)
+        place = source.lake
+    view = _view(place, source.lake is not None) if place else None
+    history = open_history(path=source.path, url=source.url, key=source.key, cold_url=source.cold)
+    try:
+        yield history, view if view is not None and _belongs(Lake.at(place), history, source) else None
+    finally:
+        history.close()
+
+
+def _view(place: str, is_chosen: bool) -> LakeView | None:
+    """None where there is no lake, or it cannot be read and nobody has asked for it: then everything is in the log."""
+    try:
+        view = LakeView(Lake.at(place))
+    except (OSError, DeltaError, BaseError) as error:
+        told = f"the lake at {place} cannot be read: {str(error).splitlines()[0]}"
+        if is_chosen:
+            raise CommandFailed(told) from None
+        say(f"{told}; all is read from the logs")
+        return None
+    if is_chosen and not view.exists:
+        raise CommandFailed(f"there is no lake at {place}", Exit.NOT_FOUND)
+    return view if view.exists else None
+
+
+def _belongs(lake: Lake, history: History, source: Source) -> bool:
+    try:
+        return belongs(lake, history.directory)
+    except LakeOfAnother as error:
+        if source.lake is not None or source.path:
+            raise CommandFailed(str(error), Exit.CONFLICT) from None
+        # A directory of this name on this machine is not the one of the server.
+        return False
+
+
+class _Pipeline(msgspec.Struct):
+    lake: str
+
+
+def _told_lake(source: Source) -> str:
+    """Where the server says that its lake is; nothing if the key is not told. Such a key does not see what is erased in
+    other logs either, so it reads no lake at all."""
+    with connect(source.url, source.key) as client:
+        answer = msgspec.json.decode(client.call("GET", "/pipeline").body, type=_Pipeline)
+    return answer.lake

@@ -1,0 +1,116 @@
+"""Logs as tables of DuckDB: what the lake has from its files, everything newer from the history, nothing twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from strandline.cli.exits import CommandFailed, Exit
+from strandline.cli.sql_lake import Kept, LakeView, left_out_table
+from strandline.cli.sql_naming import COLUMNS, quoted
+from strandline.engine.errors import UnknownLog
+from strandline.history.info import LogInfo
+from strandline.history.opening import History
+from strandline.lake.rows import lake_rows
+from strandline.lake.tables import RECORDS
+from strandline.pipeline.erasure_rules import Rules
+from strandline.pipeline.events import Events
+
+#: Records of one piece of history.
+PIECE_RECORDS = 100_000
+JSON_TYPE = "application/json"
+
+_SHAPE = pa.schema([RECORDS.field(name) for name in ("seq", "ts", "key", "node", "meta", "data", "bytes")])
+_NAMES = ", ".join(_SHAPE.names)
+
+
+class Logs:
+    """The logs of a history, in a database: each as a view of its name, made when it is asked for. ``lake`` is None
+    where there is none: then everything is read from the history."""
+
+    def __init__(self, database: duckdb.DuckDBPyConnection, history: History, lake: LakeView | None) -> None:
+        self._database = database
+        self._history = history
+        self._lake = lake if lake is not None and lake.exists else None
+        self._events = Events(history)
+        self._made: dict[str, str] = {}
+        if self._lake is not None:
+            database.register("__lake", self._lake.dataset)
+
+    def add(self, name: str) -> bool:
+        """Whether there is such a log. Raises CommandFailed for one that DuckDB could not tell from another."""
+        try:
+            info = self._history.log(name)
+        except UnknownLog:
+            return False
+        other = self._made.setdefault(name.lower(), name)
+        if other != name:
+            raise CommandFailed(f"DuckDB cannot tell the logs {other!r} and {name!r} apart", Exit.USAGE)
+        number = len(self._made)
+        kept = Kept([], {}, [(1, info.head)], [], Rules({})) if self._lake is None else self._kept(info)
+        tail = f"__tail_{number}"
+        batches = pa.RecordBatchReader.from_batches(_SHAPE, self._newer(info, kept))
+        self._database.register("__batches", batches)
+        # Kept in the database and not only passed through: a statement may read it more than once.
+        self._database.execute(f"create temp table {tail} as select {_NAMES} from __batches")
+        self._database.unregister("__batches")
+        parts = [f"select {_NAMES} from {tail}", *self._from_lake(kept, number)]
+        columns = ", ".join(_columns(info.media_type == JSON_TYPE))
+        self._database.execute(
+            f"create temp view {quoted(name)} as select {columns} from ({' union all '.join(parts)})"
+        )
+        return True
+
+    def _kept(self, info: LogInfo) -> Kept:
+        assert self._lake is not None
+        return self._lake.kept(self._history, info, self._events)
+
+    def _from_lake(self, kept: Kept, number: int) -> Iterator[str]:
+        without = ""
+        if kept.left_out:
+            name = f"__left_out_{number}"
+            self._database.register(name, left_out_table(kept.left_out))
+            without = f" and not exists (select 1 from {name} e where e.epoch = l.epoch and e.seq = l.seq)"
+        for epoch, first, last in kept.covered:
+            yield (
+                f"select {_NAMES} from __lake l where l.epoch = {epoch} and l.seq >= {first} and l.seq <= {last}"
+                f"{without}"
+            )
+
+    def _newer(self, info: LogInfo, kept: Kept) -> Iterator[Any]:
+        """The records that are not taken from the lake."""
+        for first, last in kept.missing:
+            for piece in self._history.pieces(info, first - 1, last, PIECE_RECORDS):
+                for batch in piece.read():
+                    yield _shaped(batch)
+        for epoch, first, last in kept.renewed:
+            for piece in self._history.pieces(info, first - 1, last, PIECE_RECORDS):
+                for batch in piece.read():
+                    meant = kept.is_renewed(epoch, batch)
+                    if meant.any():
+                        yield _shaped(batch.filter(pa.array(meant)))
+
+
+def _shaped(batch: Any) -> Any:
+    """History's records as the lake has them."""
+    return lake_rows(batch).select(_SHAPE.names)
+
+
+def _columns(is_json: bool) -> Iterator[str]:
+    for name in COLUMNS:
+        if name == "meta":
+            yield f"{_as_json('try(decode(meta))')} as meta"
+        elif name == "data" and is_json:
+            yield f"{_as_json('data')} as data"
+        else:
+            yield name
+    if not is_json:
+        yield "bytes"
+
+
+def _as_json(text: str) -> str:
+    """What is no JSON, although it should be, is a string of it rather than an error or nothing."""
+    return f"coalesce(try_cast({text} as json), to_json({text}))"

@@ -1,0 +1,148 @@
+"""The result of a statement: kept in a file until it is complete, then printed in one of several forms."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import math
+import sys
+from collections.abc import Iterator
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import duckdb
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+from msgspec import Raw
+
+from strandline.cli.showing import print_json, print_line, print_table
+
+BATCH_ROWS = 10_000
+#: A table for people has no more.
+SHOWN_ROWS = 1000
+_NUMBERS = ("INT", "DECIMAL", "DOUBLE", "FLOAT")
+
+
+class Result:
+    """The rows of a statement. Nothing is printed before all of them are there: a statement that fails half way has
+    printed nothing."""
+
+    def __init__(self, result: duckdb.DuckDBPyConnection, file: Path) -> None:
+        described = result.description or []
+        self.names = [column[0] for column in described]
+        self._types = [str(column[1]) for column in described]
+        self._file = file
+        self.rows = 0
+        reader: Any = result.to_arrow_reader(BATCH_ROWS)
+        with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_file(sink, reader.schema) as writer:
+            for batch in reader:
+                writer.write_batch(batch)
+                self.rows += batch.num_rows
+
+    def _batches(self) -> Iterator[Any]:
+        with pa.memory_map(str(self._file)) as source, pa.ipc.open_file(source) as reader:
+            for number in range(reader.num_record_batches):
+                yield reader.get_batch(number)
+
+    def _values(self) -> Iterator[tuple[Any, ...]]:
+        for batch in self._batches():
+            yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+    # --- forms -------------------------------------------------------------------------------------------------------
+
+    def print_table(self) -> None:
+        rows: list[tuple[str, ...]] = []
+        for row in self._values():
+            if len(rows) == SHOWN_ROWS:
+                break
+            rows.append(tuple(_text(value) for value in row))
+        numbers = [name for name, kind in zip(self.names, self._types, strict=True) if _is_number(kind)]
+        print_table(self.names, rows, right=numbers)
+        if self.rows > SHOWN_ROWS:
+            print_line(f"the first {SHOWN_ROWS:,} of {self.rows:,} rows: --json, --csv and --parquet have all of them")
+
+    def print_json(self) -> None:
+        """A row per line."""
+        for row in self._values():
+            print_json(
+                {name: _json(value, kind) for name, value, kind in zip(self.names, row, self._types, strict=True)}
+            )
+
+    def print_csv(self) -> None:
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(self.names)
+        for row in self._values():
+            writer.writerow([None if value is None else _text(value) for value in row])
+
+    def write_parquet(self, file: Path) -> None:
+        """In place when it is complete."""
+        partial = file.with_name(f".{file.name}.partial")
+        try:
+            with pa.memory_map(str(self._file)) as source, pa.ipc.open_file(source) as reader:
+                schema = pa.schema([(field.name, _plain(field.type)) for field in reader.schema])
+                with pq.ParquetWriter(partial, schema, compression="zstd") as writer:
+                    for number in range(reader.num_record_batches):
+                        batch = reader.get_batch(number)
+                        writer.write_table(pa.table(_storage(batch.columns), schema=schema))
+            partial.replace(file)
+        finally:
+            partial.unlink(missing_ok=True)
+
+
+def _plain(kind: Any) -> Any:
+    """Parquet has no type of its own for JSON that everybody reads: it is text there."""
+    return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
+
+
+def _storage(columns: list[Any]) -> list[Any]:
+    return [column.storage if isinstance(column, pa.ExtensionArray) else column for column in columns]
+
+
+def _is_number(kind: str) -> bool:
+    return any(word in kind for word in _NUMBERS) and "[" not in kind and "(" not in kind.replace("DECIMAL(", "")
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, datetime):
+        return _moment(value)
+    if isinstance(value, bytes):
+        return f"base64:{base64.b64encode(value).decode()}"
+    if isinstance(value, dict | list):
+        return msgspec.json.encode(_json(value, "")).decode()
+    return str(value)
+
+
+def _json(value: Any, kind: str) -> Any:
+    """A value as JSON has it; what is JSON already is told as it is."""
+    if kind == "JSON" and isinstance(value, str):
+        return Raw(value.encode())
+    if isinstance(value, datetime):
+        return _moment(value)
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, dict):
+        return {str(name): _json(each, "") for name, each in value.items()}
+    if isinstance(value, list):
+        return [_json(each, "") for each in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, date | time | timedelta | UUID):
+        return str(value)
+    return value
+
+
+def _moment(value: datetime) -> str:
+    if value.tzinfo is None:
+        return value.isoformat()
+    text = value.isoformat(timespec="milliseconds" if value.microsecond % 1000 == 0 else "microseconds")
+    return text.replace("+00:00", "Z")

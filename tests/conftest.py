@@ -9,7 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 from server_process import ServerProcess, StartServer
+
+# How long an example takes depends on who else uses the machine.
+settings.register_profile("unhurried", deadline=None)
+settings.load_profile("unhurried")
 
 
 @pytest.fixture(scope="session", params=["fast", "asgi"])

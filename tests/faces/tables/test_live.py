@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from server_process import StartServer
 from tables_bed import POLLS, Bed, TablesClient
-from topics_client import Event, EventStream, eventually
+from topics_client import Event, EventStream
 
 
 def told(event: Event) -> tuple[Any, ...]:
@@ -205,28 +205,14 @@ def test_many_rows_come_in_order_while_more_are_written(bed: Bed, parent: str) -
     assert edits == [f"edited {at}" for at in range(10)]
 
 
-def test_a_server_that_stops_ends_its_streams(start_server: StartServer, lane: str) -> None:
-    server = start_server(lane=lane, declare=POLLS)
+def test_streams_are_bounded_in_number_and_end_with_the_server(start_server: StartServer, lane: str) -> None:
+    server = start_server(lane=lane, declare=POLLS, max_sse_connections=2)
     client = TablesClient(server.url, "bob")
-    client.append("message", "p", {"content": "hello"})
-    with client.events(live("message", "p")) as events:
-        events.wait_for("ready")
+    with client.events(live("message", "p")) as one, client.events(live("message", "q")) as other:
+        one.wait_for("ready")
+        other.wait_for("ready")
+        assert client.refusal("GET", live("message", "r"), status=429)["code"] == "THROTTLED"
         server.terminate()
-        assert events.ended() == []
+        assert one.ended() == other.ended() == []
     client.close()
     assert server.wait() == 0
-
-
-def test_streams_are_bounded_in_number(start_server: StartServer, lane: str) -> None:
-    server = start_server(lane=lane, declare=POLLS, max_sse_connections=1)
-    client = TablesClient(server.url, "bob")
-    with client.events(live("message", "p")) as events:
-        events.wait_for("ready")
-        assert client.refusal("GET", live("message", "q"), status=429)["code"] == "THROTTLED"
-    eventually(lambda: _opens(client))
-    client.close()
-
-
-def _opens(client: TablesClient) -> bool:
-    with client.http.stream("GET", live("message", "q")) as response:
-        return response.status_code == 200

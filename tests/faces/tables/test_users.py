@@ -169,6 +169,19 @@ def test_an_event_stream_may_say_who_it_is_in_its_address(keyed: Bed, bed: Bed, 
     assert stranger.refusal("GET", f"/tables/note/auth/list?parent={parent}&token=boss", status=401)
 
 
+def test_a_preflight_is_answered_without_a_key(keyed: Bed) -> None:
+    response = keyed.user().request(
+        "OPTIONS",
+        "/tables/note/append",
+        headers={"origin": "https://example.org", "access-control-request-method": "POST"},
+    )
+    assert response.status_code == 204
+    allowed = response.headers["access-control-allow-headers"].lower()
+    for header in ("content-type", "authorization", "strandline-user", "last-event-id"):
+        assert header in allowed
+    assert "POST" in response.headers["access-control-allow-methods"]
+
+
 # --- by what the declarations say ----------------------------------------------------------------------------------
 
 DECLARATIONS = """
@@ -187,9 +200,9 @@ def identify(headers):
 """
 
 
-def test_identify_decides_who_it_is(start_server: StartServer, tmp_path: Path, lane: str) -> None:
+def test_identify_decides_who_it_is(start_server: StartServer, tmp_path: Path) -> None:
     (tmp_path / "declared.py").write_text(DECLARATIONS)
-    server = start_server(lane=lane, declare=tmp_path / "declared.py")
+    server = start_server(declare=tmp_path / "declared.py")
     bed = Bed(server)
     body = {"parent": "d", "payload": {}}
     carl = bed.user()
@@ -209,9 +222,9 @@ def test_identify_decides_who_it_is(start_server: StartServer, tmp_path: Path, l
     bed.close()
 
 
-def test_whom_identify_knows_needs_no_key_and_others_do(start_server: StartServer, tmp_path: Path, lane: str) -> None:
+def test_whom_identify_knows_needs_no_key_and_others_do(start_server: StartServer, tmp_path: Path) -> None:
     (tmp_path / "declared.py").write_text(DECLARATIONS)
-    bed = Bed(start_server(lane=lane, keys="boss,reader:read", declare=tmp_path / "declared.py"))
+    bed = Bed(start_server(keys="boss,reader:read", declare=tmp_path / "declared.py"))
     body = {"parent": "d", "payload": {}}
     carl = bed.user()
     assert carl.call("POST", "/tables/note/append", body, headers={"cookie": "session=carl"})["created"]

@@ -116,6 +116,15 @@ class Later:
         if self._waiting is not None:
             self._waiting(self)
 
+    def follow(self, other: Later) -> None:
+        """Settle this as another one was settled."""
+        try:
+            answer = other.result()
+        except Exception as error:
+            self.fail(error)
+        else:
+            self.settle(answer)
+
     def then(self, waiting: Callable[[Later], None]) -> None:
         """Have the function called once this is settled; at once if it is."""
         self._waiting = waiting
@@ -279,3 +288,21 @@ class Refusal(Exception):
         if self.allow is not None:
             headers.append((b"allow", self.allow.encode()))
         return Reply(msgspec.json.encode({"error": error}), self.status, headers=tuple(headers))
+
+
+def later_of(awaitable: Awaitable[Answer]) -> Later:
+    """Let a coroutine run by itself."""
+    later = Later()
+
+    def done(future: asyncio.Future[Answer]) -> None:
+        if future.cancelled():
+            later.fail(Refusal(503, "shutting_down", "the server is shutting down", retry_after=1))
+            return
+        error = future.exception()
+        if error is None:
+            later.settle(future.result())
+        else:
+            later.fail(error if isinstance(error, Exception) else RuntimeError(repr(error)))
+
+    asyncio.ensure_future(awaitable).add_done_callback(done)
+    return later

@@ -190,6 +190,8 @@ class Application:
         self.status.draining = True
         if self.arrow is not None:
             self.arrow.close()
+        if self.collections is not None:
+            await asyncio.to_thread(self.collections.context.close)
         if self.tables is not None:
             await asyncio.to_thread(self.tables.close)
         if self.keeper is not None:

@@ -6,15 +6,14 @@ is decided by :meth:`Gate.admit`, which the fast lane remembers per head.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import zlib
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from strandline.faces.access import FULL_ACCESS, Access, Keys
-from strandline.faces.web import Answer, Call, Head, Later, Refusal, Reply, Route, Stream
+from strandline.faces.web import Answer, Call, Head, Later, Refusal, Reply, Route, Stream, later_of
 from strandline.server.limits import Limits
 from strandline.server.paths import Paths
 
@@ -216,7 +215,7 @@ class Gate:
             return answer
         if isinstance(answer, Stream):
             return answer
-        later = answer if isinstance(answer, Later) else _run(answer)
+        later = answer if isinstance(answer, Later) else later_of(answer)
         # There was room when the request was looked at, and nothing has run since.
         if self.keys is not None and head.access is not None and self.limits.requests.acquire(head.access):
             return self._counted(later, head.access)
@@ -275,24 +274,6 @@ class Gate:
         if encoding != b"gzip":
             raise Refusal(415, "unsupported_media_type", "the content encoding must be gzip or identity")
         call.body = _unzip(call.body, self.max_body_bytes)
-
-
-def _run(awaitable: Awaitable[Answer]) -> Later:
-    """Let a coroutine run by itself."""
-    later = Later()
-
-    def done(future: asyncio.Future[Answer]) -> None:
-        if future.cancelled():
-            later.fail(Refusal(503, "shutting_down", "the server is shutting down", retry_after=1))
-            return
-        error = future.exception()
-        if error is None:
-            later.settle(future.result())
-        else:
-            later.fail(error if isinstance(error, Exception) else RuntimeError(repr(error)))
-
-    asyncio.ensure_future(awaitable).add_done_callback(done)
-    return later
 
 
 #: Somebody without a valid key, at a route that says by itself who may call it.

@@ -34,7 +34,7 @@ BUILDING_SECONDS = 60.0
 TURN_SECONDS, TURN_REQUESTS = 1.0, 20_000
 #: So many requests before the first turn, or as many as take so long: they say how many a turn has.
 WARM_UP, WARM_UP_SECONDS = 50, 2.0
-FILLERS = 64
+FILLERS = 32
 #: How many times the peers' rate appends to a log of 10,000 elements should have.
 AIM = 20.0
 #: A log of any length should be as cheap as a short one, but for what rounds differ by.

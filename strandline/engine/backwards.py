@@ -12,7 +12,7 @@ from strandline.engine.forks import Layer, earliest_of, layers
 from strandline.engine.journaling import let_all_expire
 from strandline.engine.logbook import Logbook
 from strandline.engine.parts import Part, Segments
-from strandline.engine.reading import NotResident, Resident, fetch, needs_the_disk_to_expire
+from strandline.engine.reading import NotResident, Resident, fetch, needs_the_disk_to_expire, size_of
 from strandline.engine.record import Page
 
 if TYPE_CHECKING:
@@ -108,20 +108,14 @@ def _backwards(part: Part, start: int, stop: int, window: int, segments: Segment
 
 def _fitting(part: Part, block: Block, first: int, end: int, budget: int, is_last: bool) -> tuple[int, int]:
     """The first row from which on all fit, and what is left; the very last record goes, however large it is."""
-    row = end
+    row, amended = end, {} if part.overlay is None else part.overlay.amended
     while row > first:
-        size = _size(part, block, row - 1)
+        size = size_of(block, row - 1, amended)
         if size > budget and not (is_last and row == end):
             break
         budget -= size
         row -= 1
     return row, budget
-
-
-def _size(part: Part, block: Block, row: int) -> int:
-    size = block.size(row, row + 1)
-    data = None if part.overlay is None else part.overlay.amended.get(block.seq(row))
-    return size if data is None else size + len(data) - len(block.payload(row))
 
 
 def _copy(page: Page, part: Part, block: Block, start: int, end: int) -> None:

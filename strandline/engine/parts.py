@@ -290,10 +290,7 @@ class Run(Part):
     def pieces(self, first: int, last: int, segments: Segments) -> Iterator[Piece]:
         segment = segments.segment(self.segment)
         end_row = self.row + self.rows
-        if self.last - self.first + 1 == self.rows:
-            row = self.row + max(first - self.first, 0)
-        else:
-            row = segment.row_of(self.row, self.rows, self.first, first)
+        row = self._row_from(first, segment)
         while row < end_row:
             index = segment.block_of(row)
             base = segment.blocks[index].row
@@ -305,6 +302,39 @@ class Run(Part):
             if end < high:
                 return
             row = base + high
+
+    def weigh(self, ranges: Iterable[tuple[int, int]], segments: Segments) -> tuple[int, int]:
+        """Of blocks that are weighed whole the segment knows the size: they are not loaded."""
+        segment, count, size = segments.segment(self.segment), 0, 0
+        for first, last in ranges:
+            start, end = self._row_from(first, segment), self._row_from(last + 1, segment)
+            if start < end:
+                count += end - start
+                size += self._size(start, end, segment, segments)
+                if self.overlay is not None and self.overlay.amended:
+                    size += self._amended_by(first, last, segments)
+        return count, size
+
+    def _row_from(self, seq: int, segment: Segment) -> int:
+        """The row of the first record from a seq on."""
+        if self.last - self.first + 1 == self.rows:
+            return self.row + min(max(seq - self.first, 0), self.rows)
+        return segment.row_of(self.row, self.rows, self.first, seq)
+
+    def _size(self, start: int, end: int, segment: Segment, segments: Segments) -> int:
+        size = 0
+        for index in range(segment.block_of(start), segment.block_of(end - 1) + 1):
+            info = segment.blocks[index]
+            low, high = max(start - info.row, 0), min(end - info.row, info.rows)
+            whole = low == 0 and high == info.rows
+            size += info.size if whole else segments.load(self.segment, index).size(low, high)
+        return size
+
+    def _amended_by(self, first: int, last: int, segments: Segments) -> int:
+        assert self.overlay is not None
+        seqs = [seq for seq in self.overlay.amended if first <= seq <= last]
+        pieces = (piece for seq in seqs for piece in self.pieces(seq, seq, segments))
+        return sum(self._amended_size(block, start, end) for block, start, end in pieces)
 
     def seqs_with_key(self, key: str, prefix: bool, segments: Segments) -> list[int]:
         if not self.may_have(key, prefix):

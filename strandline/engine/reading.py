@@ -366,9 +366,9 @@ class _Room:
         self._scan -= end - start
         amended = part.overlay.amended if part.overlay is not None else None
         stretches = self._passing(block, start, end)
-        if amended and self._bytes is not None:
-            # Amended records have another size than their block says: weigh them one by one.
-            stretches = ((row, row + 1) for low, high in stretches for row in range(low, high))
+        if amended:
+            # Amended records have other data, and another size, than their block says: each is a stretch by itself.
+            stretches = (piece for low, high in stretches for piece in _around(block, low, high, amended))
         for low, high in stretches:
             stop = min(high, low + self._limit)
             if self._bytes is not None:
@@ -397,8 +397,8 @@ class _Room:
     def _fitting(self, page: Page, block: Block, low: int, stop: int, amended: dict[int, bytes] | None) -> int:
         """How far the byte budget goes. The first record of a page always goes, however large."""
         assert self._bytes is not None
-        if amended:
-            fitting = stop if _size_of(block, low, amended) <= self._bytes else low
+        if amended and stop == low + 1:
+            fitting = stop if size_of(block, low, amended) <= self._bytes else low
         else:
             fitting = block.fitting(low, stop, self._bytes)
         return low + 1 if fitting == low < stop and not page.seqs else fitting
@@ -409,16 +409,32 @@ class _Room:
         self._limit -= end - start
         if self._bytes is not None:
             self._bytes -= block.size(start, end)
-        if amended:
-            for index in range(at, len(page.seqs)):
-                data = amended.get(page.seqs[index])
-                if data is not None:
-                    if self._bytes is not None:
-                        self._bytes -= len(data) - len(page.data[index])
-                    page.data[index] = data
+        if amended and end == start + 1:
+            data = amended.get(page.seqs[at])
+            if data is not None:
+                if self._bytes is not None:
+                    self._bytes -= len(data) - len(page.data[at])
+                page.data[at] = data
 
 
-def _size_of(block: Block, row: int, amended: dict[int, bytes]) -> int:
+def _around(block: Block, low: int, high: int, amended: dict[int, bytes]) -> Iterator[tuple[int, int]]:
+    """The rows as stretches, of which those that are amended are each one by itself."""
+    if len(amended) < high - low:
+        first, last = block.seq(low), block.seq(high - 1)
+        rows = sorted(block.row(seq, low, high) for seq in amended if first <= seq <= last)
+    else:
+        rows = [row for row in range(low, high) if block.seq(row) in amended]
+    for row in rows:
+        if low < row:
+            yield low, row
+        yield row, row + 1
+        low = row + 1
+    if low < high:
+        yield low, high
+
+
+def size_of(block: Block, row: int, amended: dict[int, bytes]) -> int:
+    """The size of one row, which may be amended."""
     data = amended.get(block.seq(row))
     size = block.size(row, row + 1)
     return size if data is None else size + len(data) - len(block.payload(row))

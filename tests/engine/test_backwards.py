@@ -138,3 +138,22 @@ def test_a_time_is_found_in_a_long_sealed_log_with_a_look_at_few_blocks(tmp_path
         log = engine.log("log")
         fill(log, "new")
         assert [log.read(since=NOW + at, limit=1).seqs for at in (0, 1, 199)] == [[1], [101], [19_901]]
+
+
+def test_hiding_and_restoring_a_long_sealed_log_loads_next_to_nothing_of_it(tmp_path: Path) -> None:
+    with opened(tmp_path) as engine:
+        log = make(engine, "log")
+        for _ in range(20):
+            log.append(Batch([b"x" * 1000] * 500, metas=[b"meta"] * 500)).wait()
+        engine.seal()
+        size = log.state().size
+        loaded: list[int] = []
+        load = engine.store.load
+        engine.store.load = lambda id, index: loaded.append(index) or load(id, index)  # type: ignore[method-assign]
+        assert log.hide(before=log.next_seq).wait().size == size
+        assert log.restore(before=log.next_seq).wait().size == size
+        log.amend(7, b"other").wait()
+        assert log.hide(before=9_000).wait().count == 8_999
+        assert log.restore(seqs=[7]).wait().size == len(b"othermeta")
+        assert log.state().size == 1_001 * 1004 + len(b"othermeta")
+        assert len(set(loaded)) <= 3

@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import re
-import shutil
 import tomllib
 from pathlib import Path
 
-import pytest
-from collections_guide import GUIDE, follower
-from guide import blocks, settled
+from guide import blocks
+from served_guides import COLLECTIONS
 
 from strandline.server.settings_sources import load
 
-NEEDED = ("bash", "curl", "jq")
+GUIDE = COLLECTIONS.path
 
 
-@pytest.mark.skipif(any(shutil.which(program) is None for program in NEEDED), reason="a program is not installed")
 def test_following_the_guide_gives_the_answers_that_it_shows(tmp_path: Path) -> None:
-    document = GUIDE.read_text()
-    with follower(document, tmp_path) as following:
-        for block, said in following.follow(document):
-            assert settled(said) == settled(block.text), (
-                "write the answers anew with: python tests/collections_guide.py"
-            )
+    COLLECTIONS.check(tmp_path)
 
 
 def test_every_example_of_a_configuration_can_be_served(tmp_path: Path) -> None:

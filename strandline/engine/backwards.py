@@ -3,43 +3,22 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from strandline.engine.block import Block
 from strandline.engine.errors import BadRequest
 from strandline.engine.forks import Layer, earliest_of, layers
-from strandline.engine.journaling import let_all_expire
 from strandline.engine.logbook import Logbook
 from strandline.engine.parts import Part, Segments
-from strandline.engine.reading import NotResident, Resident, fetch, needs_the_disk_to_expire, size_of
+from strandline.engine.reading import look, size_of
 from strandline.engine.record import Page
 
 if TYPE_CHECKING:
     from strandline.engine.engine import Engine
 
-T = TypeVar("T")
-
 #: Rows of a block, and the part of the log that it is in.
 Stretch = tuple[Part, Block, int, int]
-
-
-def look(engine: Engine, book: Logbook, wait: bool, act: Callable[[Segments], T]) -> T | None:
-    """What ``act`` finds with the engine's lock held. What is not in memory is fetched without it, and then ``act`` is
-    called again; if it is not to ``wait`` for the disk, None instead."""
-    segments = Resident(engine.store)
-    while True:
-        try:
-            with engine.lock:
-                book.check_there()
-                if not wait and needs_the_disk_to_expire(engine, book, segments):
-                    return None
-                let_all_expire(engine, book)
-                return act(segments)
-        except NotResident as missing:
-            if not wait:
-                return None
-            fetch(book, missing)
 
 
 def read_back(

@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -236,6 +237,12 @@ class Engine:
         but for ephemeral ones."""
         with self.lock:
             return [Log(self, book) for book in self._dirty if not book.dropped]
+
+    def some_unsealed(self, start: int, limit: int) -> list[Log]:
+        """Up to ``limit`` of them, from the ``start``-th on, in an order that may be another when others have changed;
+        those that were dropped are among them. However many there are, it is quick."""
+        with self.lock:
+            return [Log(self, book) for book in islice(self._dirty, start, start + limit)]
 
     # --- changes of several logs ---------------------------------------------------------------------------
 

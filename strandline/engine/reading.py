@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -23,6 +23,8 @@ from strandline.engine.segments.writer import Ints
 
 if TYPE_CHECKING:
     from strandline.engine.engine import Engine
+
+T = TypeVar("T")
 
 #: A page never takes longer than looking at this many records, however few of them pass the filter.
 SCAN_RECORDS = 16_384
@@ -137,6 +139,15 @@ def read(
     nodes = None if without_nodes is None else frozenset(without_nodes)
     query = Query(after, limit, max_bytes, nodes, key, key_prefix, since, epoch)
     query.check()
+    return look(engine, book, wait, lambda segments: read_page(book, query, segments), query)
+
+
+def look(
+    engine: Engine, book: Logbook, wait: bool, act: Callable[[Segments], T], query: Query | None = None
+) -> T | None:
+    """What ``act`` finds with the engine's lock held. What is not in memory is fetched without it, and then ``act`` is
+    called again; if it is not to ``wait`` for the disk, None instead. What a ``query`` will need next is fetched
+    along."""
     segments = Resident(engine.store)
     while True:
         try:
@@ -146,12 +157,13 @@ def read(
                 if not wait and needs_the_disk_to_expire(engine, book, segments):
                     return None
                 let_all_expire(engine, book)
-                return read_page(book, query, segments)
+                return act(segments)
         except NotResident as missing:
             if not wait:
                 return None
             fetch(book, missing)
-            _fetch_ahead(book, missing, query, segments)
+            if query is not None:
+                _fetch_ahead(book, missing, query, segments)
 
 
 def _fetch_ahead(book: Logbook, missing: NotResident, query: Query, segments: Resident) -> None:

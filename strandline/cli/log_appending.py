@@ -13,7 +13,7 @@ from msgspec import Raw
 from strandline.cli.asking import DEFAULT_URL, AsJson, Key, Url, connect
 from strandline.cli.completing import complete_log
 from strandline.cli.exits import CommandFailed, Exit
-from strandline.cli.showing import print_json, print_line
+from strandline.cli.showing import counted, print_json, print_line
 from strandline.client import Client, Conflict, Draft, NotFound
 
 #: Lines of one write where it matters which belong together; else what is there is written at once.
@@ -86,7 +86,11 @@ def append_command(
                 for number, lines in _batches(idempotency_key is not None):
                     writer.write(lines, number)
         except BadLine as error:
-            before = f"; {writer.outcome.appended} records before it were appended" if writer.outcome.appended else ""
+            before = (
+                f"; {counted(writer.outcome.appended, 'record')} before it were appended"
+                if writer.outcome.appended
+                else ""
+            )
             raise CommandFailed(f"{error}{before}", Exit.USAGE) from None
     if as_json:
         print_json(writer.outcome)
@@ -97,10 +101,10 @@ def append_command(
 def _told(outcome: Outcome) -> str:
     made = f" (new log {outcome.log})" if outcome.created else ""
     if outcome.repeated and not outcome.appended:
-        return f"{outcome.repeated} records had been appended before{made}"
-    again = f", {outcome.repeated} had been before" if outcome.repeated else ""
+        return f"{counted(outcome.repeated, 'record')} had been appended before{made}"
+    again = f", {outcome.repeated:,} had been before" if outcome.repeated else ""
     seqs = "" if outcome.first is None else f", seqs {outcome.first} to {outcome.last}"
-    return f"{outcome.appended} records appended{again}{seqs}{made}"
+    return f"{counted(outcome.appended, 'record')} appended{again}{seqs}{made}"
 
 
 class BadLine(Exception):
@@ -156,7 +160,7 @@ class Writer:
             return self._client.stream(self._log).head().content_type.partition(";")[0].strip().lower()
         except NotFound:
             if not self._create:
-                raise
+                raise CommandFailed(f"there is no log {self._log!r}", Exit.NOT_FOUND) from None
             return JSON_TYPE
 
     def write(self, lines: list[bytes], number: int) -> None:

@@ -16,7 +16,7 @@ from strandline.cli.completing import complete_log
 from strandline.cli.exits import CommandFailed, Exit
 from strandline.cli.readers import Reader, Wanted, open_reader, pages
 from strandline.cli.records import Shown, line_of
-from strandline.cli.showing import print_json, print_line
+from strandline.cli.showing import counted, print_json, print_line
 from strandline.client import Client, Conflict
 
 #: Records that are shown before the question.
@@ -77,7 +77,7 @@ def delete_command(
     if as_json:
         print_json({"log": log, "deleted": deleted, "log_deleted": everything})
     else:
-        print_line(f"deleted {deleted:,} records" + (f" and the log {log}" if everything else ""))
+        print_line(f"deleted {counted(deleted, 'record')}" + (f" and the log {log}" if everything else ""))
 
 
 def look_at_all(reader: Reader) -> Going:
@@ -126,7 +126,7 @@ def _show(going: Going, log: str, everything: bool) -> None:
         print_line(f"     …  and {going.records - len(going.examples):,} more")
     seqs = "" if going.first is None else f", seqs {going.first} to {going.last}"
     size = "" if going.bytes is None else f", {decimal(going.bytes)}"
-    print_line(f"{going.records:,} records{size}{seqs}" + (f", and the log {log}" if everything else ""))
+    print_line(f"{counted(going.records, 'record')}{size}{seqs}" + (f", and the log {log}" if everything else ""))
 
 
 def _delete(client: Client, log: str, wanted: Wanted, before: int | None) -> int:

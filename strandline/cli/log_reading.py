@@ -12,7 +12,7 @@ from strandline.cli.completing import complete_log
 from strandline.cli.moments import parse_moment
 from strandline.cli.readers import PAGE_RECORDS, Part, Reader, Wanted, open_reader, pages
 from strandline.cli.records import Loss, LossLine, Shown, line_of, line_of_loss
-from strandline.cli.showing import print_json, print_line
+from strandline.cli.showing import counted, print_json, print_line
 
 #: Whoever follows a log waits this long for a server that is gone to come back.
 FOLLOW_SECONDS = 600.0
@@ -130,7 +130,7 @@ def diff_command(
         return
     show_part(part, False)
     state = "caught up" if part.caught_up else f"go on: strandline log diff {log} {part.after}"
-    print_line(f"{len(part.records)} records, head {part.head}, {state}")
+    print_line(f"{counted(len(part.records), 'record')}, head {part.head}, {state}")
 
 
 def show_part(part: Part, as_json: bool) -> None:

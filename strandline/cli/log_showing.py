@@ -10,9 +10,10 @@ from rich.filesize import decimal
 
 from strandline.cli.asking import DEFAULT_URL, AsJson, Key, Url, connect
 from strandline.cli.completing import complete_log
+from strandline.cli.exits import CommandFailed, Exit
 from strandline.cli.moments import show_length, show_time
 from strandline.cli.showing import print_fields, print_json, print_line, print_table
-from strandline.client import Client, Conflict
+from strandline.client import Client, Conflict, NotFound
 from strandline.client.calls import segment
 from strandline.client.topic_types import RouterState, TopicConfig, TopicState
 
@@ -55,8 +56,11 @@ def show_command(
 
 
 def ask(client: Client, log: str) -> LogAnswer:
-    """Raises NotFound."""
-    details = client.stream(log).details()
+    """Raises CommandFailed if there is no such log."""
+    try:
+        details = client.stream(log).details()
+    except NotFound:
+        raise CommandFailed(f"there is no log {log!r}", Exit.NOT_FOUND) from None
     try:
         state = client.topic(log).state(touch=False)
     except Conflict as error:
@@ -98,7 +102,7 @@ def _fields(answer: LogAnswer) -> dict[str, Any]:
         "schema version": answer.schema.get("currentVersion") or None,
         "search fields": ", ".join(answer.schema.get("search", {}).get("fields", {})),
         "rollups": ", ".join(answer.schema.get("search", {}).get("rollups", {})),
-        "sealed": f"{int(stream['sealed_through']) + 1:,} records in {stream['segment_count']} segments",
+        "segments": stream["segment_count"] or None,
     }
     if state is not None:
         fields |= _configured(state.config)

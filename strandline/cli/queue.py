@@ -12,7 +12,7 @@ from strandline.cli.completing import complete_queue
 from strandline.cli.exits import CommandFailed, Exit
 from strandline.cli.queue_working import work_command
 from strandline.cli.records import line_of, of_topic
-from strandline.cli.showing import print_fields, print_json, print_line
+from strandline.cli.showing import counted, print_fields, print_json, print_line
 from strandline.client import Client
 from strandline.client.topic_types import TopicState
 
@@ -67,7 +67,7 @@ def redrive_command(
     to: Annotated[
         str | None, typer.Option("--to", metavar="QUEUE", help="Move them here, instead of to where they came from.")
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", min=1, help="At most so many.")] = 0,
+    limit: Annotated[int | None, typer.Option("--limit", "-n", metavar="N", min=1, help="At most so many.")] = None,
     record_key: Annotated[
         str | None, typer.Option("--record-key", "-k", metavar="TEXT", help="Only jobs with this key.")
     ] = None,
@@ -84,9 +84,11 @@ def redrive_command(
                 f"the queue {name!r} has no dead letters: it was made without --dead-letter", Exit.CONFLICT
             )
         match = None if record_key is None else ["tag", "Eq", record_key]
-        done = client.topic(dead).redrive(to=to, limit=limit, match=match)
+        done = client.topic(dead).redrive(to=to, limit=limit or 0, match=match)
     if as_json:
         print_json({"dead_letters": dead, "redriven": done.redriven, "to": done.to, "remaining": done.remaining})
         return
     places = ", ".join(f"{count} to {place}" for place, count in done.to.items())
-    print_line(f"moved {done.redriven} jobs{f' ({places})' if places else ''}, {done.remaining} remain in {dead}")
+    print_line(
+        f"moved {counted(done.redriven, 'job')}{f' ({places})' if places else ''}, {done.remaining} remain in {dead}"
+    )

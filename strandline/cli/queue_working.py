@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from strandline.cli.catching import say
 from strandline.cli.completing import complete_queue
 from strandline.cli.exits import CommandFailed, Exit
 from strandline.cli.moments import parse_length
-from strandline.cli.showing import print_json
+from strandline.cli.showing import counted, print_json
 from strandline.client import Client, Job, Worker
 
 #: What asks a program to end.
@@ -55,6 +56,8 @@ def work_command(
     SIGTERM or SIGINT: no job is taken any more, those under way are finished. A second one ends their commands too.
     With --json, a line per job.
     """
+    if shutil.which(command[0]) is None:
+        raise typer.BadParameter(f"there is no program {command[0]!r}", param_hint="COMMAND")
     lease_ms = None if lease is None else parse_length(lease, "--lease")
     delay_ms = None if retry_after is None else parse_length(retry_after, "--retry-after")
     with connect(url, key) as client:
@@ -69,7 +72,7 @@ def work_command(
         )
         _work(client, worker, commands, until_empty)
     if not as_json:
-        say(f"{worker.done} jobs done, {worker.failed} failed")
+        say(f"{counted(worker.done, 'job')} done, {counted(worker.failed, 'failure')}")
     if commands.unusable:
         raise CommandFailed(commands.unusable, Exit.USAGE)
 

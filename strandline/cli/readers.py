@@ -11,6 +11,7 @@ from typing import Protocol
 
 from msgspec import Raw, Struct
 
+from strandline.cli.exits import CommandFailed, Exit
 from strandline.cli.records import Loss, Shown, of_batch, of_tombstone, of_topic
 from strandline.client import Arrived, CaughtUp, Client, Conflict, Deleted, Lost, NotFound, Start
 from strandline.history.info import LogInfo
@@ -64,9 +65,12 @@ class Reader(Protocol):
 
 
 def open_reader(client: Client, url: str, key: str | None, log: str, patient: Client | None = None) -> Reader:
-    """The client sees that the log is there; the ``patient`` one reads it, if there is one. Raises NotFound."""
+    """The client sees that the log is there; the ``patient`` one reads it, if there is one. Raises CommandFailed if
+    there is no such log."""
     try:
         client.topic(log).state(touch=False)
+    except NotFound:
+        raise CommandFailed(f"there is no log {log!r}", Exit.NOT_FOUND) from None
     except Conflict as error:
         if error.code != "not_json":
             raise
@@ -116,7 +120,7 @@ class JsonReader:
                     case Lost(tombstone=tombstone):
                         yield of_tombstone(tombstone)
                     case Deleted():
-                        raise NotFound(404, "topic_not_found", f"the log {self._log!r} was deleted")
+                        raise CommandFailed(f"the log {self._log!r} was deleted", Exit.NOT_FOUND)
                     case CaughtUp():
                         pass
 

@@ -31,10 +31,9 @@ def list_command(
     with connect(url, key) as client:
         routers = list(client.routers(prefix, source=source, dest=dest))
     if as_json:
-        print_json({"routers": [_told(one) for one in routers]})
+        print_json({"routers": [{"router": one.router, "from": one.source, "to": one.dest} for one in routers]})
         return
-    rows = [(one.router, one.source, one.dest, _filter(one), one.guarantee) for one in routers]
-    print_table(("router", "from", "to", "keys", "guarantee"), rows)
+    print_table(("router", "from", "to"), [(one.router, one.source, one.dest) for one in routers])
 
 
 @app.command("show")

@@ -16,7 +16,7 @@ from strandline.cli.asking import DEFAULT_URL, AsJson, Key, Url, connect
 from strandline.cli.completing import complete_log
 from strandline.cli.exits import CommandFailed, Exit
 from strandline.cli.moments import parse_moment, show_time
-from strandline.cli.showing import print_json, print_line
+from strandline.cli.showing import counted, print_json, print_line
 from strandline.client import Client
 from strandline.client.stream_types import Hit
 from strandline.faces.streams.offsets import decode
@@ -74,7 +74,7 @@ def search_command(
         line = Text.assemble((f"{hit.seq:>6}", "cyan"), "  ")
         line.append(marked(bytes(hit.data).decode(), words))
         print_line(line)
-    print_line(f"{len(hits)} hits" + (", and there are more: --limit" if more else ""))
+    print_line(counted(len(hits), "hit") + (", and there are more: --limit" if more else ""))
 
 
 def _found(hit: Hit[Raw]) -> Found:

@@ -24,6 +24,11 @@ def print_json(value: object) -> None:
     sys.stdout.flush()
 
 
+def counted(number: int, word: str) -> str:
+    """``1 record``, ``2,000 records``."""
+    return f"{number:,} {word}{'' if number == 1 else 's'}"
+
+
 def at_terminal() -> bool:
     """Whether a person reads what is printed."""
     return sys.stdout.isatty()

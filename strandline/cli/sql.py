@@ -11,7 +11,7 @@ import typer
 
 from strandline.cli.asking import DEFAULT_URL, Key, Url
 from strandline.cli.on_spark import Cold, Data, check_directory
-from strandline.cli.showing import print_line
+from strandline.cli.showing import counted, print_line
 
 
 def sql_command(
@@ -54,6 +54,6 @@ def sql_command(
             result.print_csv()
         elif parquet is not None:
             result.write_parquet(parquet)
-            print_line(f"{result.rows:,} rows: {parquet}")
+            print_line(f"{counted(result.rows, 'row')}: {parquet}")
         else:
             result.print_table()

@@ -67,7 +67,7 @@ def _settle(database: duckdb.DuckDBPyConnection) -> None:
 
 def _run(database: duckdb.DuckDBPyConnection, statement: str, file: Path, missing: list[str]) -> Result:
     try:
-        return Result(database.execute(statement), file)
+        return Result(database.sql(statement), file)
     except duckdb.CatalogException as error:
         unknown = [name for name in missing if f"name {name} " in str(error)]
         if unknown:

@@ -31,15 +31,16 @@ class Result:
     """The rows of a statement. Nothing is printed before all of them are there: a statement that fails half way has
     printed nothing."""
 
-    def __init__(self, result: duckdb.DuckDBPyConnection, file: Path) -> None:
-        described = result.description or []
-        self.names = [column[0] for column in described]
-        self._types = [str(column[1]) for column in described]
+    def __init__(self, relation: duckdb.DuckDBPyRelation | None, file: Path) -> None:
+        """A statement that gives no rows has no relation."""
+        self.names = [] if relation is None else list(relation.columns)
+        self._types = [] if relation is None else [str(kind) for kind in relation.types]
         self._file = file
         self.rows = 0
-        reader: Any = result.to_arrow_reader(BATCH_ROWS)
-        with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_file(sink, reader.schema) as writer:
-            for batch in reader:
+        empty = pa.schema([])
+        reader: Any = None if relation is None else relation.to_arrow_reader(BATCH_ROWS)
+        with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_file(sink, reader.schema if reader else empty) as writer:
+            for batch in reader or ():
                 writer.write_batch(batch)
                 self.rows += batch.num_rows
 
@@ -55,6 +56,8 @@ class Result:
     # --- forms -------------------------------------------------------------------------------------------------------
 
     def print_table(self) -> None:
+        if not self.names:
+            return
         rows: list[tuple[str, ...]] = []
         for row in self._values():
             if len(rows) == SHOWN_ROWS:

@@ -16,6 +16,7 @@ from strandline.engine.duplicates import check_extras, find_duplicate
 from strandline.engine.errors import BadRequest, LogHasForks
 from strandline.engine.forks import revision_of
 from strandline.engine.frame import FrameType, encode, encode_append
+from strandline.engine.hidden import read_hidden
 from strandline.engine.journaling import change, let_all_expire, let_expire, publish
 from strandline.engine.latest import read_latest
 from strandline.engine.logbook import Logbook
@@ -33,6 +34,7 @@ from strandline.engine.record import (
     Producer,
     ProducerState,
     Reason,
+    Record,
     check_cursor,
     check_time,
 )
@@ -228,6 +230,10 @@ class Log:
         """Whether it can be told without waiting for the disk; and if so, what ``find_key`` gives."""
         found = find_key(self._engine, self._book, False, key)
         return found is not None, found or None
+
+    def read_hidden(self, seq: int) -> Record | None:
+        """The record with this seq if it is hidden, else None. Of a fork only its own."""
+        return read_hidden(self._engine, self._book, seq)
 
     def sync(self) -> Commit[int]:
         """Done once everything that readers can see now is durable, whatever the log's class, with the head as of now.

@@ -17,7 +17,6 @@ from strandline.tables.changes import Change, encode_change
 from strandline.tables.coming import Coming, Effect, Effects, Known
 from strandline.tables.declaring import TableDeclaration
 from strandline.tables.errors import MisusedHook, TableError
-from strandline.tables.hidden import read_hidden
 from strandline.tables.naming import NOTE, RowId, changes_log, rows_log
 from strandline.tables.rows import Row, data_of, meta_of, row_of
 
@@ -312,7 +311,7 @@ def published(log: Log | None, id: RowId) -> Known | None:
         row = read_row(log, id)
         if row is not None:
             return Known(row)
-        record = read_hidden(log, id.seq)
+        record = log.read_hidden(id.seq)
         if record is not None:
             return Known(row_of(id.parent, record), hidden=True)
         if log.revision == revision:

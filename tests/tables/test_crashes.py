@@ -15,7 +15,6 @@ from hand_tables import NOW, Vote
 from strandline.engine import Engine, ManualClock, Options
 from strandline.engine.fault_disk import Crashed, FaultDisk
 from strandline.tables import HookContext, Hooks, Item, Row, Tables, make_log
-from strandline.tables.hidden import read_hidden
 
 #: What a power cut leaves of unsynced bytes: exactly what is durable, or anything.
 SEEDS = (None, 1, 2)
@@ -89,7 +88,7 @@ def state_of(engine: Engine) -> State:
         if name.startswith("_"):
             continue
         records = [(record, True) for record in log.read(limit=1000)]
-        hidden = [read_hidden(log, seq) for seq in range(1, log.head + 1)]
+        hidden = [log.read_hidden(seq) for seq in range(1, log.head + 1)]
         records += [(record, False) for record in hidden if record is not None]
         if records:
             found[name] = sorted((each.seq, each.key, each.data, seen) for each, seen in records)

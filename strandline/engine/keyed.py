@@ -1,0 +1,96 @@
+"""Which records have a key, and how much they are: from the indexes of keys, without a look at payloads."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from strandline.engine.log import Log
+from strandline.engine.looking import Sealed, Seen, looking
+from strandline.engine.parts import Piece
+
+#: No seq is higher.
+_LAST = 1 << 63
+
+
+class KeyCount(NamedTuple):
+    """How many records that readers see have the key, and the seq of the last of them."""
+
+    records: int
+    last: int
+
+
+def seqs_with(log: Log, *, key: str | None = None, prefix: str | None = None, own: bool = False) -> list[int]:
+    """The seqs of the records that readers see and that have this key, or this prefix in their key, or both, ascending;
+    with ``own``, without what a fork shares with the log that it was forked from. It waits for the disk."""
+    return looking(log, lambda seen: _seqs(log, seen, key, prefix), own=own)
+
+
+def counts_of(log: Log, keys: Iterable[str]) -> dict[str, KeyCount]:
+    """The same of several keys, counted. Those that no record has are left out."""
+    wanted = list(dict.fromkeys(keys))
+    return looking(log, lambda seen: _counts(log, seen, wanted))
+
+
+def _seqs(log: Log, seen: Seen, key: str | None, prefix: str | None) -> list[int]:
+    found: list[int] = []
+    for part in seen.parts:
+        if isinstance(part, Sealed):
+            found += _seqs_of_run(log, part, key, prefix)
+        else:
+            found += _seqs_of_piece(part, key, prefix)
+    return found
+
+
+def _seqs_of_run(log: Log, part: Sealed, key: str | None, prefix: str | None) -> list[int]:
+    run, segments = part.run, log.engine.store
+    if key is not None:
+        seqs = run.seqs_with_key(key, False, segments) if prefix is None or key.startswith(prefix) else []
+    else:
+        seqs = run.seqs_with_key(prefix or "", True, segments)
+    return seqs if part.visible is None else within(seqs, part.visible)
+
+
+def _seqs_of_piece(piece: Piece, key: str | None, prefix: str | None) -> list[int]:
+    block, start, end = piece
+    if block.keys is None:
+        return []
+    return [
+        block.seq(row)
+        for row, held in enumerate(block.keys[start:end], start)
+        if held is not None and (key is None or held == key) and (prefix is None or held.startswith(prefix))
+    ]
+
+
+def _counts(log: Log, seen: Seen, keys: list[str]) -> dict[str, KeyCount]:
+    counts: dict[str, KeyCount] = {}
+
+    def add(key: str, records: int, last: int) -> None:
+        known = counts.get(key)
+        counts[key] = KeyCount(records if known is None else known.records + records, last)
+
+    wanted = set(keys)
+    for part in seen.parts:
+        if isinstance(part, Sealed):
+            for key in keys:
+                seqs = _seqs_of_run(log, part, key, None)
+                if seqs:
+                    add(key, len(seqs), seqs[-1])
+            continue
+        block, start, end = part
+        for row, held in enumerate(() if block.keys is None else block.keys[start:end], start):
+            if held in wanted:
+                assert held is not None
+                add(held, 1, block.seq(row))
+    return counts
+
+
+def within(seqs: Iterable[int], ranges: Sequence[tuple[int, int]]) -> list[int]:
+    """Those of the seqs that are in one of the ascending ranges."""
+    found = []
+    for seq in seqs:
+        at = bisect_right(ranges, (seq, _LAST)) - 1
+        if at >= 0 and seq <= ranges[at][1]:
+            found.append(seq)
+    return found

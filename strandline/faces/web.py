@@ -290,6 +290,15 @@ class Refusal(Exception):
         return Reply(msgspec.json.encode({"error": error}), self.status, headers=tuple(headers))
 
 
+def accepts_gzip(head: Head) -> bool:
+    """Whether the client takes a body that is compressed."""
+    for offer in head.headers.get(b"accept-encoding", b"").split(b","):
+        name, _, parameters = offer.partition(b";")
+        if name.strip() in (b"gzip", b"*"):
+            return parameters.strip().replace(b" ", b"") not in (b"q=0", b"q=0.0")
+    return False
+
+
 def later_of(awaitable: Awaitable[Answer]) -> Later:
     """Let a coroutine run by itself."""
     later = Later()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from time import perf_counter
@@ -24,6 +24,8 @@ from strandline.faces.collections.context import CollectionsContext
 from strandline.faces.collections.face import CollectionsFace
 from strandline.faces.collections.opening import open_admission
 from strandline.faces.collections.revoking import BadRevocationFile
+from strandline.faces.console.context import ConsoleContext, Surroundings
+from strandline.faces.console.face import ConsoleFace
 from strandline.faces.streams.context import StreamsContext
 from strandline.faces.streams.face import StreamsFace
 from strandline.faces.tables.context import TablesContext
@@ -90,6 +92,9 @@ class Application:
         self.arrow: ArrowFace | None = None
         self.collections: CollectionsFace | None = None
         self.tables: TablesFace | None = None
+        self.console: ConsoleFace | None = None
+        #: How many connections are open. Whoever has them sets it; it is not less than the open streams.
+        self.count_connections: Callable[[], int] = lambda: self.limits.streams.used
         self.engine: Engine | None = None
         self.keeper: Keeper | None = None
         #: Set when the directory could not be opened: the server stops with it.
@@ -131,17 +136,28 @@ class Application:
         self.collections = CollectionsFace(CollectionsContext(context, self._collections, self._admission))
         self.tables = self._open_tables(engine, hub)
         self.keeper = Keeper(settings, self._program, engine)
+        self.console = ConsoleFace(ConsoleContext(context, streams, self._surroundings(self.keeper)))
         pipeline = PipelineRoutes(self.keeper)
         routes = [*self.face.routes(), *self.streams.routes(), *self.arrow.routes()]
-        routes += [*self.collections.routes(), *self.tables.routes(), *pipeline.routes()]
+        routes += [*self.collections.routes(), *self.tables.routes(), *pipeline.routes(), *self.console.routes()]
         further = [self.collections.described, self.tables.described]
         self.gate.add([*routes, openapi_route([*self.probes.routes(), *routes], further)])
         self.status.progress = 1.0
         self.status.ready = True
         self._sample(hub.loop, perf_counter())
+        self.console.begin()
         if not self.status.draining:
             self.keeper.start()
         log.info("ready: %d topics in %s", context.topics.count, settings.storage.data_dir)
+
+    def _surroundings(self, keeper: Keeper) -> Surroundings:
+        return Surroundings(
+            keys_required=self.gate.keys is not None,
+            has_pipeline=lambda: keeper.standing.state != "off",
+            is_serving=lambda: self.status.serving,
+            uptime_ms=lambda: self.probes.uptime_ms,
+            connections=lambda: self.count_connections(),
+        )
 
     def _open_tables(self, engine: Engine, hub: Hub) -> TablesFace:
         declared, settings = self._declared, self.settings
@@ -185,11 +201,15 @@ class Application:
             self.streams.drain()
         if self.tables is not None:
             self.tables.drain()
+        if self.console is not None:
+            self.console.drain()
 
     async def _close(self) -> None:
         self.status.draining = True
         if self.arrow is not None:
             self.arrow.close()
+        if self.console is not None:
+            self.console.close()
         if self.collections is not None:
             await asyncio.to_thread(self.collections.context.close)
         if self.tables is not None:

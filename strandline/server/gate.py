@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from strandline.faces.access import FULL_ACCESS, Access, Keys
-from strandline.faces.web import Answer, Call, Head, Later, Refusal, Reply, Route, Stream, later_of
+from strandline.faces.web import Answer, Call, Head, Later, Refusal, Reply, Route, Stream, accepts_gzip, later_of
 from strandline.server.limits import Limits
 from strandline.server.paths import Paths
 
@@ -252,15 +252,17 @@ class Gate:
         return reply
 
     def finish(self, head: Head, reply: Reply) -> Reply:
-        """Count the reply, give it the headers of its route, and compress it if the client asked for that and it is
-        worth it."""
+        """Count the reply, give it the headers of its route, and compress it if the client asked for that, it is worth
+        it, and nobody has done so."""
         route = head.route
         counted = ("" if route is None else route.path, reply.status)
         self.answered[counted] = self.answered.get(counted, 0) + 1
         if route is not None and (route.headers or route.headers_for is not None):
             further = route.headers if route.headers_for is None else route.headers + route.headers_for(head)
             reply = Reply(reply.body, reply.status, reply.content_type, reply.headers + further)
-        if len(reply.body) >= GZIP_FROM_BYTES and b"accept-encoding" in head.headers and _accepts_gzip(head):
+        if len(reply.body) >= GZIP_FROM_BYTES and b"accept-encoding" in head.headers and accepts_gzip(head):
+            if any(name == b"content-encoding" for name, _ in reply.headers):
+                return reply
             compressor = zlib.compressobj(GZIP_LEVEL, wbits=31)
             body = compressor.compress(reply.body) + compressor.flush()
             headers = (*reply.headers, (b"content-encoding", b"gzip"), (b"vary", b"accept-encoding"))
@@ -310,11 +312,3 @@ def _check_accept(head: Head) -> None:
     accept = head.headers.get(b"accept", b"*/*")
     if b"text/event-stream" not in accept and b"*/*" not in accept:
         raise Refusal(406, "not_acceptable", "this is an event stream: accept text/event-stream")
-
-
-def _accepts_gzip(head: Head) -> bool:
-    for offer in head.headers[b"accept-encoding"].split(b","):
-        name, _, parameters = offer.partition(b";")
-        if name.strip() in (b"gzip", b"*"):
-            return parameters.strip().replace(b" ", b"") not in (b"q=0", b"q=0.0")
-    return False

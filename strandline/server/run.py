@@ -122,6 +122,7 @@ class Server(uvicorn.Server):
                 backlog=BACKLOG,
             )
         )
+        application.count_connections = lambda: len(self.server_state.connections)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)

@@ -1,0 +1,163 @@
+"""The server as a whole: who asks, how it is doing, and how that goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import msgspec
+
+import strandline
+from strandline.faces.access import SCOPES, Access
+from strandline.faces.console.answers import (
+    BusyLog,
+    HealthAnswer,
+    KeyAnswer,
+    OverviewAnswer,
+    SampleAnswer,
+    SessionAnswer,
+    TotalsAnswer,
+)
+from strandline.faces.console.catalogue import Catalogue
+from strandline.faces.console.context import ConsoleContext
+from strandline.faces.console.event_streams import EventStream, frame
+from strandline.faces.console.rates import Rates
+from strandline.faces.console.routing import Routing
+from strandline.faces.console.sampling import EVERY_SECONDS, Sampler
+from strandline.faces.web import Call, Reply
+
+log = logging.getLogger(__name__)
+
+
+class Overview:
+    def __init__(self, context: ConsoleContext, rates: Rates, catalogue: Catalogue, routing: Routing) -> None:
+        self._context = context
+        self._rates = rates
+        self._catalogue = catalogue
+        self._routing = routing
+        self._sampler = Sampler(context.engine, context.topics.pressure, rates)
+        self._streams: dict[EventStream, None] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    # --- answering -------------------------------------------------------------------------------------------------
+
+    def session(self, call: Call) -> Reply:
+        """GET /console/api/session. Also for those without a key, who have to learn that they need one."""
+        around, access = self._context.surroundings, call.access
+        known = around.keys_required and bool(access.id)
+        key = KeyAnswer(
+            id=access.id,
+            scopes=[scope for scope in SCOPES if access.may(scope)],
+            prefixes=list(access.prefixes),
+        )
+        return _reply(
+            SessionAnswer(
+                name="strandline",
+                version=strandline.__version__,
+                keys_required=around.keys_required,
+                key=key if known else None,
+                pipeline=around.has_pipeline(),
+            )
+        )
+
+    async def overview(self, call: Call) -> Reply:
+        """GET /console/api/overview"""
+        context, access = self._context, call.access
+        stats = await context.work(context.engine.stats)
+        logs, records, size = await self._catalogue.totals(access)
+        around = context.surroundings
+        return _reply(
+            OverviewAnswer(
+                now=context.hub.now(),
+                samples=list(self._sampler.samples),
+                totals=TotalsAnswer(
+                    logs=logs,
+                    records=records,
+                    bytes=size,
+                    segments=stats.segments,
+                    journal_bytes=stats.journal_bytes,
+                ),
+                health=HealthAnswer(ready=around.is_serving(), read_only=stats.read_only, uptime_ms=around.uptime_ms()),
+                busiest=self._busiest(access),
+            )
+        )
+
+    def live(self, call: Call) -> EventStream:
+        """GET /console/api/live"""
+        self._context.check_room(call.access)
+        return LiveStream(self._context, call.access, self._streams)
+
+    def _busiest(self, access: Access) -> list[BusyLog]:
+        return [
+            BusyLog(log=rate.log, appends=round(rate.appends, 1), bytes=round(rate.bytes, 1))
+            for rate in self._rates.busiest(access)
+        ]
+
+    # --- again and again -------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        self._wind(0.0)
+
+    def _wind(self, seconds: float) -> None:
+        self._timer = self._context.hub.loop.call_later(seconds, self._again)
+
+    def _again(self) -> None:
+        # From here to the next: a sample that takes long puts the next one off, and no two are taken at a time.
+        taking = asyncio.ensure_future(self.sample())
+        taking.add_done_callback(self._sampled)
+
+    def _sampled(self, taking: asyncio.Future[None]) -> None:
+        if taking.cancelled() or self._timer is None:
+            return
+        if taking.exception() is not None:
+            log.error("no sample could be taken", exc_info=taking.exception())
+        self._wind(EVERY_SECONDS)
+
+    async def sample(self) -> None:
+        """Take a sample, and tell everybody who wants to know."""
+        context = self._context
+        now, connections = context.hub.now(), context.surroundings.connections()
+        self._routing.measure(now)
+        sample = await context.work(lambda: self._sampler.take(now, connections))
+        self._tell(sample)
+
+    def _tell(self, sample: SampleAnswer) -> None:
+        """Those who may know of the same logs are told the same. Who does not keep up misses some."""
+        shown: dict[tuple[str, ...], bytes] = {}
+        for stream in list(self._streams):
+            if stream.keeps_up:
+                told = shown.get(stream.access.prefixes)
+                if told is None:
+                    told = shown[stream.access.prefixes] = self._frame(sample, stream.access)
+                stream.write(told)
+
+    def _frame(self, sample: SampleAnswer, access: Access) -> bytes:
+        told: dict[str, Any] = {**msgspec.structs.asdict(sample), "busiest": self._busiest(access)}
+        return frame(b"sample", msgspec.json.encode(told), b"%d" % sample.at)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for stream in list(self._streams):
+            stream.end()
+
+
+class LiveStream(EventStream):
+    """Somebody who is told of every sample."""
+
+    __slots__ = ()
+
+    def begin(self) -> None:
+        pass
+
+    def go_on(self) -> None:
+        pass
+
+    def leave(self) -> None:
+        pass
+
+
+def _reply(answer: msgspec.Struct) -> Reply:
+    return Reply(msgspec.json.encode(answer))

@@ -89,6 +89,8 @@ class TablesFace:
             fast=bool(table) and not self.context.users.by_headers,
             any_case=True,
             own_access=True,
+            # A browser that is told nothing by a server that stops reports it as forbidden, and not as gone.
+            always=method == "OPTIONS",
             headers=FOR_BROWSERS,
             errors=errors.reply_to,
             refuse=errors.refuse,

@@ -1,4 +1,4 @@
-"""Which records have a key, and how much they are: from the indexes of keys, without a look at payloads."""
+"""Which records have a key, and how many: from the indexes of keys, without a look at payloads."""
 
 from __future__ import annotations
 
@@ -36,11 +36,13 @@ def counts_of(log: Log, keys: Iterable[str]) -> dict[str, KeyCount]:
 def _seqs(log: Log, seen: Seen, key: str | None, prefix: str | None) -> list[int]:
     found: list[int] = []
     for part in seen.parts:
-        if isinstance(part, Sealed):
-            found += _seqs_of_run(log, part, key, prefix)
-        else:
-            found += _seqs_of_piece(part, key, prefix)
+        found += seqs_of_part(log, part, key, prefix)
     return found
+
+
+def seqs_of_part(log: Log, part: Sealed | Piece, key: str | None, prefix: str | None) -> list[int]:
+    """The same as ``seqs_with``, of a part of what is seen of a log."""
+    return _seqs_of_run(log, part, key, prefix) if isinstance(part, Sealed) else _seqs_of_piece(part, key, prefix)
 
 
 def _seqs_of_run(log: Log, part: Sealed, key: str | None, prefix: str | None) -> list[int]:

@@ -309,6 +309,25 @@ class Queue:
             ready = log.count - state.in_flight - state.delayed - len(self._leaving.seqs)
             return QueueCounters(max(ready, 0), state.in_flight, state.dead_lettered, state.delayed)
 
+    def known_jobs(self) -> list[KnownJob]:
+        """All jobs that are held or wait for their time, and those that were given back, in no order. Holds up others
+        only for as long as it takes to copy a list."""
+        with self.lock:
+            self._catch_up(self._now())
+            jobs = list(self._state.jobs.values())
+        return [KnownJob(job.seq, job.priority, job.deliveries, job.lease, job.node, job.until) for job in jobs]
+
+    def upcoming(self, count: int) -> list[int]:
+        """The seqs of the jobs that would be handed out next, in that order. It may wait for the disk."""
+        self.bring(count)
+        with self.lock:
+            self._catch_up(self._now())
+            cursor = self._picker.cursor
+            picked = self._picker.pick(count)
+            self._picker.cursor = cursor
+            self._state.put_back([job for job in picked if isinstance(job, Job)])
+            return [job.seq if isinstance(job, Job) else job[0] for job in picked]
+
     def holds(self, seqs: Sequence[int], lease_ids: Sequence[str]) -> list[int]:
         """Those of the jobs that are still held under these very leases."""
         with self.lock:

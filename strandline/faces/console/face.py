@@ -7,8 +7,11 @@ from strandline.faces.console.assets import Assets
 from strandline.faces.console.catalogue import Catalogue
 from strandline.faces.console.context import ConsoleContext
 from strandline.faces.console.describing import Describing
+from strandline.faces.console.fields import Fields
+from strandline.faces.console.keying import Keying
 from strandline.faces.console.listing import Listing
 from strandline.faces.console.overview import Overview
+from strandline.faces.console.queueing import Queueing
 from strandline.faces.console.rates import Rates
 from strandline.faces.console.reading import Reading
 from strandline.faces.console.routing import Routing
@@ -25,6 +28,11 @@ LOGS = API + "/logs"
 LOG = API + "/log/{name}"
 RECORDS = LOG + "/records"
 TAIL = LOG + "/tail"
+KEYS = LOG + "/keys"
+REMOVAL = LOG + "/removal"
+QUEUES = API + "/queues"
+QUEUE = API + "/queue/{name}"
+FIELDS = API + "/fields/{name}"
 ROUTERS = API + "/routers"
 
 #: What was true a moment ago is no answer to the next question.
@@ -43,6 +51,9 @@ class ConsoleFace:
         self.describing = Describing(context, self.rates, self.routing)
         self.reading = Reading(context)
         self.tailing = Tailing(context)
+        self.keying = Keying(context)
+        self.queueing = Queueing(context, self.catalogue)
+        self.fields = Fields(context)
 
     def routes(self) -> list[Route]:
         return [
@@ -55,6 +66,11 @@ class ConsoleFace:
             _route(LOG, self.describing.get, "read"),
             _route(RECORDS, self.reading.get, "read"),
             _route(TAIL, self.tailing.open, "read", stream=True),
+            _route(KEYS, self.keying.keys, "read"),
+            _route(REMOVAL, self.keying.removal, "read", "delete"),
+            _route(QUEUES, self.queueing.queues, "read"),
+            _route(QUEUE, self.queueing.queue, "read"),
+            _route(FIELDS, self.fields.get, "read"),
             _route(ROUTERS, self.routing.routers, "read"),
         ]
 

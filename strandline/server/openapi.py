@@ -10,6 +10,7 @@ import msgspec
 
 import strandline
 from strandline.faces.arrow.openapi import ARROW
+from strandline.faces.console.openapi import CONSOLE
 from strandline.faces.describing import JSON, Content, Described, Header, Operation, Parameter
 from strandline.faces.streams.openapi import STREAMS
 from strandline.faces.topics.openapi import TOPICS
@@ -17,7 +18,7 @@ from strandline.faces.web import Call, Reply, Route
 from strandline.server.operations import DOCUMENT_PATH, SERVER
 
 #: Everybody who has routes on every server.
-DESCRIBED: tuple[Described, ...] = (TOPICS, STREAMS, ARROW, SERVER)
+DESCRIBED: tuple[Described, ...] = (TOPICS, STREAMS, ARROW, CONSOLE, SERVER)
 
 _ABOUT = """An append-only event log server that speaks two protocols over the same logs.
 

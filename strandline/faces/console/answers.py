@@ -108,7 +108,7 @@ class FilterAnswer(msgspec.Struct, kw_only=True, omit_defaults=True):
     prefix: str | None = None
 
 
-class RouterRow(msgspec.Struct, kw_only=True):
+class ShownRouter(msgspec.Struct, kw_only=True):
     name: str
     source: str
     destination: str
@@ -133,7 +133,7 @@ class ConsoleLogAnswer(LogRow, kw_only=True):
     fork: ForkAnswer | None
     forks: Number
     consumers: list[ConsumerRow]
-    routers: list[RouterRow]
+    routers: list[ShownRouter]
     note: str
     of: str | None
     writable_by: list[Protocol]
@@ -204,12 +204,15 @@ class FieldsAnswer(msgspec.Struct, kw_only=True):
 # --- queues and routers ----------------------------------------------------------------------------------------------
 
 
-class QueueRow(msgspec.Struct, kw_only=True):
-    name: str
+class QueueCounts(msgspec.Struct, kw_only=True):
     ready: Number
     in_flight: Number
     delayed: Number
     dead: Number
+
+
+class QueueRow(QueueCounts, kw_only=True):
+    name: str
     dead_letter: str | None
 
 
@@ -239,14 +242,16 @@ class DeadLetters(msgspec.Struct, kw_only=True):
     records: Number
 
 
-class QueueAnswer(QueueRow, kw_only=True):
+class QueueAnswer(msgspec.Struct, kw_only=True):
+    name: str
+    counts: QueueCounts
     config: dict[str, Any]
     held: list[HeldJob]
-    waiting: list[DelayedJob]
+    delayed: list[DelayedJob]
     next: list[RecordAnswer]
     dead_letters: DeadLetters | None
 
 
 class ConsoleRoutersAnswer(msgspec.Struct, kw_only=True):
-    routers: list[RouterRow]
+    routers: list[ShownRouter]
     logs: list[str]

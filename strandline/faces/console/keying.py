@@ -28,13 +28,14 @@ class Keying:
         """GET /console/api/log/{name}/keys"""
         log = self._context.log(call)
         limit = number(call, "limit", DEFAULT_LIMIT, 1, MAX_LIMIT) or DEFAULT_LIMIT
-        prefix, after = call.query.get("prefix", ""), call.query.get("after")
+        prefix, after = call.query.get("prefix", ""), call.query.get("after") or None
         return await self._context.work(lambda: Reply(msgspec.json.encode(_page(log, prefix, after, limit))))
 
     async def removal(self, call: Call) -> Reply:
         """GET /console/api/log/{name}/removal"""
         log = self._context.log(call)
-        key, prefix, before = call.query.get("key"), call.query.get("prefix"), number(call, "before")
+        key, prefix = call.query.get("key") or None, call.query.get("prefix") or None
+        before = number(call, "before")
         if key is None and prefix is None and before is None:
             raise invalid("say which records: key, prefix or before")
 

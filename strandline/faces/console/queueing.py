@@ -16,12 +16,14 @@ from strandline.faces.console.answers import (
     DelayedJob,
     HeldJob,
     QueueAnswer,
+    QueueCounts,
     QueueRow,
     QueuesAnswer,
     RecordAnswer,
 )
 from strandline.faces.console.catalogue import Catalogue, Wanted
 from strandline.faces.console.context import ConsoleContext
+from strandline.faces.console.kinds import kind_of
 from strandline.faces.console.records import render_all
 from strandline.faces.topics.config import config_json
 from strandline.faces.topics.errors import not_a_queue
@@ -62,26 +64,26 @@ class Queueing:
     async def queue(self, call: Call) -> Reply:
         """GET /console/api/queue/{name}"""
         log = self._context.log(call)
-        topic = self._context.topics.topics.get(log.name)
-        if topic.traits.type != "queue":
+        if kind_of(log.config, log.notes) != "queue":
             raise not_a_queue(log.name)
+        topic = self._context.topics.topics.get(log.name)
         return await self._context.work(lambda: self._details(topic, call.access))
 
     def _row(self, topic: Topic) -> QueueRow | None:
         try:
             queue = self._context.topics.known_queue(topic)
-            return _row(topic, queue)
+            return QueueRow(**_counts(topic, queue), name=topic.name, dead_letter=topic.traits.dead_letter)
         except UnknownLog:  # dropped a moment ago
             return None
 
     def _details(self, topic: Topic, access: Access) -> Reply:
         queue = self._context.topics.known_queue(topic)
-        row = _row(topic, queue)
         jobs = [] if queue is None else queue.known_jobs()
         held = (job for job in jobs if job.lease and job.node is not None)
         delayed = (job for job in jobs if job.until and not job.lease)
         answer = QueueAnswer(
-            **msgspec.structs.asdict(row),
+            name=topic.name,
+            counts=QueueCounts(**_counts(topic, queue)),
             config=config_json(topic.log.config, topic.traits),
             # Those first with which something happens next.
             held=[
@@ -94,7 +96,7 @@ class Queueing:
                 )
                 for job in nsmallest(SHOWN, held, key=lambda job: (job.until, job.seq))
             ],
-            waiting=[
+            delayed=[
                 DelayedJob(seq=job.seq, at=job.until, deliveries=job.deliveries, priority=job.priority)
                 for job in nsmallest(SHOWN, delayed, key=lambda job: (job.until, job.seq))
             ],
@@ -112,17 +114,17 @@ class Queueing:
         return DeadLetters(log=name, exists=log is not None, records=0 if log is None else log.state().count)
 
 
-def _row(topic: Topic, queue: Queue | None) -> QueueRow:
-    counters = None if queue is None else queue.counters()
-    return QueueRow(
-        name=topic.name,
+def _counts(topic: Topic, queue: Queue | None) -> dict[str, int]:
+    if queue is None:
         # None of its jobs was ever handed out: all are ready.
-        ready=topic.log.state().count if counters is None else counters.ready,
-        in_flight=0 if counters is None else counters.in_flight,
-        delayed=0 if counters is None else counters.delayed,
-        dead=0 if counters is None else counters.dead_lettered,
-        dead_letter=topic.traits.dead_letter,
-    )
+        return {"ready": topic.log.state().count, "in_flight": 0, "delayed": 0, "dead": 0}
+    counters = queue.counters()
+    return {
+        "ready": counters.ready,
+        "in_flight": counters.in_flight,
+        "delayed": counters.delayed,
+        "dead": counters.dead_lettered,
+    }
 
 
 def _next(topic: Topic, queue: Queue | None) -> list[RecordAnswer]:

@@ -45,7 +45,7 @@ class Reading:
         after, before, at = number(call, "after"), number(call, "before"), moment(call, "at")
         if sum(each is not None for each in (after, before, at)) > 1:
             raise invalid("say one of after, before and at")
-        key, prefix = call.query.get("key"), call.query.get("prefix")
+        key, prefix = call.query.get("key") or None, call.query.get("prefix") or None
 
         def read() -> Reply:
             if before is None:

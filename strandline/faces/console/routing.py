@@ -6,7 +6,7 @@ import msgspec
 
 from strandline.delivery.routers import Router
 from strandline.faces.access import Access
-from strandline.faces.console.answers import ConsoleRoutersAnswer, FilterAnswer, RouterRow
+from strandline.faces.console.answers import ConsoleRoutersAnswer, FilterAnswer, ShownRouter
 from strandline.faces.console.context import ConsoleContext
 from strandline.faces.web import Call, Reply
 
@@ -43,16 +43,16 @@ class Routing:
         names = sorted({name for row in rows for name in (row.source, row.destination)})
         return Reply(msgspec.json.encode(ConsoleRoutersAnswer(routers=rows, logs=names)))
 
-    def touching(self, name: str, access: Access) -> list[RouterRow]:
+    def touching(self, name: str, access: Access) -> list[ShownRouter]:
         """Those that lead from or to a log."""
         page = self._context.topics.routers.page
         found = [*page(dest=name, limit=MAX_ROUTERS)[0], *page(source=name, limit=MAX_ROUTERS)[0]]
         return [self._row(router) for router in found if access.may_touch(router.name) and _may_see(router, access)]
 
-    def _row(self, router: Router) -> RouterRow:
+    def _row(self, router: Router) -> ShownRouter:
         definition = router.definition
         wanted, rate = definition.filter, self._rates.get(router.name)
-        return RouterRow(
+        return ShownRouter(
             name=router.name,
             source=definition.source,
             destination=definition.dest,

@@ -17,7 +17,7 @@ from strandline.cli.catching import say
 from strandline.cli.exits import CommandFailed, Exit
 from strandline.cli.sql_lake import LakeView
 from strandline.cli.sql_logs import Logs
-from strandline.cli.sql_naming import named_logs
+from strandline.cli.sql_naming import check_statement, missing_table
 from strandline.cli.sql_results import Result
 from strandline.history.opening import History, open_history
 from strandline.lake.place import Lake
@@ -39,15 +39,14 @@ class Source(NamedTuple):
 
 def answer(source: Source, statement: str, directory: Path) -> Result:
     """The result, kept in the directory. Raises CommandFailed for a statement that is wrong."""
-    names = named_logs(statement)
+    check_statement(statement)
     for attempt in range(1, ATTEMPTS + 1):
         with _opened(source) as (history, view):
             database = duckdb.connect(str(directory / f"{attempt}.duckdb"))
             try:
                 _settle(database)
                 logs = Logs(database, history, view)
-                missing = [name for name in names if not logs.add(name)]
-                return _run(database, statement, directory / f"{attempt}.arrow", missing)
+                return Result(_bound(database, logs, statement), directory / f"{attempt}.arrow")
             except (duckdb.Error, OSError) as error:
                 if attempt < ATTEMPTS and view is not None and not view.is_whole():
                     continue
@@ -65,14 +64,21 @@ def _settle(database: duckdb.DuckDBPyConnection) -> None:
     database.execute("set preserve_insertion_order = false")
 
 
-def _run(database: duckdb.DuckDBPyConnection, statement: str, file: Path, missing: list[str]) -> Result:
-    try:
-        return Result(database.sql(statement), file)
-    except duckdb.CatalogException as error:
-        unknown = [name for name in missing if f"name {name} " in str(error)]
-        if unknown:
-            raise CommandFailed(f"there is no log {unknown[0]!r}", Exit.NOT_FOUND) from None
-        raise
+def _bound(database: duckdb.DuckDBPyConnection, logs: Logs, statement: str) -> duckdb.DuckDBPyRelation | None:
+    """The statement, with the logs that it needs: each is added when it turns out to be missing."""
+    missing = None
+    while True:
+        try:
+            relation = database.sql(statement)
+        except duckdb.CatalogException as error:
+            before, missing = missing, missing_table(error)
+            if missing is None or missing == before:
+                raise
+        else:
+            logs.check_names(statement)
+            return relation
+        if not logs.add(missing):
+            raise CommandFailed(f"there is no log {missing!r}", Exit.NOT_FOUND)
 
 
 # --- where logs and lake are ---------------------------------------------------------------------------------------

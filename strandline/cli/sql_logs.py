@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from strandline.cli.exits import CommandFailed, Exit
 from strandline.cli.sql_lake import Kept, LakeView, left_out_table
-from strandline.cli.sql_naming import COLUMNS, quoted
+from strandline.cli.sql_naming import quoted, words_of
 from strandline.engine.errors import UnknownLog
 from strandline.history.info import LogInfo
 from strandline.history.opening import History
@@ -35,20 +35,16 @@ class Logs:
         self._database = database
         self._history = history
         self._lake = lake if lake is not None and lake.exists else None
-        self._events = Events(history)
         self._made: dict[str, str] = {}
         if self._lake is not None:
             database.register("__lake", self._lake.dataset)
 
     def add(self, name: str) -> bool:
-        """Whether there is such a log. Raises CommandFailed for one that DuckDB could not tell from another."""
-        try:
-            info = self._history.log(name)
-        except UnknownLog:
+        """Whether there is such a log."""
+        info = self._find(name)
+        if info is None:
             return False
-        other = self._made.setdefault(name.lower(), name)
-        if other != name:
-            raise CommandFailed(f"DuckDB cannot tell the logs {other!r} and {name!r} apart", Exit.USAGE)
+        self._made[name.lower()] = name
         number = len(self._made)
         kept = Kept([], {}, [(1, info.head)], [], Rules({})) if self._lake is None else self._kept(info)
         tail = f"__tail_{number}"
@@ -64,9 +60,22 @@ class Logs:
         )
         return True
 
+    def check_names(self, statement: str) -> None:
+        """Raises CommandFailed if the statement names two logs that DuckDB takes for one: it knows no capitals."""
+        for word in words_of(statement):
+            made = self._made.get(word.lower(), word)
+            if made != word and self._find(word) is not None:
+                raise CommandFailed(f"DuckDB cannot tell the logs {made!r} and {word!r} apart", Exit.USAGE)
+
+    def _find(self, name: str) -> LogInfo | None:
+        try:
+            return self._history.log(name)
+        except UnknownLog:
+            return None
+
     def _kept(self, info: LogInfo) -> Kept:
         assert self._lake is not None
-        return self._lake.kept(self._history, info, self._events)
+        return self._lake.kept(self._history, info, Events(self._history))
 
     def _from_lake(self, kept: Kept, number: int) -> Iterator[str]:
         without = ""
@@ -100,15 +109,9 @@ def _shaped(batch: Any) -> Any:
 
 
 def _columns(is_json: bool) -> Iterator[str]:
-    for name in COLUMNS:
-        if name == "meta":
-            yield f"{_as_json('try(decode(meta))')} as meta"
-        elif name == "data" and is_json:
-            yield f"{_as_json('data')} as data"
-        else:
-            yield name
-    if not is_json:
-        yield "bytes"
+    """A log that is not JSON has its payloads as text, and as bytes where they are no text."""
+    yield from ("seq", "ts", "key", "node", f"{_as_json('try(decode(meta))')} as meta")
+    yield from (f"{_as_json('data')} as data",) if is_json else ("data", "bytes")
 
 
 def _as_json(text: str) -> str:

@@ -1,7 +1,6 @@
-"""Which logs a statement of SQL names: told by DuckDB itself, before anything is read.
+"""Which logs a statement of SQL names: told by DuckDB itself, which says what it misses.
 
-Every word of the statement could be the name of a log. A table without rows is made of each, in a database of its own,
-and DuckDB says which of them the statement refers to: neither columns nor the names of a WITH are taken for logs.
+So neither columns nor the names of a WITH are taken for logs, and nothing is read that is not needed.
 """
 
 from __future__ import annotations
@@ -13,15 +12,7 @@ import duckdb
 
 from strandline.cli.exits import CommandFailed, Exit
 
-#: What every log has as a table. One that is not JSON has ``data`` as text, and ``bytes`` for what is no text.
-COLUMNS = {
-    "seq": "bigint",
-    "ts": "timestamptz",
-    "key": "varchar",
-    "node": "varchar",
-    "meta": "json",
-    "data": "json",
-}
+_MISSING = re.compile(r"Table with name (.+?) does not exist!", re.DOTALL)
 _WORD = re.compile(r'"((?:[^"]|"")*)"|([^\W\d][\w$]*)')
 
 
@@ -30,35 +21,25 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def named_logs(statement: str) -> list[str]:
-    """The names as they are written, also of what may be no log. Raises CommandFailed for what is no single
-    statement."""
-    words: dict[str, set[str]] = {}
-    for word in _words(statement):
-        words.setdefault(word.lower(), set()).add(word)
-    columns = ", ".join(f"{name} {kind}" for name, kind in {**COLUMNS, "bytes": "blob"}.items())
-    with duckdb.connect() as scratch:
-        scratch.execute("set python_enable_replacements = false")
-        for word in words:
-            scratch.execute(f"create table {quoted(word)} ({columns})")
-        try:
-            referred = scratch.get_table_names(statement)
-        except duckdb.InvalidInputException:
-            raise CommandFailed("give one statement; a PIVOT has to say its values: ON … IN (…)", Exit.USAGE) from None
-        except duckdb.ParserException as error:
-            raise CommandFailed(str(error), Exit.USAGE) from None
-        except duckdb.Error:
-            # It goes wrong in any case. What it is about is told best when the logs are there.
-            return sorted(word for spellings in words.values() for word in spellings)
-    return sorted(name for word in referred for name in words.get(word.lower(), ()))
-
-
-def _words(statement: str) -> Iterator[str]:
+def check_statement(text: str) -> None:
+    """Raises CommandFailed for what is no statement, and for more than one: only the last would be answered."""
     try:
-        tokens = duckdb.tokenize(statement)
+        statements = duckdb.extract_statements(text)
     except duckdb.Error as error:
-        raise CommandFailed(str(error), Exit.USAGE) from None
-    for start, kind in tokens:
+        raise CommandFailed(str(error).strip(), Exit.USAGE) from None
+    if len(statements) != 1:
+        raise CommandFailed(f"give one statement, not {len(statements)}", Exit.USAGE)
+
+
+def missing_table(error: duckdb.Error) -> str | None:
+    """The table that is not there, as the statement writes it; None if something else is wrong."""
+    match = _MISSING.search(str(error)) if isinstance(error, duckdb.CatalogException) else None
+    return None if match is None else match[1]
+
+
+def words_of(statement: str) -> Iterator[str]:
+    """Everything in a statement that may be a name."""
+    for start, kind in duckdb.tokenize(statement):
         if kind in (duckdb.token_type.identifier, duckdb.token_type.keyword):
             match = _WORD.match(statement, start)
             if match is not None:

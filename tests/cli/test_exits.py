@@ -1,0 +1,99 @@
+"""Every exit code, by something that really goes wrong."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+from command_line import Cli
+from documents import ROOT
+from server_process import StartServer
+from typer.main import get_command
+
+from strandline.cli.commands import app
+from strandline.cli.completing import complete_log, complete_queue, complete_router
+from strandline.cli.exits import Exit
+
+NOBODY = "http://127.0.0.1:1"
+TALKING = [
+    ("log", "ls"),
+    ("log", "show", "a"),
+    ("log", "create", "a"),
+    ("log", "append", "a", "1"),
+    ("log", "tail", "a"),
+    ("log", "diff", "a"),
+    ("log", "delete", "a", "--all", "--yes"),
+    ("queue", "peek", "a"),
+    ("queue", "redrive", "a"),
+    ("queue", "work", "a", "--", "true"),
+    ("router", "ls"),
+    ("router", "show", "a"),
+    ("router", "create", "a", "--from", "b", "--to", "c"),
+    ("router", "delete", "a"),
+    ("search", "a", "b"),
+    ("aggregate", "a", "b"),
+    ("sql", "select * from a"),
+]
+
+
+@pytest.mark.parametrize("command", TALKING, ids=" ".join)
+def test_no_server_is_told_in_one_line_and_makes_exit_code_4(
+    command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("strandline.cli.asking.PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr("strandline.cli.asking.connect.__kwdefaults__", {"patience": 0.0})
+    result = Cli(NOBODY)(*command)
+    assert result.exit_code == Exit.UNREACHABLE, result.output
+    assert (len(result.stderr.splitlines()), result.stdout) == (1, "")
+
+
+def test_wrong_keys_and_keys_that_are_not_enough_make_exit_code_5(start_server: StartServer) -> None:
+    cli = Cli(start_server(keys="all,reader:read").url)
+    cli.lines("log", "append", "a", "1", "--key", "all")
+    for command in TALKING:
+        assert cli(*command, "--key", "wrong") if "--" in command else cli.fails(5, *command, "--key", "wrong")
+    assert "write scope" in cli.fails(5, "log", "append", "a", "1", "--key", "reader")
+    assert cli("log", "tail", "a", STRANDLINE_KEY="reader").exit_code == Exit.FINE
+
+
+def test_what_makes_no_sense_makes_exit_code_2(cli: Cli) -> None:
+    assert "http" in cli.fails(2, "log", "ls", "--url", "ftp://somewhere")
+    cli.fails(2, "log", "nothing")
+    cli.fails(2, "log", "tail", "a", "--lines", "x")
+    cli.fails(2, "log", "tail", "a", "--since", "1 hour")
+    cli.fails(2, "log", "append", "a name with spaces", "1")
+
+
+def test_benchmarks_that_are_not_installed_are_told_in_one_line(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("strandline.cli.benching.find_spec", lambda name: None)
+    assert "clone of the repository" in cli.fails(1, "bench", "append", "--quick")
+
+
+def test_benchmarks_get_their_arguments() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "strandline", "bench", "--help"], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, "--quick" in done.stdout) == (0, True)
+
+
+def test_names_are_completed_from_the_server(cli: Cli, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    cli.lines("log", "append", f"{name}-one", "1")
+    cli.lines("log", "create", f"{name}-two", "--type", "queue")
+    cli.lines("router", "create", f"{name}-r", "--from", f"{name}-one", "--to", f"{name}-three")
+    monkeypatch.setenv("STRANDLINE_URL", cli.url)
+    assert complete_log(f"{name}-") == [f"{name}-one", f"{name}-three", f"{name}-two"]
+    assert (complete_queue(f"{name}-"), complete_router(f"{name}-")) == ([f"{name}-two"], [f"{name}-r"])
+    monkeypatch.setenv("STRANDLINE_URL", NOBODY)
+    assert complete_log("a") == []
+
+
+def test_the_guide_has_every_exit_code_and_every_command() -> None:
+    guide = (ROOT / "docs/cli.md").read_text()
+    table = guide.partition("## Exit codes\n")[2].partition("\n## ")[0]
+    assert {int(code) for code in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)} >= {int(code) for code in Exit}
+    commands = get_command(app)
+    for name, command in commands.commands.items():  # type: ignore[attr-defined]
+        for words in [f"{name} {each}" for each in getattr(command, "commands", {})] or [name]:
+            assert f"strandline {words}" in guide, words

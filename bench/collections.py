@@ -230,7 +230,7 @@ class Asked:
         """A new document that has so many elements, as signed appends would have left them."""
         document = _new(collection)
         if self.side.files is None:
-            send(self.side.server, list(filling(self.side, document, size)), FILLERS)
+            send(self.side.server, list(filling(self.side, document, size)), FILLERS, patient=True)
             return document
         # As the published servers write it themselves, except that they would take minutes. Where it should be in
         # chunks, they make chunks of it at the next append.

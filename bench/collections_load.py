@@ -28,6 +28,9 @@ PAYLOAD = 150
 #: The published servers take 4096 requests of one key within ten minutes, and refuse the next: another key then.
 PER_KEY = 4000
 
+#: A server that is busy is left alone this long.
+PAUSE_SECONDS = 0.1
+
 _ELEMENT = b'{"data":%b,"authorPubkey":"%b","authorSignature":"%b"}'
 
 
@@ -118,26 +121,35 @@ def filling(side: Side, document: str, number: int) -> Iterator[bytes]:
         yield _request(side.server, "POST", f"/{OPEN}/push/{document}", body, {})
 
 
-def send(server: Server, prepared: Sequence[bytes], connections: int, limit: float | None = None) -> Load:
-    """Send all of them, one at a time on each connection, or as many as go within ``limit`` seconds."""
+def send(
+    server: Server, prepared: Sequence[bytes], connections: int, limit: float | None = None, *, patient: bool = False
+) -> Load:
+    """Send all of them, one at a time on each connection, or as many as go within ``limit`` seconds. All of them must
+    succeed; who is patient sends again what a busy server sent away."""
     rest = iter(prepared)
     clock, seconds = time.perf_counter, []
     with ExitStack() as stack:
         lines = [stack.enter_context(Line(server)) for _ in range(min(connections, len(prepared)))]
         used, began = time.process_time(), clock()
         sent: dict[Line, float] = {}
+        last: dict[Line, bytes] = dict(zip(lines, rest, strict=False))
         for line in lines:
-            line.send_bytes(next(rest))
+            line.send_bytes(last[line])
             sent[line] = clock()
         while sent:
             for line in _answered(list(sent)):
-                _succeeded(line.receive())
+                answer = line.receive()
+                if answer.status == 429 and patient:
+                    time.sleep(PAUSE_SECONDS)
+                    line.send_bytes(last[line])
+                    continue
+                _succeeded(answer)
                 now = clock()
                 seconds.append(now - sent.pop(line))
                 following = None if limit is not None and now - began > limit else next(rest, None)
                 if following is not None:
                     line.send_bytes(following)
-                    sent[line] = now
+                    sent[line], last[line] = now, following
         took = clock() - began
         return Load(len(seconds), took, median(seconds), (time.process_time() - used) / took)
 

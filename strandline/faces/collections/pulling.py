@@ -18,7 +18,7 @@ from strandline.faces.collections.elements import Elements
 from strandline.faces.collections.permitting import Caller
 from strandline.faces.collections.problems import Headers, invalid_path
 from strandline.faces.collections.rates import PULL
-from strandline.faces.collections.verifying import Verified
+from strandline.faces.collections.verifying import NOTHING_VERIFIED, Verified
 from strandline.faces.turns import Replying, reply_of
 from strandline.faces.web import Call, Reply
 
@@ -36,8 +36,10 @@ class Pulling:
         head, now = call.head, self._context.hub.now()
         place = self._places.find(head.path[self._skip :])
         presented = self._context.admission.present(call, place.entry, READ, now)
-        claims = () if presented is None else (presented.claim,)
-        return self._context.verifying.ahead(claims, partial(self._admit, call, place, presented))
+        if presented is None:
+            return self._admit(call, place, None, NOTHING_VERIFIED)
+        claim = presented.claim
+        return self._context.verifying.ahead(lambda: (claim,), partial(self._admit, call, place, presented))
 
     def _admit(self, call: Call, place: Place, presented: Presented | None, verified: Verified) -> Replying:
         now = self._context.hub.now()

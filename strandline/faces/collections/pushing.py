@@ -31,7 +31,7 @@ from strandline.faces.collections.problems import (
 )
 from strandline.faces.collections.rates import PUSH
 from strandline.faces.collections.sanitising import sanitise
-from strandline.faces.collections.verifying import Claim, Verified
+from strandline.faces.collections.verifying import NOTHING_VERIFIED, Claim, Verified
 from strandline.faces.turns import Replying, after, reply_of
 from strandline.faces.web import Call, Reply
 from strandline.signing.author_proofs import DOMAIN, Proof, meta_of
@@ -54,9 +54,11 @@ class Pushing:
         head, now = call.head, self._context.hub.now()
         place = self._places.find(head.path[self._skip :])
         presented = self._context.admission.present(call, place.entry, WRITE, now)
-        claims = [] if presented is None else [presented.claim]
-        claims += _authorship(call, place)
-        return self._context.verifying.ahead(claims, partial(self._admit, call, place, presented))
+        if presented is None and not place.rules.require_author_signature:
+            return self._admit(call, place, None, NOTHING_VERIFIED)
+        return self._context.verifying.ahead(
+            partial(_claims, call, place, presented), partial(self._admit, call, place, presented)
+        )
 
     def _admit(self, call: Call, place: Place, presented: Presented | None, verified: Verified) -> Replying:
         now = self._context.hub.now()
@@ -130,6 +132,11 @@ def _element(place: Place, body: PushBody, caller: Caller, verified: Verified) -
     if not changed:
         return Element(body.raw, form, meta), body.raw
     return Element(form, form, meta), canonical(body.data)
+
+
+def _claims(call: Call, place: Place, presented: Presented | None) -> list[Claim]:
+    """All that is to be verified of a push."""
+    return [*([] if presented is None else [presented.claim]), *_authorship(call, place)]
 
 
 def _authorship(call: Call, place: Place) -> list[Claim]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -20,16 +21,24 @@ TRUE = Claim(SIGNER.public, SIGNER.sign(b"this"), b"this")
 FALSE = Claim(SIGNER.public, SIGNER.sign(b"that"), b"this")
 
 
+def busy(threads: int) -> Verifying:
+    """On a loop that has verified something in this turn."""
+    verifying = Verifying(Hub(lambda: 0), threads)
+    assert isinstance(verifying.ahead(lambda: [TRUE], told(TRUE)), Reply)
+    return verifying
+
+
 @pytest.fixture
 def run() -> Iterator[Callable[..., Any]]:
     """Have claims verified and an answer made of it, on a loop that ends with the test."""
     loop = asyncio.new_event_loop()
 
     async def answered(claims: list[Claim], answer: Callable[[Verified], Replying]) -> Any:
-        verifying = Verifying(Hub(lambda: 0), threads=2)
+        verifying = busy(2)
         try:
-            reply = verifying.ahead(claims, answer)
-            return reply if isinstance(reply, Reply) else await reply
+            reply = verifying.ahead(lambda: claims, answer)
+            assert isinstance(reply, Later)
+            return await reply
         finally:
             verifying.close()
 
@@ -60,12 +69,24 @@ def test_what_is_known_is_not_verified_again() -> None:
     assert Verified({FALSE: True}).holds(FALSE)
 
 
-def test_without_claims_the_answer_is_made_at_once_and_no_thread_begins(run: Callable[..., Any]) -> None:
+def test_without_claims_the_answer_is_made_at_once_and_no_thread_begins() -> None:
     async def asked() -> None:
-        verifying = Verifying(Hub(lambda: 0))
         before = threading.active_count()
-        assert isinstance(verifying.ahead([], lambda _: Reply(b"now")), Reply)
+        assert isinstance(busy(2).ahead(list, lambda _: Reply(b"now")), Reply)
         assert threading.active_count() == before
+
+    asyncio.run(asked())
+
+
+def test_the_first_one_in_every_turn_of_the_loop_is_answered_at_once() -> None:
+    async def asked() -> None:
+        verifying = Verifying(Hub(lambda: 0), threads=2)
+        for _ in range(3):
+            first, second = (verifying.ahead(lambda: [TRUE], told(TRUE)) for _ in range(2))
+            assert isinstance(first, Reply)
+            assert isinstance(second, Later)
+            assert (await second).body == first.body == b"1"  # type: ignore[union-attr]
+        verifying.close()
 
     asyncio.run(asked())
 
@@ -104,9 +125,9 @@ def test_an_answer_that_takes_longer_is_waited_for(run: Callable[..., Any]) -> N
 
 def test_many_at_a_time_get_each_their_own_answer() -> None:
     async def asked() -> list[bytes]:
-        verifying = Verifying(Hub(lambda: 0), threads=4)
+        verifying = busy(4)
         claims = [TRUE, FALSE] * 50
-        answers = [verifying.ahead([claim, TRUE], told(claim)) for claim in claims]
+        answers = [verifying.ahead(partial(list, [claim, TRUE]), told(claim)) for claim in claims]
         try:
             return [(await answer).body for answer in answers if not isinstance(answer, Reply)]
         finally:

@@ -1,0 +1,79 @@
+/** The console: start, sign in, and one screen after the other. */
+
+import { whenUnauthorised } from "./api.js";
+import { h, replace } from "./shell/dom.js";
+import { forgetScreen } from "./shell/keys.js";
+import { bindNavigation, openFrame } from "./shell/navigation.js";
+import { route } from "./shell/routes.js";
+import { current, loadSession } from "./shell/session.js";
+import { signIn } from "./shell/signin.js";
+
+const SCREENS = {
+  overview: () => import("./screens/overview.js"),
+  logs: () => import("./screens/logs.js"),
+  log: () => import("./screens/log.js"),
+  queues: () => import("./screens/queues.js"),
+  queue: () => import("./screens/queue.js"),
+  routers: () => import("./screens/routers.js"),
+  search: () => import("./screens/search.js"),
+  pipeline: () => import("./screens/pipeline.js"),
+};
+
+let signingIn = null;
+let frame = null;
+let close = () => {};
+let opened = 0;
+
+async function start() {
+  for (;;) {
+    try {
+      const session = await loadSession();
+      if (!session.keys_required || session.key) break;
+      await askForKey();
+    } catch (error) {
+      if (error.status === 401) await askForKey();
+      else await waitForServer(error);
+    }
+  }
+  frame = openFrame(document.body);
+  await open();
+}
+
+function askForKey(told) {
+  signingIn ??= signIn(document.body, told).finally(() => (signingIn = null));
+  return signingIn;
+}
+
+async function waitForServer(error) {
+  replace(document.body, h("main.sign-in", {}, h("div", {}, h("h1", {}, "Strandline"), h("p.problem", { role: "alert" }, error.message))));
+  await new Promise((resolve) => setTimeout(resolve, 1000));
+}
+
+async function open() {
+  const number = (opened += 1);
+  const { screen, name, params } = route();
+  const load = SCREENS[screen] ?? SCREENS.overview;
+  close();
+  close = () => {};
+  forgetScreen();
+  const { open: openScreen } = await load();
+  if (number !== opened || !frame) return;
+  const root = h("div.screen", { dataset: { screen } });
+  replace(frame.main, root);
+  frame.mark(screen in SCREENS ? screen : "overview");
+  frame.main.scrollTop = 0;
+  close = openScreen(root, { name, ...params }) ?? (() => {});
+}
+
+bindNavigation();
+whenUnauthorised(async () => {
+  // The key was taken away while somebody was at work.
+  if (!frame || signingIn || !current()?.keys_required) return;
+  close();
+  close = () => {};
+  frame = null;
+  await askForKey("Your key is not valid any more.");
+  await start();
+});
+addEventListener("hashchange", () => frame && open());
+start();

@@ -1,0 +1,100 @@
+/** A chart of one or several series over time, on uPlot. Its title line says the values at the pointer, or the last. */
+
+import uPlot from "../vendor/uplot/uPlot.esm.js";
+import { h, replace } from "../shell/dom.js";
+import { absolute, clock } from "../shell/format.js";
+import { colour, onTheme } from "../shell/theme.js";
+
+const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+
+/**
+ * @param {{title: string, series: {label: string, colour?: string}[], format: (value: number) => string, height?: number,
+ *   sync?: string, points?: boolean, fill?: boolean, level?: number, whole?: boolean}} options
+ * `sync`: charts of one name share the pointer; `whole`: values are whole numbers
+ * @returns {{element: HTMLElement, set: (seconds: number[], columns: (number|null)[][]) => void, close: () => void}}
+ */
+export function chart({ title, series, format, height = 150, sync, points = false, fill = series.length === 1, level = 3, whole = false }) {
+  const values = h("div.chart-values");
+  const plot = h("div.plot", { role: "img" });
+  const element = h("figure.chart", {}, h("figcaption", {}, h(`h${level}`, {}, title), values), plot);
+  let data = [[], ...series.map(() => [])];
+  let drawing = null;
+
+  const tell = () => {
+    const at = drawing?.cursor.idx ?? null;
+    const index = at ?? data[0].length - 1;
+    const when = at === null || !data[0].length ? null : h("span.when", {}, Date.now() / 1000 - data[0][at] < 86400 ? clock(data[0][at] * 1000).slice(0, 8) : absolute(data[0][at] * 1000).slice(0, 16));
+    replace(values, when, series.map((one, number) => {
+      const value = data[number + 1][index];
+      const text = value === null || value === undefined ? "–" : format(value);
+      return h("span.value", {}, series.length > 1 ? [h("i", { style: { background: `var(--${one.colour ?? `series-${(number % 8) + 1}`})` } }), one.label, " "] : null, h("b", {}, text));
+    }));
+  };
+
+  const build = () => {
+    drawing?.destroy();
+    plot.replaceChildren();
+    const width = plot.clientWidth;
+    if (!width) return void (drawing = null);
+    drawing = new uPlot(options({ series, format, height, width, sync, points, fill, whole, tell }), data, plot);
+    tell();
+  };
+
+  const watch = new ResizeObserver(() => {
+    if (!drawing) build();
+    else if (plot.clientWidth && plot.clientWidth !== drawing.width) drawing.setSize({ width: plot.clientWidth, height });
+  });
+  watch.observe(plot);
+  const unbind = onTheme(build);
+
+  return {
+    element,
+    set(seconds, columns) {
+      data = [seconds, ...columns];
+      if (drawing) drawing.setData(data);
+      tell();
+      plot.setAttribute("aria-label", summary(title, series, format, data));
+    },
+    close() {
+      watch.disconnect();
+      unbind();
+      drawing?.destroy();
+    },
+  };
+}
+
+function options({ series, format, height, width, sync, points, fill, whole, tell }) {
+  const axis = { stroke: colour("muted"), font: `11px ${colour("sans")}`, grid: { stroke: colour("grid"), width: 1 }, ticks: { show: false } };
+  return {
+    width,
+    height,
+    legend: { show: false },
+    padding: [8, 8, 0, 0],
+    cursor: { y: false, drag: { setScale: false }, points: { size: 6 }, sync: sync ? { key: sync } : undefined },
+    scales: { y: { range: (_, low, high) => [Math.min(0, low ?? 0), high > 0 ? high * 1.12 : 1] } },
+    axes: [
+      { ...axis, size: 26, gap: 4, space: 70, values: (_, splits, __, ___, step) => splits.map((second) => tick(second, step)) },
+      { ...axis, size: 58, space: 34, incrs: whole ? [1, 2, 5].flatMap((n) => Array.from({ length: 12 }, (_, power) => n * 10 ** power)).sort((a, b) => a - b) : undefined, values: (_, splits) => splits.map((value) => format(value)) },
+    ],
+    series: [{}, ...series.map((one, number) => line(colour(one.colour ?? `series-${(number % 8) + 1}`), points, fill))],
+    hooks: { setCursor: [tell] },
+  };
+}
+
+function line(stroke, points, fill) {
+  return { stroke, width: 1.5, fill: fill ? `${stroke}22` : undefined, points: { show: points, size: 5, fill: stroke }, spanGaps: false };
+}
+
+function tick(second, step) {
+  const at = new Date(second * 1000);
+  const two = (value) => String(value).padStart(2, "0");
+  if (step >= 86400) return `${MONTHS[at.getMonth()]} ${at.getDate()}`;
+  const time = `${two(at.getHours())}:${two(at.getMinutes())}`;
+  return step >= 60 ? time : `${time}:${two(at.getSeconds())}`;
+}
+
+function summary(title, series, format, data) {
+  const last = data[0].length - 1;
+  if (last < 0) return `${title}: nothing yet`;
+  return `${title}: ${series.map((one, number) => `${one.label} ${data[number + 1][last] === null || data[number + 1][last] === undefined ? "none" : format(data[number + 1][last])}`).join(", ")}`;
+}

@@ -1,0 +1,78 @@
+/** Loading, empty, failed, live: what a part says of itself when it has nothing else to show. */
+
+import { ApiError } from "../api.js";
+import { h, replace } from "../shell/dom.js";
+
+export function loading(text = "Loading…") {
+  return h("div.state", { role: "status" }, h("span.spinner", { "aria-hidden": "true" }), text);
+}
+
+/** Nothing is there, and what to do about it. */
+export function empty(title, text, ...actions) {
+  return h("div.state.empty", {}, h("h2", {}, title), text ? h("p", {}, text) : null, actions.length ? h("div.row", {}, actions) : null);
+}
+
+/** Something went wrong. @param {Error & {status?: number}} error @param {() => void} [again] */
+export function failure(error, again) {
+  const title = { 0: "The server cannot be reached", 403: "Your key does not allow this", 404: "There is no such thing" }[error.status] ?? "That did not work";
+  return h(
+    "div.state.failure",
+    { role: "alert" },
+    h("h2", {}, title),
+    h("p", {}, error.message),
+    again ? h("div.row", {}, h("button", { type: "button", onclick: again }, "Try again")) : null,
+  );
+}
+
+/** A mark that says whether what is shown is live. */
+export function liveMark() {
+  const element = h("span.live", { role: "status" });
+  const words = { live: "Live", waiting: "Reconnecting…", paused: "Paused", refused: "Not live" };
+  const set = (state) => {
+    if (element.dataset.state === state) return;
+    element.dataset.state = state;
+    replace(element, h("i", { "aria-hidden": "true" }), words[state]);
+  };
+  set("waiting");
+  return { element, set };
+}
+
+/**
+ * Does something now and again and again, never twice at a time, and not while nobody looks.
+ * @param {number} ms between the end of one and the beginning of the next
+ * @param {(signal: AbortSignal) => Promise<any>} run
+ * @param {(error: ApiError) => void} failed told what the server refused; other errors are mistakes, and are not hidden
+ * @returns {{stop: () => void, now: () => void}}
+ */
+export function repeat(ms, run, failed) {
+  const stop = new AbortController();
+  let timer = 0;
+  let busy = false;
+  let again = false;
+  const turn = async () => {
+    clearTimeout(timer);
+    if (busy) return void (again = true);
+    busy = true;
+    again = false;
+    try {
+      if (!document.hidden) await run(stop.signal);
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error;
+      if (!stop.signal.aborted) failed(error);
+    } finally {
+      busy = false;
+      if (!stop.signal.aborted) timer = setTimeout(turn, again ? 0 : ms);
+    }
+  };
+  const seen = () => document.hidden || turn();
+  document.addEventListener("visibilitychange", seen);
+  turn();
+  return {
+    now: turn,
+    stop: () => {
+      stop.abort();
+      clearTimeout(timer);
+      document.removeEventListener("visibilitychange", seen);
+    },
+  };
+}

@@ -1,0 +1,184 @@
+/**
+ * A table of any length, of which only the rows in sight exist. Rows are all of one height.
+ *
+ * Browsers cannot scroll further than some ten million pixels. Of tables that are higher, the scroll bar stands for the
+ * whole all the same, and a step of it is more than one row.
+ */
+
+import { h, replace } from "../shell/dom.js";
+import { bind } from "../shell/keys.js";
+
+const TALLEST = 8_000_000;
+const SPARE = 8;
+
+/**
+ * @typedef {{title: string, name?: string, class?: string, width?: string, sort?: string, cell: (row: any, index: number) => any}} Column
+ * @typedef {{length: number, row: (index: number) => any, need?: (first: number, last: number) => void}} Source
+ * @param {{label: string, columns: Column[], onopen?: (row: any, index: number) => void, rowClass?: (row: any) => string,
+ *   onsort?: (sort: string) => void, onscroll?: (first: number, last: number) => void, special?: (row: any) => Node|null}} options
+ */
+export function virtualTable({ label, columns, onopen, rowClass, onsort, onscroll, special }) {
+  const above = h("tr.spacer", { "aria-hidden": "true" }, h("td", { colspan: columns.length }));
+  const below = h("tr.spacer", { "aria-hidden": "true" }, h("td", { colspan: columns.length }));
+  const headers = columns.map((column) => heading(column, onsort));
+  const body = h("tbody");
+  const table = h("table.rows", { "aria-label": label }, h("colgroup", {}, columns.map((column) => h(`col${column.class ? `.${column.class}` : ""}`, { style: column.width ? { width: column.width } : {} }))), h("thead", {}, h("tr", {}, headers)), body);
+  const element = h("div.table", { tabindex: "0", role: "region", "aria-label": label }, table);
+  /** @type {Source} */
+  let source = { length: 0, row: () => undefined };
+  let chosen = -1;
+  let height = 30;
+  let drawn = "";
+  let frame = 0;
+
+  const rowsInSight = () => Math.max(1, Math.floor((element.clientHeight - height) / height));
+  const total = () => source.length * height;
+  const factor = () => {
+    const inside = Math.max(1, element.clientHeight - height);
+    return total() > TALLEST ? (total() - inside) / (TALLEST - inside) : 1;
+  };
+
+  const draw = () => {
+    frame = 0;
+    height = Number.parseFloat(getComputedStyle(element).getPropertyValue("--row")) || 30;
+    const scale = factor();
+    const top = element.scrollTop;
+    const first = Math.max(0, Math.min(source.length - 1, Math.floor((top * scale) / height)));
+    const last = Math.min(source.length, first + rowsInSight() + 2);
+    const from = Math.max(0, first - SPARE);
+    const to = Math.min(source.length, last + SPARE);
+    const shown = Math.min(total(), TALLEST);
+    // With a scale the rows are put where the scroll bar is; without, where they belong.
+    const before = scale === 1 ? from * height : Math.max(0, top - (first - from) * height - ((top * scale) % height));
+    above.firstChild.style.height = `${before}px`;
+    below.firstChild.style.height = `${Math.max(0, shown - before - (to - from) * height)}px`;
+    source.need?.(from, to);
+    const rows = [];
+    for (let index = from; index < to; index += 1) rows.push(row(index));
+    const focused = element.contains(document.activeElement) ? document.activeElement.closest("tr")?.dataset.index : undefined;
+    replace(body, above, rows, below);
+    if (focused !== undefined) body.querySelector(`tr[data-index="${focused}"] :is(a, button)`)?.focus({ preventScroll: true });
+    table.setAttribute("aria-rowcount", String(source.length + 1));
+    onscroll?.(first, last);
+  };
+  const schedule = () => {
+    frame ||= requestAnimationFrame(draw);
+  };
+
+  const row = (index) => {
+    const data = source.row(index);
+    const attributes = { "aria-rowindex": index + 2, dataset: { index } };
+    if (index === chosen) attributes["aria-current"] = "true";
+    if (data === undefined) return h("tr.waiting", attributes, columns.map((column) => h(`td${column.class ? `.${column.class}` : ""}`, {}, h("span.bone", {}))));
+    const whole = special?.(data);
+    if (whole) return h("tr.special", attributes, h("td", { colspan: columns.length }, whole));
+    const kind = rowClass?.(data);
+    return h(kind ? `tr.${kind}` : "tr", attributes, columns.map((column) => h(`td${column.class ? `.${column.class}` : ""}`, {}, column.cell(data, index))));
+  };
+
+  const scrollTo = (index, align = "nearest") => {
+    const scale = factor();
+    const inside = element.clientHeight - height;
+    const at = (index * height) / scale;
+    const end = at - inside + height + 1;
+    if (align === "end") element.scrollTop = end;
+    else if (align === "start") element.scrollTop = at;
+    else if (align === "center") element.scrollTop = at - inside / 2;
+    else if (element.scrollTop > at) element.scrollTop = at;
+    else if (element.scrollTop < end) element.scrollTop = end;
+    schedule();
+  };
+  const choose = (index) => {
+    chosen = index;
+    schedule();
+  };
+  const move = (step) => {
+    if (!source.length) return;
+    choose(Math.max(0, Math.min(source.length - 1, chosen < 0 ? (step > 0 ? 0 : source.length - 1) : chosen + step)));
+    scrollTo(chosen);
+  };
+  const openChosen = () => {
+    const data = chosen >= 0 ? source.row(chosen) : undefined;
+    if (data !== undefined && onopen) onopen(data, chosen);
+  };
+
+  body.addEventListener("click", (event) => {
+    const found = event.target.closest("tr[data-index]");
+    if (!found || !onopen || getSelection()?.toString()) return;
+    const link = event.target.closest("a, input, [data-own]");
+    if (link) return;
+    const index = Number(found.dataset.index);
+    const data = source.row(index);
+    if (data === undefined) return;
+    choose(index);
+    onopen(data, index);
+  });
+  element.addEventListener("scroll", schedule, { passive: true });
+  const watch = new ResizeObserver(schedule);
+  watch.observe(element);
+
+  return {
+    element,
+    /** Show this. */
+    set(next) {
+      source = Array.isArray(next) ? { length: next.length, row: (index) => next[index] } : next;
+      if (chosen >= source.length) chosen = -1;
+      schedule();
+    },
+    refresh: schedule,
+    /** Rows were put in front, or taken from there (a negative number): what is in sight stays where it is. */
+    shifted(rows) {
+      element.scrollTop += (rows * height) / factor();
+      if (chosen >= 0) chosen = Math.max(-1, chosen + rows);
+    },
+    scrollTo,
+    choose,
+    move,
+    get chosen() {
+      return chosen;
+    },
+    atEnd: () => element.scrollTop + element.clientHeight >= element.scrollHeight - height,
+    /** Which column it is sorted by. */
+    sorted(sort, order) {
+      columns.forEach((column, index) => {
+        if (!column.sort) return;
+        if (column.sort === sort) headers[index].setAttribute("aria-sort", order === "asc" ? "ascending" : "descending");
+        else headers[index].removeAttribute("aria-sort");
+      });
+    },
+    /** j, k, Enter and their like, for the table that the screen is about. */
+    bindKeys() {
+      bind("j", "Next row", () => move(1));
+      bind("k", "Row before", () => move(-1));
+      bind("ArrowDown", "Next row", () => move(1));
+      bind("ArrowUp", "Row before", () => move(-1));
+      bind("Home", "First row", () => move(-source.length));
+      bind("End", "Last row", () => move(source.length));
+      if (onopen) bind("Enter", "Open the row", (event) => (event.target.closest("a, button, summary") ? false : openChosen()));
+    },
+    close() {
+      watch.disconnect();
+      cancelAnimationFrame(frame);
+    },
+  };
+}
+
+function heading(column, onsort) {
+  const what = `th${column.class ? `.${column.class}` : ""}`;
+  if (!column.sort) return h(what, { scope: "col" }, column.title);
+  return h(what, { scope: "col" }, h("button.sort", { type: "button", onclick: () => onsort(column.sort) }, column.title));
+}
+
+/** A small table, all of whose rows exist. */
+export function plainTable(label, columns, rows, { rowClass } = {}) {
+  return h(
+    "div.table.short",
+    { tabindex: "0", role: "region", "aria-label": label },
+    h("table.rows", { "aria-label": label }, h("colgroup", {}, columns.map((column) => h(`col${column.class ? `.${column.class}` : ""}`, { style: column.width ? { width: column.width } : {} }))),
+      h("thead", {}, h("tr", {}, columns.map((column) => h(`th${column.class ? `.${column.class}` : ""}`, { scope: "col" }, column.title)))),
+      h("tbody", {}, rows.map((row, index) => {
+        const kind = rowClass?.(row);
+        return h(kind ? `tr.${kind}` : "tr", {}, columns.map((column) => h(`td${column.class ? `.${column.class}` : ""}`, {}, column.cell(row, index))));
+      }))),
+  );
+}

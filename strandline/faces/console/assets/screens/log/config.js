@@ -1,0 +1,155 @@
+/** What a log is like, and its configuration, to be changed. */
+
+import { send } from "../../api.js";
+import { curl, literal, python } from "../../parts/code.js";
+import { isTopicName, streamPath, topicPath } from "../../parts/kinds.js";
+import { attempt, confirm, field, notice } from "../../shell/dialogs.js";
+import { h, replace } from "../../shell/dom.js";
+import { absolute, bytes, count, duration, plural } from "../../shell/format.js";
+import { icon } from "../../shell/icons.js";
+import { address, go } from "../../shell/routes.js";
+import { needs } from "../../shell/session.js";
+
+const ms = (value) => (value ? duration(value) : "never");
+/** @type {Record<string, {label: string, hint?: string, kind: "number"|"choice"|"flag"|"text"|"maybe", options?: string[], say?: (value: number) => string, queue?: boolean}>} */
+const FIELDS = {
+  durability: { label: "Durability", kind: "choice", options: ["ephemeral", "memory", "disk", "fsync"], hint: "fsync acknowledges after the flush; disk is flushed within 50 ms" },
+  ttl_ms: { label: "Records expire after (ms)", kind: "number", say: ms, hint: "0: never" },
+  cap_records: { label: "At most so many records", kind: "number", say: (value) => (value ? count(value) : "any number"), hint: "0: any number" },
+  cap_bytes: { label: "At most so many bytes", kind: "number", say: (value) => (value ? bytes(value) : "any number"), hint: "0: any number" },
+  discard: { label: "When it is full", kind: "choice", options: ["old", "reject"], hint: "old records go, or new ones are refused" },
+  compact: { label: "Keep only the last record of every key", kind: "flag", queue: false },
+  priority: { label: "Priority", kind: "maybe", hint: "-1000 to 1000; empty: by how recently it was read" },
+  auto_priority: { label: "Priority by use when none is set", kind: "flag" },
+  auto_create: { label: "Writes may create it anew", kind: "flag" },
+  idempotency_window_ms: { label: "Idempotency keys are kept for (ms)", kind: "number", say: ms },
+  dedupe_node: { label: "Readers do not get what they wrote", kind: "flag" },
+  lease_ms: { label: "A lease lasts (ms)", kind: "number", say: ms, queue: true },
+  max_deliveries: { label: "Deliveries at the most", kind: "number", say: (value) => (value ? count(value) : "any number"), hint: "0: any number", queue: true },
+  dead_letter: { label: "Dead letters go to", kind: "text", queue: true },
+  claim_jitter_ms: { label: "Claims are gathered for (ms)", kind: "number", say: ms, queue: true },
+  leases_durable: { label: "Claims survive a power cut", kind: "flag", queue: true },
+};
+
+export function openConfig(place, log, { code, buttons, reload }) {
+  const state = h("dl.facts.pad");
+  const form = h("form.config", { novalidate: false });
+  const changeable = isTopicName(log.name) && ["topic", "queue", "stream"].includes(log.kind);
+  const allowed = changeable ? needs("admin") : { disabled: true, title: log.note };
+  let config = log.config;
+  const controls = {};
+
+  const build = () => {
+    const fields = Object.entries(FIELDS).filter(([name, one]) => name in config && (one.queue === undefined || one.queue === (log.kind === "queue")));
+    replace(form, fields.map(([name, one]) => {
+      const control = (controls[name] = makeControl(one, config[name], allowed));
+      if (one.kind === "flag") return h("label.check.field", {}, control, one.label);
+      const said = one.say ? h("span.muted.said", {}, one.say(config[name])) : null;
+      if (said) control.addEventListener("input", () => (said.textContent = one.say(Number(control.value))));
+      const element = field(one.label, control, one.hint);
+      if (said) element.querySelector("label").append(" ", said);
+      return element;
+    }), h("div.row.submit", {}, save, undo));
+    adapt();
+  };
+  const wanted = () => Object.fromEntries(Object.entries(controls).map(([name, control]) => [name, read(FIELDS[name], control)]));
+  const changes = () => Object.entries(wanted()).filter(([name, value]) => value !== config[name]);
+  const adapt = () => {
+    const changed = changes();
+    save.disabled = Boolean(allowed.disabled) || !changed.length;
+    undo.hidden = !changed.length;
+    save.textContent = changed.length ? `Save ${plural(changed.length, "change")}` : "Save";
+    const next = { ...config, ...wanted() };
+    delete next.durable;
+    if (changeable) code.set({
+      curl: curl({ path: topicPath(log.name), method: "PUT", json: next }),
+      python: python([`client.topic(${literal(log.name)}).configure(`, ...Object.entries(next).map(([name, value]) => `    ${name}=${literal(value)},`), ")"]),
+    });
+    else code.set({ curl: curl({ path: streamPath(log.name), method: "HEAD" }).replace("-X 'HEAD'", "-I").replace("-X HEAD", "-I"), python: python([`print(client.stream(${literal(log.name)}).head())`]) });
+  };
+  const save = h("button.primary", { type: "submit", ...allowed }, "Save");
+  const undo = h("button", { type: "button", hidden: true, onclick: build }, "Undo");
+  form.addEventListener("input", adapt);
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    attempt(async () => {
+      // A PUT replaces the whole configuration: what is not on the form is sent as it is.
+      const next = { ...config, ...wanted() };
+      delete next.durable;
+      const answer = await send("PUT", topicPath(log.name), next);
+      config = answer.config;
+      build();
+      reload();
+      notice("The configuration is saved.");
+    });
+  });
+
+  const show = (one) => replace(state, facts(one));
+  show(log);
+  build();
+  replace(buttons, h("button", { type: "button", onclick: () => removeLog(log), ...(["topic", "queue", "stream"].includes(log.kind) ? needs("delete") : { disabled: true, title: log.note }) }, icon("trash"), "Delete the log…"));
+  replace(place, h("div.columns.scroll", {}, h("section.card", { "aria-label": "State" }, h("h2", {}, "State"), state), h("section.card", { "aria-label": "Configuration" }, h("h2", {}, "Configuration"), changeable ? null : h("p.pad.muted", {}, `It cannot be changed here: ${log.note}.`), form)));
+  return {
+    update: (next) => {
+      show(next);
+      if (!changes().length && JSON.stringify(next.config) !== JSON.stringify(config)) {
+        config = next.config;
+        build();
+      }
+    },
+    close: () => {},
+  };
+}
+
+function makeControl(one, value, allowed) {
+  const disabled = allowed.disabled ? { disabled: true, title: allowed.title } : {};
+  if (one.kind === "choice") return h("select", disabled, one.options.map((option) => h("option", { value: option, selected: option === value }, option)));
+  if (one.kind === "flag") return h("input", { type: "checkbox", checked: Boolean(value), ...disabled });
+  if (one.kind === "text") return h("input", { value: value ?? "", placeholder: "none", spellcheck: "false", ...disabled });
+  if (one.kind === "maybe") return h("input", { type: "number", value: value ?? "", ...disabled });
+  return h("input", { type: "number", min: 0, step: 1, required: true, value: String(value), ...disabled });
+}
+
+function read(one, control) {
+  if (one.kind === "flag") return control.checked;
+  if (one.kind === "number") return Number(control.value);
+  if (one.kind === "maybe") return control.value === "" ? null : Number(control.value);
+  if (one.kind === "text") return control.value.trim() || null;
+  return control.value;
+}
+
+function facts(log) {
+  const rows = [
+    ["Kind", log.kind],
+    ["Belongs to", log.note],
+    ["Written by", log.writable_by.join(", ") || "nobody"],
+    ["Media type", log.media_type],
+    ["Head", count(log.head)],
+    ["Earliest", count(log.earliest)],
+    ["Floor", count(log.floor)],
+    ["Epoch", count(log.epoch)],
+    ["Records", count(log.records)],
+    ["Size", bytes(log.bytes)],
+    ["Profile", log.profile ?? "none"],
+    ["Schema", log.schema ? "yes" : "none"],
+    ["Closed", log.closed ? "yes" : "no"],
+    log.expires_at ? ["Expires", absolute(log.expires_at)] : null,
+    ["Forked from", log.fork ? [h("a", { href: address("log", log.fork.of) }, log.fork.of), ` up to ${count(log.fork.through)}`] : "nothing"],
+    ["Forks of it", count(log.forks)],
+  ];
+  return rows.filter(Boolean).map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)));
+}
+
+function removeLog(log) {
+  confirm({
+    title: `Delete ${log.name}?`,
+    text: `All of its ${plural(log.records, "record")} (${bytes(log.bytes)}) go for good, and with it the routers from and to it.`,
+    action: "Delete the log",
+    run: async () => {
+      const path = log.kind !== "stream" && isTopicName(log.name) ? topicPath(log.name) : streamPath(log.name);
+      await send("DELETE", path);
+      notice(`${log.name} is deleted.`);
+      go("logs");
+    },
+  });
+}

@@ -1,0 +1,256 @@
+/** The records of a log: live at its end, or browsed from any seq or time. */
+
+import { get } from "../../api.js";
+import { curl, literal, python } from "../../parts/code.js";
+import { isTopicName, streamPath, topicPath } from "../../parts/kinds.js";
+import { preview, recordView } from "../../parts/record.js";
+import { empty, failure, liveMark, loading } from "../../parts/states.js";
+import { virtualTable } from "../../parts/table.js";
+import { attempt, notice, openDialog } from "../../shell/dialogs.js";
+import { h, replace } from "../../shell/dom.js";
+import { absolute, clock, count, parseMoment } from "../../shell/format.js";
+import { icon } from "../../shell/icons.js";
+import { bind } from "../../shell/keys.js";
+import { note } from "../../shell/routes.js";
+import { needs } from "../../shell/session.js";
+import { appendByHand } from "./appending.js";
+import { deleteRecords } from "./deleting.js";
+import { Window } from "./window.js";
+
+/** As long as what has just come stands out. */
+const GLOW_MS = 1600;
+const NARROW = matchMedia("(max-width: 760px)");
+
+export function openRecords(place, log, { code, buttons, options, reload }) {
+  let current = log;
+  let following = true;
+  let shown = null;
+  const filter = { key: options.key ?? "", prefix: "" };
+  const live = liveMark();
+  const window = new Window(log.name, filter, { changed, state: live.set, lost });
+
+  const goTo = h("input.go-to", { placeholder: "Seq or time", "aria-label": "Go to a seq or a time", title: "123456, 2026-11-15 10:30, 10:30:15, -15m", autocomplete: "off", spellcheck: "false" });
+  const keyField = h("input.key-filter", { type: "search", placeholder: "Key, or key*", "aria-label": "Only records with this key", autocomplete: "off", spellcheck: "false", value: filter.key, dataset: { search: "" } });
+  const slider = h("input.slider", { type: "range", "aria-label": "Position in the log", min: 1, max: 1, value: 1 });
+  const pause = h("button", { type: "button", "aria-label": "Pause" });
+  const waiting = h("button.arrived", { type: "button", hidden: true, onclick: () => toEnd() });
+  const canDelete = isTopicName(log.name) && !["collection", "table"].includes(log.kind);
+  const writable = log.writable_by.some((one) => one === "topics" || one === "streams");
+  const appendButton = h("button.primary", { type: "button", onclick: append, ...(writable ? needs("write") : { disabled: true, title: log.note }) }, icon("plus"), "Append");
+  const deleteButton = h("button", { type: "button", onclick: remove, ...(canDelete ? needs("delete") : { disabled: true, title: `Records of this log are not deleted one by one: ${log.note}` }) }, icon("trash"), "Delete…");
+
+  const table = virtualTable({
+    label: "Records",
+    columns: [
+      { title: "Seq", class: "seq", width: "92px", cell: (record) => h("button.link", { type: "button" }, count(record.seq)) },
+      { title: "Time", class: "wide-only", width: "122px", cell: (record) => h("span.muted.mono", { title: absolute(record.ts) }, clock(record.ts)) },
+      { title: "Key", class: "wide-only", width: "140px", cell: (record) => (record.key === undefined || record.key === null ? h("span.none", {}, "–") : h("span", { title: record.key }, record.key)) },
+      { title: "Data", class: "data", cell: (record) => preview(record) },
+    ],
+    onopen: (record, index) => !record.tombstone && show(record, index),
+    // Drawn anew, a row goes on glowing where it was.
+    rowClass: (record) => (record.fresh > Date.now() - GLOW_MS ? `new.glow-${Math.floor((Date.now() - record.fresh) / 200)}` : ""),
+    special: (record) => (record.tombstone ? tombstone(record.tombstone) : null),
+    onscroll: scrolled,
+  });
+  table.element.classList.add("openable");
+  const panel = h("div.detail", { hidden: true });
+  const body = h("div.with-detail", {}, h("div.list", {}, loading()), panel);
+  const list = body.firstChild;
+
+  function changed({ before = 0, added = 0 } = {}) {
+    if (window.failed) return replace(list, failure(window.failed, () => window.openEnd()));
+    if (!window.items.length) {
+      const narrowed = filter.key || filter.prefix;
+      const text = narrowed ? "No record has this key." : log.head ? "Its records were deleted, or have expired." : "Nothing was written to it yet.";
+      replace(list, window.loading ? loading() : empty(narrowed ? "Nothing found" : "No records", text, narrowed || !writable ? null : h("button", { type: "button", onclick: append, ...needs("write") }, icon("plus"), "Append one")));
+      return setCode();
+    }
+    if (!table.element.isConnected) replace(list, table.element, waiting);
+    table.set(window.items);
+    if (before) table.shifted(before);
+    if (following && window.atEnd) table.scrollTo(window.items.length - 1, "end");
+    else if (added) {
+      unseen += added;
+      waiting.hidden = false;
+      replace(waiting, icon("follow"), `${count(unseen)} new`);
+    }
+    setCode();
+    return undefined;
+  }
+  let unseen = 0;
+
+  function lost(why) {
+    notice(why, "bad");
+  }
+
+  let byHand = 0;
+  for (const kind of ["wheel", "touchmove", "pointerdown", "keydown"]) table.element.addEventListener(kind, () => (byHand = Date.now()), { passive: true });
+
+  function scrolled(first, last) {
+    window.reach(first, last);
+    if (window.atEnd && table.atEnd()) {
+      unseen = 0;
+      waiting.hidden = true;
+      following = true;
+    } else if (Date.now() - byHand < 1500) following = false;
+    const record = window.items[Math.min(first + 1, window.items.length - 1)];
+    if (record && document.activeElement !== slider) slider.value = String(record.seq);
+    slider.max = String(Math.max(1, window.head));
+    slider.min = String(Math.max(1, window.earliest));
+  }
+
+  function toEnd() {
+    following = true;
+    unseen = 0;
+    waiting.hidden = true;
+    if (window.atEnd && window.items.length) table.scrollTo(window.items.length - 1, "end");
+    else window.openEnd();
+  }
+
+  async function jump(where, choose) {
+    following = false;
+    table.choose(-1);
+    await window.openAt(where);
+    if (!window.items.length) return;
+    // A moment later the rows are there.
+    requestAnimationFrame(() => {
+      const index = choose === undefined ? 0 : Math.max(0, window.items.findIndex((item) => item.seq >= choose));
+      table.scrollTo(index, choose === undefined ? "start" : "center");
+      table.choose(index);
+      const record = window.items[index];
+      if (choose !== undefined && record?.seq === choose) show(record, index);
+      else if (choose !== undefined) notice(`The record ${count(choose)} is not there any more.`, "bad");
+    });
+  }
+
+  function show(record, index) {
+    shown = record;
+    table.choose(index);
+    const onkey = (key) => {
+      keyField.value = key;
+      setFilter();
+    };
+    if (NARROW.matches) {
+      const { dialog } = openDialog({ title: `Record ${count(record.seq)}`, body: [recordView(record, { onkey: (key) => (dialog.close(), onkey(key)) })], wide: true });
+      return;
+    }
+    panel.hidden = false;
+    replace(panel, recordView(record, { onclose: hide, onkey }));
+    note("log", log.name, { seq: record.seq });
+  }
+
+  function hide() {
+    shown = null;
+    panel.hidden = true;
+    replace(panel);
+    table.choose(-1);
+    note("log", log.name, {});
+  }
+
+  function setFilter() {
+    const words = keyField.value.trim();
+    const isPrefix = words.endsWith("*");
+    Object.assign(filter, { key: isPrefix ? "" : words, prefix: isPrefix ? words.slice(0, -1) : "" });
+    following = true;
+    window.openEnd();
+  }
+
+  function append() {
+    appendByHand(current, filter.key, () => {
+      reload();
+      if (window.paused) return;
+      toEnd();
+    });
+  }
+
+  function remove() {
+    deleteRecords(current, shown ? { key: shown.key, before: shown.seq } : { key: filter.key }, () => {
+      hide();
+      reload();
+      toEnd();
+      window.openEnd();
+    });
+  }
+
+  function setCode() {
+    const first = window.items.find((item) => !item.tombstone)?.seq ?? 1;
+    const match = filter.key || (filter.prefix ? `${filter.prefix}*` : "");
+    if (isTopicName(log.name) && log.media_type === "application/json") {
+      const request = { from_seq: first - 1, include_tags: true, ...(match ? { match } : {}) };
+      code.set({
+        curl: [curl({ path: `${topicPath(log.name)}/diff`, method: "POST", json: request }), `# as they come\n${curl({ path: `/console/api/log/${encodeURIComponent(log.name)}/tail?after=${window.head}`, follow: true })}`].join("\n"),
+        python: python([`topic = client.topic(${literal(log.name)})`, `for record in topic.read(after=${first - 1}${match ? `, match=${literal(match)}` : ""}):`, "    print(record.seq, record.tag, record.data)", "", `with topic.tail(after=${window.head}) as tail:  # as they come`, "    for record in tail:", "        print(record.seq, record.data)"]),
+      });
+    } else {
+      code.set({
+        curl: [curl({ path: streamPath(log.name) }), `# as they come\n${curl({ path: `${streamPath(log.name)}?offset=now&live=sse`, follow: true })}`].join("\n"),
+        python: python([`stream = client.stream(${literal(log.name)}${log.media_type === "application/json" ? "" : `, content_type=${literal(log.media_type)}`})`, log.media_type === "application/json" ? "for value in stream.read():" : "print(stream.read_bytes())", ...(log.media_type === "application/json" ? ["    print(value)"] : [])]),
+      });
+    }
+  }
+
+  const showPause = () => replace(pause, window.paused ? [icon("run"), "Resume"] : [h("span.pause-sign", { "aria-hidden": "true" }), "Pause"]);
+  pause.removeAttribute("aria-label");
+  pause.addEventListener("click", () => {
+    window.setPaused(!window.paused);
+    if (!window.paused) toEnd();
+    showPause();
+  });
+  showPause();
+
+  const goForm = h("form.row", {}, goTo);
+  goForm.addEventListener("submit", (event) => {
+    event.preventDefault();
+    const words = goTo.value.trim().replace(/[\u202f\s,]+(?=\d{3}\b)/g, "");
+    if (!words) return void toEnd();
+    if (/^\d+$/.test(words)) return void jump({ after: Math.max(0, Number(words) - 1) });
+    const moment = parseMoment(goTo.value);
+    if (moment === null) return void notice("That is neither a seq nor a time. Try 123456, 10:30, 2026-11-15 10:30 or -15m.", "bad");
+    return void jump({ at: Math.round(moment) });
+  });
+  let sliding = 0;
+  slider.addEventListener("input", () => {
+    clearTimeout(sliding);
+    sliding = setTimeout(() => jump({ after: Number(slider.value) - 1 }), 120);
+  });
+  let typing = 0;
+  keyField.addEventListener("input", () => {
+    clearTimeout(typing);
+    typing = setTimeout(setFilter, 250);
+  });
+
+  replace(buttons, deleteButton, appendButton);
+  replace(place, h("div.row.toolbar", {}, goForm, keyField, slider, h("div.row.nowrap", {}, live.element, pause)), body);
+  table.bindKeys();
+  bind("f", "Follow the end", () => (window.paused ? pause.click() : toEnd()));
+  bind("p", "Pause or resume", () => pause.click());
+  bind("s", "Go to a seq or a time", () => goTo.focus());
+  bind("a", "Append a record", () => appendButton.disabled || append());
+  bind("d", "Delete records", () => deleteButton.disabled || remove());
+  bind("Escape", "Close the record", () => hide());
+  const seq = Number(options.seq);
+  const before = options.at ? jump({ at: Number(options.at) }) : seq ? jump({ around: seq }, seq) : window.openEnd();
+  attempt(() => before);
+  return {
+    update: (next) => {
+      current = next;
+      window.told(next);
+    },
+    close: () => {
+      clearTimeout(typing);
+      clearTimeout(sliding);
+      window.close();
+      table.close();
+    },
+  };
+}
+
+const REASONS = {
+  cap: "the log is bounded in size", ttl: "they were too old", mixed: "bounds of size and age", source_trim: "a router's source lost them first",
+  lost: "a power cut or damage", recreated: "the log was deleted and made again",
+};
+
+function tombstone({ gap_from: from, gap_to: to, reason, missed }) {
+  return h("div.tombstone", { title: `Reason: ${reason}` }, h("b", {}, from === to ? `Record ${count(from)} is gone` : `Records ${count(from)} to ${count(to)} are gone`), h("span", {}, `${REASONS[reason] ?? reason}${missed && missed !== to - from + 1 ? `, about ${count(missed)} of them` : ""}`));
+}

@@ -1,0 +1,172 @@
+/** Logs: all there are, found, sorted and paged through, and new ones. */
+
+import { get, send } from "../api.js";
+import { codeBlock, curl, literal, python } from "../parts/code.js";
+import { heading, segments } from "../parts/heading.js";
+import { empty, failure, loading, repeat } from "../parts/states.js";
+import { virtualTable } from "../parts/table.js";
+import { field, notice, openDialog } from "../shell/dialogs.js";
+import { h, replace } from "../shell/dom.js";
+import { ago, bytes, count, plural, rate, short } from "../shell/format.js";
+import { icon } from "../shell/icons.js";
+import { bind } from "../shell/keys.js";
+import { address, go, note } from "../shell/routes.js";
+import { needs } from "../shell/session.js";
+import { kindChip } from "../parts/kinds.js";
+
+const PAGE = 100;
+const REFRESH_MS = 2000;
+const KINDS = [["", "All"], ["topic", "Topics"], ["queue", "Queues"], ["stream", "Streams"], ["collection", "Collections"], ["table", "Tables"]];
+/** What is most interesting first, per column. */
+const FIRST = { name: "asc", records: "desc", bytes: "desc", rate: "desc", lag: "desc", last: "desc" };
+
+export function open(root, params) {
+  const asked = { search: params.search ?? "", kind: params.kind ?? "", sort: params.sort ?? "name", order: params.order ?? "asc" };
+  const pages = new Map();
+  let total = null;
+  let generation = 0;
+  const wanted = new Set();
+
+  const search = h("input.grow", { type: "search", placeholder: "Search by name", "aria-label": "Search by name", value: asked.search, dataset: { search: "" }, spellcheck: "false", autocomplete: "off" });
+  const found = h("span.muted", { role: "status" });
+  const create = h("button.primary", { type: "button", onclick: () => createLog(), ...needs("admin") }, icon("plus"), "New log");
+  const code = codeBlock();
+  const place = h("div.place", {}, loading());
+  const table = virtualTable({
+    label: "Logs",
+    columns: [
+      { title: "Name", sort: "name", cell: (log) => [h("a.log-name", { href: address("log", log.name), title: log.name }, log.name), kindChip(log.kind)] },
+      { title: "Class", class: "wide-only", width: "96px", cell: (log) => h("span.muted", {}, log.durability) },
+      { title: "Records", sort: "records", class: "number", width: "118px", cell: (log) => count(log.records) },
+      { title: "Size", sort: "bytes", class: "number.wide-only", width: "100px", cell: (log) => bytes(log.bytes) },
+      { title: "Rate", sort: "rate", class: "number.wide-only", width: "100px", cell: (log) => (log.rate ? rate(log.rate) : h("span.none", {}, "–")) },
+      { title: "Lag", sort: "lag", class: "number.wide-only", width: "90px", cell: (log) => (log.lag === null ? h("span.none", { title: "Nobody has committed a position" }, "–") : log.lag ? h("span.chip", { dataset: { kind: "warn" } }, short(log.lag)) : "0") },
+      { title: "Last write", sort: "last", class: "number", width: "104px", cell: (log) => (log.last_ts ? ago(log.last_ts) : h("span.none", {}, "–")) },
+    ],
+    onopen: (log) => go("log", log.name),
+    onsort: (sort) => {
+      asked.order = asked.sort === sort ? (asked.order === "asc" ? "desc" : "asc") : FIRST[sort];
+      asked.sort = sort;
+      restart();
+    },
+  });
+  table.element.classList.add("openable");
+  table.bindKeys();
+  bind("n", "New log", () => create.disabled || createLog());
+
+  const load = async (page, number) => {
+    const answer = await get("/console/api/logs", { ...asked, offset: page * PAGE, limit: PAGE });
+    if (number !== generation) return;
+    pages.set(page, answer.logs);
+    if (answer.total !== total || !table.element.isConnected) show(answer.total);
+    table.refresh();
+  };
+  const show = (length) => {
+    total = length;
+    found.textContent = plural(total, "log");
+    const narrowed = asked.search || asked.kind;
+    if (!total) {
+      const text = narrowed ? "No log has a name like this. Names are searched for as they are written." : "A log is made by the first record that is written to it, or here.";
+      replace(place, empty(narrowed ? "Nothing found" : "There are no logs yet", text, narrowed ? null : h("button.primary", { type: "button", onclick: () => createLog(), ...needs("admin") }, icon("plus"), "New log")));
+      return;
+    }
+    if (!table.element.isConnected) replace(place, table.element);
+    table.set({ length: total, row: (index) => pages.get(Math.floor(index / PAGE))?.[index % PAGE], need });
+  };
+  const need = (first, last) => {
+    wanted.clear();
+    for (let page = Math.floor(first / PAGE); page <= Math.floor(Math.max(first, last - 1) / PAGE); page += 1) {
+      wanted.add(page);
+      if (pages.has(page)) continue;
+      pages.set(page, undefined);
+      load(page, generation).catch(() => pages.delete(page));
+    }
+  };
+  const restart = () => {
+    generation += 1;
+    pages.clear();
+    wanted.clear();
+    table.sorted(asked.sort, asked.order);
+    table.choose(-1);
+    table.element.scrollTop = 0;
+    const shown = { ...asked };
+    if (shown.sort === "name" && shown.order === "asc") delete shown.sort, delete shown.order;
+    note("logs", "", shown);
+    setCode();
+    refresher.now();
+  };
+  const setCode = () => {
+    const query = new URLSearchParams({ ...asked, limit: "100" });
+    code.set({
+      curl: [curl({ path: `/console/api/logs?${query}` }), curl({ path: `/v0/topics?prefix=${encodeURIComponent(asked.search)}` })].join("\n"),
+      python: python([`for row in client.topics(prefix=${literal(asked.search)}):`, "    print(row.topic, row.count, row.bytes)"]),
+    });
+  };
+  const refresh = async () => {
+    const number = generation;
+    for (const page of wanted.size ? [...wanted] : [0]) await load(page, number);
+  };
+  const failed = (error) => total === null && replace(place, failure(error, () => refresher.now()));
+  const refresher = repeat(REFRESH_MS, refresh, failed);
+  let typing = 0;
+  search.addEventListener("input", () => {
+    clearTimeout(typing);
+    typing = setTimeout(() => {
+      asked.search = search.value.trim();
+      restart();
+    }, 150);
+  });
+
+  root.classList.add("fixed");
+  replace(
+    root,
+    heading("Logs", [found], [create]),
+    h("div.row.toolbar", {}, search, segments("Kind", KINDS, asked.kind, (kind) => ((asked.kind = kind), restart()))),
+    place,
+    code.element,
+  );
+  table.sorted(asked.sort, asked.order);
+  setCode();
+  return () => {
+    generation += 1;
+    clearTimeout(typing);
+    refresher.stop();
+    table.close();
+  };
+}
+
+/** A new log of either protocol. */
+function createLog() {
+  const name = h("input", { required: true, autocomplete: "off", spellcheck: "false", pattern: "[A-Za-z0-9][A-Za-z0-9._:\\/\\-]{0,254}", title: "Letters, digits and . _ : - /, beginning with a letter or digit", autofocus: true });
+  const kind = h("select", {}, [["topic", "Topic: records of JSON"], ["queue", "Queue: jobs, each for one worker at a time"], ["stream", "Stream: any media type, schemas, search"]].map(([value, text]) => h("option", { value }, text)));
+  const durability = h("select", {}, [["disk", "disk: flushed within 50 ms"], ["fsync", "fsync: acknowledged after the flush"], ["memory", "memory: flushed some time"], ["ephemeral", "ephemeral: memory only"]].map(([value, text]) => h("option", { value }, text)));
+  const media = h("input", { value: "application/json", spellcheck: "false" });
+  const dead = h("input", { placeholder: "none", spellcheck: "false", autocomplete: "off" });
+  const deliveries = h("input", { type: "number", min: 0, value: "5" });
+  const ofTopics = field("Durability", durability);
+  const ofQueues = h("div.pair", {}, field("Deliveries at the most", deliveries, "0: any number"), field("Dead letters go to", dead));
+  const ofStreams = field("Media type", media);
+  const adapt = () => {
+    ofTopics.hidden = kind.value === "stream";
+    ofQueues.hidden = kind.value !== "queue";
+    ofStreams.hidden = kind.value !== "stream";
+  };
+  kind.addEventListener("change", adapt);
+  adapt();
+  openDialog({
+    title: "New log",
+    action: "Create",
+    body: [field("Name", name), field("Kind", kind), ofTopics, ofQueues, ofStreams],
+    submit: async () => {
+      if (kind.value === "stream") {
+        await send("PUT", `/v1/stream/${name.value.split("/").map(encodeURIComponent).join("/")}`, undefined, { "content-type": media.value });
+      } else {
+        const config = { type: kind.value === "queue" ? "queue" : "log", durability: durability.value };
+        if (kind.value === "queue") Object.assign(config, { max_deliveries: Number(deliveries.value), dead_letter: dead.value.trim() || null });
+        await send("PUT", `/v0/topics/${encodeURIComponent(name.value)}`, config);
+      }
+      notice(`${name.value} is there.`);
+      go("log", name.value);
+    },
+  });
+}

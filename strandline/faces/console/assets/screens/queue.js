@@ -1,0 +1,160 @@
+/** One queue: who holds what until when, what waits, what is next, and the dead letters. */
+
+import { get, send } from "../api.js";
+import { codeBlock, curl, literal, python } from "../parts/code.js";
+import { heading, stats } from "../parts/heading.js";
+import { topicPath } from "../parts/kinds.js";
+import { preview, recordView } from "../parts/record.js";
+import { failure, liveMark, loading, repeat } from "../parts/states.js";
+import { plainTable } from "../parts/table.js";
+import { attempt, field, notice, openDialog } from "../shell/dialogs.js";
+import { h, replace } from "../shell/dom.js";
+import { ago, count, duration, plural } from "../shell/format.js";
+import { icon } from "../shell/icons.js";
+import { bind } from "../shell/keys.js";
+import { address, go } from "../shell/routes.js";
+import { needs } from "../shell/session.js";
+import { appendByHand } from "./log/appending.js";
+import { PARTS, shares } from "./queues.js";
+
+const REFRESH_MS = 1000;
+const DEAD_SHOWN = 50;
+
+export function open(root, { name }) {
+  if (!name) return void go("queues");
+  const live = liveMark();
+  const body = h("div.stack.queue", {}, loading());
+  const code = codeBlock();
+  const add = h("button.primary", { type: "button", onclick: () => appendByHand({ name, kind: "queue", media_type: "application/json", writable_by: ["topics"] }, "", () => refresher.now()), ...needs("write") }, icon("plus"), "Add a job");
+  const redriveButton = h("button", { type: "button", hidden: true, onclick: () => redrive(queue, () => refresher.now()), ...needs("read", "write", "delete") }, icon("redrive"), "Re-drive…");
+  let queue = null;
+  let before = "";
+  code.set({
+    curl: [curl({ path: `/console/api/queue/${encodeURIComponent(name)}` }), curl({ path: `${topicPath(name)}/claim`, method: "POST", json: { node: "worker-1", max: 10 } }), curl({ path: `${topicPath(name)}/ack`, method: "POST", json: { node: "worker-1", seqs: [1] } })].join("\n"),
+    python: python([`queue = client.queue(${literal(name)})`, "worker = queue.worker(concurrency=4)", "", "@worker.handler", "def work(job) -> None:", "    print(job.data)", "", "worker.run()  # until SIGTERM", "# queue.redrive() moves dead letters back"]),
+  });
+  const ask = async () => {
+    queue = await get(`/console/api/queue/${encodeURIComponent(name)}`);
+    const dead = await deadRecords(queue);
+    live.set("live");
+    redriveButton.hidden = !dead.length;
+    // What has not changed stays, so that the keyboard's place in it stays too.
+    const now = JSON.stringify([queue, dead.map((one) => one.seq)]);
+    if (now !== before) draw(body, queue, dead, () => refresher.now());
+    before = now;
+  };
+  const failed = (error) => {
+    live.set(error.status ? "refused" : "waiting");
+    if (queue === null || error.status === 404) replace(body, failure(error, () => refresher.now()));
+  };
+  const refresher = repeat(REFRESH_MS, ask, failed);
+  const head = heading(name, [h("span.chip", { dataset: { kind: "accent" } }, "queue"), live.element], [h("a.button", { href: address("log", name) }, "As a log"), redriveButton, add]);
+  head.prepend(h("a.back", { href: address("queues"), "aria-label": "All queues", title: "All queues (u)" }, icon("back")));
+  bind("u", "All queues", () => go("queues"));
+  bind("a", "Add a job", () => add.disabled || add.click());
+  bind("r", "Re-drive dead letters", () => redriveButton.hidden || redriveButton.disabled || redriveButton.click());
+  replace(root, head, body, code.element);
+  return () => refresher.stop();
+}
+
+/** The last dead letters, the newest first; none if the key may not see them. */
+async function deadRecords({ dead_letters: letters }) {
+  if (!letters?.exists || !letters.records) return [];
+  const page = await get(`/console/api/log/${encodeURIComponent(letters.log)}/records`, { before: Number.MAX_SAFE_INTEGER, limit: DEAD_SHOWN }).catch(() => ({ records: [] }));
+  return page.records.reverse();
+}
+
+function draw(body, queue, dead, again) {
+  const { config, counts } = queue;
+  replace(
+    body,
+    h("div", {}, stats([
+      ...PARTS.map(([part, title]) => [title, count(counts[part]), part === "dead" && counts[part] ? "bad" : undefined]),
+      ["A lease lasts", duration(config.lease_ms)],
+      ["Deliveries", config.max_deliveries ? `at most ${config.max_deliveries}` : "any number"],
+      ["Dead letters", config.dead_letter ? h("a", { href: address("log", config.dead_letter) }, config.dead_letter) : "none"],
+    ]), h("div.under-stats", {}, shares(counts))),
+    card("Held by workers", counts.in_flight, queue.held.length ? held(queue, again) : note("Nobody holds a job.")),
+    card("Next in line", counts.ready, queue.next.length ? records("Next in line", queue.next) : note("No job is ready.")),
+    card("Delayed", counts.delayed, queue.delayed.length ? delayed(queue.delayed) : note("No job is kept back.")),
+    card("Dead letters", counts.dead, dead.length ? deadLetters(dead) : note(config.dead_letter ? "No job has failed too often." : "A job that fails is tried again for ever: the queue has no dead letters. Its configuration can name a log for them.")),
+  );
+}
+
+function card(title, number, content) {
+  return h("section.card", { "aria-label": title }, h("header", {}, h("h2", {}, title), h("span.chip", {}, count(number))), content);
+}
+
+function note(text) {
+  return h("p.pad.muted", {}, text);
+}
+
+function held(queue, again) {
+  const release = (row) => attempt(async () => {
+    await send("POST", `${topicPath(queue.name)}/nack`, { node: row.worker, seqs: [row.seq] });
+    again();
+  }, `Job ${count(row.seq)} is for others now.`);
+  return plainTable("Held by workers", [
+    { title: "Seq", width: "90px", cell: (row) => h("a", { href: address("log", queue.name, { seq: row.seq }) }, count(row.seq)) },
+    { title: "Worker", cell: (row) => h("b", {}, row.worker) },
+    { title: "Lease ends", class: "number", width: "110px", cell: (row) => ago(row.until) },
+    { title: "Delivery", class: "number.wide-only", width: "100px", cell: (row) => count(row.deliveries) },
+    { title: "Priority", class: "number.wide-only", width: "90px", cell: (row) => row.priority },
+    { title: "", class: "number", width: "112px", cell: (row) => h("button.quiet.in-row", { type: "button", title: "Take it from the worker, and let others have it", "aria-label": `Give back job ${row.seq}`, onclick: () => release(row), ...needs("read", "write") }, "Give back") },
+  ], queue.held);
+}
+
+function delayed(rows) {
+  return plainTable("Delayed", [
+    { title: "Seq", width: "90px", cell: (row) => count(row.seq) },
+    { title: "Ready", cell: (row) => ago(row.at) },
+    { title: "Deliveries so far", class: "number", width: "130px", cell: (row) => count(row.deliveries) },
+    { title: "Priority", class: "number.wide-only", width: "90px", cell: (row) => row.priority },
+  ], rows);
+}
+
+function records(label, rows) {
+  return plainTable(label, [
+    { title: "Seq", width: "90px", cell: (row) => h("button.link", { type: "button", onclick: () => look(row) }, count(row.seq)) },
+    { title: "Written", class: "wide-only", width: "100px", cell: (row) => ago(row.ts) },
+    { title: "Data", class: "data", cell: (row) => preview(row) },
+  ], rows);
+}
+
+function deadLetters(rows) {
+  return plainTable("Dead letters", [
+    { title: "Seq", width: "90px", cell: (row) => h("button.link", { type: "button", onclick: () => look(row) }, count(row.seq)) },
+    { title: "Died", width: "100px", cell: (row) => ago(row.ts) },
+    { title: "Deliveries", class: "number.wide-only", width: "100px", cell: (row) => row.meta?.$dead_letter_deliveries ?? "–" },
+    { title: "From seq", class: "number.wide-only", width: "100px", cell: (row) => row.meta?.$dead_letter_src_seq ?? "–" },
+    { title: "Data", class: "data", cell: (row) => preview(row) },
+  ], rows);
+}
+
+function look(record) {
+  openDialog({ title: `Record ${count(record.seq)}`, body: [recordView(record)], wide: true });
+}
+
+function redrive(queue, done) {
+  const log = queue.dead_letters.log;
+  const limit = h("input", { type: "number", min: 0, value: "0" });
+  const match = h("input", { placeholder: "any", spellcheck: "false", autocomplete: "off" });
+  const to = h("input", { placeholder: "where they came from", spellcheck: "false", autocomplete: "off" });
+  openDialog({
+    title: "Re-drive dead letters",
+    action: `Re-drive ${plural(queue.dead_letters.records, "letter")}`,
+    body: [
+      h("p", {}, `Moves the jobs in ${log} back, to be tried again. Each is moved once, also if the server should stop in the middle.`),
+      h("div.pair", {}, field("How many", limit, "0: as many as there are"), field("Only with the key", match, "customer:ann, or customer:*")),
+      field("To", to),
+    ],
+    submit: async () => {
+      const body = { limit: Number(limit.value) };
+      if (match.value.trim()) body.match = match.value.trim();
+      if (to.value.trim()) body.to = to.value.trim();
+      const answer = await send("POST", `${topicPath(log)}/redrive`, body);
+      notice(`${plural(answer.redriven, "job")} moved${answer.remaining ? `, ${count(answer.remaining)} remain` : ""}.`);
+      done();
+    },
+  });
+}

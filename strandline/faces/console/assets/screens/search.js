@@ -1,0 +1,120 @@
+/** Search and charts: the query language of streams, what it finds, and how that adds up over time. */
+
+import { get } from "../api.js";
+import { codeBlock } from "../parts/code.js";
+import { heading, segments } from "../parts/heading.js";
+import { streamPath } from "../parts/kinds.js";
+import { empty, failure, loading } from "../parts/states.js";
+import { h, replace } from "../shell/dom.js";
+import { openDialog } from "../shell/dialogs.js";
+import { bind } from "../shell/keys.js";
+import { address, note } from "../shell/routes.js";
+import { queryField } from "./search/completing.js";
+import { openChart } from "./search/charting.js";
+import { openHits } from "./search/hits.js";
+
+const OPEN = { hits: openHits, chart: openChart };
+
+export function open(root, params) {
+  root.classList.add("fixed");
+  const asked = { log: params.log ?? "", q: params.q ?? "", view: params.view === "chart" ? "chart" : "hits" };
+  const names = h("datalist", { id: "search-logs" });
+  const logField = h("input.search-log", { list: "search-logs", value: asked.log, placeholder: "Log", "aria-label": "Log", autocomplete: "off", spellcheck: "false" });
+  const place = h("div.place");
+  const code = codeBlock();
+  const query = queryField(asked.q, () => run());
+  let panel = null;
+  let subject = null;
+  let generation = 0;
+
+  const run = () => {
+    asked.q = query.value();
+    note("search", "", asked);
+    panel?.run(asked.q);
+  };
+  const openPanel = () => {
+    panel?.close();
+    replace(place);
+    note("search", "", asked);
+    panel = OPEN[asked.view](place, subject, { code, search: (q) => (query.set(q), run()), learn: query.learn });
+    panel.run(asked.q);
+  };
+  const choose = async () => {
+    const number = (generation += 1);
+    asked.log = logField.value.trim();
+    panel?.close();
+    panel = null;
+    note("search", "", asked);
+    if (!asked.log) return void replace(place, empty("Which log?", "Choose a log whose schema says what can be searched."), await suggestions());
+    replace(place, loading());
+    try {
+      const [{ fields }, schema] = await Promise.all([
+        get(`/console/api/fields/${encodeURIComponent(asked.log)}`),
+        get(`${streamPath(asked.log)}/_schema`).catch((error) => {
+          if (error.status === 404 || error.status === 403 || error.status === 0) throw error;
+          return {};
+        }),
+      ]);
+      if (number !== generation) return;
+      const known = fields.filter((one) => one.from === "configuration");
+      query.setFields(known.length ? known : fields);
+      subject = { log: asked.log, fields: known, search: schema.search ?? null };
+      if (!schema.search) return void replace(place, undeclared(asked.log, fields));
+      openPanel();
+    } catch (error) {
+      if (number === generation) replace(place, failure(error, choose));
+    }
+    return undefined;
+  };
+  const suggestions = async () => {
+    const { logs } = await get("/console/api/logs", { kind: "stream", sort: "records", order: "desc", limit: 12 }).catch(() => ({ logs: [] }));
+    return logs.length ? h("div.row.suggestions", {}, h("span.muted", {}, "For example"), logs.map((log) => h("a.button", { href: address("search", "", { log: log.name }) }, log.name))) : null;
+  };
+  let typing = 0;
+  const offer = async () => {
+    const { logs } = await get("/console/api/logs", { search: logField.value.trim(), limit: 20 }).catch(() => ({ logs: [] }));
+    replace(names, logs.map((log) => h("option", { value: log.name })));
+  };
+  logField.addEventListener("input", () => {
+    clearTimeout(typing);
+    typing = setTimeout(offer, 150);
+  });
+  logField.addEventListener("change", choose);
+  const form = h("form.row.toolbar.search-bar", { role: "search" }, logField, names, query.element, h("button.primary", { type: "submit" }, "Search"), h("button", { type: "button", onclick: explain }, "Syntax"), segments("Show", [["hits", "Hits"], ["chart", "Chart"]], asked.view, (view) => ((asked.view = view), subject?.search && asked.log && openPanel())));
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    query.closeList();
+    if (logField.value.trim() !== asked.log || !panel) choose();
+    else run();
+  });
+  bind("v", "Hits or chart", () => form.querySelector(".segments input:not(:checked)").click());
+  replace(root, heading("Search"), form, place, code.element);
+  offer();
+  choose();
+  return () => {
+    generation += 1;
+    clearTimeout(typing);
+    panel?.close();
+  };
+}
+
+function undeclared(log, fields) {
+  const found = fields.length ? ` Its records have ${fields.slice(0, 8).map((one) => one.name).join(", ")}${fields.length > 8 ? " …" : ""}.` : "";
+  return empty("This log cannot be searched", `A log is searched by the fields that its schema declares, and it has none.${found} A schema is given to a log before its first record; a profile brings one along.`, h("a.button", { href: address("log", log, { tab: "schema" }) }, "Its schema"));
+}
+
+const SYNTAX = [
+  ["customer:ann", "this keyword, number, date or bool"],
+  ["customer:an*", "a keyword that begins like this"],
+  ["amount:>=1000", "a value in this relation: = > >= < <="],
+  ["note:gift", "this word in a text; note:wrap* for one that begins like this"],
+  ['note:"gift wrapped"', "these words one after the other"],
+  ["gift", "the word in the default fields"],
+  ["has:note", "any value"],
+  ["a b   a AND b   a OR b", "both, both, either; AND comes before OR"],
+  ["NOT a   -a   (a OR b)", "not; together"],
+];
+
+function explain() {
+  openDialog({ title: "The query language", wide: true, body: [h("dl.syntax", {}, SYNTAX.map(([example, text]) => h("div", {}, h("dt", {}, h("code", {}, example)), h("dd", {}, text))))] });
+}

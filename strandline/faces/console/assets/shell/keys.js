@@ -1,0 +1,61 @@
+/** The keyboard: single keys and chords such as "g l". Keys typed into fields belong to the fields. */
+
+import { h } from "./dom.js";
+import { openDialog } from "./dialogs.js";
+
+const CHORD_MS = 1200;
+/** @type {{keys: string, label: string, run: (event: KeyboardEvent) => any}[]} */
+const everywhere = [];
+let onScreen = [];
+let begun = "";
+let begunAt = 0;
+
+/** Keys that work on every screen. */
+export function bindEverywhere(keys, label, run) {
+  everywhere.push({ keys, label, run });
+}
+
+/** Keys of the screen that is open; the next screen forgets them. */
+export function bind(keys, label, run) {
+  onScreen = onScreen.filter((one) => one.keys !== keys);
+  onScreen.push({ keys, label, run });
+}
+
+export function forgetScreen() {
+  onScreen = [];
+}
+
+/** What there is, in a dialog. */
+export function showKeys() {
+  if (document.querySelector("dialog[open]")) return;
+  const list = (title, bindings) => [
+    h("h3", {}, title),
+    h("dl.keys", {}, bindings.map(({ keys, label }) => h("div", {}, h("dt", {}, keys.split(" ").map((key) => h("kbd", {}, key))), h("dd", {}, label)))),
+  ];
+  openDialog({
+    title: "Keys",
+    body: [onScreen.length ? list("On this screen", onScreen) : [], list("Everywhere", everywhere)],
+  });
+}
+
+function inField(target) {
+  return target instanceof HTMLElement && (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName) && target.type !== "range");
+}
+
+document.addEventListener("keydown", (event) => {
+  if (event.altKey || event.defaultPrevented || document.querySelector("dialog[open]")) return;
+  const control = event.ctrlKey || event.metaKey;
+  if (event.key === "Escape" && inField(event.target)) return event.target.blur();
+  if (inField(event.target) && !control) return;
+  const key = control ? `Ctrl+${event.key.toUpperCase()}` : event.key;
+  const chord = begun && event.timeStamp - begunAt < CHORD_MS ? `${begun} ${key}` : "";
+  const all = [...onScreen, ...everywhere];
+  const found = (chord && all.find((one) => one.keys === chord)) || all.find((one) => one.keys === key);
+  begun = "";
+  if (found) {
+    if (found.run(event) !== false) event.preventDefault();
+  } else if (all.some((one) => one.keys.startsWith(`${key} `))) {
+    begun = key;
+    begunAt = event.timeStamp;
+  }
+});

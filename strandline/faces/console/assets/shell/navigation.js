@@ -1,0 +1,99 @@
+/** The frame around every screen: where one can go, who one is, light and dark. */
+
+import { setKey } from "../api.js";
+import { h, replace } from "./dom.js";
+import { icon } from "./icons.js";
+import { bindEverywhere, showKeys } from "./keys.js";
+import { openPalette } from "./palette.js";
+import { address, go } from "./routes.js";
+import { current } from "./session.js";
+import { nextTheme, onTheme, theme } from "./theme.js";
+
+/** @type {[string, string, string][]} screen, title, second key of its chord */
+export const SCREENS = [
+  ["overview", "Overview", "o"],
+  ["logs", "Logs", "l"],
+  ["queues", "Queues", "q"],
+  ["routers", "Routers", "r"],
+  ["search", "Search", "s"],
+  ["pipeline", "Pipeline", "p"],
+];
+
+const PARENTS = { log: "logs", queue: "queues" };
+
+/** Draws the frame. @returns {{main: HTMLElement, mark: (screen: string) => void}} */
+export function openFrame(body) {
+  const links = SCREENS.map(([screen, title, key]) =>
+    h("a", { href: address(screen), dataset: { screen }, title: `${title} (g ${key})` }, icon(screen), h("span", {}, title)),
+  );
+  const main = h("main", { id: "main", tabindex: "-1" });
+  replace(
+    body,
+    h("a.skip", { href: "#main", onclick: (event) => (event.preventDefault(), main.focus()) }, "To the content"),
+    h("div.frame", {}, h("nav.side", { "aria-label": "Screens" }, brand(), h("div.links", {}, links), foot()), main),
+    h("div", { id: "notices", role: "status", "aria-live": "polite" }),
+  );
+  const mark = (screen) => {
+    for (const link of links) {
+      const here = link.dataset.screen === (PARENTS[screen] ?? screen);
+      if (here) link.setAttribute("aria-current", "page");
+      else link.removeAttribute("aria-current");
+    }
+  };
+  return { main, mark };
+}
+
+/** The keys that work everywhere. */
+export function bindNavigation() {
+  for (const [screen, title, key] of SCREENS) bindEverywhere(`g ${key}`, title, () => go(screen));
+  bindEverywhere("/", "Search on this screen", () => {
+    const field = document.querySelector("main [data-search]");
+    if (!field) return openPalette();
+    field.focus();
+    field.select?.();
+    return true;
+  });
+  bindEverywhere("Ctrl+K", "Jump to a log", openPalette);
+  bindEverywhere("t", "Light, dark, or as the system has it", () => nextTheme());
+  bindEverywhere("c", "curl and Python", () => {
+    const code = document.querySelector("main details.code");
+    if (!code) return;
+    code.open = !code.open;
+    code.querySelector("summary").focus();
+  });
+  bindEverywhere("?", "These keys", showKeys);
+}
+
+function brand() {
+  return h("a.brand", { href: address("overview"), title: "Strandline" }, h("img", { src: "/console/icon.svg", alt: "", width: 22, height: 22 }), h("span", {}, "Strandline"));
+}
+
+function foot() {
+  const { version, key } = current();
+  const button = h("button.quiet", { type: "button", onclick: () => nextTheme() });
+  const show = () => {
+    const [sign, word] = { system: ["auto", "System"], light: ["sun", "Light"], dark: ["moon", "Dark"] }[theme()];
+    replace(button, icon(sign), h("span", {}, word));
+    button.setAttribute("aria-label", `Theme: ${word}`);
+    button.title = "Light, dark, or as the system has it (t)";
+  };
+  show();
+  onTheme(show);
+  const out = key
+    ? h("button.quiet", { type: "button", title: `Key ${key.id}: ${key.scopes.join(", ")}${key.prefixes.length ? ` on ${key.prefixes.join(", ")}` : ""}`, onclick: signOut }, icon("out"), h("span", {}, "Sign out"))
+    : null;
+  return h(
+    "div.foot",
+    {},
+    h("button.quiet", { type: "button", title: "Jump to a log (Ctrl+K)", "aria-label": "Jump to a log", onclick: openPalette }, icon("search"), h("span", {}, "Jump to…")),
+    button,
+    h("button.quiet.keys-button", { type: "button", "aria-label": "Keys", title: "Keys (?)", onclick: showKeys }, icon("keyboard"), h("span", {}, "Keys")),
+    out,
+    h("p.version", {}, `${version}`),
+  );
+}
+
+function signOut() {
+  setKey(null);
+  location.reload();
+}

@@ -1,0 +1,68 @@
+/** Jump to a screen or a log by typing part of its name. */
+
+import { get } from "../api.js";
+import { h, replace } from "./dom.js";
+import { count } from "./format.js";
+import { address } from "./routes.js";
+
+const SCREENS = ["Overview", "Logs", "Queues", "Routers", "Search", "Pipeline"];
+const SHOWN = 12;
+
+export function openPalette() {
+  if (document.querySelector("dialog[open]")) return;
+  let chosen = 0;
+  let options = [];
+  let asked = 0;
+  const input = h("input", {
+    type: "text", placeholder: "A log or a screen…", role: "combobox", "aria-label": "Jump to", "aria-expanded": "true",
+    "aria-controls": "palette-list", "aria-autocomplete": "list", autocomplete: "off", spellcheck: "false",
+  });
+  const list = h("ul", { id: "palette-list", role: "listbox", "aria-label": "Where to" });
+  const dialog = h("dialog.palette", { "aria-label": "Jump to" }, input, list);
+
+  const show = () => {
+    replace(list, options.map((option, index) =>
+      h("li", { id: `palette-${index}`, role: "option", "aria-selected": String(index === chosen), onclick: () => leave(option) }, h("span.name", {}, option.name), h("span.muted", {}, option.about)),
+    ));
+    if (options.length) input.setAttribute("aria-activedescendant", `palette-${chosen}`);
+    else input.removeAttribute("aria-activedescendant");
+    list.children[chosen]?.scrollIntoView({ block: "nearest" });
+  };
+  const leave = (option) => {
+    dialog.close();
+    location.hash = option.to;
+  };
+  const ask = async () => {
+    const number = (asked += 1);
+    const words = input.value.trim();
+    const screens = SCREENS.filter((name) => name.toLowerCase().includes(words.toLowerCase())).map((name) => ({ name, about: "screen", to: address(name.toLowerCase()) }));
+    let logs = [];
+    try {
+      logs = (await get("/console/api/logs", { search: words, limit: SHOWN })).logs;
+    } catch {
+      // Screens can be jumped to all the same.
+    }
+    if (number !== asked) return;
+    const found = logs.map((log) => ({ name: log.name, about: `${log.kind}, ${count(log.records)}`, to: address("log", log.name) }));
+    options = words ? [...found, ...screens] : [...screens, ...found];
+    chosen = 0;
+    show();
+  };
+  input.addEventListener("input", ask);
+  input.addEventListener("keydown", (event) => {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (step && options.length) {
+      chosen = (chosen + step + options.length) % options.length;
+      show();
+      event.preventDefault();
+    } else if (event.key === "Enter" && options[chosen]) {
+      event.preventDefault();
+      leave(options[chosen]);
+    }
+  });
+  dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
+  dialog.addEventListener("close", () => dialog.remove());
+  document.body.append(dialog);
+  dialog.showModal();
+  ask();
+}

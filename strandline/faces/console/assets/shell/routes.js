@@ -1,0 +1,37 @@
+/** Hash routes: `#/log/<name>?tab=keys` → {screen: "log", name, params}. */
+
+/** Where the address points to. */
+export function route(hash = location.hash) {
+  const [path, query = ""] = hash.replace(/^#\/?/, "").split("?");
+  const [screen, ...rest] = path.split("/");
+  return {
+    screen: screen || "overview",
+    name: decode(rest.join("/")),
+    params: Object.fromEntries(new URLSearchParams(query)),
+  };
+}
+
+/** An address. @param {string} screen @param {string} [name] @param {Record<string, string|number|null|undefined>} [params] */
+export function address(screen, name = "", params = {}) {
+  const given = Object.entries(params).filter(([, value]) => value !== null && value !== undefined && value !== "");
+  const query = new URLSearchParams(given).toString();
+  return `#/${screen}${name ? `/${encodeURIComponent(name)}` : ""}${query ? `?${query}` : ""}`;
+}
+
+/** Go there, as by a link. */
+export function go(screen, name, params) {
+  location.hash = address(screen, name, params);
+}
+
+/** Write down what is shown, without opening the screen anew. */
+export function note(screen, name, params) {
+  history.replaceState(null, "", `${location.pathname}${location.search}${address(screen, name, params)}`);
+}
+
+function decode(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}

@@ -102,7 +102,7 @@ def _values(group: Group) -> dict[str, Any]:
         measure if set(told) == {"count"} else f"{measure}.{statistic}": told[statistic]
         for measure, told in group.measures.items()
         for statistic in STATISTICS
-        if statistic in told
+        if told.get(statistic) is not None
     }
 
 

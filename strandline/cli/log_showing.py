@@ -88,7 +88,7 @@ def _fields(answer: LogAnswer) -> dict[str, Any]:
         "content type": stream["content_type"],
         "records": None if state is None else f"{state.count:,}",
         "size": decimal(int(stream["total_size_bytes"]) if state is None else state.bytes),
-        "seqs": None if state is None else f"{state.earliest_seq:,} to {state.head_seq:,}",
+        "seqs": None if state is None or not state.count else f"{state.earliest_seq:,} to {state.head_seq:,}",
         "head": f"{int(stream['next_offset']):,}" if state is None else None,
         "created": stream["created_at"],
         "last write": stream["last_append_at"],

@@ -1,4 +1,4 @@
-"""Collections behind a real gate, without sockets or time: the clock is turned by hand."""
+"""Collections behind a real gate, without sockets, threads or time: the clock is turned by hand."""
 
 from __future__ import annotations
 
@@ -117,7 +117,6 @@ class Stand:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.context.close()
         self.engine.close()
         self._loop.close()
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 from strandline.delivery.hub import Hub
 from strandline.delivery.pressure import Pressure
 from strandline.engine.commit import Commit
-from strandline.faces.web import Later, Reply, later_of
+from strandline.faces.web import Later, Reply
 
 T = TypeVar("T")
 #: What a handler without a stream gives.
@@ -65,19 +65,6 @@ class Turns:
             if (perf_counter() - started) > MAX_PARKED_SECONDS:
                 break
         return await reply_of(act((perf_counter() - started) * 1000))
-
-
-def answered_by(later: Later, make: Callable[[], Replying]) -> None:
-    """Have a later answer be the one that ``make`` gives, once that is there. On the loop's thread only."""
-    try:
-        answer = make()
-    except Exception as error:
-        later.fail(error)
-        return
-    if isinstance(answer, Reply):
-        later.settle(answer)
-        return
-    (answer if isinstance(answer, Later) else later_of(answer)).then(later.follow)
 
 
 async def reply_of(answer: Replying) -> Reply:

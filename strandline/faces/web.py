@@ -116,15 +116,6 @@ class Later:
         if self._waiting is not None:
             self._waiting(self)
 
-    def follow(self, other: Later) -> None:
-        """Settle this as another one was settled."""
-        try:
-            answer = other.result()
-        except Exception as error:
-            self.fail(error)
-        else:
-            self.settle(answer)
-
     def then(self, waiting: Callable[[Later], None]) -> None:
         """Have the function called once this is settled; at once if it is."""
         self._waiting = waiting

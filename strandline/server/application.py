@@ -210,8 +210,6 @@ class Application:
             self.arrow.close()
         if self.console is not None:
             self.console.close()
-        if self.collections is not None:
-            await asyncio.to_thread(self.collections.context.close)
         if self.tables is not None:
             await asyncio.to_thread(self.tables.close)
         if self.keeper is not None:

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode, b64encode
-from functools import lru_cache
 from hashlib import sha256
+from secrets import token_hex
 from typing import Self
 
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from nacl.bindings import crypto_sign, crypto_sign_BYTES, crypto_sign_open, crypto_sign_seed_keypair
+from nacl.exceptions import BadSignatureError
 
 _KEY = re.compile("[0-9a-fA-F]{64}")
+_KEY_BYTES = 32
 _USER_ID_DIGITS = 32
 
 
@@ -26,24 +27,24 @@ class BadKey(ValueError):
 class Signer:
     """A key that signs. Its seed is the secret."""
 
-    __slots__ = ("_key", "public", "seed")
+    __slots__ = ("_secret", "public", "seed")
 
     def __init__(self, seed: str) -> None:
         """Raises BadKey."""
-        self._key = Ed25519PrivateKey.from_private_bytes(key_bytes(seed))
+        public, self._secret = crypto_sign_seed_keypair(key_bytes(seed))
         self.seed = seed.lower()
-        self.public = self._key.public_key().public_bytes_raw().hex()
+        self.public = public.hex()
 
     @classmethod
     def generate(cls) -> Self:
-        return cls(Ed25519PrivateKey.generate().private_bytes_raw().hex())
+        return cls(token_hex(_KEY_BYTES))
 
     @property
     def user_id(self) -> str:
         return user_id(self.public)
 
     def sign(self, message: bytes) -> str:
-        return b64encode(self._key.sign(message)).decode()
+        return b64encode(crypto_sign(message, self._secret)[:crypto_sign_BYTES]).decode()
 
     def __repr__(self) -> str:
         return f"Signer(public={self.public!r})"
@@ -81,8 +82,11 @@ class KemKey:
 def verify(public: str, signature: str, message: bytes) -> bool:
     """Whether the signature is of this key over this message. Nothing in the arguments makes this raise."""
     try:
-        _public_key(public).verify(b64decode(signature, validate=True), message)
-    except (InvalidSignature, ValueError):
+        proof = b64decode(signature, validate=True)
+        if len(proof) != crypto_sign_BYTES:
+            return False
+        crypto_sign_open(proof + message, key_bytes(public))
+    except (BadSignatureError, ValueError):
         return False
     return True
 
@@ -101,8 +105,3 @@ def key_bytes(text: str) -> bytes:
     if not is_key(text):
         raise BadKey("a key is 64 hexadecimal digits")
     return bytes.fromhex(text)
-
-
-@lru_cache(maxsize=4096)
-def _public_key(text: str) -> Ed25519PublicKey:
-    return Ed25519PublicKey.from_public_bytes(key_bytes(text))

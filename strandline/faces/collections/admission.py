@@ -6,12 +6,11 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Mapping
 
-from strandline.faces.collections.callers import Callers, Presented, check_scope
+from strandline.faces.collections.callers import Callers, check_scope
 from strandline.faces.collections.catalogue import Entry
 from strandline.faces.collections.permitting import UNASKED, Caller, check_access, with_self
 from strandline.faces.collections.problems import Refused, forbidden, unauthorized
 from strandline.faces.collections.roles import Request, Roles, called
-from strandline.faces.collections.verifying import NOTHING_VERIFIED, Verified
 from strandline.faces.web import Call
 
 log = logging.getLogger(__name__)
@@ -25,22 +24,8 @@ class Admission:
         self._roles = Roles() if roles is None else roles
         self._timeout = timeout_ms / 1000
 
-    def present(self, call: Call, entry: Entry, op: str, now: int) -> Presented | None:
-        """What is to be verified before ``admit``, which else does it at once; None if there is nothing, or if it may
-        turn out that it need not be. Raises :class:`Refused`."""
-        if entry.collection.is_open(op) or self._roles.resolver is not None or self._roles.enricher is not None:
-            return None
-        return self.callers.present(call, now, entry.collection.max_body_bytes)
-
     def admit(
-        self,
-        call: Call,
-        entry: Entry,
-        op: str,
-        params: Mapping[str, str],
-        now: int,
-        presented: Presented | None = None,
-        verified: Verified = NOTHING_VERIFIED,
+        self, call: Call, entry: Entry, op: str, params: Mapping[str, str], now: int
     ) -> Caller | Awaitable[Caller]:
         """The caller with all of its roles, if it may do ``op`` (read, write or list). Raises :class:`Refused`."""
         if entry.collection.is_open(op):
@@ -48,9 +33,8 @@ class Admission:
             return UNASKED
         if self._roles.resolver is not None or self._roles.enricher is not None:
             return self._admit_later(call, entry, op, params, now)
-        if presented is None:
-            presented = self.present(call, entry, op, now)
-        caller = self.callers.recognise(call, presented, verified, now, params)
+        limit = entry.collection.max_body_bytes
+        caller = self.callers.identify(call, now, params=params, max_body_bytes=limit)
         caller = with_self(caller, entry.template, params)
         check_access(entry.collection, op, caller)
         return caller

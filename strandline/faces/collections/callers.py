@@ -17,7 +17,6 @@ from strandline.faces.collections.problems import Refused, forbidden, retry_afte
 from strandline.faces.collections.revoking import RevocationFiles
 from strandline.faces.collections.settings import SKEW_MS, CollectionsSettings
 from strandline.faces.collections.template import IDENTITY, segments_of
-from strandline.faces.collections.verifying import NOTHING_VERIFIED, Claim, Verified
 from strandline.faces.web import Call, Head
 from strandline.signing import requests
 from strandline.signing.caps import MAX_HEADER, SCHEME, BadCap
@@ -42,17 +41,8 @@ class Signature(NamedTuple):
     nonce: str
 
 
-class Presented(NamedTuple):
-    """A certificate that holds, and the claim that its holder has signed the request, which is still to be verified."""
-
-    certificate: Certificate
-    presenter: str
-    signature: Signature
-    claim: Claim
-
-
 class Callers:
-    """Looks who asks, on the thread of the event loop."""
+    """Looks who asks. Everything is done at once, on the thread of the event loop."""
 
     def __init__(self, settings: CollectionsSettings, revocations: RevocationFiles | None = None) -> None:
         self._anonymous = settings.anonymous
@@ -64,15 +54,11 @@ class Callers:
         """Who asks, at the time ``now`` in milliseconds. ``params`` are those of the path, and ``max_body_bytes`` is
         what its collection allows. Takes note of the request: asking twice about one is a replay. Raises
         :class:`Refused`."""
-        return self.recognise(call, self.present(call, now, max_body_bytes), NOTHING_VERIFIED, now, params)
-
-    def present(self, call: Call, now: int, max_body_bytes: int = 0) -> Presented | None:
-        """What a request says of who asks; None if nothing. Raises :class:`Refused`."""
         head = call.head
         authorization = head.headers.get(b"authorization", b"").decode("latin-1")
         if not authorization.startswith(SCHEME):
             if self._anonymous:
-                return None
+                return ANONYMOUS
             raise unauthorized()
         if len(authorization) > MAX_HEADER:
             raise unauthorized()
@@ -83,23 +69,15 @@ class Callers:
             raise unauthorized() from None
         body = _signed_body(call, max(max_body_bytes, MIN_SIGNED_BODY_BYTES))
         presenter = _presenter(head, certificate)
-        message = requests.signed_bytes(head.method, _target(head), host_of(head), body, *signature[1:])
-        return Presented(certificate, presenter, signature, Claim(presenter, signature.text, message))
-
-    def recognise(
-        self, call: Call, presented: Presented | None, verified: Verified, now: int, params: Mapping[str, str]
-    ) -> Caller:
-        """Who asks, given what the request says and what is known of its signature."""
-        if presented is None:
-            return ANONYMOUS
-        if not verified.holds(presented.claim):
+        if not requests.holds(
+            presenter, signature.text, head.method, _target(head), host_of(head), body, *signature[1:]
+        ):
             raise unauthorized()
-        self._check_fresh(presented, now)
-        return _bound(call.head, presented.certificate, presented.presenter, params)
+        self._check_fresh(certificate, presenter, signature, now)
+        return _bound(head, certificate, presenter, params)
 
-    def _check_fresh(self, presented: Presented, now: int) -> None:
+    def _check_fresh(self, certificate: Certificate, presenter: str, signature: Signature, now: int) -> None:
         """That the holder is one of those it was made for, that the request is new, and the certificate not revoked."""
-        certificate, presenter, signature, _ = presented
         audience = certificate.document.get("aud")
         if audience is not None and presenter not in audience:
             raise forbidden()

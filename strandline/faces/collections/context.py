@@ -19,7 +19,6 @@ from strandline.faces.collections.problems import invalid_path, no_such_path, re
 from strandline.faces.collections.rates import Rates
 from strandline.faces.collections.shaping import ObjectSchema
 from strandline.faces.collections.template import key_is_safe, segments_of, values_fit
-from strandline.faces.collections.verifying import Verifying
 from strandline.faces.topics.context import Context
 from strandline.faces.topics.errors import capped
 from strandline.faces.turns import Turns
@@ -53,7 +52,6 @@ class CollectionsContext:
         self.engine: Engine = topics.engine
         self.hub: Hub = topics.hub
         self.admission = admission
-        self.verifying = Verifying(topics.hub)
         self.rates = Rates(config)
         self.documents = Documents(topics.engine, self._check_room)
         self.reader = Reader()
@@ -69,10 +67,6 @@ class CollectionsContext:
                     self._schemas[name] = ObjectSchema(collection.object_schema)
                 if collection.queue is not None:
                     self._announcing[name] = Announcing(topics, collection.name, collection.queue)
-
-    def close(self) -> None:
-        """Waits for threads: not for the loop's own."""
-        self.verifying.close()
 
     def _check_room(self, size: int) -> None:
         """Documents count as everything else does that this server keeps."""

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from functools import partial
 
 import msgspec
 
 from strandline.faces.collections.asking import Wanted, bounds_of, wanted
-from strandline.faces.collections.callers import Presented
 from strandline.faces.collections.catalogue import Catalogue
 from strandline.faces.collections.config import PUBLIC, READ, Collection
 from strandline.faces.collections.context import CollectionsContext, Place, Places, hidden_from
@@ -18,7 +16,6 @@ from strandline.faces.collections.elements import Elements
 from strandline.faces.collections.permitting import Caller
 from strandline.faces.collections.problems import Headers, invalid_path
 from strandline.faces.collections.rates import PULL
-from strandline.faces.collections.verifying import NOTHING_VERIFIED, Verified
 from strandline.faces.turns import Replying, reply_of
 from strandline.faces.web import Call, Reply
 
@@ -35,16 +32,7 @@ class Pulling:
         """GET /pull/<path>"""
         head, now = call.head, self._context.hub.now()
         place = self._places.find(head.path[self._skip :])
-        presented = self._context.admission.present(call, place.entry, READ, now)
-        if presented is None:
-            return self._admit(call, place, None, NOTHING_VERIFIED)
-        claim = presented.claim
-        return self._context.verifying.ahead(lambda: (claim,), partial(self._admit, call, place, presented))
-
-    def _admit(self, call: Call, place: Place, presented: Presented | None, verified: Verified) -> Replying:
-        now = self._context.hub.now()
-        admission = self._context.admission
-        caller = admission.admit(call, place.entry, READ, place.params, now, presented, verified)
+        caller = self._context.admission.admit(call, place.entry, READ, place.params, now)
         if not isinstance(caller, Caller):
             return self._pull_later(call, place, caller)
         return self._pull(call, place, caller, now)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from functools import partial
 from hashlib import sha256
 
 from strandline.engine import Batch
 from strandline.engine.commit import Commit
 from strandline.engine.errors import LogFull
 from strandline.faces.collections.bodies import PushBody, read_body, time_of
-from strandline.faces.collections.callers import Presented
 from strandline.faces.collections.catalogue import Catalogue
 from strandline.faces.collections.config import WRITE
 from strandline.faces.collections.context import CollectionsContext, Place, Places
@@ -18,7 +16,6 @@ from strandline.faces.collections.documents import Element, Written
 from strandline.faces.collections.events import Event
 from strandline.faces.collections.permitting import Caller, check_fields_writable
 from strandline.faces.collections.problems import (
-    Refused,
     bad_proof,
     event_refused,
     foreign_author,
@@ -31,11 +28,11 @@ from strandline.faces.collections.problems import (
 )
 from strandline.faces.collections.rates import PUSH
 from strandline.faces.collections.sanitising import sanitise
-from strandline.faces.collections.verifying import NOTHING_VERIFIED, Claim, Verified
 from strandline.faces.turns import Replying, after, reply_of
 from strandline.faces.web import Call, Reply
 from strandline.signing.author_proofs import DOMAIN, Proof, meta_of
 from strandline.signing.canonical import canonical
+from strandline.signing.keys import verify
 
 #: How far ahead of the server's clock the time of an element may be.
 MAX_AHEAD_MS = 300_000
@@ -53,25 +50,15 @@ class Pushing:
         """POST /push/<path>"""
         head, now = call.head, self._context.hub.now()
         place = self._places.find(head.path[self._skip :])
-        presented = self._context.admission.present(call, place.entry, WRITE, now)
-        if presented is None and not place.rules.require_author_signature:
-            return self._admit(call, place, None, NOTHING_VERIFIED)
-        return self._context.verifying.ahead(
-            partial(_claims, call, place, presented), partial(self._admit, call, place, presented)
-        )
-
-    def _admit(self, call: Call, place: Place, presented: Presented | None, verified: Verified) -> Replying:
-        now = self._context.hub.now()
-        admission = self._context.admission
-        caller = admission.admit(call, place.entry, WRITE, place.params, now, presented, verified)
+        caller = self._context.admission.admit(call, place.entry, WRITE, place.params, now)
         if not isinstance(caller, Caller):
-            return self._push_later(call, place, caller, verified)
-        return self._push(call, place, caller, verified, now)
+            return self._push_later(call, place, caller)
+        return self._push(call, place, caller, now)
 
-    async def _push_later(self, call: Call, place: Place, caller: Awaitable[Caller], verified: Verified) -> Reply:
-        return await reply_of(self._push(call, place, await caller, verified, self._context.hub.now()))
+    async def _push_later(self, call: Call, place: Place, caller: Awaitable[Caller]) -> Reply:
+        return await reply_of(self._push(call, place, await caller, self._context.hub.now()))
 
-    def _push(self, call: Call, place: Place, caller: Caller, verified: Verified, now: int) -> Replying:
+    def _push(self, call: Call, place: Place, caller: Caller, now: int) -> Replying:
         context, collection = self._context, place.collection
         if not place.is_safe:
             raise invalid_path()
@@ -88,7 +75,7 @@ class Pushing:
                 schema.check(data)
         else:
             raise no_data()
-        element, told = _element(place, body, caller, verified)
+        element, told = _element(place, body, caller)
         ts = time_of(body.ts)
         if ts is not None and ts > now + MAX_AHEAD_MS:
             raise ts_in_future()
@@ -115,7 +102,7 @@ def _check_size(call: Call, limit: int) -> None:
         raise too_large()
 
 
-def _element(place: Place, body: PushBody, caller: Caller, verified: Verified) -> tuple[Element, bytes]:
+def _element(place: Place, body: PushBody, caller: Caller) -> tuple[Element, bytes]:
     """What is kept, and what others are told that was sent."""
     data, changed = sanitise(body.data, body.raw)
     form = canonical(data)
@@ -126,36 +113,12 @@ def _element(place: Place, body: PushBody, caller: Caller, verified: Verified) -
             raise no_proof()
         if caller.presenter is not None and pubkey != caller.presenter:
             raise foreign_author()
-        if not verified.holds(_claim(place, pubkey, signature, form)):
+        if not verify(pubkey, signature, b'%b{"d":%b,"k":%b}' % (DOMAIN, form, canonical(place.key))):
             raise bad_proof()
     meta = meta_of(Proof(pubkey, signature)) if signed else None
     if not changed:
         return Element(body.raw, form, meta), body.raw
     return Element(form, form, meta), canonical(body.data)
-
-
-def _claims(call: Call, place: Place, presented: Presented | None) -> list[Claim]:
-    """All that is to be verified of a push."""
-    return [*([] if presented is None else [presented.claim]), *_authorship(call, place)]
-
-
-def _authorship(call: Call, place: Place) -> list[Claim]:
-    """What the body of a push says of who wrote it. Nothing if it does not or cannot be read: whatever is wrong is said
-    when it is its turn."""
-    if not place.rules.require_author_signature or len(call.body) > place.collection.max_body_bytes:
-        return []
-    try:
-        body = read_body(call.body)
-    except Refused:
-        return []
-    pubkey, signature = body.author_pubkey, body.author_signature
-    if not isinstance(body.data, dict) or not isinstance(pubkey, str) or not isinstance(signature, str):
-        return []
-    return [_claim(place, pubkey, signature, canonical(sanitise(body.data, body.raw)[0]))]
-
-
-def _claim(place: Place, pubkey: str, signature: str, form: bytes) -> Claim:
-    return Claim(pubkey, signature, b'%b{"d":%b,"k":%b}' % (DOMAIN, form, canonical(place.key)))
 
 
 def _tell(element: Element, ts: int, event: Event | None, durable: bool) -> Written:

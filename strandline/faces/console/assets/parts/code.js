@@ -20,7 +20,9 @@ export function curl({ method, path, json, headers = {}, follow = false }) {
 export function python(lines, imports = []) {
   const key = current()?.keys_required ? ', key=os.environ["STRANDLINE_KEY"]' : "";
   return [
-    ...(key ? ["import os", ""] : []),
+    ...(lines.some((line) => line.includes("json.")) ? ["import json"] : []),
+    ...(key ? ["import os"] : []),
+    ...(key || lines.some((line) => line.includes("json.")) ? [""] : []),
     `from strandline.client import ${["Client", ...imports].sort().join(", ")}`,
     "",
     `with Client("${location.origin}"${key}) as client:`,

@@ -38,7 +38,8 @@ export function liveMark() {
 }
 
 /**
- * Does something now and again and again, never twice at a time, and not while nobody looks.
+ * Does something now and again and again, never twice at a time, and not while nobody looks. What the server refuses is
+ * not asked for again by itself.
  * @param {number} ms between the end of one and the beginning of the next
  * @param {(signal: AbortSignal) => Promise<any>} run
  * @param {(error: ApiError) => void} failed told what the server refused; other errors are mistakes, and are not hidden
@@ -54,14 +55,17 @@ export function repeat(ms, run, failed) {
     if (busy) return void (again = true);
     busy = true;
     again = false;
+    let refused = false;
     try {
       if (!document.hidden) await run(stop.signal);
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
+      // Asking again does not help until something is done about it.
+      refused = error.status >= 400 && error.status < 500 && error.status !== 408 && error.status !== 429;
       if (!stop.signal.aborted) failed(error);
     } finally {
       busy = false;
-      if (!stop.signal.aborted) timer = setTimeout(turn, again ? 0 : ms);
+      if (!stop.signal.aborted && (!refused || again)) timer = setTimeout(turn, again ? 0 : ms);
     }
   };
   const seen = () => document.hidden || turn();

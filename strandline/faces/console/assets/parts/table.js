@@ -10,6 +10,8 @@ import { bind } from "../shell/keys.js";
 
 const TALLEST = 8_000_000;
 const SPARE = 8;
+/** Where columns of the class "wide-only" are left out. */
+const NARROW = matchMedia("(max-width: 760px)");
 
 /**
  * @typedef {{title: string, name?: string, class?: string, width?: string, sort?: string, cell: (row: any, index: number) => any}} Column
@@ -18,8 +20,8 @@ const SPARE = 8;
  *   onsort?: (sort: string) => void, onscroll?: (first: number, last: number) => void, special?: (row: any) => Node|null}} options
  */
 export function virtualTable({ label, columns, onopen, rowClass, onsort, onscroll, special }) {
-  const above = h("tr.spacer", { "aria-hidden": "true" }, h("td", { colspan: columns.length }));
-  const below = h("tr.spacer", { "aria-hidden": "true" }, h("td", { colspan: columns.length }));
+  const above = h("tr.spacer", { "aria-hidden": "true" }, h("td"));
+  const below = h("tr.spacer", { "aria-hidden": "true" }, h("td"));
   const headers = columns.map((column) => heading(column, onsort));
   const body = h("tbody");
   const table = h("table.rows", { "aria-label": label }, h("colgroup", {}, columns.map((column) => h(`col${column.class ? `.${column.class}` : ""}`, { style: column.width ? { width: column.width } : {} }))), h("thead", {}, h("tr", {}, headers)), body);
@@ -71,7 +73,7 @@ export function virtualTable({ label, columns, onopen, rowClass, onsort, onscrol
     if (index === chosen) attributes["aria-current"] = "true";
     if (data === undefined) return h("tr.waiting", attributes, columns.map((column) => h(`td${column.class ? `.${column.class}` : ""}`, {}, h("span.bone", {}))));
     const whole = special?.(data);
-    if (whole) return h("tr.special", attributes, h("td", { colspan: columns.length }, whole));
+    if (whole) return h("tr.special", attributes, h("td", { colspan: columns.filter((column) => !NARROW.matches || !column.class?.includes("wide-only")).length }, whole));
     const kind = rowClass?.(data);
     return h(kind ? `tr.${kind}` : "tr", attributes, columns.map((column) => h(`td${column.class ? `.${column.class}` : ""}`, {}, column.cell(data, index))));
   };

@@ -24,7 +24,7 @@ export function open(root, params) {
   const { name } = params;
   if (!name) return void go("logs");
   root.classList.add("fixed");
-  const head = h("div.log-head");
+  const head = h("div.log-head", { tabindex: "0", role: "group", "aria-label": "Figures" });
   const place = h("div.tab-panel", { id: "tab-panel", role: "tabpanel" }, loading());
   const code = codeBlock();
   const buttons = h("div.row", {});
@@ -34,6 +34,7 @@ export function open(root, params) {
 
   const openTab = (id, options = {}) => {
     tab = id;
+    if (log === null) return;
     panel?.close();
     note("log", name, { tab: id === "records" ? "" : id });
     replace(place);
@@ -63,6 +64,9 @@ export function open(root, params) {
     refresher.stop();
     panel?.close();
     panel = null;
+    bar.element.hidden = true;
+    replace(head);
+    replace(buttons);
     const text = error.status === 404 ? `There is no log “${name}” any more, or not yet: the first record makes it.` : error.message;
     replace(place, failure({ status: error.status, message: text }, () => location.reload()));
   };

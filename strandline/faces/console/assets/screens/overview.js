@@ -19,7 +19,7 @@ export function open(root) {
   const code = codeBlock();
   code.set({
     curl: [curl({ path: "/console/api/overview" }), curl({ path: "/console/api/live", follow: true }), curl({ path: "/metrics" })].join("\n"),
-    python: python(['overview = client.call("GET", "/console/api/overview").json()', 'print(overview["totals"], overview["samples"][-1:])']),
+    python: python(['overview = json.loads(client.call("GET", "/console/api/overview").body)', 'print(overview["totals"], overview["samples"][-1:])']),
   });
   replace(root, heading("Overview", [live.element]), body, code.element);
 
@@ -66,8 +66,8 @@ function draw(body, overview) {
   const busiest = h("div.busiest");
   const sync = "overview";
   const charts = [
-    [chart({ title: "Appends", series: [{ label: "appends" }], format: rate, sync, level: 2, height: 170 }), (one) => [one.appends]],
-    [chart({ title: "Bytes", series: [{ label: "bytes", colour: "series-7" }], format: (value) => `${bytes(value)}/s`, sync, level: 2, height: 170 }), (one) => [one.bytes]],
+    [chart({ title: "Appends", series: [{ label: "appends" }], format: rate, sync, level: 2, height: 170, whole: true }), (one) => [one.appends]],
+    [chart({ title: "Bytes", series: [{ label: "bytes", colour: "series-7" }], format: (value) => `${bytes(value)}/s`, sync, level: 2, height: 170, whole: true }), (one) => [one.bytes]],
     [chart({ title: "Flush", series: [{ label: "p50", colour: "series-4" }, { label: "p99", colour: "series-2" }], format: micros, sync, level: 2 }), (one) => [one.flush_p50_us, one.flush_p99_us]],
     [chart({ title: "Memory", series: [{ label: "resident", colour: "series-3" }], format: bytes, sync, level: 2 }), (one) => [one.rss_bytes]],
     [chart({ title: "Connections", series: [{ label: "connections", colour: "series-6" }], format: short, sync, level: 2, whole: true }), (one) => [one.connections]],

@@ -24,7 +24,7 @@ export function open(root) {
   const code = codeBlock();
   code.set({
     curl: [curl({ path: "/pipeline" }), curl({ path: "/pipeline/run", method: "POST" })].join("\n"),
-    python: python(['print(client.call("GET", "/pipeline").json()["state"])', 'client.call("POST", "/pipeline/run")', "", "# the lake is Delta: import polars; polars.read_delta(\"data/lake/records\")"]),
+    python: python(['print(json.loads(client.call("GET", "/pipeline").body)["state"])', 'client.call("POST", "/pipeline/run")', "", "# the lake is Delta: import polars; polars.read_delta(\"data/lake/records\")"]),
   });
   const run = h("button.primary", { type: "button", onclick: () => attempt(async () => (await send("POST", "/pipeline/run"), refresher.now()), "The pipeline is asked to run."), ...needs("admin") }, icon("run"), "Run now");
   const allowed = !run.disabled;

@@ -74,10 +74,11 @@ function draw(body, queue, dead, again) {
       ["Deliveries", config.max_deliveries ? `at most ${config.max_deliveries}` : "any number"],
       ["Dead letters", config.dead_letter ? h("a", { href: address("log", config.dead_letter) }, config.dead_letter) : "none"],
     ]), h("div.under-stats", {}, shares(counts))),
+    h("div.columns.queue-parts", {},
     card("Held by workers", counts.in_flight, queue.held.length ? held(queue, again) : note("Nobody holds a job.")),
     card("Next in line", counts.ready, queue.next.length ? records("Next in line", queue.next) : note("No job is ready.")),
     card("Delayed", counts.delayed, queue.delayed.length ? delayed(queue.delayed) : note("No job is kept back.")),
-    card("Dead letters", counts.dead, dead.length ? deadLetters(dead) : note(config.dead_letter ? "No job has failed too often." : "A job that fails is tried again for ever: the queue has no dead letters. Its configuration can name a log for them.")),
+    card("Dead letters", counts.dead, dead.length ? deadLetters(dead) : note(config.dead_letter ? "No job has failed too often." : "A job that fails is tried again for ever: the queue has no dead letters. Its configuration can name a log for them."))),
   );
 }
 
@@ -95,12 +96,12 @@ function held(queue, again) {
     again();
   }, `Job ${count(row.seq)} is for others now.`);
   return plainTable("Held by workers", [
-    { title: "Seq", width: "90px", cell: (row) => h("a", { href: address("log", queue.name, { seq: row.seq }) }, count(row.seq)) },
+    { title: "Seq", width: "70px", cell: (row) => h("a", { href: address("log", queue.name, { seq: row.seq }) }, count(row.seq)) },
     { title: "Worker", cell: (row) => h("b", {}, row.worker) },
-    { title: "Lease ends", class: "number", width: "110px", cell: (row) => ago(row.until) },
+    { title: "Lease ends", class: "number", width: "96px", cell: (row) => ago(row.until) },
     { title: "Delivery", class: "number.wide-only", width: "100px", cell: (row) => count(row.deliveries) },
     { title: "Priority", class: "number.wide-only", width: "90px", cell: (row) => row.priority },
-    { title: "", class: "number", width: "112px", cell: (row) => h("button.quiet.in-row", { type: "button", title: "Take it from the worker, and let others have it", "aria-label": `Give back job ${row.seq}`, onclick: () => release(row), ...needs("read", "write") }, "Give back") },
+    { title: "", class: "act", width: "92px", cell: (row) => h("button.quiet.in-row", { type: "button", title: "Take it from the worker, and let others have it", "aria-label": `Give back job ${row.seq}`, onclick: () => release(row), ...needs("read", "write") }, "Give back") },
   ], queue.held);
 }
 

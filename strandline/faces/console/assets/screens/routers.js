@@ -44,7 +44,7 @@ export function open(root, params) {
       { title: "Forwarded", class: "number.wide-only", width: "110px", cell: (row) => count(row.forwarded) },
       { title: "Rate", class: "number.wide-only", width: "90px", cell: (row) => (row.rate ? rate(row.rate) : h("span.none", {}, "–")) },
       { title: "Lag", class: "number", width: "86px", cell: (row) => (row.paused ? h("span.chip", { dataset: { kind: "bad" }, title: "Its destination takes nothing: it is full, closed, or has a schema" }, "waits") : row.lag ? h("span.chip", { dataset: { kind: "warn" } }, short(row.lag)) : "0") },
-      { title: "", width: "48px", cell: (row) => h("button.quiet.only-icon.in-row", { type: "button", "aria-label": `Delete the router ${row.name}`, title: "Delete", onclick: () => remove(row, () => refresher.now()), ...needs("delete") }, icon("trash")) },
+      { title: "", class: "act", width: "44px", cell: (row) => h("button.quiet.only-icon.in-row", { type: "button", "aria-label": `Delete the router ${row.name}`, title: "Delete", onclick: () => remove(row, () => refresher.now()), ...needs("delete") }, icon("trash")) },
     ],
   });
   table.bindKeys();
@@ -85,10 +85,12 @@ export function open(root, params) {
 function draw(rows) {
   const { width, height, nodes, edges } = layout(rows);
   const arrow = s("marker", { id: "arrow", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 9, markerHeight: 9, markerUnits: "userSpaceOnUse", orient: "auto-start-reverse" }, s("path.arrow", { d: "M0 0.500 8 4 0 7.500z" }));
+  // What goes back goes below.
+  const below = edges.some((edge) => edge.back) ? 24 : 0;
   const busiest = Math.max(1, ...rows.map((row) => row.rate ?? 0));
   return s(
     "svg",
-    { width: width + 2 * MARGIN, height: height + 2 * MARGIN + 20, viewBox: `${-MARGIN} ${-MARGIN} ${width + 2 * MARGIN} ${height + 2 * MARGIN + 20}`, role: "group", "aria-label": `${plural(rows.length, "router")} between ${plural(nodes.length, "log")}` },
+    { width: width + 2 * MARGIN, height: height + 2 * MARGIN + below, viewBox: `${-MARGIN} ${-MARGIN} ${width + 2 * MARGIN} ${height + 2 * MARGIN + below}`, role: "group", "aria-label": `${plural(rows.length, "router")} between ${plural(nodes.length, "log")}` },
     s("defs", {}, arrow),
     edges.map((edge) => drawEdge(edge, busiest)),
     nodes.map(drawNode),

@@ -116,8 +116,8 @@ function scaled(value, base, units) {
     number /= base;
     step += 1;
   }
-  const digits = step === 0 ? (Number.isInteger(number) ? 0 : 1) : number < 10 ? 2 : number < 100 ? 1 : 0;
-  const text = step === 0 ? trim(number.toFixed(digits)) : trim(number.toFixed(digits));
+  const digits = step === 0 ? (Number.isInteger(number) || number >= 100 ? 0 : 1) : number < 10 ? 2 : number < 100 ? 1 : 0;
+  const text = trim(number.toFixed(digits));
   return units[step] ? `${text}${THIN}${units[step]}` : text;
 }
 

@@ -4,6 +4,7 @@ import { h } from "./dom.js";
 import { openDialog } from "./dialogs.js";
 
 const CHORD_MS = 1200;
+const SIGNS = { ArrowDown: "↓", ArrowUp: "↑", Enter: "↵", Escape: "Esc" };
 /** @type {{keys: string, label: string, run: (event: KeyboardEvent) => any}[]} */
 const everywhere = [];
 let onScreen = [];
@@ -30,7 +31,7 @@ export function showKeys() {
   if (document.querySelector("dialog[open]")) return;
   const list = (title, bindings) => [
     h("h3", {}, title),
-    h("dl.keys", {}, bindings.map(({ keys, label }) => h("div", {}, h("dt", {}, keys.split(" ").map((key) => h("kbd", {}, key))), h("dd", {}, label)))),
+    h("dl.keys", {}, bindings.map(({ keys, label }) => h("div", {}, h("dt", {}, keys.split(" ").map((key) => h("kbd", {}, SIGNS[key] ?? key))), h("dd", {}, label)))),
   ];
   openDialog({
     title: "Keys",

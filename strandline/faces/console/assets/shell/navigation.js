@@ -30,7 +30,7 @@ export function openFrame(body) {
   replace(
     body,
     h("a.skip", { href: "#main", onclick: (event) => (event.preventDefault(), main.focus()) }, "To the content"),
-    h("div.frame", {}, h("nav.side", { "aria-label": "Screens" }, brand(), h("div.links", {}, links), foot()), main),
+    h(current().key ? "div.frame.signed-in" : "div.frame", {}, h("nav.side", { "aria-label": "Screens" }, brand(), h("div.links", {}, links), foot()), main),
     h("div", { id: "notices", role: "status", "aria-live": "polite" }),
   );
   const mark = (screen) => {

@@ -40,10 +40,10 @@ export function openConfig(place, log, { code, buttons, reload }) {
   const controls = {};
 
   const build = () => {
-    const fields = Object.entries(FIELDS).filter(([name, one]) => name in config && (one.queue === undefined || one.queue === (log.kind === "queue")));
+    const fields = Object.entries(FIELDS).filter(([name, one]) => name in config && (one.queue === undefined || one.queue === (log.kind === "queue"))).sort(([, a], [, b]) => (a.kind === "flag") - (b.kind === "flag"));
     replace(form, fields.map(([name, one]) => {
       const control = (controls[name] = makeControl(one, config[name], allowed));
-      if (one.kind === "flag") return h("label.check.field", {}, control, one.label);
+      if (one.kind === "flag") return h("label.check", {}, control, one.label);
       const said = one.say ? h("span.muted.said", {}, one.say(config[name])) : null;
       if (said) control.addEventListener("input", () => (said.textContent = one.say(Number(control.value))));
       const element = field(one.label, control, one.hint);

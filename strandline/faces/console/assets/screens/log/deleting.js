@@ -18,7 +18,7 @@ export function deleteRecords(log, suggested, done) {
   let asked = 0;
   let timer = 0;
   const inputs = {
-    key: h("input", { value: suggested.key ?? "", autocomplete: "off", spellcheck: "false", placeholder: "customer:ann" }),
+    key: h("input", { autofocus: true, value: suggested.key ?? "", autocomplete: "off", spellcheck: "false", placeholder: "customer:ann" }),
     prefix: h("input", { autocomplete: "off", spellcheck: "false", placeholder: "customer:" }),
     before: h("input", { type: "number", min: 1, value: suggested.before ?? "" }),
   };

@@ -34,7 +34,7 @@ export function openRecords(place, log, { code, buttons, options, reload }) {
   const slider = h("input.slider", { type: "range", "aria-label": "Position in the log", min: 1, max: 1, value: 1 });
   const pause = h("button", { type: "button", "aria-label": "Pause" });
   const waiting = h("button.arrived", { type: "button", hidden: true, onclick: () => toEnd() });
-  const canDelete = isTopicName(log.name) && !["collection", "table"].includes(log.kind);
+  const canDelete = isTopicName(log.name) && log.media_type === "application/json" && !["collection", "table"].includes(log.kind);
   const writable = log.writable_by.some((one) => one === "topics" || one === "streams");
   const appendButton = h("button.primary", { type: "button", onclick: append, ...(writable ? needs("write") : { disabled: true, title: log.note }) }, icon("plus"), "Append");
   const deleteButton = h("button", { type: "button", onclick: remove, ...(canDelete ? needs("delete") : { disabled: true, title: `Records of this log are not deleted one by one: ${log.note}` }) }, icon("trash"), "Delete…");
@@ -202,6 +202,7 @@ export function openRecords(place, log, { code, buttons, options, reload }) {
   const goForm = h("form.row", {}, goTo);
   goForm.addEventListener("submit", (event) => {
     event.preventDefault();
+    table.element.focus();
     const words = goTo.value.trim().replace(/[\u202f\s,]+(?=\d{3}\b)/g, "");
     if (!words) return void toEnd();
     if (/^\d+$/.test(words)) return void jump({ after: Math.max(0, Number(words) - 1) });

@@ -10,7 +10,7 @@ const PAGE = 200;
 const MOST = 20_000;
 const GATHER_MS = 60;
 const NEAR = 40;
-const TORRENT = 4;
+const FEW = 3;
 
 export class Window {
   /**
@@ -145,12 +145,10 @@ export class Window {
   }
 
   gather(records) {
-    // What comes in a torrent does not stand out.
-    const now = this.arrived.length < TORRENT ? Date.now() : 0;
     for (const record of records) {
       this.last = Math.max(this.last, record.seq);
       this.head = Math.max(this.head, record.seq);
-      if (record.tombstone || this.matches(record)) this.arrived.push(Object.assign(record, { fresh: now }));
+      if (record.tombstone || this.matches(record)) this.arrived.push(record);
     }
     this.timer ||= setTimeout(() => this.flush(), GATHER_MS);
   }
@@ -158,6 +156,8 @@ export class Window {
   flush() {
     this.timer = 0;
     const added = this.arrived.length;
+    // What comes in a torrent does not stand out.
+    if (added <= FEW) for (const record of this.arrived) record.fresh = Date.now();
     this.items.push(...this.arrived);
     this.arrived = [];
     const over = this.items.length - MOST;

@@ -3,7 +3,7 @@
 import { send } from "../../api.js";
 import { curl, literal, python } from "../../parts/code.js";
 import { seqOfOffset, streamPath } from "../../parts/kinds.js";
-import { jsonLine, jsonBlock } from "../../parts/json.js";
+import { jsonBlock, jsonLine, mark } from "../../parts/json.js";
 import { empty, failure, loading } from "../../parts/states.js";
 import { virtualTable } from "../../parts/table.js";
 import { openDialog } from "../../shell/dialogs.js";
@@ -15,6 +15,8 @@ import { address } from "../../shell/routes.js";
 import { wordsOf } from "./words.js";
 
 const PAGE = 100;
+/** Longer values are not put in front. */
+const LONG = 200;
 const NARROW = matchMedia("(max-width: 760px)");
 
 export function openHits(place, subject, { code, learn }) {
@@ -37,7 +39,7 @@ export function openHits(place, subject, { code, learn }) {
       { title: "Seq", class: "seq", width: "92px", cell: (hit) => h("button.link", { type: "button" }, count(hit.seq)) },
       primary ? { title: primary, class: "wide-only", width: "200px", cell: (hit) => h("span.muted.mono", {}, String(hit.fields?.[primary] ?? "–").replace("T", " ").replace("Z", "").slice(0, 23)) } : null,
       { title: "Score", class: "number.wide-only", width: "70px", cell: (hit) => (hit.score ? hit.score.toFixed(2) : h("span.none", {}, "–")) },
-      { title: "Record", class: "data", cell: (hit) => jsonLine(hit.source, marked, 900) },
+      { title: "Record", class: "data", cell: (hit) => [foundIn(hit.source, marked), jsonLine(hit.source, marked, 900)] },
     ].filter(Boolean),
     onopen: (hit, index) => show(hit, index),
     onscroll: (_, last) => next && last > hits.length - 30 && more(),
@@ -113,6 +115,13 @@ export function openHits(place, subject, { code, learn }) {
       table.close();
     },
   };
+}
+
+/** The values that were looked for, in front of the rest: they may be far behind in the record. */
+function foundIn(source, marked) {
+  if (!marked || !source || typeof source !== "object") return null;
+  const found = Object.entries(source).filter(([, value]) => typeof value === "string" && value.search(marked) >= 0 && value.length < LONG);
+  return found.length ? h("span.found", {}, found.map(([name, value]) => h("span.found-field", {}, h("span.muted", {}, `${name} `), mark(value, marked)))) : null;
 }
 
 /** A query that finds every record that has any of the fields. */

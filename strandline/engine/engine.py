@@ -6,7 +6,6 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from itertools import islice
 from typing import Any
 
 import msgspec
@@ -94,7 +93,9 @@ class Engine:
         self._clock = clock
         self._last_ts = 0
         self._by_name: dict[str, Logbook] = {}
+        #: What has changed since the last round of housekeeping, and of that what changed since somebody last asked.
         self._dirty: set[Logbook] = set()
+        self._lately: set[Logbook] = set()
         self._snapshot: Snapshot | None = None
         self._closed = False
         #: What the logs hold, and what those hold that are kept on the side: their names start with an underscore.
@@ -236,13 +237,15 @@ class Engine:
         """The logs that have changed since the last round of housekeeping: no other has records that are not sealed,
         but for ephemeral ones."""
         with self.lock:
-            return [Log(self, book) for book in self._dirty if not book.dropped]
+            return [Log(self, book) for book in self._dirty | self._lately if not book.dropped]
 
-    def some_unsealed(self, start: int, limit: int) -> list[Log]:
-        """Up to ``limit`` of them, from the ``start``-th on, in an order that may be another when others have changed;
-        those that were dropped are among them. However many there are, it is quick."""
+    def changed_lately(self) -> set[Logbook]:
+        """The books of the logs that have changed since this was last asked, dropped ones among them; there is one who
+        asks. What it costs depends on how many have changed, not on how many there are."""
         with self.lock:
-            return [Log(self, book) for book in islice(self._dirty, start, start + limit)]
+            lately, self._lately = self._lately, set()
+            self._dirty |= lately
+        return lately
 
     # --- changes of several logs ---------------------------------------------------------------------------
 
@@ -367,7 +370,7 @@ class Engine:
         """The book is about to change. A snapshot under way takes it down as it was."""
         if self._snapshot is not None:
             self._snapshot.capture_first(book)
-        self._dirty.add(book)
+        self._lately.add(book)
 
     def check_own(self, log: Log) -> None:
         if log.engine is not self:
@@ -429,7 +432,8 @@ class Engine:
             self.journal.rotate()
             snapshot = boundary_wanted()
             snapshot.add(self._dirty)
-            self._dirty = set()
+            snapshot.add(self._lately)
+            self._dirty, self._lately = set(), set()
             self._snapshot = snapshot
             return snapshot
 

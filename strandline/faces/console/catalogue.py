@@ -219,6 +219,11 @@ class Catalogue:
             if self._making is None:
                 return await asyncio.shield(self._begin(now))
             # Somebody else has begun; but that one may have been before what this one wants to see.
+            await self.made()
+
+    async def made(self) -> None:
+        """Wait for the table that is being made, if one is."""
+        if self._making is not None:
             await asyncio.wait([self._making])
 
     def _begin(self, now: int) -> asyncio.Future[Table]:

@@ -1,22 +1,24 @@
 """How much is appended to which log, per second: measured from outside, at a cost that has a bound.
 
 Every now and then it is looked at the logs that have changed lately, and compared with how far they had come. Only so
-many logs are known at a time, those first that were appended to last; while more than that change, the others are
-looked at in turns. Nothing is added to what an append does.
+many logs are known at a time: while more than that change, the busiest stay known, and of the others some are looked
+at. Nothing is added to what an append does.
 """
 
 from __future__ import annotations
 
-from heapq import nlargest
+from heapq import nlargest, nsmallest
+from random import Random
 from typing import NamedTuple
 
-from strandline.engine import Engine, Log
+from strandline.engine import Engine
+from strandline.engine.logbook import Logbook
 from strandline.faces.access import Access
 
 #: Logs that are known at a time. Looking at one takes about half a microsecond.
 MAX_KNOWN = 10_000
-#: Logs that are looked for at a time, beside those.
-WINDOW = 5_000
+#: Logs that are got to know at a time, beside those.
+MAX_NEW = 5_000
 #: So many are told of.
 BUSIEST = 10
 
@@ -32,22 +34,24 @@ class Rate(NamedTuple):
 class _Mark:
     """How far a log had come."""
 
-    __slots__ = ("head", "log", "revision", "size")
+    __slots__ = ("appends", "book", "head", "revision", "size")
 
-    def __init__(self, log: Log, is_new: bool) -> None:
-        self.log = log
+    def __init__(self, book: Logbook, is_new: bool) -> None:
+        self.book = book
+        #: Per second, the last time.
+        self.appends = 0.0
         self.note()
         if is_new:
-            base = log.book.base
+            base = book.base
             self.head, self.size = 0 if base is None else base.through, 0
 
     def note(self) -> None:
-        book = self.log.book
+        book = self.book
         self.head, self.size, self.revision = book.head, book.size, book.revision
 
     def step(self) -> tuple[int, int]:
         """Records and bytes since the last time."""
-        book = self.log.book
+        book = self.book
         records = max(book.head - self.head, 0)
         if not records:
             self.note()
@@ -64,15 +68,15 @@ class _Mark:
 class Rates:
     """Used by one thread at a time; what was measured last may be read by any."""
 
-    def __init__(self, engine: Engine, max_known: int = MAX_KNOWN, window: int = WINDOW) -> None:
+    def __init__(self, engine: Engine, max_known: int = MAX_KNOWN, max_new: int = MAX_NEW) -> None:
         self._engine = engine
         self._max_known = max_known
-        self._window = window
+        self._max_new = max_new
         self._marks: dict[int, _Mark] = {}
-        self._start = 0
+        self._chance = Random(0)
         self._measured_at: int | None = None
         self._frames = 0
-        self._next_epoch = engine.next_epoch
+        self._next_epoch = 0
         #: By name, of those that were appended to.
         self.now: dict[str, Rate] = {}
         #: Of all logs together.
@@ -93,38 +97,52 @@ class Rates:
         seconds = None if self._measured_at is None else (now - self._measured_at) / 1000
         if seconds is not None and seconds <= 0:
             return
-        everything = self._look_around()
+        new, everything = self._look_around()
+        if seconds is not None:
+            self._step(seconds, 0 if everything else frames - self._frames)
+        self._forget_some(new)
+        self._measured_at, self._frames = now, frames
+
+    def _step(self, seconds: float, least: int) -> None:
+        """See how far everybody has come. All together have at least so many records more."""
         found: dict[str, Rate] = {}
         records = size = 0
         for epoch, mark in list(self._marks.items()):
-            if mark.log.dropped:
+            if mark.book.dropped:
                 del self._marks[epoch]
                 continue
             step = mark.step()
-            if step[0] and seconds is not None:
-                # Those that were appended to last are forgotten last.
-                del self._marks[epoch]
-                self._marks[epoch] = mark
-                found[mark.log.name] = Rate(mark.log.name, step[0] / seconds, step[1] / seconds)
+            mark.appends = step[0] / seconds
+            if step[0]:
+                found[mark.book.name] = Rate(mark.book.name, mark.appends, step[1] / seconds)
                 records, size = records + step[0], size + step[1]
-        if seconds is not None:
-            if not everything:
-                # Of the logs that are not known it can be said only that every frame has at least a record.
-                records = max(records, frames - self._frames)
-            self.total = Rate("", records / seconds, size / seconds)
         self.now = found
-        self._measured_at, self._frames = now, frames
+        self.total = Rate("", max(records, least) / seconds, size / seconds)
 
-    def _look_around(self) -> bool:
-        """Get to know logs that have changed; whether all of those are known now."""
-        logs = self._engine.some_unsealed(self._start, self._window)
-        everything = self._start == 0 and len(logs) < self._window
-        self._start = self._start + self._window if len(logs) == self._window else 0
-        for log in logs:
-            if log.epoch not in self._marks and not log.dropped and not log.name.startswith("_"):
-                # Of a log that is new since the last time it is known where it began.
-                self._marks[log.epoch] = _Mark(log, log.epoch >= self._next_epoch)
+    def _look_around(self) -> tuple[set[int], bool]:
+        """Get to know logs that have changed: their epochs, and whether all that have are known now. Of those that are
+        not it can be said only that every frame of the journal has a record at least."""
+        unknown = [
+            book
+            for book in self._engine.changed_lately()
+            if book.epoch not in self._marks and not book.dropped and book.name[0] != "_"
+        ]
+        everything = len(unknown) <= self._max_new
+        if not everything:
+            unknown = self._chance.sample(unknown, self._max_new)
+        new = set[int]()
+        for book in unknown:
+            # Of a log that is new since the last time it is known where it began.
+            is_new = self._measured_at is not None and book.epoch >= self._next_epoch
+            self._marks[book.epoch] = _Mark(book, is_new)
+            new.add(book.epoch)
         self._next_epoch = self._engine.next_epoch
-        for epoch in list(self._marks)[: max(len(self._marks) - self._max_known, 0)]:
-            del self._marks[epoch]
-        return everything
+        return new, everything
+
+    def _forget_some(self, new: set[int]) -> None:
+        """Those that do least, if they are too many; not those that were never measured."""
+        excess = len(self._marks) - self._max_known
+        if excess > 0:
+            known = [(mark.appends, epoch) for epoch, mark in self._marks.items() if epoch not in new]
+            for _, epoch in nsmallest(excess, known):
+                del self._marks[epoch]

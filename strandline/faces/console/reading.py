@@ -72,7 +72,8 @@ def backwards(log: Log, before: int, limit: int) -> Found:
         seqs = page.seqs
     behind = page.seqs[0] if len(seqs) < len(page.seqs) else 0 if page.caught_up else seqs[0] - 1
     caught_up, records, tombstone = page.caught_up and len(seqs) == len(page.seqs), list[Record](), None
-    end = min(before - 1, page.head)
+    # What was lost behind the last of them was told with the page that came before this one.
+    end = seqs[-1] if seqs else min(before - 1, page.head)
     while behind < end:
         part = log.read(behind, limit, max_bytes=MAX_BYTES)
         if part.tombstone is not None:

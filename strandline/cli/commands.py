@@ -13,7 +13,7 @@ from strandline.cli.backup import backup_command, restore_command
 from strandline.cli.benching import SETTINGS as BENCH_SETTINGS
 from strandline.cli.benching import bench_command
 from strandline.cli.catching import Catching
-from strandline.cli.demo import demo_command
+from strandline.cli.demo.command import demo_command
 from strandline.cli.dump import dump_command
 from strandline.cli.export import export_command
 from strandline.cli.import_ import import_command

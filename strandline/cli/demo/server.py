@@ -1,0 +1,143 @@
+"""The demonstration's server: a process of its own, and others that work beside it."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from strandline.client import Client, Patience
+from strandline.server.settings_sources import PREFIXES
+
+HOST = "127.0.0.1"
+#: Below those that systems give to outgoing connections: nobody takes the port while the server is down.
+PORTS = range(20_000, 30_000)
+#: A server that is not ready by then never will be.
+START_SECONDS = 60.0
+STOP_SECONDS = 30.0
+ANSWER_SECONDS = 60.0
+DECLARED = "strandline.cli.demo.declared"
+
+
+class Broken(Exception):
+    """The demonstration cannot go on, or has found that something it shows is not true. One line."""
+
+
+class DemoServer:
+    """``strandline serve`` on a free port. It can be killed and started again, on the same data and port.
+
+    Its processes have sessions of their own, so that Ctrl-C reaches the demonstration alone, which ends them.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.data = directory / "data"
+        self.port = _free_port()
+        self.url = f"http://{HOST}:{self.port}"
+        self._directory = directory
+        self._process: subprocess.Popen[bytes] | None = None
+        self._beside: list[subprocess.Popen[str]] = []
+
+    def start(self) -> float:
+        """Start it and wait until it is ready; returns the seconds that took."""
+        started = time.perf_counter()
+        log = self._directory / "server.log"
+        options = ["--port", str(self.port), "--data", str(self.data), "--declare", DECLARED, "--pipeline", "off"]
+        with log.open("ab") as lines:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "strandline", "serve", "--host", HOST, *options],
+                env=_environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=lines,
+                stderr=lines,
+                start_new_session=True,
+            )
+        with self.client() as client:
+            while not client.ready():
+                if self._process.poll() is not None:
+                    raise Broken(f"the server did not start: {_last_line(log.read_text(errors='replace'))}")
+                if time.perf_counter() - started > START_SECONDS:
+                    raise Broken(f"the server was not ready after {START_SECONDS:.0f} s")
+                time.sleep(0.02)
+        return time.perf_counter() - started
+
+    def client(self, user: str | None = None, patience: float | Patience = 30.0) -> Client:
+        return Client(self.url, user=user, timeout=ANSWER_SECONDS, patience=patience)
+
+    def kill(self) -> None:
+        """As a power cut would: nothing can be put in order before."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
+    def stop(self) -> None:
+        """In order. Raises Broken if that does not go well."""
+        assert self._process is not None
+        self._process.terminate()
+        try:
+            code = self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise Broken(f"the server did not stop within {STOP_SECONDS:.0f} s") from None
+        if code:
+            raise Broken(f"the server stopped with exit code {code}")
+
+    def run_beside(self, *arguments: str) -> str:
+        """Run a command of ``strandline`` to its end; returns what it printed. Raises Broken if it fails."""
+        process = subprocess.Popen(
+            [sys.executable, "-m", "strandline", *arguments],
+            env=_environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        self._beside.append(process)
+        printed, said = process.communicate()
+        if process.returncode:
+            raise Broken(
+                f"`strandline {' '.join(arguments[:2])}` ended with exit code {process.returncode}: {_last_line(said)}"
+            )
+        return printed
+
+    def __enter__(self) -> DemoServer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Whatever happened: nothing is left running."""
+        processes: Sequence[subprocess.Popen[bytes] | subprocess.Popen[str]] = [*self._beside]
+        if self._process is not None:
+            processes = [self._process, *processes]
+        for process in processes:
+            # Also what a process has started itself, such as the one that Spark runs in.
+            if process.poll() is None:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+
+def _environment() -> dict[str, str]:
+    """The demonstration is the same wherever it is run."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(PREFIXES)}
+
+
+def _free_port() -> int:
+    for port in random.sample(PORTS, 50):
+        with socket.socket() as attempt:
+            attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                attempt.bind((HOST, port))
+            except OSError:
+                continue
+            return port
+    raise Broken(f"no port of {HOST} between {PORTS.start} and {PORTS.stop} is free")
+
+
+def _last_line(text: str) -> str:
+    return text.strip().rpartition("\n")[2].strip() or "it said nothing"

@@ -20,6 +20,7 @@ from bench import (
     collections,
     history,
     logs,
+    peers_run,
     pipeline,
     read,
     recovery,
@@ -48,6 +49,7 @@ GROUPS: dict[str, Callable[[Path, Effort], Iterator[Row]]] = {
     "tables": tables.run,
     "client": client.run,
     "pipeline": pipeline.run,
+    "peers": peers_run.run,
 }
 DOCUMENTATION = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 

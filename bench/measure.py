@@ -89,6 +89,9 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     peer: Figure | None = None
     times_peer: Figure | None = None
     aim: Aim | None = None
+    #: The picture that shows it, if one does, and the length of the history where that changes from row to row.
+    chart: str = ""
+    at: int | None = None
 
 
 class Sample(NamedTuple):

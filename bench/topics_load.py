@@ -15,7 +15,7 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -128,7 +128,10 @@ def watch(kind: str, port: int, topic: str, count: int) -> None:
         tell(collect(connections, int(line)))
 
 
-def collect(connections: list[socket.socket], records: int) -> Collected:
+def collect(
+    connections: list[socket.socket], records: int, reactions: Mapping[int, Callable[[bytes], None]] | None = None
+) -> Collected:
+    """``reactions`` are told, by descriptor, what has come: some servers want to be asked for more."""
     poll = select.epoll()
     pieces: dict[int, list[tuple[float, bytes]]] = {}
     for connection in connections:
@@ -150,6 +153,8 @@ def collect(connections: list[socket.socket], records: int) -> Collected:
                 raise ConnectionError("the server closed a stream")
             pieces[descriptor].append((now, data))
             missing -= data.count(MARK)
+            if reactions:
+                reactions[descriptor](data)
     busy = (time.process_time() - used) / max(clock() - began, 1e-9)
     poll.close()
     return _summed_up(pieces, busy)

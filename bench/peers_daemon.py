@@ -1,0 +1,96 @@
+"""Other servers as processes: started with files on the disk that is measured, ended or killed by their ids."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+#: Recovering a long history is part of starting.
+START_SECONDS = 120.0
+STOP_SECONDS = 30.0
+LOOK_SECONDS = 0.002
+#: Servers that refuse to be root are one of these, whichever there is.
+UNPRIVILEGED = ("postgres", "nobody")
+
+
+@contextmanager
+def daemon(
+    command: Sequence[str], is_ready: Callable[[], bool], *, user: str | None = None, stop: int = signal.SIGTERM
+) -> Iterator[int]:
+    """The id of a process that runs this and was ready. It is ended with ``stop``."""
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        user=user,
+        group=None if user is None else pwd.getpwnam(user).pw_gid,
+        extra_groups=None if user is None else [],
+    )
+    try:
+        _wait_for(process, is_ready)
+        yield process.pid
+    finally:
+        process.send_signal(stop)
+        try:
+            process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            kill(process.pid)
+            process.wait()
+
+
+def _wait_for(process: subprocess.Popen[bytes], is_ready: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while process.poll() is None and time.monotonic() < deadline:
+        try:
+            if is_ready():
+                return
+        except (OSError, RuntimeError):
+            pass
+        time.sleep(LOOK_SECONDS)
+    raise RuntimeError(f"{process.args!r} was not ready within {START_SECONDS:.0f} s, or ended: {process.poll()}")
+
+
+def family(pid: int) -> list[int]:
+    """A process and all that come from it."""
+    found = [pid]
+    for parent in found:
+        try:
+            found += map(int, Path(f"/proc/{parent}/task/{parent}/children").read_text().split())
+        except OSError:
+            continue
+    return found
+
+
+def kill(pid: int) -> None:
+    """``kill -9`` of a process and all that come from it, and wait until they are gone (but for the first, which is its
+    parent's to wait for)."""
+    first, *others = family(pid)
+    for each in (first, *others):
+        try:
+            os.kill(each, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+    deadline = time.monotonic() + STOP_SECONDS
+    while any(Path(f"/proc/{each}/stat").exists() for each in others) and time.monotonic() < deadline:
+        time.sleep(LOOK_SECONDS)
+
+
+def unprivileged_user() -> str | None:
+    """Who servers are that refuse to be root; nobody else needs to be if this process is not root itself."""
+    if os.geteuid() != 0:
+        return None
+    known = {entry.pw_name for entry in pwd.getpwall()}
+    return next(name for name in UNPRIVILEGED if name in known)
+
+
+def program(name: str, *places: Path) -> str | None:
+    """Where a program is, looked for in the path and then in other places."""
+    return shutil.which(name) or next((str(place / name) for place in places if (place / name).exists()), None)

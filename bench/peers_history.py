@@ -1,0 +1,142 @@
+"""A long history: reading all of it, what it costs as it grows, and coming back with it after a kill."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import count, repeat
+from operator import attrgetter
+from pathlib import Path
+
+from bench.measure import Effort, Row, Sample, Work
+from bench.peers_daemon import kill
+from bench.peers_line import one_by_one
+from bench.peers_rows import Family, What, always, compared
+from bench.peers_sides import BATCH, PAYLOAD, Durability, Log, Peer, Side, fill
+from bench.workload import directory, payloads
+
+#: What is read from the beginning to the end.
+CATCH_UP = 200_000
+#: How long the histories are by which costs are compared; servers that are filled slowly get a tenth.
+SIZES = (10_000, 100_000, 1_000_000)
+SMALLER_SIZES = tuple(size // 10 for size in SIZES)
+#: Of a page in the middle of a history.
+PAGE = 100
+TURN_SECONDS = 0.2
+#: What a server has when it is killed.
+KILLED_WITH = 500_000
+#: Where one turn takes seconds.
+FEW_ROUNDS = 3
+
+
+# --- reading all of it ---------------------------------------------------------------------------------------------
+
+
+def catching_up(family: Family) -> Iterator[Row]:
+    records = family.effort.scaled(CATCH_UP, 10 * BATCH) // BATCH * BATCH
+    durability = relaxed(family)
+    what = What(f"catch-up read of {records:,} records{family.suffix}", "records/s", "reading")
+    sides, work = family.doing("catch-up", durability), partial(_catching_up, durability, records)
+    yield from compared(what, sides, always(durability), work, min(family.effort.rounds, FEW_ROUNDS))
+
+
+def _catching_up(durability: Durability, records: int, side: Side) -> Work:
+    log = _filled(side, durability, records)
+    return lambda: side.catch_up(log, records)
+
+
+# --- as it grows ---------------------------------------------------------------------------------------------------
+
+
+def growth(family: Family) -> Iterator[Row]:
+    durability, rounds = relaxed(family), family.effort.rounds
+    sides = family.doing("growth", durability)
+    paging = family.doing("pages", durability)
+    for size in SIZES if paging else SMALLER_SIZES:
+        size = family.effort.scaled(size, BATCH) // BATCH * BATCH
+        logs = {side.name: _filled(side, durability, size) for side in sides}
+        # Appends make logs longer: they come last.
+        what = What(f"page of {PAGE} in the middle of {size:,} records{family.suffix}", "µs", "growth-pages", size)
+        yield from compared(what, paging, always(durability), partial(_paging, size, logs), rounds)
+        what = What(f"one append to {size:,} records{family.suffix}", "µs", f"growth-{family.ours.face}", size)
+        yield from compared(what, sides, always(durability), partial(_appending, logs), rounds)
+        for side in sides:
+            side.drop(logs[side.name])
+
+
+def _paging(size: int, logs: dict[str, Log], side: Side) -> Work:
+    log = logs[side.name]
+
+    def turn() -> Sample:
+        # Never quite the same page.
+        places = (side.page(log, size // 2 - number % PAGE, PAGE) for number in count())
+        with side.connect(log) as line:
+            sample = one_by_one(line, places, TURN_SECONDS)
+        return Sample(1, sample.seconds / sample.amount)
+
+    return turn
+
+
+def _appending(logs: dict[str, Log], side: Side) -> Work:
+    log = logs[side.name]
+
+    def turn() -> Sample:
+        with side.connect(log) as line:
+            sample = one_by_one(line, repeat(side.append(log, payloads(PAYLOAD)[:1])), TURN_SECONDS)
+        return Sample(1, sample.seconds / sample.amount)
+
+    return turn
+
+
+def relaxed(family: Family) -> Durability:
+    """The class that does not wait for the disk, where the protocol has it."""
+    return "disk" if "disk" in family.ours.classes else "fsync"
+
+
+def _filled(side: Side, durability: Durability, records: int) -> Log:
+    log = side.create(durability)
+    fill(side, log, records)
+    return log
+
+
+# --- after a kill --------------------------------------------------------------------------------------------------
+
+
+def recovery(root: Path, effort: Effort, peers: Sequence[Peer]) -> Iterator[Row]:
+    """Ours is the first of them."""
+    records = effort.scaled(KILLED_WITH, BATCH) // BATCH * BATCH
+    what = What(f"back after kill -9 with {records:,} records", "s", "recovery")
+    with directory(root, "killed") as base:
+        killed = [Killed(peer, base / f"side{number}", records) for number, peer in enumerate(peers)]
+        work: Callable[[Killed], Work] = attrgetter("turn")
+        yield from compared(what, killed, attrgetter("durability"), work, min(effort.rounds, FEW_ROUNDS))
+
+
+class Killed:
+    """A side that is killed after every turn; a turn is from its start until it has given out its last record."""
+
+    def __init__(self, peer: Peer, place: Path, records: int) -> None:
+        self.name = peer.name
+        self._peer = peer
+        self._place = place
+        self._records = records
+        with peer.start(place, ("disk", "fsync")) as side:
+            self.classes = side.classes
+            #: The strongest that it has: in another, a kill may take the last records.
+            self.durability: Durability = "fsync" if "fsync" in side.classes else "disk"
+            self._log = _filled(side, self.durability, records)
+            kill(side.pid(self.durability))
+
+    def turn(self) -> Sample:
+        data = payloads(PAYLOAD)
+        last = data[(self._records - 1) % len(data)]
+        began = time.perf_counter()
+        with self._peer.start(self._place, (self.durability,)) as side:
+            with side.connect(self._log) as line:
+                answer = line.ask(side.page(self._log, self._records - 1, 1))
+            seconds = time.perf_counter() - began
+            if last not in answer:
+                raise RuntimeError("its last record is lost")
+            kill(side.pid(self.durability))
+        return Sample(1, seconds)

@@ -1,0 +1,86 @@
+"""This server beside other servers, each with a careful user's settings, all in one run.
+
+Redis Streams, NATS JetStream and PostgreSQL as a log table stand beside topics; the other servers of the streams and of
+the collections protocol beside ours of the same protocol. Who is not installed is left out, and it is said how to
+install it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from bench import peers_appends, peers_delivery, peers_history, peers_nats, peers_ours, peers_postgres, peers_redis
+from bench.measure import Effort, Row
+from bench.peers_appends import DURABILITIES
+from bench.peers_http import COLLECTION_SERVERS, OUR_COLLECTIONS, OUR_STREAMS, STREAM_SERVERS
+from bench.peers_rows import Family, tell
+from bench.peers_sides import Peer
+from bench.topics_load import raise_file_limit
+from bench.workload import directory
+
+
+class Lineup(NamedTuple):
+    """This server in one protocol, and who stands beside it."""
+
+    ours: Peer
+    peers: Sequence[Peer]
+    suffix: str = ""
+
+
+TOPICS = Lineup(peers_ours.PEER, (peers_redis.PEER, peers_nats.PEER, peers_postgres.PEER))
+LINEUPS = (
+    TOPICS,
+    Lineup(OUR_STREAMS, STREAM_SERVERS, ", streams"),
+    Lineup(OUR_COLLECTIONS, COLLECTION_SERVERS, ", collections"),
+)
+WORKLOADS = (
+    peers_appends.run,
+    peers_history.catching_up,
+    peers_delivery.fan_out,
+    peers_delivery.queue,
+    peers_history.growth,
+)
+
+
+def run(root: Path, effort: Effort) -> Iterator[Row]:
+    raise_file_limit()
+    lacking = peers_ours.PEER.lacking()
+    if lacking:
+        tell(f"skipped: {lacking}")
+        return
+    for lineup in LINEUPS:
+        present = available(lineup.peers)
+        if not present:
+            continue
+        with running(root, effort, lineup._replace(peers=present)) as family:
+            for workload in WORKLOADS:
+                yield from workload(family)
+    present = available(TOPICS.peers, told=True)
+    if present:
+        yield from peers_history.recovery(root, effort, [TOPICS.ours, *present])
+
+
+def available(peers: Sequence[Peer], *, told: bool = False) -> list[Peer]:
+    """Those that can be measured; of the others it is said why not, unless it has been."""
+    reasons = {peer.name: peer.lacking() for peer in peers}
+    for name, reason in reasons.items():
+        if reason and not told:
+            tell(f"without {name}: {reason}")
+    return [peer for peer in peers if not reasons[peer.name]]
+
+
+@contextmanager
+def running(root: Path, effort: Effort, lineup: Lineup) -> Iterator[Family]:
+    """All of them, started; a peer that does not start is left out."""
+    with directory(root, "peers") as base, ExitStack() as stack:
+        ours = stack.enter_context(lineup.ours.start(base / "ours", DURABILITIES))
+        peers = []
+        for number, peer in enumerate(lineup.peers):
+            try:
+                peers.append(stack.enter_context(peer.start(base / f"peer{number}", DURABILITIES)))
+            except (OSError, RuntimeError) as error:
+                tell(f"without {peer.name}: {error}")
+        yield Family(base, effort, ours, peers, lineup.suffix)

@@ -56,6 +56,7 @@ def run(settings: Settings, program: Program | None = None, declared: Declared |
     if settings.server.port_file:
         write_port_file(settings.server.port_file, address)
     log.info("listening on http://%s, data in %s", address, settings.storage.data_dir)
+    log.info("the console is at http://%s/console", for_browsers(address))
     if not settings.server.api_keys:
         log.warning("no API keys are configured: everybody who can connect may do everything")
     gc.freeze()
@@ -87,6 +88,12 @@ def listen(host: str, port: int) -> socket.socket:
 def _address(listener: socket.socket) -> str:
     host, port = listener.getsockname()[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def for_browsers(address: str) -> str:
+    """The address as a browser on this machine finds it, also where the server listens everywhere."""
+    host, _, port = address.rpartition(":")
+    return {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}.get(host, host) + f":{port}"
 
 
 def write_port_file(path: str, address: str) -> None:

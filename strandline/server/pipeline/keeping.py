@@ -108,6 +108,7 @@ class Keeper:
         self._told_at = 0.0
         self._missing: list[str] | None = None
         self._missing_at = 0.0
+        self._told_on = False
         self._reach = Reach()
         self._reach_at = -1.0
         self._status_at = -1.0
@@ -121,7 +122,9 @@ class Keeper:
 
     def start(self) -> None:
         """Look again and again from now on."""
-        if self._wanted:
+        if not self._wanted:
+            log.info("the pipeline is off: history is not processed on Spark")
+        else:
             self._thread = threading.Thread(target=self._run, name="pipeline-keeper", daemon=True)
             self._thread.start()
 
@@ -214,7 +217,12 @@ class Keeper:
         self._missing_at = tick
         if self._missing and self._missing != before:
             level = logging.ERROR if self._must else logging.INFO
-            log.log(level, "history is not processed on Spark: %s", "; ".join(self._missing))
+            log.log(level, "the pipeline cannot run, history is not processed on Spark: %s", "; ".join(self._missing))
+        elif not self._missing and not self._told_on:
+            self._told_on = True
+            log.info(
+                "the pipeline is on: Spark is started once there is enough history; the lake is in %s", self.lake.url
+            )
 
     def _begin(self, tick: float, reason: str) -> None:
         assert self._program is not None

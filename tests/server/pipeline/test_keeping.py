@@ -192,6 +192,24 @@ def test_where_nothing_is_missing_it_is_looked_for_only_once(bench: Bench) -> No
     assert bench.asked_what_is_missing == 1
 
 
+def test_that_it_is_on_is_told_once(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        bench.look()
+        bench.keeper.ask()
+        bench.look()
+    assert [record.message for record in caplog.records if "the pipeline is on" in record.message] == [
+        f"the pipeline is on: Spark is started once there is enough history; the lake is in {bench.keeper.lake.url}"
+    ]
+
+
+def test_that_it_is_off_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench(tmp_path, pipeline="off")
+    with caplog.at_level(logging.INFO):
+        bench.keeper.start()
+    assert caplog.messages == ["the pipeline is off: history is not processed on Spark"]
+    bench.engine.close()
+
+
 def test_a_process_that_misses_something_makes_it_be_looked_for_again(bench: Bench) -> None:
     bench.make("missing")
     bench.append(10)

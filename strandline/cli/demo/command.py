@@ -94,17 +94,24 @@ def ended_in_order() -> Iterator[None]:
     """Whoever ends this process, or closes its terminal, ends all that it has started; so does the time."""
 
     def break_off(number: int, frame: FrameType | None) -> None:
+        # Whoever is impatient and asks twice must not end it in the middle of ending the others.
+        for other in before:
+            signal.signal(other, signal.SIG_IGN)
         raise KeyboardInterrupt
 
     def give_up(number: int, frame: FrameType | None) -> None:
         raise Broken(f"it was not done after {LONGEST_SECONDS // 60} minutes")
 
-    before = {number: signal.signal(number, break_off) for number in (signal.SIGTERM, signal.SIGHUP)}
-    before[signal.SIGALRM] = signal.signal(signal.SIGALRM, give_up)
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    # What is ignored from the start, as in the background of a shell or by nohup, goes on being ignored.
+    before = {number: handler for number, handler in before.items() if handler is not signal.SIG_IGN}
+    for number in before:
+        signal.signal(number, break_off)
+    signal.signal(signal.SIGALRM, give_up)
     signal.alarm(LONGEST_SECONDS)
     try:
         yield
     finally:
         signal.alarm(0)
-        for number, handler in before.items():
+        for number, handler in {**before, signal.SIGALRM: signal.SIG_DFL}.items():
             signal.signal(number, handler)

@@ -15,10 +15,10 @@ from strandline.engine import Engine
 from strandline.engine.logbook import Logbook
 from strandline.faces.access import Access
 
-#: Logs that are known at a time. Looking at one takes about half a microsecond.
-MAX_KNOWN = 10_000
+#: Logs that are known at a time. Looking at one takes about two microseconds.
+MAX_KNOWN = 5_000
 #: Logs that are got to know at a time, beside those.
-MAX_NEW = 5_000
+MAX_NEW = 2_000
 #: So many are told of.
 BUSIEST = 10
 

@@ -82,3 +82,20 @@ def test_streams_end_when_the_server_stops(start_server: StartServer, lane: str)
         live.ended()
         assert tail.ended() == []
         assert server.wait() == 0
+
+
+def test_a_key_learns_who_it_is_and_nobody_that_a_key_is_needed(start_server: StartServer, lane: str) -> None:
+    server = start_server(lane=lane, keys="boss,limited:read:app-")
+    boss = server.client()
+    for name in ("app-orders", "other"):
+        boss.put(name)
+    for _ in range(2):
+        assert server.client("").call("GET", f"{API}/session")["key"] is None
+        assert server.client("wrong").call("GET", f"{API}/session")["key"] is None
+        assert server.client("limited").call("GET", f"{API}/session")["key"]["prefixes"] == ["app-"]
+    assert server.client("").refused("GET", f"{API}/logs", status=401)["code"] == "unauthorized"
+    logs = server.client("limited").call("GET", f"{API}/logs")
+    assert ([row["name"] for row in logs["logs"]], logs["total"]) == (["app-orders"], 1)
+    assert server.client("limited").refused("GET", f"{API}/log/other", status=403)["code"] == "forbidden"
+    with server.client("").events(f"{API}/live?token=limited") as live:
+        live.wait_for("sample")

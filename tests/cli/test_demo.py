@@ -139,5 +139,6 @@ def test_with_spark_it_leaves_the_picture_alone(tmp_path: Path) -> None:
     assert titles(done.stdout) == TITLES
     assert "Left out" not in done.stdout
     assert "from the indexes that Spark made" in done.stdout
+    assert "from sums that the pipeline has kept ready" in done.stdout
     assert [path.suffix for path in temporary.iterdir()] == [".png"]
     assert list(elsewhere.iterdir()) == []

@@ -10,6 +10,7 @@ from strandline.cli.demo.server import Broken
 from strandline.cli.demo.shop import MONDAY, WEEK_MS, Order
 from strandline.cli.demo.stage import ORDERS, Stage, money
 from strandline.client import Client
+from strandline.client.stream_types import Aggregated
 
 CITY, PRODUCT, CENTS = "Graz", "desk lamp", 20_000
 QUERY = f'items:"{PRODUCT}" city:{CITY} cents:>{CENTS}'
@@ -46,13 +47,15 @@ def search_orders(stage: Stage) -> None:
 
 def draw_takings(stage: Stage) -> None:
     with stage.teller.chapter("A chart") as tell, stage.server.client() as client:
-        days, hours = _takings(client, "1d"), _takings(client, "1h")
+        by_day = _aggregate(client, "1d")
+        days, hours = _takings(by_day), _takings(_aggregate(client, "1h"))
         total = sum(one.cents for one in stage.acknowledged if one.at < MONDAY + WEEK_MS)
         if sum(days.values()) != total or sum(hours.values()) != total:
             raise Broken("the aggregate is not the sum of the week's orders")
-        tell.say(
-            "The week's takings, added up by the server. A rollup keeps such sums, so that nobody adds them up twice."
-        )
+        if by_day.coverage.get("used_rollups"):
+            tell.say("The week's takings, from sums that the pipeline has kept ready (a rollup): few records are read.")
+        else:
+            tell.say("The week's takings, added up from the records. The pipeline would keep such sums ready.")
         highest = max(days.values())
         tell.draw(
             [
@@ -67,7 +70,10 @@ def draw_takings(stage: Stage) -> None:
         tell.proved(f"Together {money(total)} EUR, to the cent what the shop has sold in that week.")
 
 
-def _takings(client: Client, interval: str) -> dict[str, int]:
+def _aggregate(client: Client, interval: str) -> Aggregated:
+    return client.stream(ORDERS).aggregate("takings", start=MONDAY, end=MONDAY + WEEK_MS, interval=interval)
+
+
+def _takings(answer: Aggregated) -> dict[str, int]:
     """Cents by when they were taken, of all cities together."""
-    answer = client.stream(ORDERS).aggregate("takings", start=MONDAY, end=MONDAY + WEEK_MS, interval=interval)
     return {bucket.start: sum(group.measures["cents"]["sum"] for group in bucket.groups) for bucket in answer.buckets}

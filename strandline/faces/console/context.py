@@ -48,6 +48,8 @@ class ConsoleContext:
         self.feeds = Feeds(topics.hub, topics.pressure)
         self.alarms = Alarms(topics.hub.loop)
         self._threads = ThreadPoolExecutor(THREADS, "console")
+        #: Samples are to be taken in time, whatever somebody wants to have sorted.
+        self._sampling = ThreadPoolExecutor(1, "console-samples")
 
     def log(self, call: Call) -> Log:
         """The log that the path names, for somebody who wants to look at it. Looking on does not count as using it."""
@@ -65,6 +67,10 @@ class ConsoleContext:
         """What ``work`` gives, which takes too long for the loop."""
         return asyncio.wrap_future(self._threads.submit(work), loop=self.hub.loop)
 
+    def sample(self, take: Callable[[], T]) -> asyncio.Future[T]:
+        """The same, for what must not wait for others."""
+        return asyncio.wrap_future(self._sampling.submit(take), loop=self.hub.loop)
+
     def check_room(self, access: Access) -> None:
         """Refuse a stream for which there is no slot."""
         if not self.slots.room(access):
@@ -73,6 +79,7 @@ class ConsoleContext:
     def close(self) -> None:
         self.alarms.stop()
         self._threads.shutdown(wait=False, cancel_futures=True)
+        self._sampling.shutdown(wait=False, cancel_futures=True)
 
 
 def may_see(log: Log, access: Access) -> bool:

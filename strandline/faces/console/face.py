@@ -85,6 +85,7 @@ class ConsoleFace:
 
     def close(self) -> None:
         """Nobody is served any more."""
+        self.drain()
         self.context.close()
 
 

@@ -119,7 +119,7 @@ class Overview:
         context = self._context
         now, connections = context.hub.now(), context.surroundings.connections()
         self._routing.measure(now)
-        sample = await context.work(lambda: self._sampler.take(now, connections))
+        sample = await context.sample(lambda: self._sampler.take(now, connections))
         self._tell(sample)
 
     def _tell(self, sample: SampleAnswer) -> None:

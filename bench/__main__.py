@@ -51,6 +51,7 @@ GROUPS: dict[str, Callable[[Path, Effort], Iterator[Row]]] = {
     "pipeline": pipeline.run,
     "peers": peers_run.run,
 }
+UNFIT = "--write-docs needs a full run: the figures of a quick one mean little"
 DOCUMENTATION = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 
 
@@ -59,22 +60,31 @@ def main(
     quick: Annotated[bool, typer.Option(help="Only see that everything works; the figures mean little.")] = False,
     json: Annotated[Path | None, typer.Option(help="Write the results here.")] = None,
     write_docs: Annotated[bool, typer.Option(help="Put the results into docs/benchmarks.md.")] = False,
+    shown: Annotated[
+        Path | None,
+        typer.Option("--from", exists=True, help="Measure nothing: take the results of an earlier run from its JSON."),
+    ] = None,
     directory: Annotated[Path | None, typer.Option(help="Where to work: the disk to be measured.")] = None,
 ) -> None:
     """Measure the engine, every figure beside its floor."""
     chosen = groups or list(GROUPS)
     unknown = sorted(set(chosen) - set(GROUPS))
+    if write_docs and quick:
+        raise typer.BadParameter(UNFIT)
     if unknown:
         raise typer.BadParameter(f"there is no group {', '.join(unknown)}")
-    if write_docs and quick:
-        raise typer.BadParameter("--write-docs needs a full run: the figures of a quick one mean little")
     console = Console()
-    with tempfile.TemporaryDirectory(prefix="strandline-bench-", dir=directory) as root:
-        report = _measure(Path(root), chosen, QUICK if quick else FULL, console)
+    if shown is not None:
+        report = msgspec.json.decode(shown.read_bytes(), type=Report)
+    else:
+        with tempfile.TemporaryDirectory(prefix="strandline-bench-", dir=directory) as root:
+            report = _measure(Path(root), chosen, QUICK if quick else FULL, console)
     show(console, report)
     if json is not None:
         json.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=1))
     if write_docs:
+        if report.quick:
+            raise typer.BadParameter(UNFIT)
         write_documentation(DOCUMENTATION, report)
 
 
@@ -88,7 +98,7 @@ def _measure(root: Path, groups: list[str], effort: Effort, console: Console) ->
             for row in GROUPS[group](root, effort):
                 rows.append(row)
                 status.update(f"measuring: {group} ({len(rows)} figures, the last: {row.name})")
-    return Report(f"{datetime.now(UTC):%Y-%m-%d}", machine, (time.monotonic() - start) / 60, rows)
+    return Report(f"{datetime.now(UTC):%Y-%m-%d}", machine, (time.monotonic() - start) / 60, rows, effort is QUICK)
 
 
 if __name__ == "__main__":

@@ -18,14 +18,15 @@ SINGLES_SECONDS = 1.0
 #: How long one turn takes of what is asked from here.
 ONE_SECONDS, BATCHES_SECONDS = 0.3, 0.5
 #: Batches are sent by so many clients; each side gets the number that is best for it, found in the first turn.
-WRITERS = (1, 4)
+WRITERS = (1, 2, 4)
 
 
 def run(family: Family) -> Iterator[Row]:
+    chart = "appends" if family.ours.face == "topics" else "same-protocol"
     kinds: tuple[tuple[Workload, What, Callable[[Durability, Side], Work]], ...] = (
-        ("singles", What(f"single appends, {IN_FLIGHT} under way", "records/s", "appends"), _singles),
-        ("one", What("one append at a time", "µs", "appends"), _one),
-        ("batches", What(f"batches of {BATCH}", "records/s", "appends"), _batches),
+        ("singles", What(f"single appends, {IN_FLIGHT} under way", "records/s", chart), _singles),
+        ("one", What("one append at a time", "µs", chart), _one),
+        ("batches", What(f"batches of {BATCH}", "records/s", chart), _batches),
     )
     for workload, what, work in kinds:
         for durability in DURABILITIES:

@@ -16,8 +16,9 @@ from bench.topics_load import Collected, Worked
 from bench.topics_server import Server
 
 READERS = 100
-#: Records, and the seconds between two of them: one has arrived everywhere before the next comes.
-PACED, PAUSE = 20, 0.05
+#: Records, and the seconds between two of them, by protocol: one should have arrived everywhere before the next comes.
+PACED = 15
+PAUSE = {"topics": 0.05, "streams": 0.2}
 JOBS, WORKERS, AT_A_TIME = 20_000, 50, 8
 #: Where one turn takes seconds.
 FEW_ROUNDS = 3
@@ -26,11 +27,12 @@ FEW_ROUNDS = 3
 def fan_out(family: Family) -> Iterator[Row]:
     durability, records = relaxed(family), family.effort.scaled(PACED, 5)
     sides, rounds = family.doing("fan-out", durability), min(family.effort.rounds, FEW_ROUNDS)
-    what = What(f"from append to {READERS} live readers, p50{family.suffix}", "ms", "delivery")
-    yield from compared(what, sides, always(durability), partial(_fan_out, durability, records), rounds)
+    what = What(f"from append to {READERS} live readers, p50{family.suffix}", "ms", "work")
+    work = partial(_fan_out, durability, records, PAUSE.get(family.ours.face, 0.0))
+    yield from compared(what, sides, always(durability), work, rounds)
 
 
-def _fan_out(durability: Durability, records: int, side: Side) -> Work:
+def _fan_out(durability: Durability, records: int, pause: float, side: Side) -> Work:
     def turn() -> Sample:
         log = side.create(durability)
         with clients(side.face, _server(side, log), log.name, READERS, program="bench.peers_watch") as readers:
@@ -40,7 +42,7 @@ def _fan_out(durability: Durability, records: int, side: Side) -> Work:
             with side.connect(log) as line:
                 for _ in range(records):
                     line.ask(side.announce(log, _stamped()))
-                    time.sleep(PAUSE)
+                    time.sleep(pause)
             got = readers.heard(Collected)
         side.drop(log)
         if got.records != records * READERS:
@@ -59,9 +61,9 @@ def _stamped() -> bytes:
 
 def queue(family: Family) -> Iterator[Row]:
     durability, jobs = relaxed(family), family.effort.scaled(JOBS, 2 * BATCH) // BATCH * BATCH
-    what = What(f"queue, {WORKERS} workers, {AT_A_TIME} jobs at a time", "jobs/s", "delivery")
-    sides = family.doing("queue", durability)
-    yield from compared(what, sides, always(durability), partial(_queue, durability, jobs), family.effort.rounds)
+    what = What(f"queue, {WORKERS} workers, {AT_A_TIME} jobs at a time", "jobs/s", "work")
+    sides, rounds = family.doing("queue", durability), min(family.effort.rounds, FEW_ROUNDS)
+    yield from compared(what, sides, always(durability), partial(_queue, durability, jobs), rounds)
 
 
 def _queue(durability: Durability, jobs: int, side: Side) -> Work:

@@ -36,7 +36,7 @@ FEW_ROUNDS = 3
 def catching_up(family: Family) -> Iterator[Row]:
     records = family.effort.scaled(CATCH_UP, 10 * BATCH) // BATCH * BATCH
     durability = relaxed(family)
-    what = What(f"catch-up read of {records:,} records{family.suffix}", "records/s", "reading")
+    what = What(f"catch-up read of {records:,} records{family.suffix}", "records/s", "work")
     sides, work = family.doing("catch-up", durability), partial(_catching_up, durability, records)
     yield from compared(what, sides, always(durability), work, min(family.effort.rounds, FEW_ROUNDS))
 
@@ -106,7 +106,7 @@ def _filled(side: Side, durability: Durability, records: int) -> Log:
 def recovery(root: Path, effort: Effort, peers: Sequence[Peer]) -> Iterator[Row]:
     """Ours is the first of them."""
     records = effort.scaled(KILLED_WITH, BATCH) // BATCH * BATCH
-    what = What(f"back after kill -9 with {records:,} records", "s", "recovery")
+    what = What(f"back after kill -9 with {records:,} records", "s", "work")
     with directory(root, "killed") as base:
         killed = [Killed(peer, base / f"side{number}", records) for number, peer in enumerate(peers)]
         work: Callable[[Killed], Work] = attrgetter("turn")

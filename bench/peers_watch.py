@@ -77,8 +77,8 @@ def postgres(port: int, log: str) -> Reader:
     """LISTEN, and a look into the table when there is a notification."""
     line = peers_postgres.connected(port, "disk", peers_postgres.page_statement(log))
     line.ask(peers_postgres.simple(f"listen {log}"))
-    answer = line.ask(peers_postgres.simple(f"select count(*) from {log}"))
-    found = re.search(rb"D\0\0\0.\0\1\0\0\0.([0-9]+)C", answer, re.DOTALL)
+    answer = line.ask(peers_postgres.simple(f"select coalesce(max(seq), 0) from {log}"))
+    found = re.search(rb"\x00\x01\x00\x00\x00.([0-9]+)C", answer, re.DOTALL)
     assert found is not None
     connection = _socket_of(line)
     told = log.encode() + b"\0"

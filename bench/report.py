@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from bench import plots
 from bench.machine import Machine
 from bench.measure import COSTS, Figure, Row, Unit
 
@@ -27,6 +28,8 @@ class Report(msgspec.Struct, frozen=True):
     machine: Machine
     minutes: float
     rows: list[Row]
+    #: Whether it only showed that everything works.
+    quick: bool = False
 
 
 def show(console: Console, report: Report) -> None:
@@ -39,8 +42,8 @@ def show(console: Console, report: Report) -> None:
 
 
 def write_documentation(path: Path, report: Report) -> None:
-    """Put the groups that were measured between the markers, each in the place of what is there of it; the others, and
-    everything around the markers, stay."""
+    """Put the groups that were measured between the markers, each in the place of what is there of it, and their
+    pictures beside the page; the others, and everything around the markers, stay."""
     text = path.read_text()
     before, begin, rest = text.partition(BEGIN)
     between, end, after = rest.partition(END)
@@ -48,11 +51,12 @@ def write_documentation(path: Path, report: Report) -> None:
         raise ValueError(f"{path} does not have the markers {BEGIN} and {END}")
     sections = {section.partition("\n")[0]: section for section in between.split(HEADING)[1:]}
     for group, rows in _groups(report):
-        sections[group] = "\n".join(_section(group, rows, report)) + "\n"
+        pictures = plots.write(group, rows, path)
+        sections[group] = "\n".join(_section(group, rows, report, pictures)) + "\n"
     path.write_text(before + BEGIN + "\n\n" + "".join(HEADING + section for section in sections.values()) + END + after)
 
 
-def _section(group: str, rows: list[Row], report: Report) -> Iterator[str]:
+def _section(group: str, rows: list[Row], report: Report, pictures: Sequence[str]) -> Iterator[str]:
     yield group
     yield ""
     yield _summary(report)
@@ -62,6 +66,9 @@ def _section(group: str, rows: list[Row], report: Report) -> Iterator[str]:
     for row in rows:
         yield "| " + " | ".join(_cells(row)) + " |"
     yield ""
+    for picture in pictures:
+        yield picture
+        yield ""
 
 
 def _groups(report: Report) -> Iterator[tuple[str, list[Row]]]:

@@ -14,7 +14,7 @@ const SPARE = 8;
 const NARROW = matchMedia("(max-width: 760px)");
 
 /**
- * @typedef {{title: string, name?: string, class?: string, width?: string, sort?: string, cell: (row: any, index: number) => any}} Column
+ * @typedef {{title: string, unseen?: boolean, class?: string, width?: string, sort?: string, cell: (row: any, index: number) => any}} Column
  * @typedef {{length: number, row: (index: number) => any, need?: (first: number, last: number) => void}} Source
  * @param {{label: string, columns: Column[], onopen?: (row: any, index: number) => void, rowClass?: (row: any) => string,
  *   onsort?: (sort: string) => void, onscroll?: (first: number, last: number) => void, special?: (row: any) => Node|null}} options
@@ -25,7 +25,7 @@ export function virtualTable({ label, columns, onopen, rowClass, onsort, onscrol
   const headers = columns.map((column) => heading(column, onsort));
   const body = h("tbody");
   const table = h("table.rows", { "aria-label": label }, h("colgroup", {}, columns.map((column) => h(`col${column.class ? `.${column.class}` : ""}`, { style: column.width ? { width: column.width } : {} }))), h("thead", {}, h("tr", {}, headers)), body);
-  const element = h("div.table", { tabindex: "0", role: "region", "aria-label": label }, table);
+  const element = h("div.table", { tabindex: "0", role: "group", "aria-label": label }, table);
   /** @type {Source} */
   let source = { length: 0, row: () => undefined };
   let chosen = -1;
@@ -167,7 +167,7 @@ export function virtualTable({ label, columns, onopen, rowClass, onsort, onscrol
 
 function heading(column, onsort) {
   const what = `th${column.class ? `.${column.class}` : ""}`;
-  if (!column.sort) return h(what, { scope: "col" }, column.title);
+  if (!column.sort) return h(what, { scope: "col" }, column.unseen ? h("span.unseen", {}, column.title) : column.title);
   return h(what, { scope: "col" }, h("button.sort", { type: "button", onclick: () => onsort(column.sort) }, column.title));
 }
 
@@ -175,9 +175,9 @@ function heading(column, onsort) {
 export function plainTable(label, columns, rows, { rowClass } = {}) {
   return h(
     "div.table.short",
-    { tabindex: "0", role: "region", "aria-label": label },
+    { tabindex: "0", role: "group", "aria-label": label },
     h("table.rows", { "aria-label": label }, h("colgroup", {}, columns.map((column) => h(`col${column.class ? `.${column.class}` : ""}`, { style: column.width ? { width: column.width } : {} }))),
-      h("thead", {}, h("tr", {}, columns.map((column) => h(`th${column.class ? `.${column.class}` : ""}`, { scope: "col" }, column.title)))),
+      h("thead", {}, h("tr", {}, columns.map((column) => heading(column)))),
       h("tbody", {}, rows.map((row, index) => {
         const kind = rowClass?.(row);
         return h(kind ? `tr.${kind}` : "tr", {}, columns.map((column) => h(`td${column.class ? `.${column.class}` : ""}`, {}, column.cell(row, index))));

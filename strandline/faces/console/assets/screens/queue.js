@@ -101,7 +101,7 @@ function held(queue, again) {
     { title: "Lease ends", class: "number", width: "96px", cell: (row) => ago(row.until) },
     { title: "Delivery", class: "number.wide-only", width: "100px", cell: (row) => count(row.deliveries) },
     { title: "Priority", class: "number.wide-only", width: "90px", cell: (row) => row.priority },
-    { title: "", class: "act", width: "92px", cell: (row) => h("button.quiet.in-row", { type: "button", title: "Take it from the worker, and let others have it", "aria-label": `Give back job ${row.seq}`, onclick: () => release(row), ...needs("read", "write") }, "Give back") },
+    { title: "Actions", unseen: true, class: "act", width: "92px", cell: (row) => h("button.quiet.in-row", { type: "button", title: "Take it from the worker, and let others have it", "aria-label": `Give back job ${row.seq}`, onclick: () => release(row), ...needs("read", "write") }, "Give back") },
   ], queue.held);
 }
 

@@ -30,7 +30,7 @@ export function open(root) {
     label: "Queues",
     columns: [
       { title: "Queue", cell: (row) => h("a.log-name", { href: address("queue", row.name), title: row.name }, row.name) },
-      { title: "", class: "wide-only", width: "26%", cell: (row) => shares(row) },
+      { title: "Shares", unseen: true, class: "wide-only", width: "26%", cell: (row) => shares(row) },
       ...PARTS.map(([name, title]) => ({ title, class: name === "delayed" ? "number.wide-only" : "number", width: "86px", cell: number(name) })),
       { title: "Dead letters go to", class: "wide-only", width: "18%", cell: (row) => (row.dead_letter ? h("a", { href: address("log", row.dead_letter) }, row.dead_letter) : h("span.none", {}, "nowhere")) },
     ],

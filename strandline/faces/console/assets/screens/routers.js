@@ -24,7 +24,7 @@ export function open(root, params) {
   const live = liveMark();
   const found = h("span.muted", {});
   const search = h("input.grow", { type: "search", placeholder: "Router or log", "aria-label": "Search by router or log", value: params.router ?? "", dataset: { search: "" }, spellcheck: "false", autocomplete: "off" });
-  const picture = h("div.graph", { tabindex: "0", role: "region", "aria-label": "Graph of routers" });
+  const picture = h("div.graph", { tabindex: "0", role: "group", "aria-label": "Graph of routers" });
   const place = h("div.place.routers", {}, loading());
   const code = codeBlock();
   const add = h("button.primary", { type: "button", onclick: () => create(() => refresher.now()), ...needs("admin") }, icon("plus"), "New router");
@@ -44,7 +44,7 @@ export function open(root, params) {
       { title: "Forwarded", class: "number.wide-only", width: "110px", cell: (row) => count(row.forwarded) },
       { title: "Rate", class: "number.wide-only", width: "90px", cell: (row) => (row.rate ? rate(row.rate) : h("span.none", {}, "–")) },
       { title: "Lag", class: "number", width: "86px", cell: (row) => (row.paused ? h("span.chip", { dataset: { kind: "bad" }, title: "Its destination takes nothing: it is full, closed, or has a schema" }, "waits") : row.lag ? h("span.chip", { dataset: { kind: "warn" } }, short(row.lag)) : "0") },
-      { title: "", class: "act", width: "44px", cell: (row) => h("button.quiet.only-icon.in-row", { type: "button", "aria-label": `Delete the router ${row.name}`, title: "Delete", onclick: () => remove(row, () => refresher.now()), ...needs("delete") }, icon("trash")) },
+      { title: "Actions", unseen: true, class: "act", width: "44px", cell: (row) => h("button.quiet.only-icon.in-row", { type: "button", "aria-label": `Delete the router ${row.name}`, title: "Delete", onclick: () => remove(row, () => refresher.now()), ...needs("delete") }, icon("trash")) },
     ],
   });
   table.bindKeys();

@@ -46,7 +46,9 @@ export function openDialog({ title, body, submit, action = "OK", danger = false,
   });
   document.body.append(dialog);
   dialog.showModal();
-  form.querySelector("[autofocus], .dialog-body input, .dialog-body textarea, .dialog-body select")?.focus();
+  // What is only to be read can be scrolled by keyboard, too.
+  if (!form.querySelector(".dialog-body :is(input, textarea, select, button, a)")) form.querySelector(".dialog-body").tabIndex = 0;
+  form.querySelector("[autofocus], .dialog-body[tabindex], .dialog-body input, .dialog-body textarea, .dialog-body select")?.focus();
   return { dialog, button, close: () => dialog.close(), closed };
 }
 

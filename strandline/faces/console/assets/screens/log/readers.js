@@ -21,7 +21,7 @@ export function openReaders(place, log, { code, reload }) {
           { title: "At seq", class: "number", width: "110px", cell: (row) => count(row.seq) },
           { title: "Lag", class: "number", width: "100px", cell: (row) => (row.lag ? h("span.chip", { dataset: { kind: "warn" } }, count(row.lag)) : "0") },
           { title: "Moved", class: "number.wide-only", width: "110px", cell: (row) => ago(row.moved_at) },
-          { title: "", class: "act", width: "44px", cell: (row) => h("button.quiet.only-icon.in-row", { type: "button", "aria-label": `Delete the consumer ${row.name}`, onclick: () => forget(one, row, reload), ...needs("delete") }, icon("trash")) },
+          { title: "Actions", unseen: true, class: "act", width: "44px", cell: (row) => h("button.quiet.only-icon.in-row", { type: "button", "aria-label": `Delete the consumer ${row.name}`, onclick: () => forget(one, row, reload), ...needs("delete") }, icon("trash")) },
         ], one.consumers)
       : h("p.pad.muted", {}, "Nobody has committed a position. Readers who do are listed here with how far behind they are."));
     replace(routers, one.routers.length

@@ -1,0 +1,89 @@
+"""Every screen, in every light and at every size: it opens, it fits, it says nothing on the console, and axe is content."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from browser.console.conftest import LOOKS, Visit
+from browser.console.shop import Shop
+from playwright.sync_api import Page, expect
+
+
+@pytest.fixture(scope="session")
+def world(shop: Shop) -> dict[str, str]:
+    queue, dead = shop.queue()
+    names = shop.chain()
+    shop.write(names[0], *range(20))
+    lossy = shop.topic("clicks", 50, cap_records=10)
+    return {"log": shop.topic(records=300), "queue": queue, "dead": dead, "stream": shop.requests(), "lossy": lossy}
+
+
+#: What to open, and what is to be seen when it is open.
+SCREENS = {
+    "overview": ("overview", "main canvas >> nth=0"),
+    "logs": ("logs", "table[aria-label=Logs] tbody a >> nth=0"),
+    "log": ("log/{log}", "table[aria-label=Records] tbody button >> nth=0"),
+    "log of bounded size": ("log/{lossy}?at=0", ".tombstone"),
+    "keys": ("log/{log}?tab=keys", "table[aria-label=Keys] tbody button >> nth=0"),
+    "config": ("log/{log}?tab=config", "form.config select >> nth=0"),
+    "schema": ("log/{stream}?tab=schema", "table[aria-label=Fields]"),
+    "readers": ("log/{log}?tab=readers", "section[aria-label=Consumers]"),
+    "queues": ("queues", "table[aria-label=Queues] tbody a >> nth=0"),
+    "queue": ("queue/{queue}", "table[aria-label='Dead letters']"),
+    "routers": ("routers", "svg .node >> nth=0"),
+    "search": ("search?log={stream}&q=bank", "mark >> nth=0"),
+    "chart": ("search?log={stream}&view=chart", "main canvas >> nth=0"),
+    "pipeline": ("pipeline", "section[aria-label='The last runs']"),
+}
+
+
+@pytest.mark.usefixtures("packages")
+@pytest.mark.parametrize("look", LOOKS)
+def test_every_screen_works_at_every_size_and_in_every_light(
+    visit: Visit, world: dict[str, str], check: Callable[[Page], None], look: str
+) -> None:
+    page = visit("overview", look=look)
+    for name, (address, sign) in SCREENS.items():
+        page.evaluate("hash => location.hash = hash", f"#/{address.format(**world)}")
+        expect(page.locator(sign), name).to_be_visible()
+        check(page)
+        code = page.locator("details.code")
+        code.locator("summary").click()
+        expect(code.locator("pre").first, name).to_contain_text("curl")
+        code.locator("summary").click()
+
+
+@pytest.mark.usefixtures("packages")
+def test_dialogs_are_for_everybody_too(visit: Visit, world: dict[str, str], check: Callable[[Page], None]) -> None:
+    page = visit(f"log/{world['log']}")
+    for key in ("a", "d", "?", "Control+k"):
+        expect(page.locator("table[aria-label=Records] tbody button").first).to_be_visible()
+        page.keyboard.press(key)
+        expect(page.locator("dialog[open]")).to_be_visible()
+        check(page)
+        page.keyboard.press("Escape")
+        expect(page.locator("dialog[open]")).to_have_count(0)
+
+
+@pytest.mark.usefixtures("packages")
+def test_a_log_that_is_not_there_is_said_to_be_missing(
+    visit: Visit, check: Callable[[Page], None], refusals: list[str]
+) -> None:
+    refusals.append("404")
+    page = visit("log/nothing")
+    expect(page.get_by_role("alert")).to_contain_text("There is no log “nothing”")
+    check(page)
+
+
+def test_the_theme_is_chosen_and_kept(visit: Visit) -> None:
+    page = visit("queues", look="dark")
+    ground = "getComputedStyle(document.body).backgroundColor"
+    expect(page.get_by_role("heading", name="Queues")).to_be_visible()
+    dark = page.evaluate(ground)
+    page.get_by_role("button", name="Theme: System").click()
+    expect(page.get_by_role("button", name="Theme: Light")).to_be_visible()
+    assert page.evaluate(ground) != dark
+    page.reload()
+    expect(page.get_by_role("button", name="Theme: Light")).to_be_visible()
+    assert page.evaluate(ground) != dark

@@ -7,7 +7,9 @@ from typing import Any
 
 from typer.testing import CliRunner, Result
 
-from strandline.cli.commands import app
+from strandline.cli.commands import put_together
+
+app = put_together()
 
 
 class Cli:

@@ -9,12 +9,11 @@ import typer
 from strandline.cli.asking import DEFAULT_URL, AsJson, Key, Url, connect
 from strandline.cli.bars import Bar, print_bars
 from strandline.cli.exits import CommandFailed, Exit
-from strandline.cli.moments import parse_length, parse_moment, show_time
+from strandline.cli.moments import now_ms, parse_length, parse_moment, show_time
 from strandline.cli.searching import Log, Since, Until
 from strandline.cli.showing import print_json, print_line, print_table
 from strandline.client import Client
 from strandline.client.stream_types import Aggregated, Group
-from strandline.engine.clock import SystemClock
 
 DEFAULT_SINCE = "24h"
 #: The statistics of a measure that a table has room for.
@@ -51,7 +50,7 @@ def aggregate_command(
     if value is not None and not chart:
         raise typer.BadParameter("--value is for --chart", param_hint="--value")
     start = parse_moment(since or DEFAULT_SINCE, "--since")
-    end = SystemClock().now() + 1 if until is None else parse_moment(until, "--until")
+    end = now_ms() + 1 if until is None else parse_moment(until, "--until")
     with connect(url, key) as client:
         rollup, interval = _choose(client, log, rollup, interval)
         found = client.stream(log).aggregate(

@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated
 
@@ -19,13 +18,11 @@ from rich.console import Console
 from rich.filesize import decimal
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
+from strandline.cli.moments import parse_time
 from strandline.engine import backup as backups
 from strandline.engine.backup.pool import format_time
 from strandline.engine.backup.restoring import Progress as Watch
 from strandline.engine.errors import BadConfig, BadRequest, EngineError
-
-#: The first moment of the year 10000, which has no name in ISO 8601.
-END_OF_TIME = 253_402_300_800_000
 
 _Json = Annotated[bool, typer.Option("--json", help="Print the outcome as one JSON object.")]
 
@@ -99,25 +96,6 @@ def restore_command(
         f"from backup {report.backup}: {report.segments} segments, {report.journal_files} journal files, "
         f"{decimal(report.bytes)}; last change {format_time(report.last_ts)}"
     )
-
-
-def parse_time(text: str, option: str = "--at") -> int:
-    """Milliseconds since 1970, from such a number or from ISO 8601."""
-    try:
-        if text.isascii() and text.isdigit():
-            time = int(text)
-        else:
-            moment = datetime.fromisoformat(text)
-            moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-            time = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
-        if not 0 <= time < END_OF_TIME:
-            raise ValueError
-    except ValueError:
-        raise typer.BadParameter(
-            f"{text!r} is no time; give it like 2026-07-22T10:15:30.123Z or in milliseconds since 1970",
-            param_hint=option,
-        ) from None
-    return time
 
 
 def _print_list(found: backups.BackupList, as_json: bool) -> None:

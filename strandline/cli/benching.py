@@ -11,8 +11,6 @@ import typer
 
 from strandline.cli.exits import CommandFailed
 
-SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
-
 
 def bench_command(
     arguments: Annotated[

@@ -9,9 +9,6 @@ import typer
 from typer.core import TyperGroup
 
 from strandline.cli.exits import CommandFailed, code_of
-from strandline.client import StrandlineError
-from strandline.engine.errors import EngineError
-from strandline.history.talking import ServerFailure
 
 
 class Catching(TyperGroup):
@@ -20,14 +17,19 @@ class Catching(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
+        except (typer.Exit, typer.Abort):
+            raise
         except BrokenPipeError:
             raise  # whoever read what is printed has read enough: the caller ends the process in silence
         except CommandFailed as error:
             say(str(error))
             raise typer.Exit(error.code) from None
-        except (EngineError, StrandlineError, ServerFailure, OSError) as error:
+        except Exception as error:
+            code = code_of(error)
+            if code is None:
+                raise
             say(str(error))
-            raise typer.Exit(code_of(error)) from None
+            raise typer.Exit(code) from None
 
 
 def say(text: str) -> None:

@@ -1,51 +1,54 @@
-"""All commands of ``strandline``, put together, nothing else."""
+"""All commands of ``strandline``. Only that one is loaded which is called: a command is to answer at once."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import os
+import sys
+from collections.abc import Iterable
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
 
 from strandline import __version__
-from strandline.cli.aggregating import aggregate_command
-from strandline.cli.audit import audit_command
-from strandline.cli.backup import backup_command, restore_command
-from strandline.cli.benching import SETTINGS as BENCH_SETTINGS
-from strandline.cli.benching import bench_command
 from strandline.cli.catching import Catching
-from strandline.cli.demo.command import demo_command
-from strandline.cli.dump import dump_command
-from strandline.cli.export import export_command
-from strandline.cli.import_ import import_command
-from strandline.cli.log import app as log_app
-from strandline.cli.pipeline import app as pipeline_app
-from strandline.cli.queue import app as queue_app
-from strandline.cli.router import app as router_app
-from strandline.cli.searching import search_command
-from strandline.cli.serve import serve_command
-from strandline.cli.shell import shell_command
-from strandline.cli.sql import sql_command
-from strandline.cli.verify import verify_command
 
-app = typer.Typer(name="strandline", no_args_is_help=True, cls=Catching, pretty_exceptions_enable=False)
-app.command("serve")(serve_command)
-app.add_typer(log_app)
-app.add_typer(queue_app)
-app.add_typer(router_app)
-app.command("search")(search_command)
-app.command("aggregate")(aggregate_command)
-app.command("sql")(sql_command)
-app.command("shell")(shell_command)
-app.command("demo")(demo_command)
-app.command("verify")(verify_command)
-app.command("dump")(dump_command)
-app.command("backup")(backup_command)
-app.command("restore")(restore_command)
-app.command("import")(import_command)
-app.command("export")(export_command)
-app.command("bench", context_settings=BENCH_SETTINGS)(bench_command)
-pipeline_app.command("audit")(audit_command)
-app.add_typer(pipeline_app)
+#: Where each is, in the order in which they are listed.
+COMMANDS = {
+    "serve": "serve:serve_command",
+    "log": "log:app",
+    "queue": "queue:app",
+    "router": "router:app",
+    "search": "searching:search_command",
+    "aggregate": "aggregating:aggregate_command",
+    "sql": "sql:sql_command",
+    "shell": "shell:shell_command",
+    "demo": "demo.command:demo_command",
+    "verify": "verify:verify_command",
+    "dump": "dump:dump_command",
+    "backup": "backup:backup_command",
+    "restore": "backup:restore_command",
+    "import": "import_:import_command",
+    "export": "export:export_command",
+    "bench": "benching:bench_command",
+    "pipeline": "pipeline_commands:app",
+}
+#: What follows is for another program.
+_PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+
+
+def put_together(names: Iterable[str] = COMMANDS) -> typer.Typer:
+    """The program, with the commands of these names."""
+    app = typer.Typer(name="strandline", no_args_is_help=True, cls=Catching, pretty_exceptions_enable=False)
+    app.callback()(strandline)
+    for name in names:
+        module, _, attribute = COMMANDS[name].partition(":")
+        command: Any = getattr(import_module(f"strandline.cli.{module}"), attribute)
+        if isinstance(command, typer.Typer):
+            app.add_typer(command)
+        else:
+            app.command(name, context_settings=_PASSED_ON if name == "bench" else None)(command)
+    return app
 
 
 def _print_version(wanted: bool) -> None:
@@ -54,7 +57,6 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def strandline(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
@@ -63,6 +65,14 @@ def strandline(
     """An append-only event log server."""
 
 
+def called(arguments: list[str], completing: str | None) -> Iterable[str]:
+    """The command that is called, or whose arguments a shell asks to complete; all of them if that is none."""
+    words = arguments if completing is None else completing.split()[1:-1]
+    if words and words[0] in COMMANDS:
+        return [words[0]]
+    return () if words == ["--version"] else COMMANDS
+
+
 def run() -> None:
     """Run a command."""
-    app()
+    put_together(called(sys.argv[1:], os.environ.get("COMP_WORDS")))()

@@ -4,20 +4,6 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from strandline.client import (
-    BadRequest,
-    Busy,
-    Conflict,
-    Forbidden,
-    Full,
-    Gone,
-    NotAuthenticated,
-    NotFound,
-    Unreachable,
-)
-from strandline.engine.errors import UnknownLog
-from strandline.history.talking import KeyRefused, LogReplaced, ServerUnreachable
-
 
 class Exit(IntEnum):
     FINE = 0
@@ -37,27 +23,34 @@ class Exit(IntEnum):
     BUSY = 7
 
 
-#: The first that fits counts.
-_BY_ERROR: tuple[tuple[type[Exception], Exit], ...] = (
-    (Unreachable, Exit.UNREACHABLE),
-    (ServerUnreachable, Exit.UNREACHABLE),
-    (NotAuthenticated, Exit.NOT_ALLOWED),
-    (Forbidden, Exit.NOT_ALLOWED),
-    (KeyRefused, Exit.NOT_ALLOWED),
-    (NotFound, Exit.NOT_FOUND),
-    (Gone, Exit.NOT_FOUND),
-    (UnknownLog, Exit.NOT_FOUND),
-    (Conflict, Exit.CONFLICT),
-    (LogReplaced, Exit.CONFLICT),
-    (Busy, Exit.BUSY),
-    (Full, Exit.BUSY),
-    (BadRequest, Exit.USAGE),
-)
+def code_of(error: Exception) -> Exit | None:
+    """The exit code for what went wrong; None if that is nobody's doing but the program's."""
+    # Whoever gets here has all of it loaded: nothing else could have raised it.
+    from strandline import client
+    from strandline.engine.errors import EngineError, UnknownLog
+    from strandline.history import talking
 
-
-def code_of(error: Exception) -> Exit:
-    """The exit code for what went wrong."""
-    return next((code for kind, code in _BY_ERROR if isinstance(error, kind)), Exit.FAILED)
+    #: The first that fits counts.
+    by_error: tuple[tuple[type[Exception], Exit], ...] = (
+        (client.Unreachable, Exit.UNREACHABLE),
+        (talking.ServerUnreachable, Exit.UNREACHABLE),
+        (client.NotAuthenticated, Exit.NOT_ALLOWED),
+        (client.Forbidden, Exit.NOT_ALLOWED),
+        (talking.KeyRefused, Exit.NOT_ALLOWED),
+        (client.NotFound, Exit.NOT_FOUND),
+        (client.Gone, Exit.NOT_FOUND),
+        (UnknownLog, Exit.NOT_FOUND),
+        (client.Conflict, Exit.CONFLICT),
+        (talking.LogReplaced, Exit.CONFLICT),
+        (client.Busy, Exit.BUSY),
+        (client.Full, Exit.BUSY),
+        (client.BadRequest, Exit.USAGE),
+        (client.StrandlineError, Exit.FAILED),
+        (talking.ServerFailure, Exit.FAILED),
+        (EngineError, Exit.FAILED),
+        (OSError, Exit.FAILED),
+    )
+    return next((code for kind, code in by_error if isinstance(error, kind)), None)
 
 
 class CommandFailed(Exception):

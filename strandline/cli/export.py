@@ -12,7 +12,7 @@ import msgspec
 import typer
 from rich.filesize import decimal
 
-from strandline.cli.backup import parse_time
+from strandline.cli.moments import parse_time
 from strandline.cli.on_spark import (
     EXIT_FAILED,
     EXIT_USAGE,

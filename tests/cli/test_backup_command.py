@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 import typer
+from command_line import app
 from typer.testing import CliRunner
 
-from strandline.cli.backup import parse_time
-from strandline.cli.commands import app
+from strandline.cli.moments import parse_time
 from strandline.engine import Batch, Engine
 from strandline.engine.backup.pool import format_time
 

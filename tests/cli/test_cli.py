@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from command_line import app
 from typer.testing import CliRunner, Result
 
 from strandline import __version__
-from strandline.cli.commands import app
 from strandline.engine import Batch, Engine
 
 

@@ -7,13 +7,12 @@ import subprocess
 import sys
 
 import pytest
-from command_line import Cli
+from command_line import Cli, app
 from documents import ROOT
 from server_process import StartServer
 from typer.main import get_command
 
 from strandline.cli.asking import connect
-from strandline.cli.commands import app
 from strandline.cli.completing import complete_log, complete_queue, complete_router
 from strandline.cli.exits import Exit
 

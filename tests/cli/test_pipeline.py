@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import app
 from server_process import StartServer
 from typer.testing import CliRunner, Result
 
 from strandline.cli import pipeline_run
-from strandline.cli.commands import app
 from strandline.engine import Batch, Engine
 from strandline.lake.claiming import claim
 from strandline.lake.place import Lake

@@ -7,9 +7,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from command_line import app
 from typer.testing import CliRunner, Result
 
-from strandline.cli.commands import app
 from strandline.faces.access import Keys
 from strandline.server.pipeline.keeping import Program
 from strandline.server.settings import Settings

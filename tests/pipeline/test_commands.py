@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from command_line import app
 from server_process import ServerProcess
 from typer.testing import CliRunner
 
-from strandline.cli.commands import app
 from strandline.engine import Batch, Engine
 from strandline.history.directory import DirectoryHistory
 

@@ -12,7 +12,7 @@ help:
 	@echo "make test    run the tests"
 	@echo "make check   lint, formatting, types, import layers"
 	@echo "make bench   run the benchmarks"
-	@echo "make demo    show what it does, in half a minute"
+	@echo "make demo    a week of a shop, in about a minute"
 	@echo "make lock    regenerate requirements.lock from pyproject.toml"
 	@echo "make clean   remove $(VENV), caches and build output"
 

@@ -1,4 +1,4 @@
-"""Appends in every class of durability: one by one with many under way, one at a time, and in batches."""
+"""Appends in every class of durability: by many clients, by one, and in batches."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from itertools import cycle, repeat
 from bench.measure import Row, Sample, Work
 from bench.peers_line import drive, one_by_one
 from bench.peers_rows import Family, What, always, compared
-from bench.peers_sides import BATCH, IN_FLIGHT, PAYLOAD, Durability, Side, Workload
+from bench.peers_sides import BATCH, CLIENTS, PAYLOAD, Durability, Side, Workload
 from bench.workload import payloads
 
 DURABILITIES: tuple[Durability, ...] = ("memory", "disk", "fsync")
@@ -24,8 +24,8 @@ WRITERS = (1, 2, 4)
 def run(family: Family) -> Iterator[Row]:
     chart = "appends" if family.ours.face == "topics" else "same-protocol"
     kinds: tuple[tuple[Workload, What, Callable[[Durability, Side], Work]], ...] = (
-        ("singles", What(f"single appends, {IN_FLIGHT} under way", "records/s", chart), _singles),
-        ("one", What("one append at a time", "µs", chart), _one),
+        ("singles", What(f"single appends, {CLIENTS} clients", "records/s", chart), _singles),
+        ("one", What("single appends, 1 client", "µs", chart), _one),
         ("batches", What(f"batches of {BATCH}", "records/s", chart), _batches),
     )
     for workload, what, work in kinds:

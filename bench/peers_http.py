@@ -15,7 +15,7 @@ from bench.collections_peers import OPEN, RELAXED, SMALL_CHUNKS
 from bench.measure import Sample
 from bench.peers_line import Line, Request
 from bench.peers_ours import NAME, check
-from bench.peers_sides import IN_FLIGHT, Durability, Log, Peer, Side, Workload, new_log
+from bench.peers_sides import CLIENTS, Durability, Log, Peer, Side, Workload, new_log
 from bench.streams_load import array, pages
 from bench.topics_peers import Wrk, missing
 from bench.topics_server import Server
@@ -65,7 +65,7 @@ class HttpSide:
         return self.append(log, [record])
 
     def singles(self, log: Log, record: bytes, seconds: float) -> Sample:
-        return Wrk(self._directory, self.server).run(self.body([record]), [self.path(log)], IN_FLIGHT, seconds).sample()
+        return Wrk(self._directory, self.server).run(self.body([record]), [self.path(log)], CLIENTS, seconds).sample()
 
     def page(self, log: Log, after: int, limit: int) -> Request:
         raise NotImplementedError

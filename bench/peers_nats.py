@@ -8,6 +8,7 @@ that flushes before it acknowledges is started beside it where the version knows
 from __future__ import annotations
 
 import os
+import select
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,8 +23,8 @@ import msgspec
 from bench.measure import Sample
 from bench.peers import free_port
 from bench.peers_daemon import daemon, program
-from bench.peers_line import Line, Request
-from bench.peers_sides import EVERYTHING, IN_FLIGHT, PAGE, Durability, Log, Peer, Side, new_log
+from bench.peers_line import ANSWER_SECONDS, Line, Request
+from bench.peers_sides import CLIENTS, EVERYTHING, PAGE, Durability, Log, Peer, Side, new_log
 
 NAME = "NATS JetStream"
 #: Stands for the inbox of whichever connection sends a request; as long as those are.
@@ -39,8 +40,13 @@ DELIVERED = b"$JS.ACK."
 GOT = b"Nats-Sequence:"
 #: A catch-up read asks for the next page before it has all of this one.
 PULLS_AHEAD = 2
+#: Of JetStream, of the server, and of who publishes where nobody listens.
+ERRORS = (b'"error":', b"-ERR '", b"NATS/1.0 503")
 #: Longer than an answer that tells of an error.
 ERROR_BYTES = 500
+
+#: Where Debian has the server, which is not in everybody's path.
+PROGRAMS = Path("/usr/sbin")
 
 _inboxes = count(os.getpid() % 10_000 * 10_000)
 
@@ -73,8 +79,12 @@ def _ended(data: bytearray) -> bool:
 
 
 def check(answer: bytes) -> None:
-    if b'"error":' in answer or answer.startswith(b"-ERR") or b" 503\r\n" in answer[:200]:
-        raise RuntimeError(f"nats: {answer[:500]!r}")
+    if _tells_of_an_error(answer):
+        raise RuntimeError(f"nats: {answer[-ERROR_BYTES:]!r}")
+
+
+def _tells_of_an_error(answer: bytes | bytearray) -> bool:
+    return any(sign in answer for sign in ERRORS)
 
 
 class NatsLine(Line):
@@ -88,9 +98,9 @@ class NatsLine(Line):
         self.ask(Request(options + b"SUB %b 1\r\n" % self.inbox + PING, lambda data: data.endswith(PONG)))
 
     def send(self, request: Request) -> None:
-        super().send(request._replace(content=self._addressed(request.content)))
+        super().send(request._replace(content=self.addressed(request.content)))
 
-    def _addressed(self, content: bytes) -> bytes:
+    def addressed(self, content: bytes) -> bytes:
         known = self._remembered.get(content)
         if known is None:
             known = content.replace(INBOX, self.inbox)
@@ -107,31 +117,11 @@ class NatsLine(Line):
             self._socket.sendall(PONG)
 
     def _has_failed(self) -> bool:
-        return b'"error":' in self._data[-ERROR_BYTES:]
-
-    def windowed(self, message: bytes, window: int, seconds: float) -> Sample:
-        """Publish the same again and again, so many of them not acknowledged yet."""
-        done, under_way, rest = 0, window, b""
-        message = self._addressed(message)
-        began = now = time.perf_counter()
-        self._socket.sendall(message * window)
-        while under_way:
-            self._more()
-            data = rest + bytes(self._data)
-            check(data)
-            arrived = data.count(ACKNOWLEDGED)
-            # A mark may be cut in two by the end of a piece.
-            rest = data[max(len(data) - len(ACKNOWLEDGED) + 1, data.rfind(ACKNOWLEDGED) + 1) :]
-            self._data.clear()
-            done, under_way, now = done + arrived, under_way - arrived, time.perf_counter()
-            if arrived and now - began < seconds:
-                self._socket.sendall(message * arrived)
-                under_way += arrived
-        return Sample(done, now - began)
+        return _tells_of_an_error(self._data[-ERROR_BYTES:])
 
     def pulled(self, subject: str, records: int) -> Sample:
         """Pull so many from a consumer, page after page, the next always asked for before the last has come."""
-        request = self._addressed(publish(subject, b'{"batch":%d,"expires":30000000000}' % PAGE))
+        request = self.addressed(publish(subject, b'{"batch":%d,"expires":30000000000}' % PAGE))
         read = 0
         asked = min(PULLS_AHEAD * PAGE, records)
         began = time.perf_counter()
@@ -206,8 +196,9 @@ class JetStream:
         return self.append(log, [record])
 
     def singles(self, log: Log, record: bytes, seconds: float) -> Sample:
-        with self.connect(log) as line:
-            return line.windowed(publish(log.name, record), IN_FLIGHT, seconds)
+        with ExitStack() as stack:
+            lines = [stack.enter_context(self.connect(log)) for _ in range(CLIENTS)]
+            return in_parallel(lines, publish(log.name, record), seconds)
 
     def page(self, log: Log, after: int, limit: int) -> Request:
         """One direct get for each, all sent at once."""
@@ -222,6 +213,40 @@ class JetStream:
             name = create_consumer(line, log.name, f"CREATE.{log.name}", config)
             line.pulled(f"$JS.API.CONSUMER.MSG.NEXT.{log.name}.{name}", records)
             return Sample(records, time.perf_counter() - began)
+
+
+def in_parallel(lines: Sequence[NatsLine], message: bytes, seconds: float) -> Sample:
+    """Everybody publishes the same again and again, each when it has the answer to the one before.
+
+    As lean as Python can be: there is no load generator for this in C that comes with a distribution.
+    """
+    poll = select.epoll()
+    messages = {line.fileno(): line.addressed(message) for line in lines}
+    for descriptor in messages:
+        poll.register(descriptor, select.EPOLLIN)
+    read, write, clock = os.read, os.write, time.perf_counter
+    done, under_way = 0, len(messages)
+    began = now = clock()
+    for descriptor, content in messages.items():
+        write(descriptor, content)
+    while under_way:
+        for descriptor, _ in poll.poll(ANSWER_SECONDS):
+            answer = read(descriptor, 4096)
+            if PING in answer:
+                write(descriptor, PONG)
+            # An answer is far shorter than a packet: it comes in one piece.
+            if ACKNOWLEDGED in answer:
+                done += 1
+                if now - began < seconds:
+                    write(descriptor, messages[descriptor])
+                else:
+                    under_way -= 1
+            elif PING not in answer:
+                check(answer)
+                raise RuntimeError(f"nats: {answer[:300]!r}")
+        now = clock()
+    poll.close()
+    return Sample(done, now - began)
 
 
 def create_consumer(line: Line, stream: str, subject: str, config: Mapping[str, object]) -> str:
@@ -276,11 +301,11 @@ def knows_always(directory: Path) -> bool:
 
 
 def _program() -> str:
-    return program("nats-server", Path("/usr/sbin")) or "nats-server"
+    return program("nats-server", PROGRAMS) or "nats-server"
 
 
 def lacking() -> str:
-    found = program("nats-server", Path("/usr/sbin"))
+    found = program("nats-server", PROGRAMS)
     return "" if found else "nats-server is not installed (Debian: apt-get install nats-server)"
 
 

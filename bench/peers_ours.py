@@ -11,7 +11,7 @@ import msgspec
 from bench import topics_server
 from bench.measure import Sample
 from bench.peers_line import Line, Request, http_complete
-from bench.peers_sides import EVERYTHING, IN_FLIGHT, Durability, Log, Peer, Side, catch_up_in_pages, new_log
+from bench.peers_sides import CLIENTS, EVERYTHING, Durability, Log, Peer, Side, catch_up_in_pages, new_log
 from bench.topics_peers import Wrk, missing
 from bench.topics_server import Server, request_bytes, write_body
 
@@ -58,7 +58,7 @@ class Strandline:
 
     def singles(self, log: Log, record: bytes, seconds: float) -> Sample:
         wrk = Wrk(self._directory, self.server)
-        return wrk.run(write_body([record]), [f"/v0/topics/{log.name}"], IN_FLIGHT, seconds).sample()
+        return wrk.run(write_body([record]), [f"/v0/topics/{log.name}"], CLIENTS, seconds).sample()
 
     def page(self, log: Log, after: int, limit: int) -> Request:
         body = b'{"from_seq":%d,"limit":%d}' % (after, limit)

@@ -22,7 +22,7 @@ from bench.measure import Sample
 from bench.peers import free_port
 from bench.peers_daemon import daemon, program, unprivileged_user
 from bench.peers_line import Line, Request
-from bench.peers_sides import EVERYTHING, IN_FLIGHT, Durability, Log, Peer, Side, catch_up_in_pages, new_log
+from bench.peers_sides import CLIENTS, EVERYTHING, Durability, Log, Peer, Side, catch_up_in_pages, new_log
 from bench.topics_peers import GRACE_SECONDS
 
 NAME = "PostgreSQL"
@@ -158,13 +158,13 @@ class PostgreSQL:
         script.write_text(f"insert into {log.name}(data) values ('{text}') returning seq;\n")
         if log.durability not in self._rates:
             self._rates[log.durability] = self._pgbench(script, TRIAL, log.durability)
-        each = max(TRIAL, int(self._rates[log.durability] * seconds / IN_FLIGHT))
+        each = max(TRIAL, int(self._rates[log.durability] * seconds / CLIENTS))
         self._rates[log.durability] = rate = self._pgbench(script, each, log.durability)
         return Sample(rate, 1.0)
 
     def _pgbench(self, script: Path, each: int, durability: Durability) -> float:
         """Transactions per second, of so many by each connection."""
-        words = ["-n", "-M", "prepared", "-c", str(IN_FLIGHT), "-j", "1", "-t", str(each), "-f", str(script)]
+        words = ["-n", "-M", "prepared", "-c", str(CLIENTS), "-j", "1", "-t", str(each), "-f", str(script)]
         words += ["-h", "127.0.0.1", "-p", str(self._port), "-U", USER, DATABASE]
         done = subprocess.run(
             [str(program("pgbench", *PROGRAMS)), *words],

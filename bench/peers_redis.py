@@ -12,7 +12,7 @@ from bench.measure import Sample
 from bench.peers import free_port
 from bench.peers_daemon import daemon
 from bench.peers_line import Line, Request
-from bench.peers_sides import EVERYTHING, IN_FLIGHT, Durability, Log, Peer, Side, catch_up_in_pages, new_log
+from bench.peers_sides import CLIENTS, EVERYTHING, Durability, Log, Peer, Side, catch_up_in_pages, new_log
 from bench.topics_peers import Redis, missing
 
 NAME = "Redis Streams"
@@ -37,9 +37,9 @@ def command(*words: bytes) -> bytes:
 
 def check(answer: bytes) -> None:
     """No record holds a line break, so a line that begins with a minus is an error."""
-    if answer.startswith(b"-") or b"\r\n-" in answer:
-        at = answer.index(b"-")
-        raise RuntimeError(f"redis: {answer[at : at + 300]!r}")
+    _, found, error = (b"\r\n" + answer).partition(b"\r\n-")
+    if found:
+        raise RuntimeError(f"redis: {error.splitlines()[0].decode()}")
 
 
 class RedisLine(Line):
@@ -115,7 +115,7 @@ class RedisStreams:
 
     def singles(self, log: Log, record: bytes, seconds: float) -> Sample:
         words = ("XADD", log.name, "*", "data", record.decode())
-        return self._servers[log.durability].run_for(words, IN_FLIGHT, seconds, first=TRIAL).sample()
+        return self._servers[log.durability].run_for(words, CLIENTS, seconds, first=TRIAL).sample()
 
     def page(self, log: Log, after: int, limit: int) -> Request:
         words = b"XRANGE", log.name.encode(), b"(%d-0" % after, b"+", b"COUNT", b"%d" % limit

@@ -16,8 +16,8 @@ from bench.workload import payloads
 #: What an acknowledgement promises: nothing; that the system has it, or will within a moment; that the disk has it.
 Durability = Literal["memory", "disk", "fsync"]
 
-#: How many appends are under way at a time where clients append one by one.
-IN_FLIGHT = 32
+#: Who append one by one, each on a connection of its own.
+CLIENTS = 32
 
 #: Of every record; in a batch; in a page of a catch-up read.
 PAYLOAD = 150
@@ -70,7 +70,7 @@ class Side(Protocol):
         """Append one so that live readers hear of it."""
 
     def singles(self, log: Log, record: bytes, seconds: float) -> Sample:
-        """Append one by one, with so many under way, by what costs the least for this protocol."""
+        """So many clients append one by one, driven by what costs the least for this protocol."""
 
     def page(self, log: Log, after: int, limit: int) -> Request:
         """The records after the first so many of a log that was filled once and from which nothing is gone."""

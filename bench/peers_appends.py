@@ -16,8 +16,8 @@ DURABILITIES: tuple[Durability, ...] = ("memory", "disk", "fsync")
 #: Load generators know whole seconds only.
 SINGLES_SECONDS = 1.0
 #: How long one turn takes of what is asked from here.
-ONE_SECONDS, BATCHES_SECONDS = 0.3, 0.5
-#: Batches are sent by so many clients; each side gets the number that is best for it, found in the first turn.
+ONE_SECONDS, BATCHES_SECONDS = 0.2, 0.4
+#: Batches are sent by one of these numbers of clients: by the one that is best for the side, found in its first turn.
 WRITERS = (1, 2, 4)
 
 

@@ -17,7 +17,7 @@ from bench.topics_server import Server
 
 READERS = 100
 #: Records, and the seconds between two of them, by protocol: one should have arrived everywhere before the next comes.
-PACED = 15
+PACED = 10
 PAUSE = {"topics": 0.05, "streams": 0.2}
 JOBS, WORKERS, AT_A_TIME = 20_000, 50, 8
 #: Where one turn takes seconds.

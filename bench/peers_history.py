@@ -11,13 +11,13 @@ from pathlib import Path
 
 from bench.measure import Effort, Row, Sample, Work
 from bench.peers_daemon import kill
-from bench.peers_line import one_by_one
-from bench.peers_rows import Family, What, always, compared
+from bench.peers_line import Request, one_by_one
+from bench.peers_rows import Family, What, always, compared, tell
 from bench.peers_sides import BATCH, PAYLOAD, Durability, Log, Peer, Side, fill
 from bench.workload import directory, payloads
 
-#: What is read from the beginning to the end.
-CATCH_UP = 200_000
+#: What is read from the beginning to the end; less where filling waits for the disk.
+CATCH_UP: dict[Durability, int] = {"disk": 200_000, "fsync": 100_000}
 #: How long the histories are by which costs are compared; servers that are filled slowly get a tenth.
 SIZES = (10_000, 100_000, 1_000_000)
 SMALLER_SIZES = tuple(size // 10 for size in SIZES)
@@ -34,8 +34,8 @@ FEW_ROUNDS = 3
 
 
 def catching_up(family: Family) -> Iterator[Row]:
-    records = family.effort.scaled(CATCH_UP, 10 * BATCH) // BATCH * BATCH
     durability = relaxed(family)
+    records = family.effort.scaled(CATCH_UP[durability], 10 * BATCH) // BATCH * BATCH
     what = What(f"catch-up read of {records:,} records{family.suffix}", "records/s", "work")
     sides, work = family.doing("catch-up", durability), partial(_catching_up, durability, records)
     yield from compared(what, sides, always(durability), work, min(family.effort.rounds, FEW_ROUNDS))
@@ -54,39 +54,50 @@ def growth(family: Family) -> Iterator[Row]:
     sides = family.doing("growth", durability)
     paging = family.doing("pages", durability)
     for size in SIZES if paging else SMALLER_SIZES:
-        size = family.effort.scaled(size, BATCH) // BATCH * BATCH
-        logs = {side.name: _filled(side, durability, size) for side in sides}
+        history = History(durability, family.effort.scaled(size, BATCH) // BATCH * BATCH)
+        length = f"{history.size:,} records{family.suffix}"
         # Appends make logs longer: they come last.
-        what = What(f"page of {PAGE} in the middle of {size:,} records{family.suffix}", "µs", "growth-pages", size)
-        yield from compared(what, paging, always(durability), partial(_paging, size, logs), rounds)
-        what = What(f"one append to {size:,} records{family.suffix}", "µs", f"growth-{family.ours.face}", size)
-        yield from compared(what, sides, always(durability), partial(_appending, logs), rounds)
-        for side in sides:
-            side.drop(logs[side.name])
+        what = What(f"page of {PAGE} in the middle of {length}", "µs", "growth-pages", history.size)
+        yield from compared(what, paging, always(durability), history.paging, rounds)
+        what = What(f"one append to {length}", "µs", f"growth-{family.ours.face}", history.size)
+        yield from compared(what, sides, always(durability), history.appending, rounds)
+        history.drop(sides)
 
 
-def _paging(size: int, logs: dict[str, Log], side: Side) -> Work:
-    log = logs[side.name]
+class History:
+    """A log of this length on every side, filled when it is first asked for."""
 
-    def turn() -> Sample:
+    def __init__(self, durability: Durability, size: int) -> None:
+        self.size = size
+        self._durability = durability
+        self._logs: dict[str, Log] = {}
+
+    def _log(self, side: Side) -> Log:
+        if side.name not in self._logs:
+            self._logs[side.name] = _filled(side, self._durability, self.size)
+        return self._logs[side.name]
+
+    def paging(self, side: Side) -> Work:
+        log = self._log(side)
         # Never quite the same page.
-        places = (side.page(log, size // 2 - number % PAGE, PAGE) for number in count())
-        with side.connect(log) as line:
-            sample = one_by_one(line, places, TURN_SECONDS)
-        return Sample(1, sample.seconds / sample.amount)
+        places = (side.page(log, self.size // 2 - number % PAGE, PAGE) for number in count())
+        return partial(_cost, side, log, places)
 
-    return turn
+    def appending(self, side: Side) -> Work:
+        log = self._log(side)
+        return partial(_cost, side, log, repeat(side.append(log, payloads(PAYLOAD)[:1])))
+
+    def drop(self, sides: Sequence[Side]) -> None:
+        for side in sides:
+            if side.name in self._logs:
+                side.drop(self._logs[side.name])
 
 
-def _appending(logs: dict[str, Log], side: Side) -> Work:
-    log = logs[side.name]
-
-    def turn() -> Sample:
-        with side.connect(log) as line:
-            sample = one_by_one(line, repeat(side.append(log, payloads(PAYLOAD)[:1])), TURN_SECONDS)
-        return Sample(1, sample.seconds / sample.amount)
-
-    return turn
+def _cost(side: Side, log: Log, requests: Iterator[Request]) -> Sample:
+    """The time that one of them takes."""
+    with side.connect(log) as line:
+        sample = one_by_one(line, requests, TURN_SECONDS)
+    return Sample(1, sample.seconds / sample.amount)
 
 
 def relaxed(family: Family) -> Durability:
@@ -108,9 +119,20 @@ def recovery(root: Path, effort: Effort, peers: Sequence[Peer]) -> Iterator[Row]
     records = effort.scaled(KILLED_WITH, BATCH) // BATCH * BATCH
     what = What(f"back after kill -9 with {records:,} records", "s", "work")
     with directory(root, "killed") as base:
-        killed = [Killed(peer, base / f"side{number}", records) for number, peer in enumerate(peers)]
+        killed = list(_killed(base, peers, records))
         work: Callable[[Killed], Work] = attrgetter("turn")
         yield from compared(what, killed, attrgetter("durability"), work, min(effort.rounds, FEW_ROUNDS))
+
+
+def _killed(base: Path, peers: Sequence[Peer], records: int) -> Iterator[Killed]:
+    for number, peer in enumerate(peers):
+        try:
+            yield Killed(peer, base / f"side{number}", records)
+        except (OSError, RuntimeError) as error:
+            # Without ours there is nothing to compare.
+            if not number:
+                raise
+            tell(f"recovery: without {peer.name}: {error}")
 
 
 class Killed:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from subprocess import SubprocessError
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -23,7 +22,6 @@ T = TypeVar("T")
 class Family(NamedTuple):
     """This server and its peers in one protocol, all of them running."""
 
-    directory: Path
     effort: Effort
     ours: Side
     peers: Sequence[Side]

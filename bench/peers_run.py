@@ -16,8 +16,9 @@ from bench import peers_appends, peers_delivery, peers_history, peers_nats, peer
 from bench.measure import Effort, Row
 from bench.peers_appends import DURABILITIES
 from bench.peers_http import COLLECTION_SERVERS, OUR_COLLECTIONS, OUR_STREAMS, STREAM_SERVERS
-from bench.peers_rows import Family, tell
+from bench.peers_rows import GROUP, Family, tell
 from bench.peers_sides import Peer
+from bench.streams_load import attempted
 from bench.topics_load import raise_file_limit
 from bench.workload import directory
 
@@ -57,10 +58,11 @@ def run(root: Path, effort: Effort) -> Iterator[Row]:
             continue
         with running(root, effort, lineup._replace(peers=present)) as family:
             for workload in WORKLOADS:
-                yield from workload(family)
+                yield from attempted(f"{workload.__name__}{lineup.suffix}", workload(family), GROUP)
     present = available(TOPICS.peers, told=True)
     if present:
-        yield from peers_history.recovery(root, effort, [TOPICS.ours, *present])
+        rows = peers_history.recovery(root, effort, [TOPICS.ours, *present])
+        yield from attempted("recovery", rows, GROUP)
 
 
 def available(peers: Sequence[Peer], *, told: bool = False) -> list[Peer]:
@@ -83,4 +85,4 @@ def running(root: Path, effort: Effort, lineup: Lineup) -> Iterator[Family]:
                 peers.append(stack.enter_context(peer.start(base / f"peer{number}", DURABILITIES)))
             except (OSError, RuntimeError) as error:
                 tell(f"without {peer.name}: {error}")
-        yield Family(base, effort, ours, peers, lineup.suffix)
+        yield Family(effort, ours, peers, lineup.suffix)

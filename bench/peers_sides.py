@@ -38,7 +38,7 @@ def new_log(durability: Durability) -> Log:
 
 
 #: What a side may be asked to do.
-Workload = Literal["singles", "one", "batches", "catch-up", "fan-out", "queue", "recovery", "growth", "pages"]
+Workload = Literal["singles", "one", "batches", "catch-up", "fan-out", "queue", "growth", "pages"]
 EVERYTHING: frozenset[Workload] = frozenset(get_args(Workload))
 
 

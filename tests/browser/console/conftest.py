@@ -34,7 +34,7 @@ def shop(server: ServerProcess) -> Iterator[Shop]:
 
 @pytest.fixture
 def refusals() -> list[str]:
-    """Put "403" and the like here where a test is about them: browsers call them errors."""
+    """Put "status of 403" and the like here where a test is about them: browsers call them errors."""
     return []
 
 
@@ -45,7 +45,7 @@ def visit(browser: Browser, server: ServerProcess, refusals: list[str]) -> Itera
     contexts = []
 
     def hear(message: ConsoleMessage) -> None:
-        if message.type in ("error", "warning") and not any(f"status of {code}" in message.text for code in refusals):
+        if message.type in ("error", "warning") and not any(words in message.text for words in refusals):
             said.append(f"{message.type}: {message.text}")
 
     def visit(address: str = "", *, url: str = server.url, look: str = "light") -> Page:
@@ -97,3 +97,14 @@ def rows() -> Callable[[Page, str], Any]:
 
 
 expect.set_options(timeout=PATIENCE_MS)
+
+
+@pytest.fixture
+def own(tmp_path: Path, refusals: list[str]) -> Iterator[ServerProcess]:
+    """A server that the test may kill."""
+    process = ServerProcess(tmp_path / "data")
+    refusals.append("net::ERR_")
+    try:
+        yield process.start()
+    finally:
+        process.end()

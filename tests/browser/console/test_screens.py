@@ -70,7 +70,7 @@ def test_dialogs_are_for_everybody_too(visit: Visit, world: dict[str, str], chec
 def test_a_log_that_is_not_there_is_said_to_be_missing(
     visit: Visit, check: Callable[[Page], None], refusals: list[str]
 ) -> None:
-    refusals.append("404")
+    refusals.append("status of 404")
     page = visit("log/nothing")
     expect(page.get_by_role("alert")).to_contain_text("There is no log “nothing”")
     check(page)

@@ -30,7 +30,6 @@ export function virtualTable({ label, columns, onopen, rowClass, onsort, onscrol
   let source = { length: 0, row: () => undefined };
   let chosen = -1;
   let height = 30;
-  let drawn = "";
   let frame = 0;
 
   const rowsInSight = () => Math.max(1, Math.floor((element.clientHeight - height) / height));
@@ -63,6 +62,14 @@ export function virtualTable({ label, columns, onopen, rowClass, onsort, onscrol
     table.setAttribute("aria-rowcount", String(source.length + 1));
     onscroll?.(first, last);
   };
+  /** Rows were added that are not drawn yet: make room for them, so that one can scroll to where they will be. */
+  const stretch = () => {
+    height = Number.parseFloat(getComputedStyle(element).getPropertyValue("--row")) || 30;
+    if (!below.isConnected) replace(body, above, below);
+    const drawn = body.children.length - 2;
+    const before = Number.parseFloat(above.firstChild.style.height) || 0;
+    below.firstChild.style.height = `${Math.max(0, Math.min(total(), TALLEST) - before - drawn * height)}px`;
+  };
   const schedule = () => {
     frame ||= requestAnimationFrame(draw);
   };
@@ -79,6 +86,7 @@ export function virtualTable({ label, columns, onopen, rowClass, onsort, onscrol
   };
 
   const scrollTo = (index, align = "nearest") => {
+    stretch();
     const scale = factor();
     const inside = element.clientHeight - height;
     const at = (index * height) / scale;
@@ -94,11 +102,12 @@ export function virtualTable({ label, columns, onopen, rowClass, onsort, onscrol
     chosen = index;
     schedule();
   };
-  const move = (step) => {
+  const goTo = (index) => {
     if (!source.length) return;
-    choose(Math.max(0, Math.min(source.length - 1, chosen < 0 ? (step > 0 ? 0 : source.length - 1) : chosen + step)));
+    choose(Math.max(0, Math.min(source.length - 1, index)));
     scrollTo(chosen);
   };
+  const move = (step) => goTo(chosen < 0 ? (step > 0 ? 0 : source.length - 1) : chosen + step);
   const openChosen = () => {
     const data = chosen >= 0 ? source.row(chosen) : undefined;
     if (data !== undefined && onopen) onopen(data, chosen);
@@ -130,6 +139,7 @@ export function virtualTable({ label, columns, onopen, rowClass, onsort, onscrol
     refresh: schedule,
     /** Rows were put in front, or taken from there (a negative number): what is in sight stays where it is. */
     shifted(rows) {
+      stretch();
       element.scrollTop += (rows * height) / factor();
       if (chosen >= 0) chosen = Math.max(-1, chosen + rows);
     },
@@ -154,8 +164,8 @@ export function virtualTable({ label, columns, onopen, rowClass, onsort, onscrol
       bind("k", "Row before", () => move(-1));
       bind("ArrowDown", "Next row", () => move(1));
       bind("ArrowUp", "Row before", () => move(-1));
-      bind("Home", "First row", () => move(-source.length));
-      bind("End", "Last row", () => move(source.length));
+      bind("Home", "First row", () => goTo(0));
+      bind("End", "Last row", () => goTo(source.length - 1));
       if (onopen) bind("Enter", "Open the row", (event) => (event.target.closest("a, button, summary") ? false : openChosen()));
     },
     close() {

@@ -17,5 +17,5 @@ export function wordsOf(query) {
 }
 
 function escape(text) {
-  return text.replace(/[.*+?^${}()|[\]\\/-]/g, "\\$&");
+  return text.replace(/[.*+?^${}()|[\]\\/]/g, "\\$&");
 }

@@ -1,0 +1,220 @@
+"""One log: its tail, its past, and what can be done to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from browser.console.conftest import Visit
+from browser.console.shop import Shop
+from playwright.sync_api import Page, expect
+
+Rows = Callable[[Page, str], Any]
+
+
+def figure(page: Page, name: str) -> Any:
+    return page.locator(".log-head .stats > div", has_text=name).locator("dd")
+
+
+class TestRecords:
+    def test_what_is_written_comes_in_by_itself(self, visit: Visit, shop: Shop, rows: Rows) -> None:
+        name = shop.topic(records=2)
+        page = visit(f"log/{name}")
+        expect(rows(page, "Records")).to_have_count(2)
+        expect(page.locator(".live")).to_have_text("Live")
+        shop.write(name, {"item": "a lamp"})
+        expect(rows(page, "Records")).to_have_count(3)
+        expect(rows(page, "Records").last).to_contain_text("a lamp")
+
+    def test_a_tail_that_is_paused_stays_as_it_is_and_goes_on(self, visit: Visit, shop: Shop, rows: Rows) -> None:
+        name = shop.topic(records=2)
+        page = visit(f"log/{name}")
+        expect(rows(page, "Records")).to_have_count(2)
+        page.get_by_role("button", name="Pause").click()
+        expect(page.locator(".live")).to_have_text("Paused")
+        shop.write(name, {"item": "a lamp"})
+        expect(figure(page, "Records")).to_have_text("3")
+        expect(rows(page, "Records")).to_have_count(2)
+        page.get_by_role("button", name="Resume").click()
+        expect(rows(page, "Records")).to_have_count(3)
+
+    def test_a_long_log_is_gone_through_from_end_to_beginning(self, visit: Visit, shop: Shop, rows: Rows) -> None:
+        name = shop.topic(records=2000)
+        page = visit(f"log/{name}")
+        expect(rows(page, "Records").last).to_contain_text("item 1999")
+        table = page.locator(".table")
+        while not page.get_by_role("button", name="1", exact=True).count():
+            # Further ones are put in front of what is in sight, which stays where it is.
+            table.evaluate("element => element.scrollTop = 0")
+            page.wait_for_function(
+                "table => table.scrollTop > 0 || table.querySelector('.link')?.textContent === '1'",
+                arg=table.element_handle(),
+            )
+        expect(page.get_by_role("button", name="1", exact=True)).to_be_visible()
+        assert rows(page, "Records").count() < 100
+
+    def test_one_goes_to_a_seq(self, visit: Visit, shop: Shop, rows: Rows) -> None:
+        name = shop.topic(records=3000)
+        page = visit(f"log/{name}")
+        expect(rows(page, "Records").last).to_contain_text("item 2999")
+        page.get_by_label("Go to a seq or a time").fill("1 500")
+        page.keyboard.press("Enter")
+        expect(rows(page, "Records").first).to_contain_text("1\u202f500")
+        expect(page.locator(".live")).to_have_text("Paused")
+        page.keyboard.press("f")
+        expect(rows(page, "Records").last).to_contain_text("item 2999")
+        expect(page.locator(".live")).to_have_text("Live")
+
+    def test_one_goes_to_a_time(self, visit: Visit, shop: Shop, rows: Rows, refusals: list[str]) -> None:
+        name = shop.topic(records=10)
+        page = visit(f"log/{name}")
+        expect(rows(page, "Records")).to_have_count(10)
+        page.get_by_label("Go to a seq or a time").fill("-1h")
+        page.keyboard.press("Enter")
+        expect(rows(page, "Records").first).to_contain_text("item 0")
+        page.get_by_label("Go to a seq or a time").fill("2020-01-01")
+        page.keyboard.press("Enter")
+        expect(rows(page, "Records")).to_have_count(10)
+        page.get_by_label("Go to a seq or a time").fill("whenever")
+        page.keyboard.press("Enter")
+        expect(page.locator(".notice")).to_contain_text("neither a seq nor a time")
+
+    def test_where_records_were_lost_a_tombstone_says_so(self, visit: Visit, shop: Shop) -> None:
+        name = shop.topic("clicks", 50, cap_records=10)
+        page = visit(f"log/{name}")
+        page.get_by_label("Go to a seq or a time").fill("1")
+        page.keyboard.press("Enter")
+        expect(page.locator(".tombstone")).to_have_text("Records 1 to 40 are gonethe log is bounded in size")
+
+    def test_a_record_is_looked_at_and_its_key_selects(self, visit: Visit, shop: Shop, rows: Rows) -> None:
+        name = shop.topic(records=10)
+        page = visit(f"log/{name}")
+        page.get_by_role("button", name="4", exact=True).click()
+        detail = page.get_by_role("region", name="Record 4")
+        expect(detail).to_contain_text('"item": "item 3"')
+        detail.get_by_role("button", name="customer:bob").click()
+        expect(rows(page, "Records")).to_have_count(5)
+        shop.write(name, "for ann", "for bob")
+        expect(rows(page, "Records")).to_have_count(6)
+        expect(rows(page, "Records").last).to_contain_text("for bob")
+        page.get_by_label("Only records with this key").fill("customer:*")
+        expect(rows(page, "Records")).to_have_count(12)
+
+    def test_the_address_of_a_record_opens_it(self, visit: Visit, shop: Shop) -> None:
+        page = visit(f"log/{shop.topic(records=900)}?seq=450")
+        expect(page.get_by_role("region", name="Record 450")).to_contain_text("item 449")
+        expect(page.locator("tr[aria-current]")).to_contain_text("450")
+
+    def test_a_record_is_appended_by_hand(self, visit: Visit, shop: Shop, rows: Rows) -> None:
+        name = shop.topic()
+        page = visit(f"log/{name}")
+        page.get_by_role("button", name="Append", exact=True).click()
+        dialog = page.get_by_role("dialog")
+        page.get_by_label("Data (JSON)").fill("{item: a book}")
+        dialog.get_by_role("button", name="Append").click()
+        expect(dialog.get_by_role("alert")).to_contain_text("The data is not JSON")
+        page.get_by_label("Data (JSON)").fill('{"item": "a book"}')
+        page.get_by_label("Key", exact=True).fill("customer:eve")
+        dialog.get_by_role("button", name="Append").click()
+        expect(rows(page, "Records")).to_have_count(1)
+        expect(rows(page, "Records")).to_contain_text(["customer:eve"])
+
+
+class TestDeleting:
+    def test_what_would_go_is_shown_and_then_goes(self, visit: Visit, shop: Shop, rows: Rows) -> None:
+        name = shop.topic(records=10)
+        page = visit(f"log/{name}")
+        expect(rows(page, "Records")).to_have_count(10)
+        page.get_by_role("button", name="Delete…").click()
+        dialog = page.get_by_role("dialog")
+        expect(dialog.get_by_role("button", name="Delete", exact=True)).to_be_disabled()
+        page.get_by_label("Key", exact=True).fill("customer:ann")
+        expect(dialog).to_contain_text("5 records, ")
+        expect(dialog).to_contain_text("from seq 1 to 9 would go for good")
+        expect(dialog.locator(".sample li").first).to_contain_text("item 0")
+        assert shop.state(name)["count"] == 10
+        dialog.get_by_role("button", name="Delete 5 records").click()
+        expect(rows(page, "Records")).to_have_count(5)
+        assert shop.state(name)["count"] == 5
+
+    def test_nothing_goes_where_nothing_matches(self, visit: Visit, shop: Shop) -> None:
+        page = visit(f"log/{shop.topic(records=4)}")
+        page.get_by_role("button", name="Delete…").click()
+        page.get_by_label("Key", exact=True).fill("nobody")
+        dialog = page.get_by_role("dialog")
+        expect(dialog).to_contain_text("nothing would go")
+        expect(dialog.get_by_role("button", name="Delete", exact=True)).to_be_disabled()
+
+    def test_the_beginning_goes_by_seq(self, visit: Visit, shop: Shop, rows: Rows) -> None:
+        name = shop.topic(records=10)
+        page = visit(f"log/{name}")
+        page.get_by_role("button", name="Delete…").click()
+        page.get_by_role("radio", name="Before a seq").check()
+        page.get_by_label("Before seq").fill("8")
+        page.get_by_role("button", name="Delete 7 records").click()
+        expect(rows(page, "Records")).to_have_count(3)
+
+    def test_a_log_goes_as_a_whole(self, visit: Visit, shop: Shop, refusals: list[str]) -> None:
+        refusals.append("status of 404")
+        name = shop.topic(records=3)
+        page = visit(f"log/{name}?tab=config")
+        page.get_by_role("button", name="Delete the log…").click()
+        page.get_by_role("dialog").get_by_role("button", name="Delete the log").click()
+        expect(page.get_by_role("heading", name="Logs", exact=True)).to_be_visible()
+        assert shop._client.get(f"/v0/topics/{name}").status_code == 404
+
+
+class TestOtherParts:
+    def test_the_configuration_is_changed(self, visit: Visit, shop: Shop) -> None:
+        name = shop.topic(records=5, durability="fsync")
+        page = visit(f"log/{name}?tab=config")
+        expect(page.get_by_role("button", name="Save")).to_be_disabled()
+        page.get_by_label("At most so many records").fill("3")
+        page.get_by_label("When it is full").select_option("reject")
+        expect(page.locator("details.code")).to_contain_text('"cap_records":3')
+        page.get_by_role("button", name="Save 2 changes").click()
+        expect(page.locator(".notice")).to_have_text("The configuration is saved.")
+        config = shop.state(name)["config"]
+        assert (config["cap_records"], config["discard"], config["durability"]) == (3, "reject", "fsync")
+
+    def test_what_cannot_be_is_refused_and_nothing_changes(self, visit: Visit, shop: Shop, refusals: list[str]) -> None:
+        refusals.append("status of 400")
+        queue, dead = shop.queue()
+        page = visit(f"log/{queue}?tab=config")
+        page.get_by_label("Dead letters go to").fill(queue)
+        page.get_by_role("button", name="Save 1 change").click()
+        expect(page.locator(".notice")).to_contain_text("it is the queue itself")
+        assert shop.state(queue)["config"]["dead_letter"] == dead
+
+    def test_the_keys_lead_to_their_records(self, visit: Visit, shop: Shop, rows: Rows) -> None:
+        page = visit(f"log/{shop.topic(records=7)}")
+        page.get_by_role("tab", name="Keys").click()
+        expect(rows(page, "Keys").locator("td:nth-child(2)")).to_have_text(["4", "3"])
+        page.get_by_role("button", name="customer:bob").click()
+        expect(rows(page, "Records")).to_have_count(3)
+
+    def test_a_schema_is_installed_and_shown(self, visit: Visit, shop: Shop, refusals: list[str]) -> None:
+        refusals.append("status of 400")
+        page = visit(f"log/{shop.topic()}?tab=schema")
+        expect(page.get_by_role("heading", name="No schema")).to_be_visible()
+        page.get_by_role("button", name="Change the schema…").click()
+        dialog = page.get_by_role("dialog")
+        page.get_by_label("Update (JSON)").fill('{"schema": 7}')
+        dialog.get_by_role("button", name="Install").click()
+        expect(dialog.get_by_role("alert")).to_be_visible()
+        page.get_by_label("Update (JSON)").fill(
+            '{"schema": {"type": "object"}, "search": {"fields": {"page": {"kind": "keyword", "exact": true,'
+            ' "bindings": [{"version": 1, "jsonPointer": "/page"}]}}}}'
+        )
+        dialog.get_by_role("button", name="Install").click()
+        expect(page.get_by_role("heading", name="Version 1")).to_be_visible()
+        expect(page.get_by_role("table", name="Fields")).to_contain_text("page")
+
+    def test_consumers_are_shown_with_their_lag_and_forgotten(self, visit: Visit, shop: Shop, rows: Rows) -> None:
+        name = shop.topic(records=10)
+        shop.call("PUT", f"/v0/topics/{name}/consumers/billing", {"seq": 4})
+        page = visit(f"log/{name}?tab=readers")
+        expect(rows(page, "Consumers")).to_contain_text(["billing46"])
+        page.get_by_role("button", name="Delete the consumer billing").click()
+        page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+        expect(page.locator("section[aria-label=Consumers]")).to_contain_text("Nobody has committed a position")

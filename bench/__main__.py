@@ -75,7 +75,7 @@ def main(
         raise typer.BadParameter(f"there is no group {', '.join(unknown)}")
     console = Console()
     if shown is not None:
-        report = msgspec.json.decode(shown.read_bytes(), type=Report)
+        report = _read(shown)
     else:
         with tempfile.TemporaryDirectory(prefix="strandline-bench-", dir=directory) as root:
             report = _measure(Path(root), chosen, QUICK if quick else FULL, console)
@@ -86,6 +86,13 @@ def main(
         if report.quick:
             raise typer.BadParameter(UNFIT)
         write_documentation(DOCUMENTATION, report)
+
+
+def _read(path: Path) -> Report:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Report)
+    except msgspec.DecodeError as error:
+        raise typer.BadParameter(f"{path} does not hold the results of a run: {error}") from error
 
 
 def _measure(root: Path, groups: list[str], effort: Effort, console: Console) -> Report:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import re
 import shutil
 import signal
 import subprocess
@@ -94,3 +95,12 @@ def unprivileged_user() -> str | None:
 def program(name: str, *places: Path) -> str | None:
     """Where a program is, looked for in the path and then in other places."""
     return shutil.which(name) or next((str(place / name) for place in places if (place / name).exists()), None)
+
+
+def version(path: str) -> str:
+    """What a program says when it is asked for its version, without its name."""
+    said = subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"[0-9]+(?:\.[0-9]+)+", said)
+    if found is None:
+        raise RuntimeError(f"{path} does not say its version: {said!r}")
+    return found[0]

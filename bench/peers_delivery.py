@@ -41,7 +41,7 @@ def _fan_out(durability: Durability, records: int, pause: float, side: Side) -> 
             readers.heard(dict[str, Any])
             with side.connect(log) as line:
                 for _ in range(records):
-                    line.ask(side.announce(log, _stamped()))
+                    line.ask(side.announce(log, stamped()))
                     time.sleep(pause)
             got = readers.heard(Collected)
         side.drop(log)
@@ -52,7 +52,7 @@ def _fan_out(durability: Durability, records: int, pause: float, side: Side) -> 
     return turn
 
 
-def _stamped() -> bytes:
+def stamped() -> bytes:
     """A record that says when it was written; the clock is the same for all processes of the machine."""
     # Whoever writes the number anew leaves out zeros at its end: the last digit is never one.
     start = b'{"t":%.6f1,"pad":"' % time.perf_counter()

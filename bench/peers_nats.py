@@ -22,7 +22,7 @@ import msgspec
 
 from bench.measure import Sample
 from bench.peers import free_port
-from bench.peers_daemon import daemon, program
+from bench.peers_daemon import daemon, program, version
 from bench.peers_line import ANSWER_SECONDS, Line, Request
 from bench.peers_sides import CLIENTS, EVERYTHING, PAGE, Durability, Log, Peer, Side, new_log
 
@@ -148,9 +148,9 @@ class JetStream:
     face = "nats"
     does = EVERYTHING
 
-    def __init__(self, servers: Mapping[Durability, Server]) -> None:
+    def __init__(self, servers: Mapping[Durability, Server], version: str) -> None:
+        self.classes = {durability: f"{version}, {HOW[durability]}" for durability in servers}
         self._servers = servers
-        self.classes: Mapping[Durability, str] = {durability: HOW[durability] for durability in servers}
 
     def pid(self, durability: Durability) -> int:
         return self._servers[durability].pid
@@ -267,7 +267,7 @@ def serving(directory: Path, durabilities: Sequence[Durability]) -> Iterator[Sid
             servers["fsync"] = stack.enter_context(server(directory / "strict", always=True))
         if not strict or len(durabilities) > 1:
             servers["memory"] = servers["disk"] = stack.enter_context(server(directory / "relaxed"))
-        yield JetStream(servers)
+        yield JetStream(servers, version(_program()))
 
 
 @contextmanager

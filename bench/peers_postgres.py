@@ -20,7 +20,7 @@ from pathlib import Path
 
 from bench.measure import Sample
 from bench.peers import free_port
-from bench.peers_daemon import daemon, program, unprivileged_user
+from bench.peers_daemon import daemon, program, unprivileged_user, version
 from bench.peers_line import Line, Request
 from bench.peers_sides import CLIENTS, EVERYTHING, Durability, Log, Peer, Side, catch_up_in_pages, new_log
 from bench.topics_peers import GRACE_SECONDS
@@ -41,6 +41,11 @@ ENDINGS = tuple(b"Z\0\0\0\5" + state for state in (b"I", b"T", b"E"))
 #: Fields of every error.
 ERRORS = (b"SERROR\0", b"SFATAL\0", b"SPANIC\0")
 
+HOW: Mapping[Durability, str] = {
+    "memory": "unlogged table, synchronous_commit off",
+    "disk": "synchronous_commit off",
+    "fsync": "synchronous_commit on",
+}
 #: By class, the session's ``synchronous_commit``.
 COMMIT: Mapping[Durability, str] = {"memory": "off", "disk": "off", "fsync": "on"}
 
@@ -102,13 +107,9 @@ class PostgreSQL:
     name = NAME
     face = "postgres"
     does = EVERYTHING
-    classes: Mapping[Durability, str] = {
-        "memory": "unlogged table, synchronous_commit off",
-        "disk": "synchronous_commit off",
-        "fsync": "synchronous_commit on",
-    }
 
-    def __init__(self, directory: Path, port: int, pid: int) -> None:
+    def __init__(self, directory: Path, port: int, pid: int, version: str) -> None:
+        self.classes = {durability: f"{version}, {how}" for durability, how in HOW.items()}
         self._directory = directory
         self._port = port
         self._pid = pid
@@ -215,7 +216,7 @@ def serving(directory: Path, durabilities: Sequence[Durability]) -> Iterator[Sid
     words = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
     command = [str(program("postgres", *PROGRAMS)), "-D", str(data), *words]
     with daemon(command, partial(_is_ready, port), user=user, stop=signal.SIGINT) as pid:
-        yield PostgreSQL(directory, port, pid)
+        yield PostgreSQL(directory, port, pid, version(command[0]))
 
 
 def _make_cluster(data: Path, user: str | None) -> None:

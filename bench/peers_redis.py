@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bench.measure import Sample
 from bench.peers import free_port
-from bench.peers_daemon import daemon
+from bench.peers_daemon import daemon, version
 from bench.peers_line import Line, Request
 from bench.peers_sides import CLIENTS, EVERYTHING, Durability, Log, Peer, Side, catch_up_in_pages, new_log
 from bench.topics_peers import Redis, missing
@@ -22,6 +22,11 @@ SETTINGS: Mapping[Durability, tuple[str, ...]] = {
     "memory": ("--appendonly", "no"),
     "disk": ("--appendonly", "yes", "--appendfsync", "everysec"),
     "fsync": ("--appendonly", "yes", "--appendfsync", "always"),
+}
+HOW: Mapping[Durability, str] = {
+    "memory": "no append-only file",
+    "disk": "appendfsync everysec",
+    "fsync": "appendfsync always",
 }
 #: Lines of the answer to XRANGE: one, and for each entry with one field those of its two arrays and three strings.
 ENTRY_LINES = 8
@@ -67,13 +72,9 @@ class RedisStreams:
     name = NAME
     face = "redis"
     does = EVERYTHING
-    classes: Mapping[Durability, str] = {
-        "memory": "no append-only file",
-        "disk": "appendfsync everysec",
-        "fsync": "appendfsync always",
-    }
 
-    def __init__(self, servers: Mapping[Durability, Redis]) -> None:
+    def __init__(self, servers: Mapping[Durability, Redis], version: str) -> None:
+        self.classes = {durability: f"{version}, {HOW[durability]}" for durability in servers}
         self._servers = servers
         self._filled: dict[Log, Iterator[int]] = {}
 
@@ -132,7 +133,8 @@ def serving(directory: Path, durabilities: Sequence[Durability]) -> Iterator[Sid
             {
                 durability: stack.enter_context(server(directory / durability, SETTINGS[durability]))
                 for durability in durabilities
-            }
+            },
+            version("redis-server"),
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import count
+from itertools import count, pairwise
 from typing import Any
 
 import httpx
@@ -85,7 +85,7 @@ class Shop:
         """Three new topics, each routed to the next."""
         names = [self.name(word) for word in ("first", "second", "third")]
         self.call("PUT", f"/v0/topics/{names[0]}", {})
-        for source, dest in zip(names, names[1:], strict=False):
+        for source, dest in pairwise(names):
             self.call("PUT", f"/v0/routers/{source}-to-{dest}", {"source": source, "dest": dest})
         return names
 

@@ -26,7 +26,8 @@ def test_the_figures_move_by_themselves(visit: Visit, shop: Shop) -> None:
             break
     expect(busiest).to_be_visible()
     page.wait_for_function(
-        "before => Number([...document.querySelectorAll('.stats > div')].find(one => one.textContent.startsWith('Records'))"
+        "before => Number([...document.querySelectorAll('.stats > div')]"
+        ".find(one => one.textContent.startsWith('Records'))"
         ".querySelector('dd').textContent.replace(/\\D/g, '')) > before",
         arg=before,
     )
@@ -73,14 +74,16 @@ PIPELINE = {
     "state": "idle", "pid": None, "starts": 1, "failures": 1, "last_error": None, "retry_seconds": 0.0, "missing": [],
     "new_records": 100, "new_erasures": 0, "reason": "", "lake": "/data/lake", "status_error": None,
     "status": {
-        "state": "ended", "since": 1, "updated": 1, "pid": 1, "host": "", "master": "local[2]", "source": "", "stages": [],
+        "state": "ended", "since": 1, "updated": 1, "pid": 1, "host": "", "master": "local[2]", "source": "",
+        "stages": [],
         "rounds": [
             {"begin": 1_794_700_000_000, "end": 1_794_700_005_000, "stages": [
                 {"stage": "records", "records": 900, "bytes": 9000, "seconds": 5.0, "rate": 180.0}]},
             {"begin": 1_794_700_010_000, "end": 1_794_700_011_000, "error": "no space left"},
         ],
         "rounds_total": 2, "records_total": {"records": 900}, "problems_total": 1, "missing": [],
-        "problems": [{"time": 1_794_700_005_000, "stage": "rollups", "message": "not a date", "log": "orders", "seq": 7}],
+        "problems": [
+            {"time": 1_794_700_005_000, "stage": "rollups", "message": "not a date", "log": "orders", "seq": 7}],
         "lag": {"logs": 1, "heads": 1000, "covered": {"records": 900}, "behind": 100, "rows": [
             {"log": "orders", "epoch": 1, "head": 1000, "covered": {"records": 900, "keys": 950}}]},
     },

@@ -1,4 +1,4 @@
-"""Every screen, in every light and at every size: it opens, it fits, it says nothing on the console, and axe is content."""
+"""Every screen, in every light and at every size: it opens, it fits, it complains of nothing, and axe is content."""
 
 from __future__ import annotations
 

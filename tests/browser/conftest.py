@@ -23,7 +23,9 @@ NewPage = Callable[..., Page]
 expect.set_options(timeout=PATIENCE_MS)
 
 
-@pytest.fixture(scope="session")
+# For one file after the other: as long as it is open, Playwright has an event loop on this thread, where no other test
+# could have one of its own.
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     program = shutil.which("chromium")
     if program is None:

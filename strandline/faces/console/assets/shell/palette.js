@@ -13,6 +13,8 @@ export function openPalette() {
   let chosen = 0;
   let options = [];
   let asked = 0;
+  let hurried = false;
+  let pending = false;
   const input = h("input", {
     type: "text", placeholder: "A log or a screen…", role: "combobox", "aria-label": "Jump to", "aria-expanded": "true",
     "aria-controls": "palette-list", "aria-autocomplete": "list", autocomplete: "off", spellcheck: "false",
@@ -34,6 +36,8 @@ export function openPalette() {
   };
   const ask = async () => {
     const number = (asked += 1);
+    pending = true;
+    hurried = false;
     const words = input.value.trim();
     const screens = SCREENS.filter((name) => name.toLowerCase().includes(words.toLowerCase())).map((name) => ({ name, about: "screen", to: address(name.toLowerCase()) }));
     let logs = [];
@@ -43,10 +47,12 @@ export function openPalette() {
       // Screens can be jumped to all the same.
     }
     if (number !== asked) return;
+    pending = false;
     const found = logs.map((log) => ({ name: log.name, about: `${log.kind}, ${count(log.records)}`, to: address("log", log.name) }));
     options = words ? [...found, ...screens] : [...screens, ...found];
     chosen = 0;
     show();
+    if (hurried && options.length) leave(options[0]);
   };
   input.addEventListener("input", ask);
   input.addEventListener("keydown", (event) => {
@@ -55,9 +61,11 @@ export function openPalette() {
       chosen = (chosen + step + options.length) % options.length;
       show();
       event.preventDefault();
-    } else if (event.key === "Enter" && options[chosen]) {
+    } else if (event.key === "Enter") {
       event.preventDefault();
-      leave(options[chosen]);
+      // Whoever types faster than the server answers gets what it will answer.
+      if (pending) hurried = true;
+      else if (options[chosen]) leave(options[chosen]);
     }
   });
   dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());

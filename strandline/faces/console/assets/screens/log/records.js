@@ -19,6 +19,8 @@ import { Window } from "./window.js";
 
 /** As long as what has just come stands out. */
 const GLOW_MS = 1600;
+/** Whoever presses these wants to see something else than the end. */
+const SCROLLING = new Set(["ArrowUp", "PageUp", "Home", "k"]);
 const NARROW = matchMedia("(max-width: 760px)");
 
 export function openRecords(place, log, { code, buttons, options, reload }) {
@@ -85,7 +87,8 @@ export function openRecords(place, log, { code, buttons, options, reload }) {
   }
 
   let byHand = 0;
-  for (const kind of ["wheel", "touchmove", "pointerdown", "keydown"]) table.element.addEventListener(kind, () => (byHand = Date.now()), { passive: true });
+  const scrolls = (event) => event.type !== "keydown" || SCROLLING.has(event.key);
+  for (const kind of ["wheel", "touchmove", "pointerdown", "keydown"]) table.element.addEventListener(kind, (event) => scrolls(event) && (byHand = Date.now()), { passive: true });
 
   function scrolled(first, last) {
     window.reach(first, last);
@@ -102,6 +105,7 @@ export function openRecords(place, log, { code, buttons, options, reload }) {
 
   function toEnd() {
     following = true;
+    byHand = 0;
     unseen = 0;
     waiting.hidden = true;
     if (window.atEnd && window.items.length) table.scrollTo(window.items.length - 1, "end");

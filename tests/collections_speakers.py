@@ -312,6 +312,10 @@ class OwnSpeaker:
             encryptor = keyring.Encryptor(keys["keyring"], KemKey(keys["kemPriv"]), keys["trusted"])
         return self._collections(**where).document(key, encryptor=encryptor, verify=verify)
 
+    def _config(self, url: str) -> Json:
+        told: Json = json.loads(self._clients.setdefault(url, Client(url)).call("GET", "/config").body)
+        return told
+
     def _root(self, passphrase: str) -> Json:
         return {"userId": root_of(passphrase).user_id}
 

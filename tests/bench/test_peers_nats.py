@@ -4,14 +4,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from needed import unavailable
 
 from bench.peers_nats import ACKNOWLEDGED, JetStream, call, counted, lacking, publish, serving
 from bench.peers_sides import Side
 
-pytestmark = [
-    pytest.mark.xdist_group("bench-peers"),
-    pytest.mark.skipif(bool(lacking()), reason=lacking()),
-]
+pytestmark = pytest.mark.xdist_group("bench-peers")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _installed() -> None:
+    if lacking():
+        unavailable(lacking())
 
 
 @pytest.fixture(scope="module")

@@ -4,13 +4,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from needed import unavailable
 
 from bench.peers_redis import SETTINGS, RedisLine, command, lacking, lines, server
 
-pytestmark = [
-    pytest.mark.xdist_group("bench-peers"),
-    pytest.mark.skipif(bool(lacking()), reason=lacking()),
-]
+pytestmark = pytest.mark.xdist_group("bench-peers")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _installed() -> None:
+    if lacking():
+        unavailable(lacking())
 
 
 @pytest.fixture(scope="module")

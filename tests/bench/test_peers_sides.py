@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from needed import unavailable
 
 from bench import peers_nats, peers_ours, peers_postgres, peers_redis, topics_load
 from bench.peers_delivery import stamped
@@ -26,7 +27,7 @@ pytestmark = pytest.mark.xdist_group("bench-peers")
 def peer(request: pytest.FixtureRequest) -> Peer:
     found: Peer = request.param
     if found is not peers_ours.PEER and found.lacking():
-        pytest.skip(found.lacking())
+        unavailable(found.lacking())
     return found
 
 

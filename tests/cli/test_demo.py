@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from needed import unavailable
 from server_process import ServerProcess
 
 from strandline.client import Client
@@ -127,8 +128,10 @@ def test_what_goes_wrong_is_a_line(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
-@pytest.mark.skipif(bool(what_is_missing()), reason="Spark is not here")
 def test_with_spark_it_leaves_the_picture_alone(tmp_path: Path) -> None:
+    missing = what_is_missing()
+    if missing:
+        unavailable(f"Spark is not here: {missing}")
     temporary, elsewhere = tmp_path / "temporary", tmp_path / "elsewhere"
     temporary.mkdir()
     elsewhere.mkdir()

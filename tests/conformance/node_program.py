@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import queue
 import subprocess
 import threading
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import msgspec
 import node_packages
-import pytest
+from needed import unavailable
 
 HERE = Path(__file__).parent
 MODULES = HERE / "node_modules"
@@ -24,14 +23,7 @@ def require_packages() -> None:
     try:
         node_packages.require_packages(HERE)
     except node_packages.Unavailable as error:
-        _unavailable(str(error))
-
-
-def _unavailable(why: str) -> NoReturn:
-    """On a person's machine the tests are left out; where everything has to be there, they fail."""
-    if os.environ.get("CI", "").lower() == "true":
-        pytest.fail(why, pytrace=False)
-    pytest.skip(why)
+        unavailable(str(error))
 
 
 class Program:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 from collections_speakers import NodeSpeaker, OwnSpeaker, Person, PythonSpeaker, Speaker
+from needed import unavailable
 from node_packages import Unavailable, require_packages
 from server_process import ServerProcess
 
@@ -18,19 +18,12 @@ from strandline.signing.minting import everything
 HERE = Path(__file__).parent
 
 
-def _unavailable(why: str) -> NoReturn:
-    """On a person's machine the tests are left out; where everything has to be there, they fail."""
-    if os.environ.get("CI", "").lower() == "true":
-        pytest.fail(why, pytrace=False)
-    pytest.skip(why)
-
-
 @pytest.fixture(scope="session")
 def node() -> Iterator[Speaker]:
     try:
         require_packages(HERE)
     except Unavailable as error:
-        _unavailable(f"the published client for Node: {error}")
+        unavailable(f"the published client for Node: {error}")
     speaker = NodeSpeaker()
     yield speaker
     speaker.close()

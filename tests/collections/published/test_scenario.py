@@ -383,8 +383,6 @@ def test_a_namespace_has_its_own_collections(client: Speaker, url: str, name: st
 
 
 def test_the_configuration_is_told(client: Speaker, url: str) -> None:
-    if client.name == "strandline":
-        pytest.skip("this client has no such call")
     told = client.tell("config", url=url)
     by_name = {each["name"]: each for each in told["collections"]}
     assert by_name["pages"]["appendOnly"]["maxPullLimit"] == 3

@@ -53,6 +53,18 @@ class TestRecords:
         expect(page.get_by_role("button", name="1", exact=True)).to_be_visible()
         assert rows(page, "Records").count() < 100
 
+    def test_one_goes_to_a_seq(self, visit: Visit, shop: Shop, rows: Rows) -> None:
+        name = shop.topic(records=3000)
+        page = visit(f"log/{name}")
+        expect(rows(page, "Records").last).to_contain_text("item 2999")
+        page.get_by_label("Go to a seq or a time").fill("1 500")
+        page.keyboard.press("Enter")
+        expect(rows(page, "Records").first).to_contain_text("1\u202f500")
+        expect(page.locator(".live")).to_have_text("Paused")
+        page.keyboard.press("f")
+        expect(rows(page, "Records").last).to_contain_text("item 2999")
+        expect(page.locator(".live")).to_have_text("Live")
+
     def test_one_goes_to_a_time(self, visit: Visit, shop: Shop, rows: Rows, refusals: list[str]) -> None:
         name = shop.topic(records=10)
         page = visit(f"log/{name}")

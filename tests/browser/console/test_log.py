@@ -11,6 +11,14 @@ from playwright.sync_api import Page, expect
 
 Rows = Callable[[Page, str], Any]
 
+#: Whether the first row below the headings says this; rows above it exist, but are not seen.
+FIRST_IN_SIGHT = """text => {
+  const table = document.querySelector("[role=group][aria-label=Records]");
+  const top = table.querySelector("thead th").getBoundingClientRect().bottom;
+  const row = [...table.querySelectorAll("tr[data-index]")].find((one) => one.getBoundingClientRect().bottom > top + 2);
+  return row?.textContent.includes(text);
+}"""
+
 
 def figure(page: Page, name: str) -> Any:
     return page.locator(".log-head .stats > div", has_text=name).locator("dd")
@@ -59,11 +67,27 @@ class TestRecords:
         expect(rows(page, "Records").last).to_contain_text("item 2999")
         page.get_by_label("Go to a seq or a time").fill("1 500")
         page.keyboard.press("Enter")
-        expect(rows(page, "Records").first).to_contain_text("1\u202f500")
+        # What is before it is loaded as well, and stays out of sight.
+        expect(page.get_by_role("button", name="1\u202f499", exact=True)).to_be_attached()
+        page.wait_for_function(FIRST_IN_SIGHT, arg="1\u202f500")
         expect(page.locator(".live")).to_have_text("Paused")
         page.keyboard.press("f")
         expect(rows(page, "Records").last).to_contain_text("item 2999")
         expect(page.locator(".live")).to_have_text("Live")
+
+    def test_where_one_went_is_not_left_when_more_comes(self, visit: Visit, shop: Shop, rows: Rows) -> None:
+        name = shop.topic(records=300)
+        page = visit(f"log/{name}")
+        expect(rows(page, "Records").last).to_contain_text("item 299")
+        page.get_by_label("Go to a seq or a time").fill("150")
+        page.keyboard.press("Enter")
+        page.wait_for_function(FIRST_IN_SIGHT, arg="150")
+        expect(page.locator(".live")).to_have_text("Live")
+        shop.write(name, {"item": "a lamp"})
+        expect(page.get_by_role("button", name="1 new")).to_be_visible()
+        page.wait_for_function(FIRST_IN_SIGHT, arg="150")
+        page.get_by_role("button", name="1 new").click()
+        expect(rows(page, "Records").last).to_contain_text("a lamp")
 
     def test_one_goes_to_a_time(self, visit: Visit, shop: Shop, rows: Rows, refusals: list[str]) -> None:
         name = shop.topic(records=10)

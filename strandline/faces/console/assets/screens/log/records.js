@@ -113,12 +113,11 @@ export function openRecords(place, log, { code, buttons, options, reload }) {
   }
 
   async function jump(where, choose) {
-    following = false;
     table.choose(-1);
-    await window.openAt(where);
-    if (!window.items.length) return;
-    // A moment later the rows are there.
+    if (!(await window.openAt(where)) || !window.items.length) return;
+    // A moment later the rows are there. Until then, those that were scrolled to the end could be followed further.
     requestAnimationFrame(() => {
+      following = false;
       const index = choose === undefined ? 0 : Math.max(0, window.items.findIndex((item) => item.seq >= choose));
       table.scrollTo(index, choose === undefined ? "start" : "center");
       table.choose(index);

@@ -47,13 +47,14 @@ export class Window {
     return this.open(at === undefined ? { after, limit: PAGE } : { at, limit: PAGE }, false);
   }
 
+  /** @returns {Promise<boolean>} whether it is these that are shown now, and not what was asked for later */
   async open(where, fromEnd) {
     const number = (this.generation += 1);
     this.leave();
     this.loading = true;
     try {
       const page = await this.ask(where);
-      if (number !== this.generation) return;
+      if (number !== this.generation) return false;
       this.failed = null;
       this.loading = false;
       this.items = entries(page);
@@ -64,12 +65,14 @@ export class Window {
       if (this.atEnd) this.listen();
       else this.tell.state("paused");
       this.tell.changed();
+      return true;
     } catch (error) {
-      if (number !== this.generation) return;
+      if (number !== this.generation) return false;
       this.loading = false;
       this.failed = error;
       this.tell.state("refused");
       this.tell.changed();
+      return false;
     }
   }
 

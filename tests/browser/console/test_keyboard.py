@@ -24,6 +24,8 @@ def test_chords_lead_to_every_screen(visit: Visit) -> None:
 
 def test_from_the_list_of_logs_to_a_record_and_back(visit: Visit, shop: Shop) -> None:
     name = shop.topic("keyboard", 5)
+    # Found by everything but the last letter as well: alone in the list is only what was looked for in full.
+    shop.call("PUT", f"/v0/topics/{name[:-1]}x", {})
     page = visit("logs")
     expect(page.get_by_role("heading", name="Logs")).to_be_visible()
     press(page, "/")

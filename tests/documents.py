@@ -18,6 +18,8 @@ from strandline.faces.collections import AppendOnly, Collection, QueueEvents
 from strandline.faces.describing import Problem
 from strandline.faces.streams.problems import PROBLEMS as STREAM_PROBLEMS
 from strandline.faces.tables.problems import PROBLEMS as TABLE_PROBLEMS
+from strandline.faces.topics.config import TopicConfig, config_json, engine_config, traits_of
+from strandline.faces.topics.descriptions import DESCRIPTIONS
 from strandline.faces.topics.problems import PROBLEMS
 from strandline.server.settings import TABLES
 from strandline.server.settings_sources import OPTIONS, VARIABLES
@@ -60,12 +62,23 @@ def options_table(struct: type[msgspec.Struct]) -> Iterator[str]:
         yield f"| `{field.name}` | {default} | {meanings[field.name]} |"
 
 
+def queue_configuration_table() -> Iterator[str]:
+    """What a queue can be configured with, as it is when nothing is said."""
+    config = engine_config("queue", TopicConfig(), "queue")
+    yield "| option | default | meaning |"
+    yield "|---|---|---|"
+    for name, default in config_json(config, traits_of(config)).items():
+        shown = "needed" if name == "type" else "none" if default is None else _default(default)
+        yield f"| `{name}` | {shown} | {DESCRIPTIONS['TopicConfig'][name]} |"
+
+
 #: Every table with the document that it is in.
 GENERATED: dict[str, tuple[Path, Callable[[], Iterator[str]]]] = {
     "settings": (ROOT / "docs/operations.md", settings_table),
     "collection-options": (ROOT / "docs/collections.md", partial(options_table, Collection)),
     "append-only-options": (ROOT / "docs/collections.md", partial(options_table, AppendOnly)),
     "queue-options": (ROOT / "docs/collections.md", partial(options_table, QueueEvents)),
+    "queue-configuration": (ROOT / "docs/queues.md", queue_configuration_table),
     "errors": (ROOT / "docs/topics.md", partial(problems_table, PROBLEMS)),
     "table-errors": (ROOT / "docs/tables.md", partial(problems_table, TABLE_PROBLEMS)),
     "stream-errors": (ROOT / "docs/streams.md", partial(problems_table, STREAM_PROBLEMS)),

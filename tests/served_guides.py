@@ -1,6 +1,6 @@
-"""Guides that are followed on a server which has what they show in a file: a configuration, or declarations.
+"""Guides that are followed on a server of their own; some show a file that it needs: a configuration, or declarations.
 
-Run as a program, it follows them and writes down what came back.
+Run as a program, it follows them, or those whose names are given, and writes down what came back.
 """
 
 from __future__ import annotations
@@ -10,36 +10,41 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from documents import ROOT
 from guide import Follower, blocks, rewritten, settled
 
 
 class ServedGuide(NamedTuple):
-    """``file`` is the name in the first line of the block that is to be a file; ``setting`` says what it is for the
-    server, or nothing if it is its configuration."""
+    """``file`` is the name in the first line of the block that is to be a file, or nothing if the server needs none;
+    ``setting`` says what it is for the server, or nothing if it is its configuration."""
 
     path: Path
-    file: str
+    file: str = ""
     setting: str = ""
 
     @contextmanager
     def follower(self, directory: Path) -> Iterator[Follower]:
         from server_process import ServerProcess
 
-        (text,) = [block.text for block in blocks(self.path.read_text()) if block.text.startswith(f"# {self.file}\n")]
-        file = directory / self.file
-        file.write_text(text)
         (directory / "followed").mkdir()
-        given = {"settings": {self.setting: file}} if self.setting else {"config": file}
-        server = ServerProcess(directory / "data", **given).start()
+        server = ServerProcess(directory / "data", **self._given(directory)).start()
         follower = Follower(server.port, directory / "followed", directory)
         try:
             yield follower
         finally:
             follower.close()
             server.end()
+
+    def _given(self, directory: Path) -> dict[str, Any]:
+        """What the server is started with."""
+        if not self.file:
+            return {}
+        (text,) = [block.text for block in blocks(self.path.read_text()) if block.text.startswith(f"# {self.file}\n")]
+        file = directory / self.file
+        file.write_text(text)
+        return {"settings": {self.setting: file}} if self.setting else {"config": file}
 
     def check(self, directory: Path) -> None:
         """Follow it, and see that everything comes back that it shows."""
@@ -50,11 +55,14 @@ class ServedGuide(NamedTuple):
 
 COLLECTIONS = ServedGuide(ROOT / "docs" / "collections.md", "collections.toml")
 TABLES = ServedGuide(ROOT / "docs" / "tables.md", "polls.py", "declare")
+QUEUES = ServedGuide(ROOT / "docs" / "queues.md")
+GUIDES = {guide.path.stem: guide for guide in (COLLECTIONS, TABLES, QUEUES)}
 
 
 def _main() -> None:
     sys.path += [str(ROOT / "tests/topics")]
-    for guide in (COLLECTIONS, TABLES):
+    for name in sys.argv[1:] or GUIDES:
+        guide = GUIDES[name]
         with tempfile.TemporaryDirectory() as temporary, guide.follower(Path(temporary)) as following:
             guide.path.write_text(rewritten(guide.path.read_text(), following))
 

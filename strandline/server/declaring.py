@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -16,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from strandline.engine.children import import_from
 from strandline.faces.collections.checking import BadCollections
 from strandline.faces.collections.declaring import Declared as DeclaredCollections
 from strandline.faces.tables.users import Identify
@@ -80,9 +82,8 @@ def _import(source: str) -> ModuleType:
     try:
         if source.endswith(".py"):
             return _import_file(Path(source))
-        if "" not in sys.path:
-            # As for `python -m`: what is in the directory where the command was given can be named.
-            sys.path.insert(0, "")
+        # As for `python -m`: what is in the directory where the command was given can be named.
+        import_from(os.getcwd())
         return importlib.import_module(source)
     except BadSettings:
         raise
@@ -106,9 +107,7 @@ def _import_file(path: Path) -> ModuleType:
         raise BadSettings(f"{path} cannot be imported")
     module = importlib.util.module_from_spec(spec)
     # Files beside it can be imported, as if it were run.
-    directory = str(path.resolve().parent)
-    if directory not in sys.path:
-        sys.path.insert(0, directory)
+    import_from(str(path.resolve().parent))
     # Types are looked up by the name of their module.
     sys.modules[name] = module
     try:

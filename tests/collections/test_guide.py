@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import sys
 import tomllib
 from pathlib import Path
 
+import pytest
 from guide import blocks
 from served_guides import COLLECTIONS
 
@@ -29,12 +31,13 @@ def test_every_example_of_a_configuration_can_be_served(tmp_path: Path) -> None:
         assert [*config.collections, *config.namespaces.values()]
 
 
-def test_the_example_in_python_can_be_declared(tmp_path: Path) -> None:
+def test_the_example_in_python_can_be_declared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from strandline.server.declaring import load as load_declared
 
     (text,) = [block.text for block in blocks(GUIDE.read_text()) if "Roles(" in block.text]
     path = tmp_path / "collections.py"
     path.write_text(text)
+    monkeypatch.setattr(sys, "path", [*sys.path])
     declared = load_declared(str(path)).collections
     assert [collection.name for collection in declared.collections] == ["rooms"]
     assert declared.roles.enricher is not None

@@ -191,6 +191,18 @@ def test_a_worker_dies_with_its_parent(tmp_path: Path, state: str) -> None:
             pipe.close()
 
 
+def test_files_of_somebody_are_not_taken_for_the_standard_library(
+    disk: LocalDisk, worker: Worker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the server was started, or where it imports declarations from, files may have any name."""
+    for name in ("collections", "queue", "warnings"):
+        (tmp_path / f"{name}.py").write_text("raise RuntimeError('this is not the standard library')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    write_journal(disk, "journal", [Append(1, 1, 5, Batch([b"x"]))])
+    assert worker.run(JOB) is not None
+
+
 def test_jobs_of_several_threads_take_turns(disk: LocalDisk, worker: Worker) -> None:
     for index in range(4):
         write_journal(disk, f"journal-{index}", [Append(1, 1 + index, 5, Batch([b"x"]))])

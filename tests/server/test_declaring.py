@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -66,6 +67,13 @@ def test_a_module_declares_tables() -> None:
 def test_a_file_may_import_what_is_beside_it() -> None:
     write("deep/shared_polls.py", POLL)
     assert [table.name for table in load(write("deep/main.py", "from shared_polls import poll")).tables] == ["poll"]
+
+
+def test_what_is_beside_it_is_not_taken_for_the_standard_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    write("graphlib.py", "raise RuntimeError('this is not the standard library')")
+    load(write("collections.py", POLL))
+    monkeypatch.delitem(sys.modules, "graphlib", raising=False)
+    assert importlib.import_module("graphlib").TopologicalSorter
 
 
 def test_identify_and_hooks_are_found_by_their_names() -> None:

@@ -21,6 +21,7 @@ from typing import IO
 
 import msgspec
 
+from strandline.engine.children import environment
 from strandline.engine.disk import LocalDisk
 from strandline.engine.errors import DamagedFile, MissingFile, UnsupportedFormat, WorkerFailed
 from strandline.engine.segments.footer import SegmentInfo
@@ -119,9 +120,7 @@ class Worker:
 def _start(root: str) -> subprocess.Popen[bytes]:
     # The package imports this module before runpy executes it once more, which runpy warns of.
     command = [sys.executable, "-W", "ignore::RuntimeWarning:runpy", "-m", "strandline.engine.segments.worker", root]
-    # The child imports what the parent imports, wherever that was found.
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    return subprocess.Popen(command, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+    return subprocess.Popen(command, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment())
 
 
 def _embalm(error: Exception) -> _Failed:

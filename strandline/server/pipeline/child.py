@@ -12,6 +12,8 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 
+from strandline.engine.children import environment
+
 log = logging.getLogger("strandline.pipeline")
 
 #: Of those who want the processor, requests come first.
@@ -35,6 +37,7 @@ class Child:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
+            env=environment(),
             # Its own group: a Ctrl-C in the terminal is the server's, which ends the pipeline in its own way; and all
             # that it starts can be ended with it.
             start_new_session=True,

@@ -47,6 +47,19 @@ def test_a_job_is_claimed_extended_given_back_and_done(run: Run, name: str) -> N
     run(scenario)
 
 
+def test_the_first_job_makes_the_queue(run: Run, name: str) -> None:
+    async def scenario(client: Any) -> None:
+        queue = client.queue(name, Mail, node="w1")
+        await queue.enqueue(Mail("ann"))
+        (job,) = await queue.claim()
+        assert job.data == Mail("ann")
+        await queue.configure(max_deliveries=3)
+        await queue.enqueue(Mail("bob"))
+        assert (await queue.counters()).ready == 1
+
+    run(scenario)
+
+
 def test_a_job_can_be_kept_back(run: Run, name: str) -> None:
     async def scenario(client: Any) -> None:
         queue = client.queue(name)

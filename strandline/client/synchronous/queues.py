@@ -54,11 +54,11 @@ class Queue(Generic[T]):
         """Add one job. ``priority`` is from -1000 to 1000, the highest first; ``not_before`` keeps it back until then
         (a datetime, or milliseconds)."""
         draft = Draft(data, tag, None, meta, calls.milliseconds(not_before), priority)
-        return self.topic.write_many([draft], idempotency_key=idempotency_key)
+        return self.enqueue_many([draft], idempotency_key=idempotency_key)
 
     def enqueue_many(self, jobs: Iterable[T | Draft[T]], *, idempotency_key: str | None = None) -> Written:
-        """Add jobs: all of them or none."""
-        return self.topic.write_many(jobs, idempotency_key=idempotency_key)
+        """Add jobs: all of them or none. A queue that is not there is made, which takes a key that may configure."""
+        return self.topic.write_many(jobs, idempotency_key=idempotency_key, config={"type": "queue"})
 
     # --- jobs out --------------------------------------------------------------------------------------------------
 

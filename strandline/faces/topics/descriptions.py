@@ -12,8 +12,8 @@ DESCRIPTIONS: dict[str, dict[str, str]] = {
         "compact": "A record goes once a later one with its tag has been there for a while, so that the last one of "
         "every tag stays. Not for queues.",
         "durable": "Short for `durability`: true is `fsync`, false is `disk`.",
-        "durability": "`ephemeral` (memory only), `memory` (no promise), `disk` (survives a killed process), `fsync` "
-        "(acknowledged after the flush). The default is `disk`.",
+        "durability": "`ephemeral` (memory only), `memory` (flushed some time), `disk` (flushed within 50 ms), `fsync` "
+        "(acknowledged after the flush). All but the first survive a killed process. The default is `disk`.",
         "priority": "How urgent the topic is under load, -1000 to 1000; null: by how recently it was read.",
         "auto_priority": "Whether being read makes the topic more urgent.",
         "auto_create": "In the `config` of a write: whether the topic may be made.",

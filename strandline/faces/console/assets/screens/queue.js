@@ -145,7 +145,7 @@ function redrive(queue, done) {
     title: "Re-drive dead letters",
     action: `Re-drive ${plural(queue.dead_letters.records, "letter")}`,
     body: [
-      h("p", {}, `Moves the jobs in ${log} back, to be tried again. Each is moved once, also if the server should stop in the middle.`),
+      h("p", {}, `Moves the jobs in ${log} back to where they came from, to be tried again.`),
       h("div.pair", {}, field("How many", limit, "0: as many as there are"), field("Only with the key", match, "customer:ann, or customer:*")),
       field("To", to),
     ],

@@ -6,6 +6,7 @@ They are started and configured as in the groups *streams* and *collections*, wh
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -21,7 +22,7 @@ from bench.topics_peers import Wrk, missing
 from bench.topics_server import Server
 
 
-class HttpSide:
+class HttpSide(ABC):
     """A server that is asked over HTTP, and of which only appends are known."""
 
     face = "http"
@@ -42,17 +43,17 @@ class HttpSide:
     def create(self, durability: Durability, *, queue: bool = False) -> Log:
         return new_log(durability)
 
-    def drop(self, log: Log) -> None:
-        """Nothing to do where logs are small and the directory goes soon."""
+    @abstractmethod
+    def drop(self, log: Log) -> None: ...
 
     def connect(self, log: Log) -> Line:
         return Line(self.server.port, check)
 
-    def path(self, log: Log) -> str:
-        raise NotImplementedError
+    @abstractmethod
+    def path(self, log: Log) -> str: ...
 
-    def body(self, records: Sequence[bytes]) -> bytes:
-        raise NotImplementedError
+    @abstractmethod
+    def body(self, records: Sequence[bytes]) -> bytes: ...
 
     def append(self, log: Log, records: Sequence[bytes]) -> Request:
         content = streams_load.request_bytes("POST", self.path(log), self.body(records))
@@ -125,6 +126,9 @@ class Collections(HttpSide):
     def __init__(self, name: str, directory: Path, server: Server, how: str, collection: str) -> None:
         super().__init__(name, directory, server, {"disk": how})
         self._collection = collection
+
+    def drop(self, log: Log) -> None:
+        """Nothing to do where logs are small and the directory goes soon."""
 
     def path(self, log: Log) -> str:
         return f"/{OPEN}/push/{self._collection}/{log.name}"

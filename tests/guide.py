@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import shutil
 import socket
 import subprocess
 import sys
@@ -231,11 +230,6 @@ def _main() -> None:
         finally:
             follower.close()
             server.end()
-
-
-def missing() -> list[str]:
-    """Which programs the guide needs that are not there."""
-    return [program for program in NEEDED if shutil.which(program) is None]
 
 
 if __name__ == "__main__":

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
-import pytest
 from conformance.node_program import MODULES, require_packages
-from guide import GUIDE, Follower, missing, settled, steps
+from guide import GUIDE, NEEDED, Follower, settled, steps
+from needed import need
 from server_process import ServerProcess
 
 
 def test_following_the_guide_gives_the_answers_that_it_shows(tmp_path: Path) -> None:
-    _require_programs()
+    need(NEEDED)
+    require_packages()
     (tmp_path / "followed").mkdir()
     server = ServerProcess(tmp_path / "data").start()
     follower = Follower(server.port, tmp_path / "followed", MODULES)
@@ -35,13 +35,3 @@ def test_what_is_another_one_every_time_does_not_count() -> None:
     other = 'stream-cursor: 3316135\n{"ts":1794754690142,"took_ms":12,"token":"xyz","at":"2026-11-15T10:00:01.000Z"}'
     assert settled(one) == settled(other)
     assert settled(one) != settled(other.replace('"at"', '"when"'))
-
-
-def _require_programs() -> None:
-    """On a person's machine the guide is not followed where programs are missing; where all must be there, it fails."""
-    if lacking := missing():
-        why = f"{', '.join(lacking)} not installed"
-        if os.environ.get("CI", "").lower() == "true":
-            pytest.fail(why, pytrace=False)
-        pytest.skip(why)
-    require_packages()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
+from needed import need
 from pipeline_guide import GUIDE, NEEDED, PipelineFollower, settled
 from server_process import ServerProcess
 
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def test_following_the_guide_gives_what_it_shows(spark: SparkSession, tmp_path: Path) -> None:
-    _require_programs()
+    need(NEEDED)
     server = ServerProcess(tmp_path / "data").start()
     follower = PipelineFollower(server.port, tmp_path)
     try:
@@ -37,14 +36,3 @@ def test_every_table_of_the_guide_names_options_that_exist() -> None:
         name for row in re.findall(r"^\| (`.*?) \|", section, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)
     }
     assert named == known
-
-
-def _require_programs() -> None:
-    from shutil import which
-
-    lacking = [program for program in NEEDED if which(program) is None]
-    if lacking:
-        why = f"{', '.join(lacking)} not installed"
-        if os.environ.get("CI", "").lower() == "true":
-            pytest.fail(why, pytrace=False)
-        pytest.skip(why)

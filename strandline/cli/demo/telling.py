@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from textwrap import wrap
+from typing import Protocol
 
 from rich.console import Console, Group, RenderableType
 from rich.markup import escape
@@ -59,32 +60,26 @@ class Teller:
         self._console.print(line, markup=False, soft_wrap=True)
 
 
-class Chapter:
+class Chapter(Protocol):
     """What can be said in a chapter."""
 
     def say(self, sentences: str) -> None:
         """Prose, broken into lines as it fits."""
-        raise NotImplementedError
 
     def quote(self, line: str) -> None:
         """To be copied: a line that is kept as it is."""
-        raise NotImplementedError
 
     def show(self, columns: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[str] = ()) -> None:
         """A table; ``right`` are the columns that are set flush right."""
-        raise NotImplementedError
 
     def draw(self, lines: Sequence[tuple[str, str]]) -> None:
         """Lines that are kept as they are: what is written, and a bar behind it."""
-        raise NotImplementedError
 
     def proved(self, sentence: str) -> None:
         """Something that was checked just now."""
-        raise NotImplementedError
 
     def doing(self, what: str) -> None:
         """What takes a while now."""
-        raise NotImplementedError
 
 
 class PanelChapter(Chapter):

@@ -104,10 +104,7 @@ def test_requests_that_make_no_sense_are_answered_as_the_document_says(bed: Bed,
     def leave(case: Case, data: st.DataObject) -> None:
         pass
 
-    try:
-        fuzz(bed.schema[path][method], GenerationMode.NEGATIVE, EXAMPLES, leave, bed.server.url, bed.session)
-    except schemathesis.errors.SchemathesisError as error:
-        pytest.skip(f"nothing to get wrong: {error}")
+    fuzz(bed.schema[path][method], GenerationMode.NEGATIVE, EXAMPLES, leave, bed.server.url, bed.session)
 
 
 def ask(bed: Bed, method: str, path: str, **parts: Any) -> Any:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from strandline.delivery.queues import QueueCounters
 from strandline.engine.clock import SystemClock
 from strandline.engine.errors import UnknownLog
 from strandline.faces.access import Access
@@ -102,19 +103,15 @@ async def _topic_rows(context: Context, prefixes: tuple[str, ...]) -> list[Topic
 
 
 async def _topic_row(context: Context, topic: Topic) -> TopicRow:
-    ready = in_flight = None
+    counters = None
     state = topic.log.state()
     if topic.traits.type == "queue":
         if context.queues.is_open(topic.log):
             queue = context.known_queue(topic)
         else:  # what became of its jobs has to be read first
             queue = await asyncio.to_thread(context.known_queue, topic)
-        counters = None if queue is None else queue.counters()
-        ready = state.count if counters is None else counters.ready
-        in_flight = 0 if counters is None else counters.in_flight
-    return TopicRow(
-        topic.name, state.head, state.earliest, state.evict_floor, state.count, state.size, ready, in_flight
-    )
+        counters = QueueCounters(state.count, 0, 0, 0) if queue is None else queue.counters()
+    return TopicRow(topic.name, state.head, state.earliest, state.evict_floor, state.count, state.size, counters)
 
 
 def _router_rows(context: Context, prefixes: tuple[str, ...]) -> list[RouterRow]:

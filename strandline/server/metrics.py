@@ -13,6 +13,7 @@ from typing import NamedTuple
 import msgspec
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 
+from strandline.delivery.queues import QueueCounters
 from strandline.engine.stats import FLUSH_BOUNDS, Histogram, Stats
 from strandline.server.pipeline.keeping import STATES, Standing
 
@@ -27,7 +28,7 @@ CLASSES = ("ephemeral", "memory", "disk", "fsync")
 
 
 class TopicRow(NamedTuple):
-    """The last two are None unless the topic is a queue."""
+    """``queue`` is None unless the topic is one."""
 
     topic: str
     head_seq: int
@@ -35,8 +36,7 @@ class TopicRow(NamedTuple):
     evict_floor: int
     records: int
     size: int
-    ready: int | None = None
-    in_flight: int | None = None
+    queue: QueueCounters | None = None
 
 
 class RouterRow(NamedTuple):
@@ -181,11 +181,22 @@ def _topics(snapshot: Snapshot) -> Iterator[str]:
         ("evict_floor", "Seqs below were lost to a cap or to time, per topic.", [row.evict_floor for row in rows]),
         ("records_live", "Live records per topic.", [row.records for row in rows]),
         ("bytes_live", "Bytes of the live records per topic.", [row.size for row in rows]),
-        ("queue_ready", "Jobs that can be claimed, per queue.", [row.ready for row in rows]),
-        ("queue_in_flight", "Jobs held by workers, per queue.", [row.in_flight for row in rows]),
     ):
-        known = ((label, value) for label, value in zip(labels, values, strict=True) if value is not None)
-        yield from _series(f"topics_topic_{series}", "gauge", help, known)
+        yield from _series(f"topics_topic_{series}", "gauge", help, zip(labels, values, strict=True))
+    queues = [(label, row.queue) for label, row in zip(labels, rows, strict=True) if row.queue is not None]
+    for series, kind, help, values in (
+        ("ready", "gauge", "Jobs that can be claimed, per queue.", [queue.ready for _, queue in queues]),
+        ("in_flight", "gauge", "Jobs held by workers, per queue.", [queue.in_flight for _, queue in queues]),
+        ("delayed", "gauge", "Jobs whose time has not come, per queue.", [queue.delayed for _, queue in queues]),
+        (
+            "dead_lettered_total",
+            "counter",
+            "Jobs that became dead letters, per queue.",
+            [queue.dead_lettered for _, queue in queues],
+        ),
+    ):
+        labelled = zip((label for label, _ in queues), values, strict=True)
+        yield from _series(f"topics_topic_queue_{series}", kind, help, labelled)
     yield from _truncated("topic", snapshot.topic_rows)
 
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
+from strandline.delivery.queues import QueueCounters
 from strandline.engine import Batch, Config, Engine
 from strandline.engine.stats import FLUSH_BOUNDS, Histogram
 from strandline.server.metrics import (
@@ -51,7 +52,7 @@ SNAPSHOT = Snapshot(
     throttled=11,
     requests={("/v0/topics/{topic}", 200): 12, ("/v0/topics/{topic}", 429): 1, ("", 404): 2},
     topic_rows=[
-        TopicRow("jobs", 480_231, 468_188, 1000, 12_043, 2048, 842, 288),
+        TopicRow("jobs", 480_231, 468_188, 1000, 12_043, 2048, QueueCounters(842, 288, 4, 9)),
         TopicRow("events", 99, 1, 0, 99, 8112),
     ],
     router_rows=[RouterRow("jobs->audit", 3, 400)],
@@ -94,6 +95,8 @@ def series(snapshot: Snapshot) -> dict[str, str]:
         'topics_topic_bytes_live{topic="jobs"} 2048',
         'topics_topic_queue_ready{topic="jobs"} 842',
         'topics_topic_queue_in_flight{topic="jobs"} 288',
+        'topics_topic_queue_delayed{topic="jobs"} 9',
+        'topics_topic_queue_dead_lettered_total{topic="jobs"} 4',
         "topics_topic_metrics_truncated 0",
         "topics_wal_frames_total 100000",
         "topics_wal_batches_total 88241",

@@ -96,6 +96,8 @@ def test_metrics_follow_what_happens(start_server: StartServer, lane: str) -> No
         "topics_topic_bytes_live{topic=disk-2}": 4,
         "topics_topic_queue_ready{topic=jobs}": 2,
         "topics_topic_queue_in_flight{topic=jobs}": 2,
+        "topics_topic_queue_delayed{topic=jobs}": 0,
+        "topics_topic_queue_dead_lettered_total{topic=jobs}": 0,
         "topics_router_lag{router=r}": 0,
         "topics_router_forwarded_total{router=r}": 1,
         "topics_consumer_lag{topic=disk-2,consumer=billing}": 2,

@@ -66,7 +66,7 @@ def main(
     ] = None,
     directory: Annotated[Path | None, typer.Option(help="Where to work: the disk to be measured.")] = None,
 ) -> None:
-    """Measure the engine, every figure beside its floor."""
+    """Measure the engine, the server and everything around them, every figure beside a floor or a peer."""
     chosen = groups or list(GROUPS)
     unknown = sorted(set(chosen) - set(GROUPS))
     if write_docs and quick:

@@ -27,7 +27,7 @@ def test_from_the_list_of_logs_to_a_record_and_back(visit: Visit, shop: Shop) ->
     # Found by everything but the last letter as well: alone in the list is only what was looked for in full.
     shop.call("PUT", f"/v0/topics/{name[:-1]}x", {})
     page = visit("logs")
-    expect(page.get_by_role("heading", name="Logs")).to_be_visible()
+    expect(page.get_by_role("heading", name="Logs", exact=True)).to_be_visible()
     press(page, "/")
     page.keyboard.type(name)
     expect(page.locator("tbody a")).to_have_text([name])
@@ -41,7 +41,7 @@ def test_from_the_list_of_logs_to_a_record_and_back(visit: Visit, shop: Shop) ->
     press(page, "2")
     expect(page.get_by_role("tab", name="Keys")).to_have_attribute("aria-selected", "true")
     press(page, "u")
-    expect(page.get_by_role("heading", name="Logs")).to_be_visible()
+    expect(page.get_by_role("heading", name="Logs", exact=True)).to_be_visible()
 
 
 def test_a_record_is_appended_without_a_mouse(visit: Visit, shop: Shop) -> None:
@@ -70,7 +70,7 @@ def test_one_jumps_to_a_log_by_part_of_its_name(visit: Visit, shop: Shop) -> Non
 
 def test_the_keys_are_told(visit: Visit) -> None:
     page = visit("logs")
-    expect(page.get_by_role("heading", name="Logs")).to_be_visible()
+    expect(page.get_by_role("heading", name="Logs", exact=True)).to_be_visible()
     press(page, "?")
     dialog = page.get_by_role("dialog", name="Keys")
     expect(dialog).to_contain_text("On this screen")

@@ -79,7 +79,7 @@ def test_a_log_that_is_not_there_is_said_to_be_missing(
 def test_the_theme_is_chosen_and_kept(visit: Visit) -> None:
     page = visit("queues", look="dark")
     ground = "getComputedStyle(document.body).backgroundColor"
-    expect(page.get_by_role("heading", name="Queues")).to_be_visible()
+    expect(page.get_by_role("heading", name="Queues", exact=True)).to_be_visible()
     dark = page.evaluate(ground)
     page.get_by_role("button", name="Theme: System").click()
     expect(page.get_by_role("button", name="Theme: Light")).to_be_visible()

@@ -70,7 +70,8 @@ def append_command(
 ) -> None:
     """Append records to a log: all arguments in one step, or lines of standard input as they come.
 
-    If a line of standard input is wrong, those before it are appended and told.
+    If a line of standard input is wrong, neither it nor what was read together with it is appended; what was before is
+    told.
     """
     if text and records:
         raise typer.BadParameter("give either --text or --records")
@@ -83,7 +84,7 @@ def append_command(
             if data is not None:
                 writer.write([line.encode() for line in data], 1)
             else:
-                for number, lines in _batches(idempotency_key is not None):
+                for number, lines in _batches(idempotency_key is not None, text or not writer.takes_json):
                     writer.write(lines, number)
         except BadLine as error:
             before = (
@@ -153,7 +154,11 @@ class Writer:
         self._batches = 0
         self.outcome = Outcome(log)
         self._content_type = self._look()
-        self._by_stream = self._content_type != JSON_TYPE
+        self._by_stream = not self.takes_json
+
+    @property
+    def takes_json(self) -> bool:
+        return self._content_type == JSON_TYPE
 
     def _look(self) -> str:
         try:
@@ -165,7 +170,7 @@ class Writer:
 
     def write(self, lines: list[bytes], number: int) -> None:
         """Lines of which the first has this number: all of them or none. Raises BadLine."""
-        if self._content_type != JSON_TYPE:
+        if not self.takes_json:
             self._append_bytes(lines)
             return
         drafts = [self._shape.draft(line.strip(b"\r\n"), number + at) for at, line in enumerate(lines)]
@@ -222,19 +227,19 @@ class Writer:
             self.outcome.appended += 1
 
 
-def _batches(fixed: bool) -> Iterator[tuple[int, list[bytes]]]:
+def _batches(fixed: bool, blank: bool) -> Iterator[tuple[int, list[bytes]]]:
     """The lines of standard input as they come, and the number of the first; with ``fixed``, so many at a time as it
-    would be any other time."""
+    would be any other time; those that are ``blank`` only if that means something."""
     number, waiting, rest = 1, list[bytes](), b""
     source: Any = sys.stdin.buffer
     while chunk := source.read1(READ_BYTES):
         *whole, rest = (rest + chunk).split(b"\n")
-        waiting += [line + b"\n" for line in whole if line.strip()]
+        waiting += [line + b"\n" for line in whole if blank or line.strip()]
         while len(waiting) >= BATCH_LINES or (waiting and not fixed):
             yield number, waiting[:BATCH_LINES]
             number += len(waiting[:BATCH_LINES])
             waiting = waiting[BATCH_LINES:]
-    if rest.strip():
+    if rest.strip() or (blank and rest):
         waiting.append(rest)
     for at in range(0, len(waiting), BATCH_LINES):
         yield number + at, waiting[at : at + BATCH_LINES]

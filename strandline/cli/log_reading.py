@@ -79,8 +79,8 @@ def tail_command(
 
 
 def _last(reader: Reader, wanted: Wanted, count: int) -> tuple[list[Shown | Loss], int]:
-    """The last records, with what was lost before them if there are fewer, and up to which seq that is. They are looked
-    for from further and further back: some that were near the end may be deleted, or have another key."""
+    """The last records, with what was lost between them, or before them if there are fewer, and up to which seq that
+    is. They are looked for from further and further back: some near the end may be deleted, or have another key."""
     head, span = reader.head(), max(count, 1)
     while count:
         records, lost, after = deque[Shown](maxlen=count), list[Loss](), max(head - span, 0)
@@ -89,10 +89,9 @@ def _last(reader: Reader, wanted: Wanted, count: int) -> tuple[list[Shown | Loss
             records.extend(part.records)
             lost += part.lost
             reached = part.after
-        if len(records) == count:
-            return list(records), reached
-        if after == 0:
-            return [*lost, *records], reached
+        if len(records) == count or after == 0:
+            told = [one for one in lost if len(records) < count or one.last > records[0].seq]
+            return sorted([*told, *records], key=lambda one: one.first if isinstance(one, Loss) else one.seq), reached
         span *= LOOK_BACK
     return [], head
 

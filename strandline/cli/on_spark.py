@@ -95,8 +95,11 @@ def watching() -> Iterator[Reporter]:
 def errors(failed: int = EXIT_FAILED) -> Iterator[None]:
     """What goes wrong on purpose is a line on standard error, and an exit code; ``failed`` for whatever has none of its
     own."""
+    from deltalake.exceptions import DeltaError
+    from obstore.exceptions import BaseError
+
     from strandline.engine.errors import EngineError
-    from strandline.history.talking import ServerFailure
+    from strandline.history.talking import BadUrl, ServerFailure
     from strandline.pipeline.missing import SparkUnavailable
     from strandline.pipeline.rounds import LakeOfAnother, UnknownLogs
     from strandline.pipeline.status import describe
@@ -106,11 +109,15 @@ def errors(failed: int = EXIT_FAILED) -> Iterator[None]:
     except SparkUnavailable as error:
         say(str(error))
         raise typer.Exit(EXIT_MISSING) from None
-    except UnknownLogs as error:
+    except (UnknownLogs, BadUrl) as error:
         say(str(error))
         raise typer.Exit(EXIT_USAGE) from None
     except (EngineError, ServerFailure, LakeOfAnother, OSError) as error:
         say(str(error))
+        raise typer.Exit(failed) from None
+    except (DeltaError, BaseError) as error:
+        # What follows is how the library came to it.
+        say(str(error).splitlines()[0])
         raise typer.Exit(failed) from None
     except Exception as error:
         if not is_spark_error(error):
@@ -121,6 +128,6 @@ def errors(failed: int = EXIT_FAILED) -> Iterator[None]:
 
 
 def is_spark_error(error: Exception) -> bool:
-    from pyspark.errors import PySparkException
-
-    return isinstance(error, PySparkException)
+    # Where it is not loaded, or not even installed, nothing of it can have been raised.
+    spark_errors = sys.modules.get("pyspark.errors")
+    return spark_errors is not None and isinstance(error, spark_errors.PySparkException)

@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from strandline.engine.errors import EngineError
+from strandline.history.talking import BadUrl, ServerFailure
 
 EXIT_FAILED, EXIT_USAGE, EXIT_MISSING, EXIT_IN_USE = 1, 2, 3, 4
 
@@ -91,7 +92,9 @@ def run_command(
     )
     try:
         code = run(job)
-    except (EngineError, OSError) as error:
+    except BadUrl as error:
+        raise typer.BadParameter(str(error), param_hint="--url") from None
+    except (EngineError, ServerFailure, OSError) as error:
         print(f"strandline: {error}", file=sys.stderr)
         code = EXIT_FAILED
     raise typer.Exit(code)

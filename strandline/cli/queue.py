@@ -13,7 +13,8 @@ from strandline.cli.exits import CommandFailed, Exit
 from strandline.cli.queue_working import work_command
 from strandline.cli.records import line_of, of_topic
 from strandline.cli.showing import counted, print_fields, print_json, print_line
-from strandline.client import Client
+from strandline.client import Client, NotFound
+from strandline.client.queue_types import Redriven
 from strandline.client.topic_types import TopicState
 
 app = typer.Typer(name="queue", no_args_is_help=True, help="Look at the jobs of a queue, and do them.")
@@ -84,7 +85,13 @@ def redrive_command(
                 f"the queue {name!r} has no dead letters: it was made without --dead-letter", Exit.CONFLICT
             )
         match = None if record_key is None else ["tag", "Eq", record_key]
-        done = client.topic(dead).redrive(to=to, limit=limit or 0, match=match)
+        try:
+            done = client.topic(dead).redrive(to=to, limit=limit or 0, match=match)
+        except NotFound as error:
+            if dead == name or error.detail.get("topic") != dead:
+                raise
+            # It is made by the first of them.
+            done = Redriven(dead, 0, {}, 0)
     if as_json:
         print_json({"dead_letters": dead, "redriven": done.redriven, "to": done.to, "remaining": done.remaining})
         return

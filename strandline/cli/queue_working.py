@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
@@ -21,6 +22,9 @@ from strandline.cli.exits import CommandFailed, Exit
 from strandline.cli.moments import parse_length
 from strandline.cli.showing import counted, print_json
 from strandline.client import Client, Job, Worker
+
+#: A job that is done can be reported for so long where the server does not answer: less than the usual lease.
+PATIENCE_SECONDS = 20.0
 
 #: What asks a program to end.
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -60,7 +64,7 @@ def work_command(
         raise typer.BadParameter(f"there is no program {command[0]!r}", param_hint="COMMAND")
     lease_ms = None if lease is None else parse_length(lease, "--lease")
     delay_ms = None if retry_after is None else parse_length(retry_after, "--retry-after")
-    with connect(url, key) as client:
+    with connect(url, key, patience=PATIENCE_SECONDS) as client:
         if client.topic(name).state(touch=False).queue is None:
             raise CommandFailed(f"{name!r} is no queue", Exit.CONFLICT)
         commands = Commands(command, name, as_json)
@@ -75,11 +79,13 @@ def work_command(
         say(f"{counted(worker.done, 'job')} done, {counted(worker.failed, 'failure')}")
     if commands.unusable:
         raise CommandFailed(commands.unusable, Exit.USAGE)
+    if commands.unheard:
+        raise CommandFailed(commands.unheard)
 
 
 def _work(client: Client, worker: Worker[Raw], commands: Commands, until_empty: bool) -> None:
     """The worker on a thread, so that this one is free to be interrupted."""
-    logging.getLogger("strandline.client.worker").addHandler(logging.NullHandler())
+    logging.getLogger("strandline.client.worker").addHandler(_Told(logging.ERROR))
     failure: list[BaseException] = []
 
     def run() -> None:
@@ -109,6 +115,13 @@ def _work(client: Client, worker: Worker[Raw], commands: Commands, until_empty: 
         raise failure[0]
 
 
+class _Told(logging.Handler):
+    """What the worker has to say of itself. Of jobs that failed the commands tell."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        say(record.getMessage())
+
+
 class JobFailed(Exception):
     """The command did not end with 0."""
 
@@ -125,6 +138,8 @@ class Commands:
         self.stopping = False
         #: Why the command can do no job at all.
         self.unusable = ""
+        #: Why nothing can be told of jobs any more.
+        self.unheard = ""
         self.give_up: Any = None
 
     def run(self, job: Job[Raw]) -> None:
@@ -136,13 +151,21 @@ class Commands:
             self.unusable = f"{self._command[0]}: {error.strerror}"
             self.give_up()
             raise JobFailed(self.unusable) from None
+        try:
+            self._report(job, code)
+        except OSError as error:
+            # What is done is done, whoever hears of it; but no further one is begun.
+            self.unheard = f"nothing can be printed any more: {error.strerror}"
+            self.give_up()
+        if code:
+            raise JobFailed(f"exit code {code}")
+
+    def _report(self, job: Job[Raw], code: int) -> None:
         if self._as_json:
             with self._lock:
                 print_json({"seq": job.seq, "key": job.tag, "deliveries": job.deliveries, "exit_code": code})
         elif code:
             say(f"job {job.seq} failed at delivery {job.deliveries}: exit code {code}")
-        if code:
-            raise JobFailed(f"exit code {code}")
 
     def _run(self, job: Job[Raw]) -> int:
         told = {
@@ -169,6 +192,7 @@ class Commands:
         return process.returncode
 
     def end(self) -> None:
-        """Tell the commands that are under way to end."""
+        """Tell the commands that are under way to end, and what they have started."""
         for process in list(self._running):
-            process.terminate()
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)

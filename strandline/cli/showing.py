@@ -20,7 +20,9 @@ Cell = str | Text
 
 def print_json(value: object) -> None:
     """One line, at once: programs may be waiting for it."""
-    sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
+    # Data is as it was written, and may have line breaks between its members; within strings there are none.
+    line = msgspec.json.encode(value).replace(b"\r", b" ").replace(b"\n", b" ")
+    sys.stdout.write(line.decode() + "\n")
     sys.stdout.flush()
 
 

@@ -34,6 +34,10 @@ class ServerFailure(Exception):
     """Something is wrong between here and the server."""
 
 
+class BadUrl(ValueError):
+    """It cannot be that of a server."""
+
+
 class ServerUnreachable(ServerFailure):
     """It did not answer, as often as it was tried."""
 
@@ -87,7 +91,7 @@ class Talker:
     def __init__(self, url: str, key: str | None) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"the url of a server begins with http:// or https://, which {url!r} does not")
+            raise BadUrl(f"the url of a server begins with http:// or https://, which {url!r} does not")
         self.url = url.rstrip("/")
         self._http = httpx.Client(
             base_url=self.url,

@@ -61,6 +61,8 @@ def gather(values: list[Any], identify: Any = None, hooks: Any = None, where: st
     """What there is for us among the values. Raises BadSettings; ``where`` is the beginning of its message."""
     if identify is not None and not callable(identify):
         raise BadSettings(f"{where}{IDENTIFY} must be a function from headers to a user or None")
+    if hooks is not None and not isinstance(hooks, Hooks | ModuleType):
+        raise BadSettings(f"{where}{HOOKS} must be Hooks(…)")
     try:
         collections = DeclaredCollections.of(values)
     except BadCollections as error:

@@ -79,6 +79,17 @@ def test_lines_of_standard_input_are_appended(cli: Cli, name: str) -> None:
     assert cli.rows("log", "tail", name, "-n", 1)[0]["data"] == "a line"
 
 
+def test_of_text_empty_lines_are_appended_too(cli: Cli, name: str) -> None:
+    assert cli.json("log", "append", name, "--text", input="one\n\ntwo\n")["appended"] == 3
+    assert [json.loads(line)["data"] for line in cli.lines("log", "tail", name, "--json")] == ["one", "", "two"]
+
+
+def test_a_record_that_was_written_on_several_lines_is_printed_on_one(cli: Cli, name: str) -> None:
+    cli.lines("log", "append", name, '{\n  "a": 1,\r\n  "b": "x\\ny"\n}')
+    (line,) = cli.lines("log", "tail", name, "--json")
+    assert json.loads(line)["data"] == {"a": 1, "b": "x\ny"}
+
+
 def test_what_tail_prints_can_be_appended_elsewhere(cli: Cli, name: str) -> None:
     cli.lines("log", "append", name, "1", "-k", "a")
     cli.lines("log", "append", name, "2", "-k", "b", "--node", "n")

@@ -59,6 +59,27 @@ def test_dead_letters_are_given_another_chance(cli: Cli, queue: str) -> None:
     assert cli.json("queue", "peek", queue)["ready"] == 1
 
 
+def test_where_there_were_never_dead_letters_none_is_moved(cli: Cli, queue: str) -> None:
+    assert cli.lines("queue", "redrive", queue) == [f"moved 0 jobs, 0 remain in {queue}:dead"]
+
+
+def test_a_job_is_done_though_nobody_hears_of_it(cli: Cli, queue: str) -> None:
+    cli.lines("log", "append", queue, "1")
+    command = [*PROGRAM, "queue", "work", queue, "--until-empty", "--json", "--url", cli.url, "--", "true"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as worker:
+        try:
+            assert worker.stdout is not None
+            assert worker.stderr is not None
+            worker.stdout.close()
+            said = worker.stderr.read()
+            assert worker.wait(PATIENCE_SECONDS) == 1
+        finally:
+            worker.kill()
+    assert said == "strandline: nothing can be printed any more: Broken pipe\n"
+    peeked = cli.json("queue", "peek", queue)
+    assert (peeked["ready"], peeked["in_flight"], peeked["delayed"], peeked["dead_lettered"]) == (0, 0, 0, 0)
+
+
 def test_a_worker_that_is_told_to_stop_finishes_its_job(cli: Cli, queue: str, tmp_path: Path) -> None:
     cli.lines("log", "append", queue, "1", "2")
     script = "touch begun; while [ ! -e go ]; do sleep 0.01; done; touch ended"
@@ -78,7 +99,8 @@ def test_a_worker_that_is_told_to_stop_finishes_its_job(cli: Cli, queue: str, tm
 
 def test_a_worker_that_is_told_twice_ends_the_command_too(cli: Cli, queue: str, tmp_path: Path) -> None:
     cli.lines("log", "append", queue, "1")
-    script = "trap 'touch told; exit 9' TERM; touch begun; while :; do sleep 0.01; done"
+    # Told is not only the one that was started.
+    script = "(trap 'touch told; exit 9' TERM; touch begun; while :; do sleep 0.01; done); touch ended"
     command = [*PROGRAM, "queue", "work", queue, "--url", cli.url, "--", "sh", "-c", script]
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as worker:
         try:

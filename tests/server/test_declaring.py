@@ -105,6 +105,7 @@ def test_collections_are_found_too() -> None:
         (POLL + "\nother = make_log('poll', parent='site', schema=Poll)", "two tables are called 'poll'"),
         (POLL + "\nvote = make_log('vote', parent=poll, schema=Poll)\ndel poll, the_same", "needs its parent 'poll'"),
         (POLL + "\nidentify = 7", "identify must be a function"),
+        (POLL + "\nhooks = {'before_append': print}", "hooks must be Hooks("),
         (POLL + "\nmake_log('a/b', parent='site', schema=Poll)", "polls.py: a table's name must be"),
     ],
 )

@@ -81,7 +81,8 @@ def _columns(rows: list[Row]) -> tuple[str, ...]:
 
 
 def _summary(report: Report) -> str:
-    return f"{report.date}: {report.machine}. The run took {report.minutes:.0f} minutes."
+    took = f"{report.minutes:.0f} minutes" if report.minutes >= 1.5 else f"{report.minutes * 60:.0f} seconds"
+    return f"{report.date}: {report.machine}. The run took {took}."
 
 
 def _is_met(row: Row) -> bool:

@@ -64,9 +64,10 @@ def work_command(
         raise typer.BadParameter(f"there is no program {command[0]!r}", param_hint="COMMAND")
     lease_ms = None if lease is None else parse_length(lease, "--lease")
     delay_ms = None if retry_after is None else parse_length(retry_after, "--retry-after")
-    with connect(url, key, patience=PATIENCE_SECONDS) as client:
+    with connect(url, key) as client:
         if client.topic(name).state(touch=False).queue is None:
             raise CommandFailed(f"{name!r} is no queue", Exit.CONFLICT)
+    with connect(url, key, patience=PATIENCE_SECONDS) as client:
         commands = Commands(command, name, as_json)
         worker: Worker[Raw] = client.queue(name, Raw).worker(
             commands.run,
@@ -122,6 +123,13 @@ class _Told(logging.Handler):
         say(record.getMessage())
 
 
+def _forget_output() -> None:
+    """What could not be printed is tried once more when the process ends, and would change its exit code."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+
+
 class JobFailed(Exception):
     """The command did not end with 0."""
 
@@ -157,6 +165,7 @@ class Commands:
             # What is done is done, whoever hears of it; but no further one is begun.
             self.unheard = f"nothing can be printed any more: {error.strerror}"
             self.give_up()
+            _forget_output()
         if code:
             raise JobFailed(f"exit code {code}")
 

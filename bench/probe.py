@@ -6,7 +6,6 @@ The answer is JSON on the standard output.
 
 from __future__ import annotations
 
-import os
 import resource
 import subprocess
 import sys
@@ -18,6 +17,7 @@ import msgspec
 
 from bench.workload import batches
 from strandline.engine import Engine
+from strandline.engine.children import environment
 
 
 class Memory(msgspec.Struct, frozen=True):
@@ -45,9 +45,8 @@ class Probe(msgspec.Struct, frozen=True):
 
 def ask(what: str, directory: Path, amount: int) -> Probe:
     """Run a probe in a process of its own."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     command = [sys.executable, "-m", "bench.probe", what, str(directory), str(amount)]
-    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True)
+    done = subprocess.run(command, env=environment(), stdout=subprocess.PIPE, check=True)
     return msgspec.json.decode(done.stdout, type=Probe)
 
 

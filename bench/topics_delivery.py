@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import resource
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from bench.measure import Effort, Figure, Row, alone, beside, single
 from bench.topics_load import Collected, Worked, raise_file_limit
 from bench.topics_server import Server, send_all, serving, write_body
 from bench.workload import directory, payloads
+from strandline.engine.children import environment
 
 T = TypeVar("T")
 
@@ -80,9 +80,8 @@ class Clients:
 def clients(
     what: str, server: Server, topic: str, *numbers: int, program: str = "bench.topics_load"
 ) -> Iterator[Clients]:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     command = [sys.executable, "-m", program, what, str(server.port), topic, *map(str, numbers)]
-    with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(command, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         try:
             yield Clients(process)
         finally:

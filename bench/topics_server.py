@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import subprocess
 import sys
@@ -13,6 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
+
+from strandline.engine import children
 
 #: A server that is not ready by then never will be.
 START_SECONDS = 30.0
@@ -52,8 +53,7 @@ def serving(
     command += ["--port", "0", "--port-file", str(port_file)]
     if not fast_lane:
         command.append("--no-fast-lane")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("TOPICS_")}
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+    environment = {name: value for name, value in children.environment().items() if not name.startswith("TOPICS_")}
     # What is measured has the machine to itself.
     settings = {"pipeline": "off", **settings}
     environment |= {f"TOPICS_{name.upper()}": str(value) for name, value in settings.items()} | dict(variables or {})

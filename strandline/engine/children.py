@@ -13,10 +13,11 @@ _STANDARD = {sysconfig.get_path("stdlib"), _PLATFORM, os.path.join(_PLATFORM, "l
 def environment() -> dict[str, str]:
     """The environment for them.
 
-    The standard library is looked at first, and the directory where the command was given not at all: a file that
-    somebody calls ``collections.py`` or ``queue.py`` must not be taken for a part of it.
+    The standard library is looked at first, and no directory is added in front of it, as Python does by itself: a file
+    that somebody calls ``collections.py`` or ``queue.py`` must not be taken for a part of it.
     """
-    path = sorted(filter(None, sys.path), key=lambda entry: entry not in _STANDARD)
+    # At a prompt, where this one imports from may be the current directory and nothing else.
+    path = sorted((entry or os.getcwd() for entry in sys.path), key=lambda entry: entry not in _STANDARD)
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path), "PYTHONSAFEPATH": "1"}
 
 

@@ -15,6 +15,7 @@ from oracle import observe_log
 from writer_process import CLASSES, OPTIONS
 
 from strandline.engine import Batch, Config, Engine, Options
+from strandline.engine.children import environment
 from strandline.engine.errors import WorkerFailed
 from strandline.engine.segments.worker import Worker, _start
 
@@ -59,9 +60,8 @@ def run_writer(root: Path, generation: int, ledger: Ledger, kill_after: int, sea
 
     With ``sealing`` they are counted from when a segment has been made: then the next one is being made.
     """
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     with subprocess.Popen(
-        [sys.executable, str(WRITER), str(root), str(generation)], stdout=subprocess.PIPE, env=environment
+        [sys.executable, str(WRITER), str(root), str(generation)], stdout=subprocess.PIPE, env=environment()
     ) as writer:
         assert writer.stdout is not None
         watchdog = threading.Timer(PATIENCE_S, writer.kill)

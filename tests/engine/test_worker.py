@@ -14,6 +14,8 @@ import pytest
 from journals import Append, open_segment, read_logs, records_of, write_journal
 from test_segment import big_log, keep_all
 
+import strandline
+from strandline.engine.children import environment
 from strandline.engine.disk import LocalDisk
 from strandline.engine.errors import DamagedFile, MissingFile, UnsupportedFormat, WorkerFailed
 from strandline.engine.record import Batch
@@ -180,8 +182,7 @@ sys.stdin.read()
 def test_a_worker_dies_with_its_parent(tmp_path: Path, state: str) -> None:
     os.mkfifo(tmp_path / "journal")
     command = [sys.executable, "-c", PARENT, str(tmp_path), state]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as parent:
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment()) as parent:
         assert parent.stdout is not None
         orphan = os.pidfd_open(int(parent.stdout.readline()))
         pipe = open(tmp_path / "journal", "wb") if state == "busy" else None  # noqa: SIM115
@@ -199,6 +200,20 @@ def test_files_of_somebody_are_not_taken_for_the_standard_library(
         (tmp_path / f"{name}.py").write_text("raise RuntimeError('this is not the standard library')")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    write_journal(disk, "journal", [Append(1, 1, 5, Batch([b"x"]))])
+    assert worker.run(JOB) is not None
+
+
+def test_what_is_imported_from_the_current_directory_is_found_by_the_process_too(
+    disk: LocalDisk, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As at a prompt in a clone, where nothing is installed."""
+    root = str(Path(strandline.__file__).parents[1])
+    monkeypatch.chdir(root)
+    monkeypatch.setattr(sys, "path", ["", *(entry for entry in sys.path if entry != root)])
+    path = environment()["PYTHONPATH"].split(os.pathsep)
+    assert root in path
+    assert path.index(root) > path.index(os.path.dirname(os.__file__))
     write_journal(disk, "journal", [Append(1, 1, 5, Batch([b"x"]))])
     assert worker.run(JOB) is not None
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -16,6 +15,7 @@ import round_incidents
 from round_bed import Bed, append, by_key, derived
 
 from strandline.engine import Batch
+from strandline.engine.children import environment
 from strandline.pipeline import records
 from strandline.pipeline.reading import lake_table
 
@@ -107,8 +107,7 @@ def test_a_killed_driver_leaves_nothing_missing_and_nothing_twice(bed: Bed) -> N
 def kill_at(bed: Bed, line: str) -> None:
     """Let another process make a round, and kill it as soon as it says this."""
     arguments = [sys.executable, str(DRIVER), str(bed.path / "data"), bed.lake.url, "300"]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, env=environment) as driver:
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, env=environment()) as driver:
         assert driver.stdout is not None
         try:
             for said in driver.stdout:

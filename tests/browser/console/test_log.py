@@ -20,6 +20,11 @@ FIRST_IN_SIGHT = """text => {
 }"""
 
 
+def go_to(page: Page, place: str) -> None:
+    page.get_by_label("Go to a seq or a time").fill(place)
+    page.keyboard.press("Enter")
+
+
 def figure(page: Page, name: str) -> Any:
     return page.locator(".log-head .stats > div", has_text=name).locator("dd")
 
@@ -65,8 +70,7 @@ class TestRecords:
         name = shop.topic(records=3000)
         page = visit(f"log/{name}")
         expect(rows(page, "Records").last).to_contain_text("item 2999")
-        page.get_by_label("Go to a seq or a time").fill("1 500")
-        page.keyboard.press("Enter")
+        go_to(page, "1 500")
         # What is before it is loaded as well, and stays out of sight.
         expect(page.get_by_role("button", name="1\u202f499", exact=True)).to_be_attached()
         page.wait_for_function(FIRST_IN_SIGHT, arg="1\u202f500")
@@ -79,8 +83,7 @@ class TestRecords:
         name = shop.topic(records=300)
         page = visit(f"log/{name}")
         expect(rows(page, "Records").last).to_contain_text("item 299")
-        page.get_by_label("Go to a seq or a time").fill("150")
-        page.keyboard.press("Enter")
+        go_to(page, "150")
         page.wait_for_function(FIRST_IN_SIGHT, arg="150")
         expect(page.locator(".live")).to_have_text("Live")
         shop.write(name, {"item": "a lamp"})
@@ -93,21 +96,17 @@ class TestRecords:
         name = shop.topic(records=10)
         page = visit(f"log/{name}")
         expect(rows(page, "Records")).to_have_count(10)
-        page.get_by_label("Go to a seq or a time").fill("-1h")
-        page.keyboard.press("Enter")
+        go_to(page, "-1h")
         expect(rows(page, "Records").first).to_contain_text("item 0")
-        page.get_by_label("Go to a seq or a time").fill("2020-01-01")
-        page.keyboard.press("Enter")
+        go_to(page, "2020-01-01")
         expect(rows(page, "Records")).to_have_count(10)
-        page.get_by_label("Go to a seq or a time").fill("whenever")
-        page.keyboard.press("Enter")
+        go_to(page, "whenever")
         expect(page.locator(".notice")).to_contain_text("neither a seq nor a time")
 
     def test_where_records_were_lost_a_tombstone_says_so(self, visit: Visit, shop: Shop) -> None:
         name = shop.topic("clicks", 50, cap_records=10)
         page = visit(f"log/{name}")
-        page.get_by_label("Go to a seq or a time").fill("1")
-        page.keyboard.press("Enter")
+        go_to(page, "1")
         expect(page.locator(".tombstone")).to_have_text("Records 1 to 40 are gonethe log is bounded in size")
 
     def test_a_record_is_looked_at_and_its_key_selects(self, visit: Visit, shop: Shop, rows: Rows) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -107,7 +108,7 @@ class Stand:
         hub = Hub(self.clock.now)
         limits = Limits()
         self.topics = Context(self.engine, hub, Pressure(hub.scheduler), settings, limits.streams)
-        admission = open_admission(self.config, declared, self.clock.now())
+        admission = open_admission(self.config, declared)
         self.context = CollectionsContext(self.topics, self.config, admission)
         self.face = CollectionsFace(self.context)
         routes = [*self.face.routes(), *TopicsFace(self.topics).routes()]
@@ -119,6 +120,17 @@ class Stand:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.engine.close()
         self._loop.close()
+
+    def watch_revocations(self) -> None:
+        """Let the server look at its revocation lists once, as it does every few seconds."""
+        sleeps = iter((None,))
+
+        async def sleep(seconds: float) -> None:
+            if next(sleeps, "over") == "over":
+                raise asyncio.CancelledError
+
+        with suppress(asyncio.CancelledError):
+            self._loop.run_until_complete(self.context.admission.callers.revocations.watch(sleep))
 
     def ask(
         self,

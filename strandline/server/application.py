@@ -68,7 +68,7 @@ class Application:
             if warning not in settings.warnings:
                 log.warning(warning)
         try:
-            self._admission = open_admission(self._collections, declared.collections, SystemClock().now())
+            self._admission = open_admission(self._collections, declared.collections)
         except BadRevocationFile as error:
             raise BadSettings(str(error)) from None
         self.status = Status()
@@ -145,6 +145,7 @@ class Application:
         self.status.progress = 1.0
         self.status.ready = True
         self._sample(hub.loop, perf_counter())
+        self.collections.begin()
         self.console.begin()
         if not self.status.draining:
             self.keeper.start()
@@ -210,6 +211,8 @@ class Application:
             self.arrow.close()
         if self.console is not None:
             self.console.close()
+        if self.collections is not None:
+            self.collections.close()
         if self.tables is not None:
             await asyncio.to_thread(self.tables.close)
         if self.keeper is not None:

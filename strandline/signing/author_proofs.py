@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from strandline.signing.canonical import NotJson, canonical, parse
+from strandline.signing.canonical import NotJson, canonical, parse, parse_signed
 from strandline.signing.keys import Signer, verify
 
 DOMAIN = b"starfish-append-author-v1\n"
@@ -54,7 +54,7 @@ def sign(signer: Signer, document_key: str, document: Any) -> Proof:
 def holds(proof: Proof, document_key: str, data: bytes) -> bool:
     """Whether the proof is one for this data in this document. Nothing that is in it makes this raise."""
     try:
-        return holds_for(proof, document_key, parse(data))
+        return holds_for(proof, document_key, parse_signed(data))
     except NotJson:
         return False
 

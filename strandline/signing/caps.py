@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from strandline.signing import globs
-from strandline.signing.canonical import NotJson, canonical, parse
+from strandline.signing.canonical import NotJson, canonical, parse_signed
 from strandline.signing.keys import is_key, user_id, verify
 
 DOMAIN = b"starfish-capcert-v1\n"
@@ -203,7 +203,7 @@ def _is_nonce(value: Any) -> bool:
 def _decode(text: str) -> Cert:
     text = text.rstrip("=")
     try:
-        cert = parse(b64decode(text + "=" * (-len(text) % 4), validate=True))
+        cert = parse_signed(b64decode(text + "=" * (-len(text) % 4), validate=True))
     except (NotJson, ValueError):
         raise BadCap("malformed-encoding") from None
     if not isinstance(cert, dict):

@@ -23,9 +23,20 @@ class BadRevocations(ValueError):
     It is malformed-shape, bad-signature, stale-generation or too-many-issuers.
     """
 
-    def __init__(self, code: str) -> None:
-        super().__init__(code)
+    def __init__(self, code: str, message: str = "") -> None:
+        super().__init__(message or code)
         self.code = code
+
+
+class StaleRevocations(BadRevocations):
+    """A list whose generation is not higher than that of the issuer's list in force."""
+
+    def __init__(self, generation: int, in_force: int) -> None:
+        super().__init__(
+            "stale-generation", f"generation {generation} is not higher than {in_force}, which is in force"
+        )
+        self.generation = generation
+        self.in_force = in_force
 
 
 class _Accepted(NamedTuple):
@@ -49,7 +60,7 @@ class Revocations:
         issuer, generation = document["iss"].lower(), document["generation"]
         current = self._accepted.get(issuer)
         if current is not None and generation <= current.generation:
-            raise BadRevocations("stale-generation")
+            raise StaleRevocations(generation, current.generation)
         if current is None and len(self._accepted) >= self._max_issuers:
             raise BadRevocations("too-many-issuers")
         self._accepted[issuer] = _Accepted(

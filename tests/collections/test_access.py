@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Mapping
 from pathlib import Path
 
+import msgspec
 import pytest
-from collections_stand import MakeStand, Stand
-from signed_calls import ALICE, BOB, CAROL, NOW, audience, device, member
+from collections_stand import MakeStand, Stand, opened
+from signed_calls import ALICE, BOB, CAROL, NOW, audience, device, headers_of, member
 
+from strandline.engine import ManualClock
 from strandline.faces.collections import (
     AppendOnly,
     Caller,
     Collection,
     CollectionRateLimit,
     FieldPermission,
+    QueueEvents,
     RateRule,
     Request,
     Roles,
 )
-from strandline.faces.collections.revoking import LOOK_MS
+from strandline.faces.collections.settings import SKEW_MS
 from strandline.signing import minting
+from strandline.signing.author_proofs import sign
 from strandline.signing.revocations import signed_list
 
 EVENTS = Collection(
@@ -122,11 +127,110 @@ def test_what_is_revoked_while_the_server_runs_is_refused(stand: MakeStand, tmp_
     server = stand(EVENTS, revocations=(str(lists),))
     assert server.pull("events/d1", cap=(cert, ALICE)).status == 200
     lists.write_text(json.dumps(signed_list(ALICE, 2, [cert])))
-    server.clock.advance(LOOK_MS)
-    server.pull("events/d1", cap=(other, ALICE))
-    server._loop.run_until_complete(server._loop.shutdown_default_executor())  # where the file is looked at
+    server.watch_revocations()
     assert server.pull("events/d1", cap=(cert, ALICE)).error == UNAUTHORIZED
     assert server.pull("events/d1", cap=(other, ALICE)).status == 200
+
+
+def test_a_list_of_a_lower_generation_is_ignored_and_logged(
+    stand: MakeStand, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    cert, lists = device(), tmp_path / "revoked.json"
+    lists.write_text(json.dumps(signed_list(ALICE, 5, [cert])))
+    server = stand(EVENTS, revocations=(str(lists),))
+    lists.write_text(json.dumps(signed_list(ALICE, 5, [cert]), indent=1))
+    server.watch_revocations()
+    assert not caplog.records, "the list in force was written again"
+    lists.write_text(json.dumps(signed_list(ALICE, 4)))
+    server.watch_revocations()
+    (record,) = caplog.records
+    assert "generation 4, and generation 5 of the same issuer is in force" in record.getMessage()
+    assert server.pull("events/d1", cap=(cert, ALICE)).error == UNAUTHORIZED
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_a_signed_append_cannot_be_replayed_after_a_restart(stand: MakeStand, tmp_path: Path, told: bool) -> None:
+    """The request is stored in the frame of its append, so one is never there without the other."""
+    collection = msgspec.structs.replace(EVENTS, queue=QueueEvents(topic="told") if told else None)
+    proof = sign(ALICE, "events/d1", {"n": 1})
+    body = {"data": {"n": 1}, "authorPubkey": proof.public_key, "authorSignature": proof.signature}
+    content = json.dumps(body).encode()
+    server = stand(collection, path=tmp_path / "data")
+    headers = headers_of(device(), ALICE, "POST", "/push/events/d1", content, server.clock.now())
+    sent = {name.replace("-", "_"): value for name, value in headers.items()}
+    assert server.ask("POST", "/push/events/d1", content, **sent).status == 200
+    assert server.ask("POST", "/push/events/d1", content, **sent).error == UNAUTHORIZED
+    server.engine.close()
+    again = stand(collection, path=tmp_path / "data", clock=ManualClock(NOW + SKEW_MS))
+    assert again.ask("POST", "/push/events/d1", content, **sent).error == UNAUTHORIZED
+    assert len(again.pull("events/d1", "last=10", cap=(device(), ALICE)).items) == 1
+    assert again.push("events/d1", {"n": 1}, author=ALICE, cap=(device(), ALICE)).status == 200, "signed again"
+
+
+def test_a_replayed_request_makes_no_second_event_of_an_element_that_is_not_kept(
+    stand: MakeStand, tmp_path: Path
+) -> None:
+    collection = msgspec.structs.replace(
+        EVENTS, queue=QueueEvents(topic="told"), append_only=AppendOnly(persist=False, require_author_signature=False)
+    )
+    content = b'{"data":{"n":1}}'
+    server = stand(collection, path=tmp_path / "data")
+    headers = headers_of(device(), ALICE, "POST", "/push/events/d1", content, server.clock.now())
+    sent = {name.replace("-", "_"): value for name, value in headers.items()}
+    assert server.ask("POST", "/push/events/d1", content, **sent).status == 200
+    server.engine.close()
+    again = stand(collection, path=tmp_path / "data", clock=ManualClock(NOW + SKEW_MS))
+    assert again.ask("POST", "/push/events/d1", content, **sent).error == UNAUTHORIZED
+    assert again.engine.log("told").head == 1
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    ["text/plain; application/json", "application/jsonp", "application/json-patch+json", "x/application/json"],
+)
+def test_a_body_of_an_odd_content_type_must_be_signed(stand: MakeStand, content_type: str) -> None:
+    """A proxy that replaces the body cannot get it accepted by changing the content type."""
+    server = stand(opened(write_roles=("cap:write:*",), read_roles=("public",)))
+    headers = headers_of(device(), ALICE, "POST", "/push/events", b"", server.clock.now())
+    headers |= {"Content-Type": content_type, "Content-Length": "19"}
+    sent = {name.replace("-", "_"): value for name, value in headers.items()}
+    answer = server.ask("POST", "/push/events", b'{"data":{"new":1}}\n', **sent)
+    assert answer.error == UNAUTHORIZED
+    assert server.ask("GET", "/pull/events?last=1").items == []
+
+
+def test_a_body_that_is_not_json_is_refused_whatever_was_signed(stand: MakeStand) -> None:
+    server = stand(opened(write_roles=("cap:write:*",)))
+    headers = headers_of(device(), ALICE, "POST", "/push/events", b"", server.clock.now())
+    headers |= {"Content-Type": "application/octet-stream", "Content-Length": "18"}
+    sent = {name.replace("-", "_"): value for name, value in headers.items()}
+    assert server.ask("POST", "/push/events", b'{"data":{"n":"1"}}', **sent).status == 415
+
+
+@pytest.mark.parametrize(
+    ("body", "name"),
+    [
+        (b'{"data":{"n":1},"data":{"n":2}}', "data"),
+        (b'{"data":{"n":1,"n":2}}', "n"),
+        (b'{"data":{"a":[{"n":1,"\\u006e":2}]}}', "n"),
+        (b'{"data":{"n" :1,"x":"\\u003a","n" :2}}', "n"),
+        (b'{"data":{"a":"\\ud800","n":1,"n":2}}', "n"),
+    ],
+)
+def test_a_body_that_repeats_a_member_is_refused(stand: MakeStand, body: bytes, name: str) -> None:
+    server = stand(opened())
+    answer = server.ask("POST", "/push/events", body)
+    assert answer.error == (400, f"Body repeats the member {name!r}: send each name once per object")
+    assert server.ask("POST", "/push/events", b'{"data":{"n":1,"a":{"n":[{"n":"n:n"}]}}}').status == 200
+
+
+def test_a_certificate_that_repeats_a_member_is_refused(stand: MakeStand) -> None:
+    server = stand(EVENTS)
+    cert = device()
+    text = json.dumps(cert)[:-1] + f', "exp": {cert["exp"]}}}'
+    authorization = "Cap " + b64encode(text.encode()).decode()
+    answer = server.ask("GET", "/pull/events/d1?last=1", cap=(cert, ALICE), authorization=authorization)
+    assert answer.error == UNAUTHORIZED
 
 
 def test_a_program_gives_roles(stand: MakeStand) -> None:

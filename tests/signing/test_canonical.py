@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from starfish_protocol.hash import stable_stringify
 
-from strandline.signing.canonical import NotJson, canonical, digest, exact, parse
+from strandline.signing.canonical import NotJson, RepeatedMember, canonical, digest, exact, parse, parse_signed
 
 VECTORS = json.loads(Path(__file__).with_name("vectors.json").read_text())
 
@@ -100,3 +100,38 @@ def test_reading_fast_gives_what_the_standard_reader_gives(document: Any) -> Non
     text = json.dumps(document).encode()
     assert parse(text) == json.loads(text)
     assert canonical(parse(text)) == canonical(json.loads(text))
+
+
+def objects_with(members: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    """Texts of objects, nested, with names and strings that have colons, quotes and escapes in them."""
+    text = st.text(alphabet='ab:"\\\u00e9', max_size=3).map(lambda value: json.dumps(value, ensure_ascii=True))
+    value = st.recursive(
+        text | st.sampled_from(["1", "-0.5", "null", "1e400"]),
+        lambda inner: (
+            st.lists(st.tuples(members, inner), max_size=3).map(
+                lambda pairs: "{" + ",".join(f"{name} : {value}" for name, value in pairs) + "}"
+            )
+            | st.lists(inner, max_size=2).map(lambda values: "[" + ",".join(values) + "]")
+        ),
+        max_leaves=8,
+    )
+    return st.lists(st.tuples(members, value), max_size=4).map(
+        lambda pairs: "{" + ", ".join(f"{name}:{value}" for name, value in pairs) + "}"
+    )
+
+
+@given(objects_with(st.sampled_from(['"a"', '"b"', '"\\u0061"', '"a:"', '"\\u003a"', '":"', '"\\""'])))
+def test_a_repeated_member_is_always_found(text: str) -> None:
+    repeated = False
+
+    def look(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        nonlocal repeated
+        repeated = repeated or len({name for name, _ in pairs}) < len(pairs)
+        return dict(pairs)
+
+    json.loads(text, object_pairs_hook=look)
+    if repeated:
+        with pytest.raises(RepeatedMember):
+            parse_signed(text.encode())
+    else:
+        assert parse_signed(text.encode()) == parse(text.encode())

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Raw
 
-from strandline.faces.collections.problems import bad_ts, not_an_object, too_deep
-from strandline.signing.canonical import NotJson, canonical, parse
+from strandline.faces.collections.problems import bad_ts, not_an_object, repeated_member, too_deep
+from strandline.signing.canonical import NotJson, RepeatedMember, canonical, check_members, parse, parse_signed
 
 #: How deep objects and arrays may be nested, the body included.
 MAX_DEPTH = 64
@@ -26,6 +26,7 @@ class _Body(msgspec.Struct, gc=False):
 
 
 _decode = msgspec.json.Decoder(_Body).decode
+_read_any = msgspec.json.Decoder().decode
 
 
 class PushBody(NamedTuple):
@@ -39,15 +40,18 @@ class PushBody(NamedTuple):
 
 
 def read_body(body: bytes) -> PushBody:
-    """Raises Refused for what is no JSON object, or nested too deeply."""
+    """Raises Refused for a body that is not a JSON object, is nested too deeply, or repeats a member."""
     try:
         if not body.isascii():
             body.decode()
         decoded = _decode(body)
         raw = bytes(decoded.data)
         read = PushBody(parse(raw), raw, decoded.ts, decoded.author_pubkey, decoded.author_signature)
+        check_members(body, _read_any(body))
     except RecursionError:
         raise too_deep() from None
+    except RepeatedMember as error:
+        raise repeated_member(error.name) from None
     except msgspec.DecodeError:
         read = _read_slowly(body)
     except (UnicodeDecodeError, NotJson):
@@ -60,7 +64,9 @@ def read_body(body: bytes) -> PushBody:
 def _read_slowly(body: bytes) -> PushBody:
     """What one decoder refuses may be JSON all the same: halves of surrogate pairs, numbers that are too large."""
     try:
-        decoded = parse(body)
+        decoded = parse_signed(body)
+    except RepeatedMember as error:
+        raise repeated_member(error.name) from None
     except NotJson:
         raise (too_deep() if is_deep(body) else not_an_object()) from None
     if not isinstance(decoded, dict):

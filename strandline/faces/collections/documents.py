@@ -23,7 +23,9 @@ from strandline.faces.collections.problems import (
     limit_exceeded,
     not_a_document,
     not_monotonic,
+    unauthorized,
 )
+from strandline.faces.collections.settings import REPLAY_WINDOW_MS
 from strandline.faces.neighbours import COLLECTION
 from strandline.signing.canonical import canonical, parse
 
@@ -182,15 +184,20 @@ class Documents:
         ts: int | None,
         now: int,
         event: Event | None,
+        request_id: str | None = None,
     ) -> Written:
-        """Append one element, making the document if need be. All of it happens, the event included, or nothing."""
+        """Append one element, making the document if need be. All of it happens, the event included, or nothing.
+
+        ``request_id`` names the signed request that the append comes from. It is stored with the element, so a request
+        that appended before is refused, also after a restart.
+        """
         self._check_room(len(element.data))
         document = self.find(key)
         if document is None:
-            return self._begin(collection, rules, key, element, ts, now, event)
+            return self._begin(collection, rules, key, element, ts, now, event, request_id)
         if not document.settled:
             _settle(document, collection)
-        return self._append(document, rules, element, ts, now, event)
+        return self._append(document, rules, element, ts, now, event, request_id)
 
     def _begin(
         self,
@@ -201,17 +208,18 @@ class Documents:
         ts: int | None,
         now: int,
         event: Event | None,
+        request_id: str | None,
     ) -> Written:
         if key.startswith("_"):
             raise invalid_path()  # the names of the server's own logs begin so
         self._check_room(0)
-        config = Config(durability=collection.durability)
+        config = Config(durability=collection.durability, idempotency_window_ms=REPLAY_WINDOW_MS)
         made = self._engine.create(key, config, notes={COLLECTION: collection.name})
         document = self.find(key)
         assert document is not None
         document.settled = True
         try:
-            written = self._append(document, rules, element, ts, now, event)
+            written = self._append(document, rules, element, ts, now, event, request_id)
         except BaseException:
             self._unmake(document)
             raise
@@ -228,9 +236,12 @@ class Documents:
         ts: int | None,
         now: int,
         event: Event | None,
+        request_id: str | None,
     ) -> Written:
         log = document.log
         with self._engine.lock:
+            if request_id is not None and log.remembers(request_id):
+                raise unauthorized()
             count = log.coming_count
             if rules.max_items is not None and count >= rules.max_items:
                 raise limit_exceeded(rules.max_items)
@@ -240,10 +251,10 @@ class Documents:
             elif ts <= latest:
                 raise not_monotonic()
             hash = hash_of(count + 1, element.canonical)
-            append = Append(log, Batch.of(element.data, meta=element.meta), ts=ts)
+            append = Append(log, Batch.of(element.data, meta=element.meta), request_id, ts)
             seq = log.next_seq
             if event is None:
-                commit: Commit[Any] = log.append(append.batch, ts=ts)
+                commit: Commit[Any] = log.append(append.batch, idempotency_key=request_id, ts=ts)
             else:
                 commit = self._append_with(event, append, event.payload(hash, ts))
             document.expect(Version(seq, count + 1, ts, hash))
@@ -269,6 +280,11 @@ class Documents:
 def _settle(document: Document, collection: Collection) -> None:
     """Keep elements from now on as the collection says by now. Waits for the disk, if need be."""
     config = document.log.config
-    if config.durability != collection.durability:
-        document.log.configure(msgspec.structs.replace(config, durability=collection.durability))
+    wanted = msgspec.structs.replace(
+        config,
+        durability=collection.durability,
+        idempotency_window_ms=max(config.idempotency_window_ms, REPLAY_WINDOW_MS),
+    )
+    if config != wanted:
+        document.log.configure(wanted)
     document.settled = True

@@ -17,6 +17,7 @@ from strandline.engine import Log
 from strandline.engine.commit import Commit
 from strandline.faces.collections.config import QueueEvents
 from strandline.faces.collections.problems import event_refused
+from strandline.faces.collections.settings import REPLAY_WINDOW_MS
 from strandline.faces.topics.config import TopicConfig, engine_config
 from strandline.faces.topics.context import Context
 from strandline.faces.web import Refusal
@@ -81,7 +82,9 @@ class Event:
         try:
             topic = topics.find(name)
             if topic is None:
-                topic, self._made = topics.create(name, engine_config(name, TopicConfig(), "log"))
+                topic, self._made = topics.create(
+                    name, engine_config(name, TopicConfig(idempotency_window_ms=REPLAY_WINDOW_MS), "log")
+                )
             topic.check_takes_writes()
         except Refusal as refusal:
             raise event_refused(refusal.message) from None

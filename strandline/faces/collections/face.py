@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 
 from strandline.faces.collections.batching import Batching
@@ -26,6 +27,15 @@ class CollectionsFace:
         self.context = context
         self.telling = Telling(context)
         self.browsers = Browsers(context.settings.cors)
+        self._watch: asyncio.Task[None] | None = None
+
+    def begin(self) -> None:
+        """Keep the revocation lists current from now on."""
+        self._watch = asyncio.ensure_future(self.context.admission.callers.revocations.watch())
+
+    def close(self) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
 
     def routes(self) -> list[Route]:
         config = self.context.config

@@ -3,6 +3,9 @@
 A request says when it was signed, and is too old once its time is further away than clocks may differ. Until then its
 nonce is remembered: in sets by the minute in which it may be forgotten, so that forgetting is dropping a set. How many
 requests one signer makes does not matter; only how many there are of everybody is bounded.
+
+This memory ends with the process. Appends are recognised over a restart by the id of their request, which is stored
+with the element (see :meth:`~strandline.faces.collections.documents.Documents.append`).
 """
 
 from __future__ import annotations

@@ -27,11 +27,13 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
-    """Who asks. ``presenter`` is the key that signed the request, if one did."""
+    """Who asks. ``presenter`` is the key that signed the request, if one did; ``request_id`` then names the request, so
+    that an append can be recognised when it is replayed."""
 
     identity: str = ""
     roles: frozenset[str] = frozenset()
     presenter: str | None = None
+    request_id: str | None = None
     scope: Scope | None = None
 
     def with_roles(self, roles: Iterable[str]) -> Caller:

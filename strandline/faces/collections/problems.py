@@ -87,6 +87,10 @@ def not_an_object() -> Refused:
     return Refused(400, "Body must be a JSON object")
 
 
+def repeated_member(name: str) -> Refused:
+    return Refused(400, f"Body repeats the member {name!r}: send each name once per object")
+
+
 def too_deep() -> Refused:
     return Refused(400, "Body nesting too deep")
 

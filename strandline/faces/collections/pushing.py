@@ -9,6 +9,7 @@ from strandline.engine import Batch
 from strandline.engine.commit import Commit
 from strandline.engine.errors import LogFull
 from strandline.faces.collections.bodies import PushBody, read_body, time_of
+from strandline.faces.collections.callers import is_json
 from strandline.faces.collections.catalogue import Catalogue
 from strandline.faces.collections.config import WRITE
 from strandline.faces.collections.context import CollectionsContext, Place, Places
@@ -24,6 +25,7 @@ from strandline.faces.collections.problems import (
     no_proof,
     too_large,
     ts_in_future,
+    unauthorized,
     wrong_media_type,
 )
 from strandline.faces.collections.rates import PUSH
@@ -64,7 +66,7 @@ class Pushing:
             raise invalid_path()
         _check_size(call, collection.max_body_bytes)
         context.check_rate(place.entry, PUSH, caller, call, now)
-        if b"application/json" not in call.head.headers.get(b"content-type", b"").lower():
+        if not is_json(call.head):
             raise wrong_media_type()
         body = read_body(call.body)
         data = body.data
@@ -82,16 +84,20 @@ class Pushing:
         announcing = context.announcing(place.entry)
         event = None if announcing is None else announcing.of(place.params, told, caller.identity)
         if not context.pressure.level:
-            return self._keep(place, element, ts, event)
-        return context.turns.take(lambda: 0, lambda _: self._keep(place, element, ts, event))
+            return self._keep(place, element, ts, event, caller.request_id)
+        return context.turns.take(lambda: 0, lambda _: self._keep(place, element, ts, event, caller.request_id))
 
-    def _keep(self, place: Place, element: Element, ts: int | None, event: Event | None) -> Replying:
+    def _keep(
+        self, place: Place, element: Element, ts: int | None, event: Event | None, request_id: str | None
+    ) -> Replying:
         context, now = self._context, self._context.hub.now()
         if place.rules.persist:
-            written = context.documents.append(place.collection, place.rules, place.key, element, ts, now, event)
+            written = context.documents.append(
+                place.collection, place.rules, place.key, element, ts, now, event, request_id
+            )
         else:
             durable = place.collection.durability == "fsync"
-            written = _tell(element, now if ts is None else ts, event, durable)
+            written = _tell(element, now if ts is None else ts, event, durable, request_id)
         reply = Reply(b'{"hash":"%b","timestamp":%d}' % (written.hash.encode(), written.ts))
         return after(context.hub, written.commit, lambda _: reply)
 
@@ -121,15 +127,17 @@ def _element(place: Place, body: PushBody, caller: Caller) -> tuple[Element, byt
     return Element(form, form, meta), canonical(body.data)
 
 
-def _tell(element: Element, ts: int, event: Event | None, durable: bool) -> Written:
-    """Of an element that is not kept there is nothing but the event. It is as durable as the element would be, whatever
-    the class of its topic."""
+def _tell(element: Element, ts: int, event: Event | None, durable: bool, request_id: str | None) -> Written:
+    """Append only the event of an element that is not kept. It is as durable as the element would be, whatever the
+    durability of its topic. A replayed request is recognised for as long as the topic keeps idempotency keys."""
     hash = sha256(element.canonical).hexdigest()
     commit: Commit[object] = Commit.of(None)
     if event is not None:
         with event.log() as log:
             try:
-                appended = log.append(Batch.of(event.payload(hash, ts)))
+                if request_id is not None and log.remembers(request_id):
+                    raise unauthorized()
+                appended = log.append(Batch.of(event.payload(hash, ts)), idempotency_key=request_id)
             except LogFull as error:
                 raise event_refused(str(error)) from None
         commit = event.after(log.sync() if durable and appended.done else appended)

@@ -2,66 +2,56 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from strandline.signing.canonical import NotJson, parse
-from strandline.signing.revocations import BadRevocations, Revocations
+from strandline.signing.canonical import NotJson, parse_signed
+from strandline.signing.revocations import BadRevocations, Revocations, StaleRevocations
 
 log = logging.getLogger(__name__)
 
-#: Files are looked at no more often than this.
-LOOK_MS = 5000
+#: The server looks at the files this often, so that a list takes effect within the five seconds that are documented,
+#: reading and verifying it included.
+LOOK_SECONDS = 2.0
 
 
 class BadRevocationFile(ValueError):
     """A file that cannot be read, or has no list that is to be trusted. The message names it."""
 
 
-def _at_once(act: Callable[[], None]) -> None:
-    act()
-
-
 class RevocationFiles:
-    """What is revoked: by the lists in the files, and by those that a program hands to ``list.accept``.
+    """What is revoked: by the lists in the files, and by those that a program hands to ``list.accept``."""
 
-    ``run`` is how a look at the files is done: at once, or by another thread.
-    """
-
-    def __init__(
-        self,
-        paths: Sequence[str],
-        revocations: Revocations | None = None,
-        run: Callable[[Callable[[], None]], object] = _at_once,
-    ) -> None:
+    def __init__(self, paths: Sequence[str], revocations: Revocations | None = None) -> None:
         self.list = Revocations() if revocations is None else revocations
         self._paths = tuple(Path(path) for path in paths)
-        self._run = run
         #: What the files looked like when they were read.
         self._seen: dict[Path, tuple[int, int, int]] = {}
-        self._look_at = 0
 
-    def load(self, now: int) -> None:
+    def load(self) -> None:
         """Read all files. Raises :class:`BadRevocationFile`."""
-        self._look_at = now + LOOK_MS
         for path in self._paths:
             self._read(path)
 
-    def refresh(self, now: int) -> None:
-        """Look at the files if it is time to. A file that makes no sense changes nothing, and is told in the log."""
-        if self._paths and not self._look_at - LOOK_MS <= now < self._look_at:
-            self._look_at = now + LOOK_MS
-            self._run(self._look)
+    async def watch(self, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
+        """Look at the files again and again, on another thread, whether or not there are requests."""
+        while self._paths:
+            await sleep(LOOK_SECONDS)
+            await asyncio.to_thread(self.look)
 
-    def _look(self) -> None:
+    def look(self) -> None:
+        """Read the files that have changed. A bad file is logged, and the list that was read from it stays in force."""
         for path in self._paths:
             try:
                 self._read(path)
             except BadRevocationFile as error:
-                log.error("%s; what it said before still holds", error)
+                log.error("%s; the list that was read from it before stays in force", error)
+            except Exception:
+                log.exception("cannot read the revocation list %s; the list before stays in force", path)
 
     def _read(self, path: Path) -> None:
         try:
@@ -69,11 +59,11 @@ class RevocationFiles:
             state = (status.st_mtime_ns, status.st_size, status.st_ino)
             if self._seen.get(path) == state:
                 return
-            document = parse(path.read_bytes())
+            document = parse_signed(path.read_bytes())
         except OSError as error:
             raise BadRevocationFile(f"cannot read the revocation list {path}: {error.strerror}") from None
         except NotJson as error:
-            raise BadRevocationFile(f"the revocation list {path} is not JSON: {error}") from None
+            raise BadRevocationFile(f"the revocation list {path} is not valid JSON: {error}") from None
         for one in document if isinstance(document, list) else [document]:
             self._accept(path, one)
         self._seen[path] = state
@@ -81,7 +71,14 @@ class RevocationFiles:
     def _accept(self, path: Path, document: Any) -> None:
         try:
             self.list.accept(document)
+        except StaleRevocations as error:
+            if error.generation < error.in_force:
+                log.warning(
+                    "ignored a revocation list in %s: it has generation %d, and generation %d of the same issuer is in "
+                    "force; publish a list with a higher generation",
+                    path,
+                    error.generation,
+                    error.in_force,
+                )
         except BadRevocations as error:
-            # The list that is known already, or one that a later one has replaced.
-            if error.code != "stale-generation":
-                raise BadRevocationFile(f"the revocation list {path} is not to be trusted: {error.code}") from None
+            raise BadRevocationFile(f"the revocation list {path} is not to be trusted: {error.code}") from None

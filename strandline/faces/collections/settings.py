@@ -6,6 +6,9 @@ import msgspec
 
 #: How far the clock of a client may be from ours, when it signs a request and when a certificate begins or ends.
 SKEW_MS = 300_000
+#: A signed request is valid for this long at most: from a clock that is behind by SKEW_MS to one that is ahead by as
+#: much. Documents remember the requests that appended to them for this long, also over a restart.
+REPLAY_WINDOW_MS = 2 * SKEW_MS
 
 
 class CollectionsSettings(msgspec.Struct, frozen=True, kw_only=True):

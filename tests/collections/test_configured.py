@@ -170,6 +170,21 @@ def test_a_page_of_another_origin_may_call(configured: ServerProcess) -> None:
     assert answer.headers["access-control-max-age"] == "86400"
 
 
+def test_the_server_looks_at_its_revocation_lists_without_a_request(configured: ServerProcess) -> None:
+    revoked = configured.data.parent / "revoked.json"
+    text = revoked.read_text()
+    revoked.write_text("not a list")
+    try:
+        deadline = time.monotonic() + 30
+        while "revoked.json is not valid JSON" not in configured.log():
+            assert time.monotonic() < deadline, configured.log()
+            time.sleep(0.05)
+    finally:
+        revoked.write_text(text)
+    answer = ask(configured, "GET", "/pull/events/d1?last=1", cap=(REVOKED, ALICE))
+    assert answer.status_code == 401, "the list that was read before stays in force"
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -5,10 +5,13 @@ It is done when the change is as durable as the log's class promises. Many commi
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 T = TypeVar("T")
+
+log = logging.getLogger(__name__)
 
 
 class Flusher(Protocol):
@@ -79,4 +82,8 @@ class Commit(Generic[T]):
                 callback = self._callbacks.pop(0)
             except IndexError:
                 return
-            callback(self)
+            try:
+                callback(self)
+            except Exception:
+                # Whoever flushed has further commits to resolve, and they must not wait because of this one.
+                log.exception("a callback of a commit failed")

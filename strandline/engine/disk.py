@@ -6,6 +6,7 @@ tears writes and fails the N-th call. Paths are relative to the data directory, 
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from collections.abc import Iterator, Sequence
@@ -16,6 +17,9 @@ from typing import Protocol
 from strandline.engine.errors import DirectoryInUse
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+#: Why nothing can be written any more when a file is not where it was made.
+REMOVED = "the data directory was removed or replaced while it was in use"
 
 
 class AppendFile(Protocol):
@@ -28,6 +32,11 @@ class AppendFile(Protocol):
     def truncate(self, size: int) -> None: ...
 
     def sync(self) -> None: ...
+
+    def check_in_place(self) -> None:
+        """Raise FileNotFoundError if the file is no longer found at its path: it, or a directory above it, was removed
+        or replaced."""
+        ...
 
     def close(self) -> None: ...
 
@@ -78,9 +87,34 @@ class Disk(Protocol):
     def unlock(self) -> None: ...
 
 
+class Place:
+    """The path of an open file, and which file it was when it was opened.
+
+    As long as the file is open the system gives its inode to no other, so one look at the path tells whether the path
+    still leads to it: the file, or any directory above it, may have been removed, renamed, replaced or mounted over.
+    """
+
+    __slots__ = ("_identity", "_path")
+
+    def __init__(self, path: Path, fd: int) -> None:
+        self._path = str(path)
+        opened = os.fstat(fd)
+        self._identity = (opened.st_dev, opened.st_ino)
+
+    def check(self) -> None:
+        """Raise FileNotFoundError if the path leads to no file, or to another one."""
+        try:
+            found = os.stat(self._path)
+        except (FileNotFoundError, NotADirectoryError):
+            raise FileNotFoundError(errno.ENOENT, REMOVED, self._path) from None
+        if (found.st_dev, found.st_ino) != self._identity:
+            raise FileNotFoundError(errno.ENOENT, REMOVED, self._path)
+
+
 class LocalAppendFile:
     def __init__(self, path: Path) -> None:
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        self._place = Place(path, self._fd)
 
     def write(self, parts: Sequence[bytes]) -> None:
         expected = sum(map(len, parts))
@@ -97,6 +131,9 @@ class LocalAppendFile:
 
     def sync(self) -> None:
         os.fdatasync(self._fd)
+
+    def check_in_place(self) -> None:
+        self._place.check()
 
     def close(self) -> None:
         if self._fd >= 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -10,12 +11,13 @@ from typing import Any
 
 import msgspec
 
+from strandline.engine.background import BackgroundThread, Health, Task
 from strandline.engine.clock import Clock, SystemClock
 from strandline.engine.commit import Commit
 from strandline.engine.creating import create, fork
 from strandline.engine.disk import Disk, LocalDisk
 from strandline.engine.erasures import Erasures
-from strandline.engine.errors import BadRequest, EngineClosed, EngineError, JournalFailed, UnknownLog
+from strandline.engine.errors import BadRequest, EngineClosed, JournalFailed, UnknownLog
 from strandline.engine.flushing import Flushing
 from strandline.engine.forwarding import Copy, forward
 from strandline.engine.frame import FrameType, encode
@@ -37,6 +39,10 @@ from strandline.engine.segments.worker import Worker
 from strandline.engine.stats import NOWHERE, Stats, Totals
 from strandline.engine.steps import Append, Change, change_all
 
+log = logging.getLogger(__name__)
+
+#: How often the housekeeping looks for something to do, and whether the data directory is still there.
+KEEP_SECONDS = 1.0
 #: How often is looked for something to compact.
 COMPACT_SECONDS = 1.0
 
@@ -101,7 +107,9 @@ class Engine:
         #: What the logs hold, and what those hold that are kept on the side: their names start with an underscore.
         self.totals = Totals()
         self.side_totals = Totals()
-        self._threads: list[threading.Thread] = []
+        self._threads: list[BackgroundThread] = []
+        #: Which background tasks fail, those of the engine and of whoever uses it.
+        self.health = Health()
         self._wake_keeper = threading.Event()
         self._wake_compactor = threading.Event()
         self.recovered: Recovered = recover(disk, self.store, progress)
@@ -326,9 +334,8 @@ class Engine:
             if self._closed:
                 return
             self._closed = True
-        self.flushing.end()
-        self._wake_keeper.set()
-        self._wake_compactor.set()
+        for thread in self._threads:
+            thread.end()
         for thread in self._threads:
             thread.join()
         try:
@@ -342,6 +349,7 @@ class Engine:
                     self.journal.write(encode(FrameType.CLOSE, 0, 0, self.now()))
                 self.flush()
         finally:
+            self.flushing.fail_pending(EngineClosed("the engine was closed before the change was durable"))
             self.journal.close()
             self.maintenance.close()
             self.store.close()
@@ -357,7 +365,7 @@ class Engine:
         if self._closed:
             raise EngineClosed("the engine is closed")
         if self.journal.failure is not None:
-            raise self.journal.failure
+            raise self.journal.failure.again()
 
     def now(self) -> int:
         """The time, never earlier than any time given before."""
@@ -418,7 +426,11 @@ class Engine:
 
     def tell(self, book: Logbook) -> None:
         for listener in book.listeners:
-            listener(book)
+            try:
+                listener(book)
+            except Exception:
+                # The change has been made: whoever made it, and the other listeners, are not to blame.
+                log.exception("a listener of the log %r failed", book.name)
 
     def begin_snapshot(self, boundary_wanted: Callable[[], Snapshot]) -> Snapshot:
         """Switch to a new journal file and take down, from here on, every log as it was at the switch.
@@ -459,10 +471,13 @@ class Engine:
     # --- threads -------------------------------------------------------------------------------------------
 
     def _start_threads(self) -> None:
-        keeper = threading.Thread(target=self._keep_house, name="strandline-keeper", daemon=True)
+        wake_keeper, wake_compactor = self._wake_keeper, self._wake_compactor
+        housekeeping = Task("housekeeping", self._keep_house, self.health)
+        keeper = BackgroundThread(housekeeping, lambda: wake_keeper.wait(KEEP_SECONDS), wake_keeper.set)
         # It may be busy for long, and sealing must not wait for it.
-        compactor = threading.Thread(target=self._compact_often, name="strandline-compactor", daemon=True)
-        flusher = self.flushing.start(self.options.flush_interval_ms / 1000, self._after_flush)
+        compaction = Task("compaction", self._compact_if_wanted, self.health)
+        compactor = BackgroundThread(compaction, lambda: wake_compactor.wait(COMPACT_SECONDS), wake_compactor.set)
+        flusher = self.flushing.start(self.options.flush_interval_ms / 1000, self._after_flush, self.health)
         self._threads = [flusher, keeper, compactor]
         keeper.start()
         compactor.start()
@@ -472,18 +487,19 @@ class Engine:
             self._wake_keeper.set()
 
     def _keep_house(self) -> None:
-        while not self._closed:
-            self._wake_keeper.wait(1.0)
-            self._wake_keeper.clear()
-            with suppress(EngineError):  # a full disk; it is tried again
-                self.settle_idle()
-            self.maintenance.run()
+        self._wake_keeper.clear()
+        if self.journal.failure is None:
+            with suppress(JournalFailed):  # logged where it was found
+                self.flushing.check_in_place()
+        try:
+            self.settle_idle()
+        finally:
+            # Where the disk is full, this may make room.
+            self.maintenance.attempt()
 
-    def _compact_often(self) -> None:
-        while not self._closed:
-            self._wake_compactor.wait(COMPACT_SECONDS)
-            if self.compacted and not self._closed:
-                self.compacting.run()
+    def _compact_if_wanted(self) -> None:
+        if self.compacted:
+            self.compacting.run()
 
 
 DEFAULT_CONFIG = Config()

@@ -202,10 +202,16 @@ class JournalFailed(EngineError):
     After a failed flush nobody knows what is on the disk, so nothing more is acknowledged.
     """
 
-    def __init__(self, path: str, cause: OSError) -> None:
-        super().__init__(f"the journal {path} failed ({cause}); the engine is read-only until it is reopened")
+    def __init__(self, path: str, cause: Exception) -> None:
+        # Without the file name that an OSError may carry: clients get this text, and it may be an absolute path.
+        self.reason = (isinstance(cause, OSError) and cause.strerror) or str(cause) or type(cause).__name__
+        super().__init__(f"read-only: the journal {path} failed ({self.reason}). Check the disk, then restart")
         self.path = path
         self.cause = cause
+
+    def again(self) -> JournalFailed:
+        """A new error that says the same. An error that is raised twice keeps the frames of both tracebacks."""
+        return JournalFailed(self.path, self.cause)
 
 
 class WorkerFailed(EngineError):

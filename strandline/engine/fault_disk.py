@@ -24,7 +24,7 @@ from random import Random
 from threading import RLock
 from typing import Literal, NamedTuple
 
-from strandline.engine.disk import AppendFile, LocalDisk
+from strandline.engine.disk import AppendFile, LocalDisk, Place
 from strandline.engine.errors import DirectoryInUse
 from strandline.engine.fault_model import Change, Inode, Tree, key_of, restore_directory, scan_directory
 
@@ -57,6 +57,7 @@ class FaultAppendFile:
         self._path = path
         self._inode = inode
         self._fd = fd
+        self._place = Place(disk.root / path, fd)
 
     def write(self, parts: Sequence[bytes]) -> None:
         data = b"".join(parts)
@@ -87,6 +88,10 @@ class FaultAppendFile:
                 self._inode.sync()
 
         self._disk._call("sync", self._path, carry_out, lambda failure: self._inode.fail_sync())
+
+    def check_in_place(self) -> None:
+        self._disk._check_alive()
+        self._place.check()
 
     def close(self) -> None:
         with self._disk._guard:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from time import perf_counter
 from typing import Any, NamedTuple, TypeVar
 
+from strandline.engine.background import BackgroundThread, Health, Task
 from strandline.engine.commit import Commit
 from strandline.engine.errors import EngineError, JournalFailed
 from strandline.engine.journal import Journal
@@ -17,6 +18,11 @@ from strandline.engine.reservations import Reservations
 from strandline.engine.stats import FlushTimes
 
 T = TypeVar("T")
+
+#: Commits wait while the thread pauses after an error that has nothing to do with the disk: so the pause is short, and
+#: after so many failures in a row (about 1.5 seconds) the commits fail and the engine is read-only.
+MAX_DELAY_SECONDS = 1.0
+MAX_FAILURES = 5
 
 
 class _Pending(NamedTuple):
@@ -48,8 +54,9 @@ class Flushing:
         self._pending_peak = 0
         self.flushes = 0
         self.times = FlushTimes()
-        self._thread: threading.Thread | None = None
-        self._ended = False
+        self._thread: BackgroundThread | None = None
+        #: How often the thread has failed in a row.
+        self._failures = 0
         self._wake = threading.Event()
         self._now = threading.Event()
 
@@ -112,13 +119,14 @@ class Flushing:
         try:
             self._journal.sync()
         except JournalFailed as error:
-            self._fail_pending(error)
+            self.fail_pending(error)
             raise
         self.times.add((perf_counter() - began) * 1e6)
         self._flushed(position, reserving)
 
     def _flushed(self, position: int, reserving: dict[Logbook, int]) -> None:
         done: list[tuple[Commit[Any], Any, Exception | None]] = []
+        failed: JournalFailed | None = None
         with self._lock:
             self._journal.flushed = position
             self.flushes += 1
@@ -132,16 +140,39 @@ class Flushing:
                 if pending.make is None:
                     done.append((pending.commit, pending.value, None))
                     continue
-                for book in pending.books:
-                    self._touch(book)
                 try:
+                    for book in pending.books:
+                        self._touch(book)
                     done.append((pending.commit, pending.make(), None))
                 except (EngineError, OSError) as error:
                     done.append((pending.commit, None, error))
+                except Exception as error:
+                    # The journal has a change that memory lacks. Only a restart can bring them together again.
+                    failed = self._journal.fail(error)
+                    done.append((pending.commit, None, failed.again()))
+                    break
         for commit, value, failure in done:
             commit.resolve(value, failure)
+        if failed is not None:
+            self.fail_pending(failed)
+            raise failed.again()
 
-    def _fail_pending(self, error: JournalFailed) -> None:
+    def check_in_place(self) -> None:
+        """Fail if the journal is no longer in the data directory, also while nothing is written."""
+        with self.turns:
+            try:
+                self._journal.check_in_place()
+            except JournalFailed as error:
+                self.fail_pending(error)
+                raise
+
+    def give_up(self, error: BaseException) -> None:
+        """Flushing does not work: take no further changes, and fail those that wait."""
+        cause = error if isinstance(error, Exception) else RuntimeError(f"the flusher ended: {error!r}")
+        self.fail_pending(self._journal.fail(cause))
+
+    def fail_pending(self, error: EngineError) -> None:
+        """Resolve every commit that waits with the error: nobody will flush for it."""
         with self._lock:
             failed = list(self._pending)
             self._pending.clear()
@@ -149,30 +180,40 @@ class Flushing:
                 for book in pending.books:
                     book.pending -= 1
         for pending in failed:
-            pending.commit.resolve(None, error)
+            pending.commit.resolve(None, error.again() if isinstance(error, JournalFailed) else error)
 
     # --- the thread ----------------------------------------------------------------------------------------
 
-    def start(self, interval: float, afterwards: Callable[[], None]) -> threading.Thread:
+    def start(self, interval: float, afterwards: Callable[[], None], health: Health) -> BackgroundThread:
         """Flush on a thread of its own what is ``interval`` seconds old, and call ``afterwards`` each time."""
-        self._thread = threading.Thread(
-            target=self._flush_often, args=(interval, afterwards), name="strandline-flusher", daemon=True
-        )
-        self._thread.start()
-        return self._thread
 
-    def _flush_often(self, interval: float, afterwards: Callable[[], None]) -> None:
-        while not self._ended:
+        def wait() -> None:
             self._wake.wait()
             self._now.wait(interval)
             self._now.clear()
             self._wake.clear()
-            with suppress(JournalFailed):  # the commits tell, and so does every further change
-                self.flush()
+
+        def flush() -> None:
+            self._flush_for_everybody()
             afterwards()
 
-    def end(self) -> None:
-        """The thread is to return; join it to know that it has."""
-        self._ended = True
-        self._wake.set()
-        self._now.set()
+        def release() -> None:
+            self._wake.set()
+            self._now.set()
+
+        task = Task("flusher", flush, health, max_delay=MAX_DELAY_SECONDS)
+        self._thread = BackgroundThread(task, wait, release, died=self.give_up)
+        self._thread.start()
+        return self._thread
+
+    def _flush_for_everybody(self) -> None:
+        try:
+            self.flush()
+        except JournalFailed:
+            pass  # the commits say so, and so does every further change
+        except Exception as error:
+            self._failures += 1
+            if self._failures >= MAX_FAILURES:
+                self.give_up(error)
+            raise
+        self._failures = 0

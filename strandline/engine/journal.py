@@ -8,14 +8,16 @@ everybody who waits for the disk is covered by one ``fdatasync``.
 from __future__ import annotations
 
 import errno
+import logging
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from threading import Lock
 
 import xxhash
 
 from strandline.engine.disk import AppendFile, Disk
-from strandline.engine.errors import DamagedFile, DiskFull, EngineError, JournalFailed
+from strandline.engine.errors import DamagedFile, DiskFull, JournalFailed
 from strandline.engine.frame import (
     FILE_HEADER,
     Damage,
@@ -28,6 +30,8 @@ from strandline.engine.frame import (
     read_file_header,
     scan,
 )
+
+log = logging.getLogger(__name__)
 
 DIRECTORY = "journal"
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
@@ -60,7 +64,9 @@ class Journal:
         #: Bytes handed to the system since the journal was opened, and how many of them are known to be durable.
         self.written = 0
         self.flushed = 0
-        self.failure: EngineError | None = None
+        #: Why nothing can be written any more. Never cleared.
+        self.failure: JournalFailed | None = None
+        self._failing = Lock()
         self.frames = 0
         #: Bytes of records that this file refers to instead of having them once more.
         self.copied = 0
@@ -73,7 +79,7 @@ class Journal:
     def write(self, frame: Encoded) -> None:
         """Hand one frame to the system. When it raises, the journal is as it was before."""
         if self.failure is not None:
-            raise self.failure
+            raise self.failure.again()
         file = self._file
         try:
             file.handle.write(frame.seal(file.seed, file.size))
@@ -87,7 +93,7 @@ class Journal:
     def write_all(self, frames: list[Encoded]) -> None:
         """Hand several frames to the system as one write: all of them count, or none. As ``write`` otherwise."""
         if self.failure is not None:
-            raise self.failure
+            raise self.failure.again()
         file = self._file
         size, parts = file.size, []
         for frame in group(frames):
@@ -113,22 +119,45 @@ class Journal:
         if error.errno not in _NO_SPACE:
             self.fail(error)
         if self.failure is not None:
-            raise self.failure
+            raise self.failure.again()
 
-    def fail(self, error: OSError) -> None:
-        if self.failure is None:
-            self.failure = JournalFailed(self._file.path, error)
+    def fail(self, error: Exception) -> JournalFailed:
+        """Take nothing more, for as long as the journal is open; returns the reason."""
+        with self._failing:
+            if self.failure is None:
+                self.failure = JournalFailed(self._file.path, error)
+                log.error(
+                    "the journal %s failed: %s. The server is read-only now: it refuses every write and still answers "
+                    "reads. Check the disk and the data directory, then restart the server.",
+                    self._file.path,
+                    self.failure.reason,
+                    exc_info=None if isinstance(error, OSError) else error,
+                )
+            return self.failure
+
+    def check_in_place(self) -> None:
+        """Fail if the file that is written is no longer in the data directory. No flush and no rotation may be under way:
+        a file that has been sealed is removed."""
+        if self.failure is not None:
+            raise self.failure.again()
+        try:
+            self._file.handle.check_in_place()
+        except FileNotFoundError as error:
+            raise self.fail(error).again() from error
 
     def sync(self) -> None:
-        """Make everything written so far durable. A failure is final: the kernel may have dropped the pages."""
+        """Make everything written so far durable. A failure is final: the kernel may have dropped the pages.
+
+        Bytes in a file that nobody will find again are not durable, so this also looks whether the file is still there.
+        """
         if self.failure is not None:
-            raise self.failure
+            raise self.failure.again()
         file = self._file
         try:
             file.handle.sync()
-        except OSError as error:
-            self.fail(error)
-            raise JournalFailed(file.path, error) from error
+            file.handle.check_in_place()
+        except Exception as error:
+            raise self.fail(error).again() from error
 
     def prepare(self) -> None:
         """Make the next file beforehand, so that ``rotate`` does not have to wait for the directory."""

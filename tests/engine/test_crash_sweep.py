@@ -815,7 +815,7 @@ def test_a_full_disk_does_not_end_housekeeping(tmp_path: Path, monkeypatch: pyte
     engine.flush()
     disk.fail_from(1, errno.ENOSPC, kind="write")
     went_on = threading.Event()
-    monkeypatch.setattr(engine.maintenance, "run", went_on.set)
+    monkeypatch.setattr(engine.maintenance, "attempt", went_on.set)
     engine._wake_keeper.set()
     assert went_on.wait(60)
     went_on.clear()

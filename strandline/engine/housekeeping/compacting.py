@@ -65,16 +65,27 @@ class Compacting:
         self.deleted = 0
 
     def run(self) -> bool:
-        """Delete what has been superseded for long enough; tells whether there was anything."""
+        """Delete what has been superseded for long enough; tells whether there was anything.
+
+        An unexpected error of one log is raised once the others have been compacted.
+        """
         engine, before = self._engine, self.deleted
         with engine.lock:
             books = list(engine.compacted)
         for epoch in self._done.keys() - {book.epoch for book in books}:
             self._forget(epoch)
             del self._done[epoch]
+        unexpected: Exception | None = None
         for book in books:
             if engine.writable:
-                self._try(Log(engine, book))
+                try:
+                    self._try(Log(engine, book))
+                except Exception as error:
+                    self._forget(book.epoch)
+                    error.add_note(f"while compacting the log {book.name!r}")
+                    unexpected = error
+        if unexpected is not None:
+            raise unexpected
         return self.deleted > before
 
     def _try(self, compacted: Log) -> None:

@@ -69,6 +69,8 @@ class Maintenance:
         }
         #: What went wrong in the last round, None when it went well. Nothing is lost by it; it is tried again.
         self.failure: Exception | None = None
+        #: A round failed and is to be tried again.
+        self._unfinished = False
         self._files = len(journal_indexes(engine.disk))
         self._kept_journals: list[tuple[int, int]] = [(engine.now(), index) for index in recovered.kept_journals]
         self._damaged_journals = set(recovered.damaged_journals)
@@ -86,7 +88,8 @@ class Maintenance:
     def due(self) -> bool:
         limit = self._engine.options.journal_bytes
         return (
-            self.unsealed_bytes() >= limit
+            self._unfinished
+            or self.unsealed_bytes() >= limit
             or self._replayed_copies + self._engine.journal.copied >= MAX_COPIED * limit
             or self._files >= MAX_JOURNAL_FILES
         )
@@ -99,20 +102,34 @@ class Maintenance:
         self._runner.close()
 
     def run(self, everything: bool = False) -> bool:
-        """One round, if one is due. A round that fails leaves everything as it was."""
+        """One round, if one is due. A round that fails leaves everything as it was.
+
+        Errors are logged, and raised only if ``everything`` was to be sealed.
+        """
+        try:
+            return self.attempt(everything)
+        except (EngineError, OSError) as error:
+            log.error("housekeeping failed and will be tried again: %s", error)
+            if everything:
+                raise
+            return True
+
+    def attempt(self, everything: bool = False) -> bool:
+        """As ``run``, but an error is always raised, and never logged."""
         with self._turn:
             try:
                 merges = self._merging.wanted(self._manifest.segments)
                 if not self._engine.writable or not (everything or self.due or merges):
                     return self._relocate()
+                # The journal goes on in a new file even if the round fails: its size no longer says that one is due.
+                self._unfinished = True
                 self._round(merges)
+                self._unfinished = False
                 self._relocate()
                 self.failure = None
-            except (EngineError, OSError) as error:
+            except Exception as error:
                 self.failure = error
-                log.error("housekeeping failed and will be tried again: %s", error)
-                if everything:
-                    raise
+                raise
             return True
 
     # --- one round -----------------------------------------------------------------------------------------

@@ -98,12 +98,17 @@ class Worker:
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None
         assert stdout is not None
-        with suppress(BrokenPipeError):
-            _send(stdin, message)
-            message_back = _receive(stdout)
-            if message_back is not None:
-                answer: _Done | _Failed = _answer_decoder.decode(message_back)
-                return answer
+        try:
+            with suppress(BrokenPipeError):
+                _send(stdin, message)
+                message_back = _receive(stdout)
+                if message_back is not None:
+                    answer: _Done | _Failed = _answer_decoder.decode(message_back)
+                    return answer
+        except BaseException:
+            # Half of a message may be on its way: the process cannot be given another job.
+            self._bury()
+            raise
         self._bury()
         return None
 
@@ -189,10 +194,13 @@ def serve(root: str, jobs: IO[bytes], answers: IO[bytes]) -> None:
 
 
 def _listen(jobs: IO[bytes], waiting: queue.SimpleQueue[bytes]) -> None:
-    while (message := _receive(jobs)) is not None:
-        waiting.put(message)
-    # Not sys.exit: the main thread may be in the middle of a job whose result nobody will ever ask for.
-    os._exit(0)
+    try:
+        while (message := _receive(jobs)) is not None:
+            waiting.put(message)
+    finally:
+        # Also after an error: the parent waits for an answer for as long as this process lives. Not sys.exit: the main
+        # thread may be in the middle of a job whose result nobody will ever ask for.
+        os._exit(0)
 
 
 def main() -> None:

@@ -120,7 +120,10 @@ class Full(Refused):
 
 
 class Busy(Refused):
-    """The server is too busy, not ready, or a limit is reached. What was asked was not done."""
+    """The server is too busy, not ready, or a limit is reached. What was asked was not done.
+
+    With the code ``read_only`` the server's journal failed, and the outcome of a write is unknown.
+    """
 
 
 class ServerFault(Refused):

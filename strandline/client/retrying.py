@@ -19,6 +19,8 @@ from strandline.client.errors import Refused, StrandlineError, Unreachable
 NOT_DONE = frozenset((429, 503))
 #: Of these nobody knows: an append that is not on the disk in time, a proxy that lost the server.
 UNCERTAIN = frozenset((408, 502, 504))
+#: The code of a server whose journal failed. If it failed over this very write, a restart may bring the write back.
+READ_ONLY = "read_only"
 
 
 class Patience(msgspec.Struct, frozen=True):
@@ -85,5 +87,6 @@ def may_repeat(error: StrandlineError, elapsed: float, repeatable: float) -> boo
     if isinstance(error, Unreachable):
         return not error.sent or elapsed < repeatable
     if isinstance(error, Refused):
-        return error.status in NOT_DONE or (error.status in UNCERTAIN and elapsed < repeatable)
+        uncertain = error.status in UNCERTAIN or error.code.lower() == READ_ONLY
+        return elapsed < repeatable if uncertain else error.status in NOT_DONE
     return False

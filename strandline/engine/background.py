@@ -13,7 +13,7 @@ from collections.abc import Callable
 import msgspec
 
 from strandline.engine.clock import SystemClock
-from strandline.engine.errors import EngineError
+from strandline.engine.errors import EngineError, shown
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True):
     since: int
     #: The number of failures in a row.
     failures: int
-    #: The last error.
+    #: The last error, with nothing that only an operator may know; the log has all of it.
     error: str
 
 
@@ -61,7 +61,7 @@ class Health:
                 task=task,
                 since=self._now() if before is None else before.since,
                 failures=failures,
-                error=f"{type(error).__name__}: {error}",
+                error=type(error).__name__ if isinstance(error, EngineError) else shown(error),
             )
             return failures
 
@@ -127,8 +127,8 @@ def report(what: str, error: BaseException) -> None:
 class BackgroundThread(threading.Thread):
     """A thread that repeats a task until ``end``.
 
-    ``wait`` blocks until there is something to do; ``end`` has to release it, so pass ``release``. ``pause`` waits after
-    a failure; by default ``end`` cuts it short. ``died`` is called if the thread ends in any other way.
+    ``wait`` blocks until there is something to do, and ``release`` makes it return when the thread is to end. ``pause``
+    waits after a failure; by default ``end`` cuts it short. ``died`` is called if the thread ends in any other way.
     """
 
     def __init__(

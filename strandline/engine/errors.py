@@ -196,6 +196,11 @@ class DiskFull(EngineError):
         self.needed = needed
 
 
+def shown(error: BaseException) -> str:
+    """What may be shown to anybody of an error whose text may name files or data."""
+    return (isinstance(error, OSError) and error.strerror) or f"an internal error, {type(error).__name__}"
+
+
 class JournalFailed(EngineError):
     """A write or a flush of the journal failed. The engine is read-only until it is opened again.
 
@@ -203,8 +208,8 @@ class JournalFailed(EngineError):
     """
 
     def __init__(self, path: str, cause: Exception) -> None:
-        # Without the file name that an OSError may carry: clients get this text, and it may be an absolute path.
-        self.reason = (isinstance(cause, OSError) and cause.strerror) or str(cause) or type(cause).__name__
+        #: Without file names and other details: clients get this text.
+        self.reason = shown(cause)
         super().__init__(f"read-only: the journal {path} failed ({self.reason}). Check the disk, then restart")
         self.path = path
         self.cause = cause

@@ -136,8 +136,10 @@ class Journal:
             return self.failure
 
     def check_in_place(self) -> None:
-        """Fail if the file that is written is no longer in the data directory. No flush and no rotation may be under way:
-        a file that has been sealed is removed."""
+        """Fail if the file that is written is no longer in the data directory.
+
+        No flush and no rotation may be under way: a file that has been sealed is removed.
+        """
         if self.failure is not None:
             raise self.failure.again()
         try:

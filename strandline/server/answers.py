@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -11,18 +11,35 @@ from strandline.server.pipeline.keeping import State
 
 Number = Annotated[int, Meta(ge=0)]
 Share = Annotated[float, Meta(ge=0, le=1)]
+Condition = Literal["ok", "degraded", "read_only"]
 
 
-class Health(msgspec.Struct):
-    status: str
+class FailingTask(msgspec.Struct):
+    """A background task that fails and is tried again."""
+
+    task: str
+    #: When it began to fail, in milliseconds since 1970.
+    since: Number
+    #: The failures in a row.
+    failures: Number
+    #: The last error; the server's log has the details.
+    error: str
+
+
+class Health(msgspec.Struct, omit_defaults=True):
+    #: `read_only`: the journal failed, `reason` says why. `degraded`: background tasks fail, see `failing`.
+    status: Condition
     version: str
     uptime_ms: Number
+    reason: str = ""
+    failing: list[FailingTask] = []
 
 
-class Alive(msgspec.Struct):
+class Alive(msgspec.Struct, omit_defaults=True):
     ok: bool
     #: The time of the server, in milliseconds.
     ts: Number
+    status: Condition = "ok"
 
 
 class SeriesCount(msgspec.Struct):
@@ -31,10 +48,12 @@ class SeriesCount(msgspec.Struct):
     series: Number
 
 
-class Ready(msgspec.Struct):
+class Ready(msgspec.Struct, omit_defaults=True):
     status: str
     wal_replay_complete: bool
     topics: Number
+    #: Background tasks that fail. The server answers requests all the same.
+    failing: list[FailingTask] = []
 
 
 class JournalFigures(msgspec.Struct):
@@ -49,6 +68,12 @@ class JournalFigures(msgspec.Struct):
     read_only: bool
     fsync_count: Number
     fsync_micros_total: Number
+
+
+class BackgroundTask(msgspec.Struct):
+    task: str
+    failing: bool
+    failures_total: Number
 
 
 class RequestCount(msgspec.Struct):
@@ -102,4 +127,5 @@ class Metrics(msgspec.Struct):
     requests: list[RequestCount]
     router_lag: list[RouterLag]
     consumer_lag: list[ConsumerLag]
+    background: list[BackgroundTask]
     pipeline: PipelineFigures

@@ -78,7 +78,7 @@ class Application:
             max_sse_connections=limits.max_sse_connections,
             max_sse_connections_per_key=limits.max_sse_connections_per_key,
         )
-        self.probes = Probes(self.status, self._count_topics, self._metrics, self._count_series)
+        self.probes = Probes(self.status, self._count_topics, self._metrics, self._count_series, lambda: self.engine)
         self.gate = Gate(
             self.probes.routes(),
             keys=settings.server.api_keys or None,

@@ -83,6 +83,8 @@ async def take_snapshot(application: Application, prefixes: tuple[str, ...]) -> 
         topic_rows=topic_rows,
         router_rows=_router_rows(context, prefixes),
         consumer_rows=_consumer_rows(face, prefixes),
+        background=engine.health.totals(),
+        failing=frozenset(trouble.task for trouble in engine.health.troubles()),
         pipeline=Standing() if application.keeper is None else application.keeper.standing,
         time=SystemClock().now(),
     )

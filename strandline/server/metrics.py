@@ -105,6 +105,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     topic_rows: Sequence[TopicRow] = ()
     router_rows: Sequence[RouterRow] = ()
     consumer_rows: Sequence[ConsumerRow] = ()
+    #: Failures of background tasks since the start, and those tasks that fail now.
+    background: Mapping[str, int] = {}
+    failing: frozenset[str] = frozenset()
     pipeline: Standing = Standing()
     #: The time of day in milliseconds.
     time: int = 0
@@ -116,7 +119,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 def render_text(snapshot: Snapshot) -> bytes:
     lines: list[str] = []
     parts = (_totals(snapshot), _wal(snapshot.wal), _load(snapshot), _topics(snapshot), _others(snapshot))
-    for part in (*parts, _pipeline(snapshot)):
+    for part in (*parts, _background(snapshot), _pipeline(snapshot)):
         lines.extend(part)
     lines.append("")
     return "\n".join(lines).encode()
@@ -215,6 +218,15 @@ def _others(snapshot: Snapshot) -> Iterator[str]:
     yield from _truncated("consumer", snapshot.consumer_rows)
 
 
+def _background(snapshot: Snapshot) -> Iterator[str]:
+    tasks = [(f'task="{_escape(task)}"', task) for task in sorted(snapshot.background)]
+    failing = ((label, int(task in snapshot.failing)) for label, task in tasks)
+    name = "strandline_background"
+    yield from _series(f"{name}_failing", "gauge", "1 while a background task fails.", failing)
+    failures = ((label, snapshot.background[task]) for label, task in tasks)
+    yield from _series(f"{name}_failures_total", "counter", "Failures of background tasks.", failures)
+
+
 def _pipeline(snapshot: Snapshot) -> Iterator[str]:
     standing, name = snapshot.pipeline, "strandline_pipeline"
     states = [(f'state="{state}"', int(standing.state == state)) for state in STATES]
@@ -303,6 +315,10 @@ def render_json(snapshot: Snapshot) -> bytes:
         ],
         "router_lag": [row._asdict() for row in snapshot.router_rows[:MAX_ROWS]],
         "consumer_lag": [row._asdict() for row in snapshot.consumer_rows[:MAX_ROWS]],
+        "background": [
+            {"task": task, "failing": task in snapshot.failing, "failures_total": count}
+            for task, count in sorted(snapshot.background.items())
+        ],
         "pipeline": {
             "state": snapshot.pipeline.state,
             "lag_records": snapshot.pipeline.new_records,

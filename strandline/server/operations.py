@@ -11,13 +11,18 @@ from strandline.server.pipeline.telling import PipelineAnswer, RunAnswer
 DOCUMENT_PATH = "/openapi.json"
 
 _GROUP = "server"
-_HEALTH = Operation(group=_GROUP, summary="Whether the process is alive", answers=shown(Health))
+_HEALTH = Operation(
+    group=_GROUP,
+    summary="Whether the process is alive",
+    description="Always 200 while the process runs; `status` says whether something is wrong with it.",
+    answers=shown(Health),
+)
 _READY = Operation(
     group=_GROUP,
     summary="Whether requests are answered",
-    description="503 while the journal is replayed, and when the server is about to stop.",
+    description="503 while the journal is replayed, when the server is about to stop, and once the journal failed.",
     answers=shown(Ready),
-    errors=("not_ready", "shutting_down"),
+    errors=("not_ready", "shutting_down", "read_only"),
 )
 _FIGURES = "The figures as Prometheus text; as JSON for whoever accepts `application/json`."
 _PIPELINE = """The pipeline processes the history on Spark, in a process that the server starts when there is enough to

@@ -8,14 +8,17 @@ from time import monotonic, time_ns
 import msgspec
 
 import strandline
+from strandline.engine import Engine
+from strandline.engine.errors import JournalFailed
 from strandline.faces.access import Access
-from strandline.faces.web import Call, Reply, Route
+from strandline.faces.web import Call, Refusal, Reply, Route
+from strandline.server.answers import Alive, Condition, FailingTask, Health, Ready
 from strandline.server.gate import Status
 
 
 class Probes:
     """``topics`` counts the topics, ``series`` those of the server's metrics of itself; ``metrics`` renders the metrics
-    for whoever asks, as text or as JSON."""
+    for whoever asks, as text or as JSON; ``engine`` gives the engine, None before it is open."""
 
     def __init__(
         self,
@@ -23,8 +26,10 @@ class Probes:
         topics: Callable[[], int],
         metrics: Callable[[Access, bool], Reply | Awaitable[Reply]],
         series: Callable[[], int] = lambda: 0,
+        engine: Callable[[], Engine | None] = lambda: None,
     ) -> None:
         self._status = status
+        self._engine = engine
         self._topics = topics
         self._metrics = metrics
         self._series = series
@@ -51,12 +56,33 @@ class Probes:
 
     def health(self, call: Call) -> Reply:
         """GET /v0/health"""
-        answer = {"status": "ok", "version": strandline.__version__, "uptime_ms": self.uptime_ms}
+        failure, failing = self._failure(), self._failing()
+        answer = Health(
+            status=_condition(failure, failing),
+            version=strandline.__version__,
+            uptime_ms=self.uptime_ms,
+            reason="" if failure is None else str(failure),
+            failing=failing,
+        )
         return Reply(msgspec.json.encode(answer))
 
     def alive(self, call: Call) -> Reply:
         """GET /health"""
-        return Reply(b'{"ok":true,"ts":%d}' % (time_ns() // 1_000_000))
+        condition = _condition(self._failure(), self._failing())
+        return Reply(msgspec.json.encode(Alive(ok=True, ts=time_ns() // 1_000_000, status=condition)))
+
+    def _failure(self) -> JournalFailed | None:
+        """Why the server is read-only; None if it is not."""
+        engine = self._engine()
+        return None if engine is None else engine.journal.failure
+
+    def _failing(self) -> list[FailingTask]:
+        engine = self._engine()
+        troubles = [] if engine is None else engine.health.troubles()
+        return [
+            FailingTask(task=trouble.task, since=trouble.since, failures=trouble.failures, error=trouble.error)
+            for trouble in troubles
+        ]
 
     def series(self, call: Call) -> Reply:
         """GET /metrics. The series themselves are in a stream: read ``__stream_metrics__``."""
@@ -65,9 +91,18 @@ class Probes:
     def ready(self, call: Call) -> Reply:
         """GET /v0/ready"""
         self._status.check()
-        answer = {"status": "ready", "wal_replay_complete": True, "topics": self._topics()}
+        failure = self._failure()
+        if failure is not None:
+            raise Refusal(503, "read_only", str(failure), retry_after=5)
+        answer = Ready(status="ready", wal_replay_complete=True, topics=self._topics(), failing=self._failing())
         return Reply(msgspec.json.encode(answer))
 
     def metrics(self, call: Call) -> Reply | Awaitable[Reply]:
         """GET /v0/metrics"""
         return self._metrics(call.access, b"application/json" in call.head.headers.get(b"accept", b""))
+
+
+def _condition(failure: JournalFailed | None, failing: list[FailingTask]) -> Condition:
+    if failure is not None:
+        return "read_only"
+    return "degraded" if failing else "ok"

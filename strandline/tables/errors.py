@@ -19,6 +19,7 @@ Code = Literal[
     "PAYLOAD_TOO_LARGE",
     "THROTTLED",
     "UNAVAILABLE",
+    "READ_ONLY",
     "DISK_FULL",
     "INTERNAL",
 ]

@@ -47,7 +47,7 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
     engine.close()
 
 
-# --- the loop ----------------------------------------------------------------------------------------------------------
+# --- the loop --------------------------------------------------------------------------------------------------------
 
 
 def test_a_thread_repeats_its_task_after_pauses_that_double_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
@@ -81,8 +81,8 @@ def test_a_thread_repeats_its_task_after_pauses_that_double_and_says_so(caplog: 
     assert pauses[:4] == [0.1, 0.2, 0.4, 0.8]
     assert pauses == [delay_after(failures) for failures in range(1, 13)]
     assert pauses[-1] == MAX_DELAY_SECONDS
-    assert troubles[0] == (1000, 1, "RuntimeError: failure 1")
-    assert troubles[-1] == (1000, 12, "RuntimeError: failure 12")
+    assert troubles[0] == (1000, 1, "an internal error, RuntimeError")
+    assert troubles[-1] == (1000, 12, "an internal error, RuntimeError")
     assert health.troubles() == []
     assert health.totals() == {"work": 12}
     errors = [record for record in caplog.records if record.levelno == logging.ERROR]
@@ -113,7 +113,7 @@ def test_the_end_cuts_a_pause_short() -> None:
     assert not thread.is_alive()
 
 
-# --- the engine's threads ----------------------------------------------------------------------------------------------
+# --- the engine's threads --------------------------------------------------------------------------------------------
 
 
 def test_the_flusher_goes_on_after_an_unexpected_error(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,7 +139,7 @@ def test_a_flusher_that_cannot_go_on_fails_the_commits_instead_of_letting_them_w
     commit = log.append(Batch.of(b"x"))
     commit.add_done_callback(lambda _: done.set())
     assert done.wait(60)
-    with pytest.raises(JournalFailed, match="a defect"):
+    with pytest.raises(JournalFailed, match="RuntimeError"):
         commit.wait()
     assert engine.stats().read_only
     assert engine.health.totals()["flusher"] >= MAX_FAILURES
@@ -154,7 +154,7 @@ def test_commits_fail_if_the_flusher_dies(engine: Engine, monkeypatch: pytest.Mo
     commit = log.append(Batch.of(b"x"))
     commit.add_done_callback(lambda _: done.set())
     assert done.wait(60)
-    with pytest.raises(JournalFailed, match="the flusher ended"):
+    with pytest.raises(JournalFailed, match="RuntimeError"):
         commit.wait()
     with pytest.raises(JournalFailed):
         log.append(Batch.of(b"y"))
@@ -228,7 +228,7 @@ def test_housekeeping_that_fails_is_not_tried_again_by_every_flush(
     assert engine.stats().flushes >= flushes + 50
     assert engine.health.totals()["housekeeping"] <= failures + 2
     (trouble,) = engine.health.troubles()
-    assert (trouble.task, trouble.error) == ("housekeeping", "OSError: [Errno 24] Too many open files")
+    assert (trouble.task, trouble.error) == ("housekeeping", "Too many open files")
     assert caplog.text.count("housekeeping failed") == engine.health.totals()["housekeeping"]
 
 
@@ -269,12 +269,12 @@ def test_a_sealing_process_that_is_killed_again_and_again_shows_and_is_tried_aga
     with Engine.open(tmp_path, Options(journal_bytes=1000, flush_interval_ms=1)) as engine:
         engine.create("a").wait().append(Batch.of(b"x" * 2000)).wait()
         eventually(lambda: engine.health.troubles())
-        assert "the sealing worker failed" in engine.health.troubles()[0].error
+        assert engine.health.troubles()[0].error == "WorkerFailed"
         eventually(lambda: engine.stats().segments == 1 and engine.health.troubles() == [])
         assert engine.health.totals()["housekeeping"] == 2
 
 
-# --- whoever listens ---------------------------------------------------------------------------------------------------
+# --- whoever listens -------------------------------------------------------------------------------------------------
 
 
 def test_a_listener_that_fails_does_not_make_the_append_fail(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:

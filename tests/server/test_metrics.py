@@ -50,6 +50,8 @@ SNAPSHOT = Snapshot(
     ),
     pressure=0.25,
     throttled=11,
+    background={"flusher": 0, "housekeeping": 3},
+    failing=frozenset(("housekeeping",)),
     requests={("/v0/topics/{topic}", 200): 12, ("/v0/topics/{topic}", 429): 1, ("", 404): 2},
     topic_rows=[
         TopicRow("jobs", 480_231, 468_188, 1000, 12_043, 2048, QueueCounters(842, 288, 4, 9)),
@@ -244,5 +246,9 @@ def test_the_json_has_these_keys() -> None:
         ],
         "router_lag": [{"router": "jobs->audit", "lag": 3, "forwarded": 400}],
         "consumer_lag": [{"topic": "jobs", "consumer": "billing", "lag": 17}],
+        "background": [
+            {"task": "flusher", "failing": False, "failures_total": 0},
+            {"task": "housekeeping", "failing": True, "failures_total": 3},
+        ],
         "pipeline": {"state": "off", "lag_records": 0, "lag_erasures": 0, "starts": 0, "failures": 0},
     }

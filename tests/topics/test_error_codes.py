@@ -47,12 +47,13 @@ CODES = {
     "internal": 500,
     "not_ready": 503,
     "shutting_down": 503,
+    "read_only": 503,
     "disk_full": 507,
 }
 #: Codes that only a WebSocket's messages have.
 ON_SOCKETS = {"invalid_json", "unsupported_message", "server_shutting_down"}
 #: What carries a Retry-After.
-COME_BACK = {"throttled", "not_ready", "shutting_down", "disk_full"}
+COME_BACK = {"throttled", "not_ready", "shutting_down", "read_only", "disk_full"}
 
 Ask = Callable[[Client], httpx.Response]
 
@@ -188,6 +189,14 @@ def test_disk_full(tmp_path: Path) -> None:
     check("disk_full", response)
 
 
+def test_read_only(tmp_path: Path) -> None:
+    def fail_the_journal(application: Application) -> None:
+        assert application.engine is not None
+        application.engine.journal.fail(OSError(5, "Input/output error"))
+
+    check("read_only", in_process(tmp_path, fail_the_journal, "/v0/topics/a"))
+
+
 def test_shutting_down(start_server: StartServer, lane: str) -> None:
     server = start_server(lane=lane)
     server.client().put("a")
@@ -209,7 +218,7 @@ def test_shutting_down(start_server: StartServer, lane: str) -> None:
 
 
 def test_every_code_is_produced_here() -> None:
-    elsewhere = {"not_ready", "internal", "disk_full", "shutting_down"}
+    elsewhere = {"not_ready", "internal", "disk_full", "read_only", "shutting_down"}
     assert set(CODES) == set(ASKED) | elsewhere
 
 

@@ -91,7 +91,7 @@ _TABLE: tuple[tuple[type[Exception], Callable[[Any], Refusal]], ...] = (
     (BadName, lambda error: invalid(str(error))),
     (EngineClosed, lambda error: Refusal(503, "shutting_down", "the server is shutting down", retry_after=1)),
     (DiskFull, lambda error: Refusal(507, "disk_full", str(error), retry_after=5)),
-    (JournalFailed, lambda error: Refusal(500, "internal", f"the journal has failed and is read-only: {error}")),
+    (JournalFailed, lambda error: Refusal(503, "read_only", str(error), retry_after=5)),
     # Whoever reads a history has to know what keeps it from being read.
     (DamagedFile, lambda error: Refusal(500, "internal", str(error))),
     (MissingFile, lambda error: Refusal(500, "internal", str(error))),

@@ -128,7 +128,7 @@ _OPERATIONS: dict[tuple[str, str], Operation] = {
         ),
         errors=(
             "not_json", "record_too_large", "log_not_found", "progress_conflict", "not_writable", "log_full",
-            "disk_full",
+            "read_only", "disk_full",
         ),
     ),
     ("DELETE", PROGRESS): Operation(
@@ -136,7 +136,7 @@ _OPERATIONS: dict[tuple[str, str], Operation] = {
         summary="Forget how far a writer has come",
         answers=shown(answers.ForgottenAnswer),
         parameters=(_NAME, _query("writer", "Whose progress is forgotten.", _WRITER_SCHEMA, required=True)),
-        errors=("invalid_request", "log_not_found", "disk_full"),
+        errors=("invalid_request", "log_not_found", "read_only", "disk_full"),
     ),
 }  # fmt: skip
 

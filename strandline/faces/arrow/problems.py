@@ -26,5 +26,11 @@ PROBLEMS: dict[str, Problem] = {
     "internal": Problem(500, "Something is wrong with the server: its log has the details."),
     "not_ready": Problem(503, "The server is replaying its journal; `detail.replay_progress` goes to 1.", retry=True),
     "shutting_down": Problem(503, "The server is about to stop.", retry=True),
+    "read_only": Problem(
+        503,
+        "The journal failed: the server takes no writes until it is restarted. Reads work. If a write was under way "
+        "at that moment, its outcome is unknown.",
+        retry=True,
+    ),
     "disk_full": Problem(507, "There is no room on the disk. Nothing was written.", retry=True),
 }

@@ -58,6 +58,12 @@ PROBLEMS: dict[str, Problem] = {
     "unavailable": Problem(
         503, "The server starts or stops, or the topic that an append is told in does not take it. Nothing was stored."
     ),
+    "read_only": Problem(
+        503,
+        "`read_only`: the journal failed, and the server takes no writes until it is restarted. Pulling works. Of an "
+        "append that was under way when it failed, the outcome is unknown.",
+        retry=True,
+    ),
     "no_room": Problem(507, "There is no room. Nothing was stored.", retry=False),
 }
 
@@ -97,7 +103,7 @@ _OPERATIONS: dict[tuple[str, str], Operation] = {
         needs_body=True,
         answers=shown(PushAnswer),
         parameters=(_PATH,),
-        errors=("unauthorized", "forbidden", "not_found", "conflict", "not_supported", "no_room"),
+        errors=("unauthorized", "forbidden", "not_found", "conflict", "not_supported", "read_only", "no_room"),
     ),
     ("GET", PULL): Operation(
         group=_GROUP,

@@ -141,6 +141,10 @@ def event_refused(why: str) -> Refused:
     return Refused(503, "queue_unavailable", {"message": message}, retry_after(1))
 
 
+def read_only(why: str) -> Refused:
+    return Refused(503, "read_only", {"message": why}, retry_after(5))
+
+
 # --- pulling ---------------------------------------------------------------------------------------------------------
 
 
@@ -187,7 +191,7 @@ _TABLE: tuple[tuple[type[Exception], Callable[[Any], Refused]], ...] = (
     (BadRequest, lambda error: Refused(400, str(error))),
     (EngineClosed, lambda error: Refused(503, "the server is shutting down", headers=retry_after(1))),
     (DiskFull, lambda error: Refused(507, str(error), headers=retry_after(5))),
-    (JournalFailed, lambda error: Refused(500, f"the journal has failed and is read-only: {error}")),
+    (JournalFailed, lambda error: read_only(str(error))),
     (DamagedFile, lambda error: Refused(500, str(error))),
 )
 

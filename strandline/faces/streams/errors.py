@@ -89,7 +89,7 @@ _TABLE: tuple[tuple[type[Exception], Callable[[Any], Refusal]], ...] = (
     (Throttled, lambda error: overloaded(str(error))),
     (EngineClosed, lambda error: Refusal(503, "unavailable", "the server is shutting down")),
     (DiskFull, lambda error: Refusal(507, "disk_full", str(error), retry_after=5)),
-    (JournalFailed, lambda error: Refusal(500, "internal", f"the journal has failed and is read-only: {error}")),
+    (JournalFailed, lambda error: Refusal(503, "read_only", str(error), retry_after=5)),
 )
 
 

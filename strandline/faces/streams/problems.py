@@ -20,6 +20,12 @@ PROBLEMS: dict[str, Problem] = {
     "overloaded": Problem(429, "The server is busy, or one of its caps is reached.", retry=True),
     "internal": Problem(500, "Something is wrong with the server: its log has the details."),
     "unavailable": Problem(503, "The server is replaying its journal, or about to stop.", retry=True),
+    "read_only": Problem(
+        503,
+        "The journal failed: the server takes no writes until it is restarted. Reads work. If a write was under way "
+        "at that moment, its outcome is unknown.",
+        retry=True,
+    ),
     "disk_full": Problem(507, "There is no room on the disk. Nothing was written.", retry=True),
     "INVALID_REQUEST": Problem(400, "The request makes no sense: the message says where and why."),
     "WEBHOOK_URL_REJECTED": Problem(400, "Webhooks go to public addresses over HTTPS, or to this very machine."),

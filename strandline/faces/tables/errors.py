@@ -22,7 +22,7 @@ from strandline.faces.web import Refusal, Reply
 from strandline.tables import TableError
 
 #: After how many seconds to come again, where nobody says.
-_RETRY_AFTER = {"THROTTLED": 1, "UNAVAILABLE": 1, "DISK_FULL": 5}
+_RETRY_AFTER = {"THROTTLED": 1, "UNAVAILABLE": 1, "READ_ONLY": 5, "DISK_FULL": 5}
 
 
 def invalid(message: str, **more: Any) -> TableError:
@@ -38,7 +38,7 @@ _TABLE: tuple[tuple[type[Exception], Callable[[Any], TableError]], ...] = (
     (Throttled, lambda error: TableError("THROTTLED", str(error))),
     (EngineClosed, lambda error: TableError("UNAVAILABLE", "the server is shutting down")),
     (DiskFull, lambda error: TableError("DISK_FULL", str(error))),
-    (JournalFailed, lambda error: TableError("INTERNAL", f"the journal has failed and is read-only: {error}")),
+    (JournalFailed, lambda error: TableError("READ_ONLY", str(error))),
     (UnicodeDecodeError, lambda error: invalid(f"the body is not valid UTF-8: {error}")),
     (RecursionError, lambda error: invalid("the JSON is nested too deeply")),
     (msgspec.MsgspecError, lambda error: invalid(str(error))),

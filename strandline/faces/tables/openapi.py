@@ -125,7 +125,15 @@ _PARAMETERS: dict[str, tuple[Parameter, ...]] = {
         Parameter("Last-Event-ID", "header", "As `after`, and before it.", {"type": "string", "pattern": "^[ -~]*$"}),
     ),
 }
-_WRITE_ERRORS = ("VALIDATION_FAILED", "NOT_AUTHENTICATED", "FORBIDDEN", "NOT_FOUND", "CONFLICT", "DISK_FULL")
+_WRITE_ERRORS = (
+    "VALIDATION_FAILED",
+    "NOT_AUTHENTICATED",
+    "FORBIDDEN",
+    "NOT_FOUND",
+    "CONFLICT",
+    "READ_ONLY",
+    "DISK_FULL",
+)
 _READ_ERRORS = ("VALIDATION_FAILED", "NOT_AUTHENTICATED", "FORBIDDEN", "NOT_FOUND", "CONFLICT")
 
 

@@ -23,6 +23,12 @@ PROBLEMS: dict[str, Problem] = {
     "THROTTLED": Problem(429, "The server is busy, or one of its caps is reached.", retry=True),
     "INTERNAL": Problem(500, "Something is wrong with the server or with a hook: its log has the details."),
     "UNAVAILABLE": Problem(503, "The server is starting or about to stop.", retry=True),
+    "READ_ONLY": Problem(
+        503,
+        "The journal failed: the server takes no writes until it is restarted. Reads work. If a write was under way "
+        "at that moment, its outcome is unknown.",
+        retry=True,
+    ),
     "DISK_FULL": Problem(507, "There is no room on the disk. Nothing was written.", retry=True),
 }
 

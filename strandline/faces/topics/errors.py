@@ -70,7 +70,7 @@ _TABLE: tuple[tuple[type[Exception], Callable[[Any], Refusal]], ...] = (
     (QueueError, lambda error: invalid(str(error))),
     (EngineClosed, lambda error: Refusal(503, "shutting_down", "the server is shutting down", retry_after=1)),
     (DiskFull, lambda error: Refusal(507, "disk_full", str(error), retry_after=5)),
-    (JournalFailed, lambda error: Refusal(500, "internal", f"the journal has failed and is read-only: {error}")),
+    (JournalFailed, lambda error: Refusal(503, "read_only", str(error), {"retry_after_ms": 5000}, retry_after=5)),
 )
 
 

@@ -77,7 +77,7 @@ _RETURN_SEQS = _flag("return_seqs", True, "Whether the answer lists every seq.")
 #: What can be wrong with the name of a topic that has to exist.
 _ABSENT = ("topic_not_found", "not_json")
 _WRITE_ERRORS = (
-    "batch_too_large", "record_too_large", *_ABSENT, "not_writable", "topic_full", "disk_full",
+    "batch_too_large", "record_too_large", *_ABSENT, "not_writable", "topic_full", "read_only", "disk_full",
 )  # fmt: skip
 
 _EVENTS = """An event stream. First comes a block with `retry: 2000`. Then, per topic in the order of their
@@ -115,7 +115,7 @@ _TOPICS: dict[tuple[str, str], Operation] = {
         body={JSON: config.TopicConfig},
         answers=shown(answers.TopicPut, created="The topic was created."),
         parameters=(_PATH["topic"],),
-        errors=("topic_exists_incompatible", "topic_has_forks", "not_json", "disk_full"),
+        errors=("topic_exists_incompatible", "topic_has_forks", "not_json", "read_only", "disk_full"),
     ),
     ("GET", _ONE): Operation(
         group="topics",
@@ -130,7 +130,7 @@ _TOPICS: dict[tuple[str, str], Operation] = {
         description="With its records and the routers from and to it. To delete what is not there is no error.",
         answers=shown(answers.TopicDeleted),
         parameters=(_PATH["topic"], _flag("if_empty", False, "Refuse if there are records.")),
-        errors=("topic_not_empty", "topic_has_forks", "not_json", "disk_full"),
+        errors=("topic_not_empty", "topic_has_forks", "not_json", "read_only", "disk_full"),
     ),
 }
 
@@ -174,7 +174,7 @@ _RECORDS: dict[tuple[str, str], Operation] = {
         body={JSON: DeleteBody},
         answers=shown(answers.RecordsDeleted),
         parameters=(_PATH["topic"],),
-        errors=(*_ABSENT, "disk_full"),
+        errors=(*_ABSENT, "read_only", "disk_full"),
     ),
 }
 
@@ -200,18 +200,18 @@ _CONSUMERS: dict[tuple[str, str], Operation] = {
         body={JSON: consumers.CommitBody},
         answers=shown(answers.ConsumerAnswer),
         parameters=(_PATH["topic"], _PATH["consumer"]),
-        errors=(*_ABSENT, "disk_full"),
+        errors=(*_ABSENT, "read_only", "disk_full"),
     ),
     ("DELETE", _CONSUMER): Operation(
         group="consumers",
         summary="Forget a consumer",
         answers=shown(answers.ConsumerDeleted),
         parameters=(_PATH["topic"], _PATH["consumer"]),
-        errors=(*_ABSENT, "disk_full"),
+        errors=(*_ABSENT, "read_only", "disk_full"),
     ),
 }
 
-_HELD = ("batch_too_large", *_ABSENT, "not_a_queue", "disk_full")
+_HELD = ("batch_too_large", *_ABSENT, "not_a_queue", "read_only", "disk_full")
 _QUEUES: dict[tuple[str, str], Operation] = {
     ("POST", _ONE + "/claim"): Operation(
         group="queues",
@@ -220,7 +220,7 @@ _QUEUES: dict[tuple[str, str], Operation] = {
         body={JSON: ClaimBody},
         answers=shown(answers.ClaimAnswer),
         parameters=(_PATH["topic"],),
-        errors=(*_ABSENT, "not_a_queue", "disk_full"),
+        errors=(*_ABSENT, "not_a_queue", "read_only", "disk_full"),
     ),
     ("POST", _ONE + "/ack"): Operation(
         group="queues",
@@ -268,7 +268,7 @@ _QUEUES: dict[tuple[str, str], Operation] = {
         body={JSON: RedriveBody},
         answers=shown(answers.RedriveAnswer),
         parameters=(_PATH["topic"],),
-        errors=(*_ABSENT, "not_writable", "topic_full", "record_too_large", "disk_full"),
+        errors=(*_ABSENT, "not_writable", "topic_full", "record_too_large", "read_only", "disk_full"),
     ),
 }
 
@@ -291,7 +291,7 @@ _ROUTERS: dict[tuple[str, str], Operation] = {
         body={JSON: routing.RouterBody},
         answers=shown(answers.RouterPut, created="The router was created."),
         parameters=(_PATH["router"],),
-        errors=(*_ABSENT, "not_writable", "topic_exists_incompatible", "router_cycle", "disk_full"),
+        errors=(*_ABSENT, "not_writable", "topic_exists_incompatible", "router_cycle", "read_only", "disk_full"),
     ),
     ("GET", _ROUTER): Operation(
         group="routers",
@@ -306,7 +306,10 @@ _ROUTERS: dict[tuple[str, str], Operation] = {
         description="What it has copied stays. To delete what is not there is no error.",
         answers=shown(answers.RouterDeleted),
         parameters=(_PATH["router"],),
-        errors=("disk_full",),
+        errors=(
+            "read_only",
+            "disk_full",
+        ),
     ),
 }
 

@@ -141,7 +141,7 @@ def test_a_body_that_is_too_large_is_refused_before_it_comes(bed: Bed) -> None:
         (Throttled(100), "THROTTLED"),
         (EngineClosed(), "UNAVAILABLE"),
         (DiskFull("data", 100), "DISK_FULL"),
-        (JournalFailed("data", OSError("a flush failed")), "INTERNAL"),
+        (JournalFailed("data", OSError("a flush failed")), "READ_ONLY"),
         (RecursionError(), "VALIDATION_FAILED"),
         (UnknownLog("note/p"), "NOT_FOUND"),
         (BadRequest("the batch is too large"), "VALIDATION_FAILED"),

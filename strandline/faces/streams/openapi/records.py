@@ -80,7 +80,7 @@ RECORDS: Operations = {
             ),
         ),
         parameters=(NAME, p.TTL, p.EXPIRES_AT, p.CLOSE, p.COMPACT, p.KEY, *p.FORK),
-        errors=("not_found", "append_timeout", "conflict", "disk_full"),
+        errors=("not_found", "append_timeout", "conflict", "read_only", "disk_full"),
     ),
     ("POST", ONE): Operation(
         group=_GROUP,
@@ -96,7 +96,7 @@ RECORDS: Operations = {
             Answer(204, "It was appended, or closed; or the producer had done so before.", headers=_APPENDED),
         ),
         parameters=(NAME, p.KEY, p.TIMESTAMP, p.SEQ, p.CLOSE, *p.PRODUCER),
-        errors=("stale_epoch", "not_found", "append_timeout", "conflict", "gone", "disk_full"),
+        errors=("stale_epoch", "not_found", "append_timeout", "conflict", "gone", "read_only", "disk_full"),
         error_headers={403: (p.PRODUCED[0],), 409: p.REFUSED},
     ),
     ("GET", ONE): _READ,
@@ -132,6 +132,6 @@ RECORDS: Operations = {
         description="For good; what was forked from it stays. To delete it again is no error.",
         answers=(Answer(204, "The stream is no longer there.", headers=(p.NO_STORE,)),),
         parameters=(NAME,),
-        errors=("bad_request", "not_found", "gone", "disk_full"),
+        errors=("bad_request", "not_found", "gone", "read_only", "disk_full"),
     ),
 }

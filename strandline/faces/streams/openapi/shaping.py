@@ -195,7 +195,7 @@ SHAPING: Operations = {
         needs_body=True,
         answers=_shown(RegistryAnswer),
         parameters=(NAME,),
-        errors=("not_found", "conflict", "gone", "disk_full"),
+        errors=("not_found", "conflict", "gone", "read_only", "disk_full"),
     ),
     ("GET", ONE + "/_profile"): Operation(
         group=_GROUP,
@@ -211,6 +211,6 @@ SHAPING: Operations = {
         body={JSON: profiles.ProfileUpdate},
         answers=_shown(profiles.ProfileAnswer),
         parameters=(NAME,),
-        errors=("not_found", "gone", "disk_full"),
+        errors=("not_found", "gone", "read_only", "disk_full"),
     ),
 }

@@ -101,7 +101,15 @@ _ID = p.in_path(
 )
 _TOKEN = "Needs the token of the wake, as a bearer token where a key would be."
 _NOTHING = Answer(204, "It is done.", headers=(p.NO_STORE,))
-_HOLDER_ERRORS = ("INVALID_REQUEST", "TOKEN_INVALID", "TOKEN_EXPIRED", "SUBSCRIPTION_NOT_FOUND", "FENCED", "disk_full")
+_HOLDER_ERRORS = (
+    "INVALID_REQUEST",
+    "TOKEN_INVALID",
+    "TOKEN_EXPIRED",
+    "SUBSCRIPTION_NOT_FOUND",
+    "FENCED",
+    "read_only",
+    "disk_full",
+)
 _ACKNOWLEDGED = (Answer(200, "It is written down.", {JSON: WakeAcknowledged}, (p.NO_STORE,)),)
 
 
@@ -121,7 +129,10 @@ SUBSCRIPTIONS: Operations = {
                 (Header("Cache-Control", "For how long the answer holds.", {"type": "string"}, required=True),),
             ),
         ),
-        errors=("disk_full",),
+        errors=(
+            "read_only",
+            "disk_full",
+        ),
     ),
     ("PUT", _ONE): Operation(
         group=_GROUP,
@@ -133,7 +144,7 @@ SUBSCRIPTIONS: Operations = {
         body={JSON: SubscriptionBody},
         answers=(_shown(200, "The subscription was there."), _shown(201, "The subscription was made.")),
         parameters=(_ID,),
-        errors=("INVALID_REQUEST", "WEBHOOK_URL_REJECTED", "SUBSCRIPTION_ALREADY_EXISTS", "disk_full"),
+        errors=("INVALID_REQUEST", "WEBHOOK_URL_REJECTED", "SUBSCRIPTION_ALREADY_EXISTS", "read_only", "disk_full"),
     ),
     ("GET", _ONE): Operation(
         group=_GROUP,
@@ -148,7 +159,10 @@ SUBSCRIPTIONS: Operations = {
         description="To remove what is not there is no error.",
         answers=(_NOTHING,),
         parameters=(_ID,),
-        errors=("disk_full",),
+        errors=(
+            "read_only",
+            "disk_full",
+        ),
     ),
     ("POST", _ONE + "/streams"): Operation(
         group=_GROUP,
@@ -156,7 +170,7 @@ SUBSCRIPTIONS: Operations = {
         body={JSON: StreamsBody},
         answers=(_NOTHING,),
         parameters=(_ID,),
-        errors=("INVALID_REQUEST", "SUBSCRIPTION_NOT_FOUND", "disk_full"),
+        errors=("INVALID_REQUEST", "SUBSCRIPTION_NOT_FOUND", "read_only", "disk_full"),
     ),
     ("DELETE", _ONE + "/streams/{stream}"): Operation(
         group=_GROUP,
@@ -164,7 +178,7 @@ SUBSCRIPTIONS: Operations = {
         description="One that the pattern matches stays because of that.",
         answers=(_NOTHING,),
         parameters=(_ID, p.in_path("stream", "The name of the stream, which may contain slashes.")),
-        errors=("SUBSCRIPTION_NOT_FOUND", "disk_full"),
+        errors=("SUBSCRIPTION_NOT_FOUND", "read_only", "disk_full"),
     ),
     ("POST", _ONE + "/claim"): Operation(
         group=_GROUP,
@@ -173,7 +187,14 @@ SUBSCRIPTIONS: Operations = {
         body={JSON: ClaimWakeBody},
         answers=(Answer(200, "The wake.", {JSON: WakeClaimed}, (p.NO_STORE,)),),
         parameters=(_ID,),
-        errors=("INVALID_REQUEST", "SUBSCRIPTION_NOT_FOUND", "ALREADY_CLAIMED", "NO_PENDING_WORK", "disk_full"),
+        errors=(
+            "INVALID_REQUEST",
+            "SUBSCRIPTION_NOT_FOUND",
+            "ALREADY_CLAIMED",
+            "NO_PENDING_WORK",
+            "read_only",
+            "disk_full",
+        ),
     ),
     ("POST", _ONE + "/callback"): Operation(
         group=_GROUP,

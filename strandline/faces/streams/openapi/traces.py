@@ -286,7 +286,7 @@ _OTLP = Answer(
     200, "What was taken, in the form of the request.", {PROTOBUF: BYTES, JSON: ExportedTraces}, (p.NO_STORE,)
 )
 _TRACES = {PROTOBUF: BYTES, JSON: ExportTraces}
-_ERRORS = ("forbidden", "not_found", "append_timeout", "conflict", "gone", "disk_full")
+_ERRORS = ("forbidden", "not_found", "append_timeout", "conflict", "gone", "read_only", "disk_full")
 
 TRACES: Operations = {
     ("POST", ONE + "/_otlp/v1/traces"): Operation(

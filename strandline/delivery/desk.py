@@ -7,7 +7,6 @@ timer for whatever the clock will set free next, one window for all claims that 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -18,11 +17,11 @@ from strandline.delivery.hub import Hub, Waiter
 from strandline.delivery.queues import Claimed, ClaimRequest, Queue
 from strandline.delivery.workers import Holdings, Worker
 from strandline.engine import Commit, Log
+from strandline.engine.background import delay_after, report
 from strandline.engine.errors import EngineError, UnknownLog
 
-log = logging.getLogger(__name__)
-
-#: When jobs could not be handed out, because the disk is full for example, it is tried again after this time.
+#: When jobs could not be handed out, because the disk is full for example, it is tried again after this time, and after
+#: more with every failure in a row.
 RETRY_SECONDS = 1.0
 #: No timer is set for a time further away: it is looked at again then.
 MAX_TIMER_SECONDS = 3600.0
@@ -52,6 +51,7 @@ class Desk(Waiter):
 
     __slots__ = (
         "_claims",
+        "_failures",
         "_fetching",
         "_held_back",
         "_hold_back",
@@ -92,6 +92,8 @@ class Desk(Waiter):
         self._fetching = False
         self._held_back = False
         self._watching = False
+        #: How often in a row nothing could be handed out.
+        self._failures = 0
 
     # --- who comes and goes ----------------------------------------------------------------------------------------
 
@@ -259,7 +261,13 @@ class Desk(Waiter):
     # --- handing out -----------------------------------------------------------------------------------------------
 
     def _serve(self, fetched: bool = False) -> None:
-        """Divide what there is among all who wait."""
+        """Divide what there is among all who wait; if that fails unexpectedly, try again later."""
+        try:
+            self._divide(fetched)
+        except Exception as error:
+            self._retry_later(error)
+
+    def _divide(self, fetched: bool) -> None:
         self._let_leases_end()
         claims, self._claims = self._claims, []
         cohort = _Cohort(claims, [])
@@ -319,6 +327,7 @@ class Desk(Waiter):
         self._finish(granted, cohort)
 
     def _finish(self, granted: list[list[Claimed]], cohort: _Cohort) -> None:
+        self._failures = 0
         shares = iter(granted)
         for claim in cohort.claims:
             claim.done(next(shares, []))
@@ -346,19 +355,24 @@ class Desk(Waiter):
     def _failed(self, cohort: _Cohort, error: Exception) -> None:
         for claim in cohort.claims:
             claim.done(error)
-        if self._workers and not self.queue.log.dropped:
-            log.warning("jobs of %r cannot be handed out now: %s", self.queue.log.name, error)
-            self._start_timer(RETRY_SECONDS)
+        self._retry_later(error)
         self._rest()
+
+    def _retry_later(self, error: Exception) -> None:
+        if self._workers and not self.queue.log.dropped:
+            self._failures += 1
+            delay = max(RETRY_SECONDS, delay_after(self._failures))
+            report(f"jobs of {self.queue.log.name!r} cannot be handed out; next attempt in {delay:.0f} s", error)
+            self._start_timer(delay)
 
     def _fetch(self, claims: list[_Claim], count: int) -> None:
         """Some of the jobs are on the disk: read them on another thread, and then go on."""
         self._fetching = True
 
         def fetched(future: asyncio.Future[None]) -> None:
-            # If it went wrong, the claim itself will say so.
-            future.exception()
             self._fetching = False
+            if not future.cancelled():
+                future.exception()  # if it went wrong, the claim itself will say so
             self._claims = claims + self._claims
             self._serve(fetched=True)
 

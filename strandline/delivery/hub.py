@@ -7,6 +7,7 @@ for requests to get through in between.
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
@@ -14,9 +15,14 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Any, TypeVar
 
+from strandline.delivery.recurrence import Recurrence
 from strandline.delivery.scheduler import Scheduler, Task
 from strandline.engine import Log
+from strandline.engine.background import Health
+from strandline.engine.background import Task as BackgroundTask
 from strandline.engine.commit import Commit
+
+log = logging.getLogger(__name__)
 
 #: Deliveries go on for this long before the loop gets a chance to do something else.
 SLICE_SECONDS = 0.002
@@ -26,10 +32,14 @@ A = TypeVar("A")
 
 
 class Hub:
-    """One per server, made on the loop's thread. ``now`` gives milliseconds."""
+    """One per server, made on the loop's thread. ``now`` gives milliseconds; ``health`` is where tasks that the loop
+    repeats say that they fail."""
 
-    def __init__(self, now: Callable[[], int], loop: asyncio.AbstractEventLoop | None = None) -> None:
+    def __init__(
+        self, now: Callable[[], int], loop: asyncio.AbstractEventLoop | None = None, health: Health | None = None
+    ) -> None:
         self.now = now
+        self.health = health or Health()
         self.loop = loop or asyncio.get_running_loop()
         self.scheduler = Scheduler()
         self._thread = threading.get_ident()
@@ -76,6 +86,12 @@ class Hub:
             if mail and not self._mail_posted:
                 self._mail_posted = True
                 self.loop.call_soon(self._open_mail)
+
+    def every(self, seconds: float, name: str, act: Callable[[], object]) -> Recurrence:
+        """Have something done on the loop every so many seconds, for the first time after the interval."""
+        recurrence = Recurrence(self.loop, seconds, BackgroundTask(name, act, self.health))
+        recurrence.start()
+        return recurrence
 
     # --- changes of logs -----------------------------------------------------------------------------------
 
@@ -167,7 +183,10 @@ class Channel:
         until = perf_counter() + SLICE_SECONDS
         for at, waiter in enumerate(todo, 1):
             if waiter in self.waiters:
-                waiter.wake(self.log)
+                try:
+                    waiter.wake(self.log)
+                except Exception:
+                    log.exception("a waiter of the log %r failed", self.log.name)  # the others are woken all the same
             if at < len(todo) and perf_counter() > until:
                 self._todo = todo[at:]
                 self._hub.submit(self)

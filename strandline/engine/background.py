@@ -109,7 +109,7 @@ class Task:
         self._health.succeeded(self.name)
         return 0.0
 
-    def failed(self, error: Exception) -> float:
+    def failed(self, error: BaseException) -> float:
         """Note and log a failure. Returns the seconds to wait before the next attempt."""
         delay = min(delay_after(self._health.failed(self.name, error)), self._max_delay)
         report(f"{self.name} failed; next attempt in {delay:.1f} s", error)

@@ -15,6 +15,7 @@ from starlette.types import Receive, Send
 
 from strandline.delivery.hub import Hub
 from strandline.delivery.pressure import SAMPLE_MS, Pressure
+from strandline.delivery.recurrence import Recurrence
 from strandline.engine import Engine
 from strandline.engine.clock import SystemClock
 from strandline.faces.access import Access
@@ -97,6 +98,8 @@ class Application:
         self.count_connections: Callable[[], int] = lambda: self.limits.streams.used
         self.engine: Engine | None = None
         self.keeper: Keeper | None = None
+        self._sampling: Recurrence | None = None
+        self._sample_due = 0.0
         #: Set when the directory could not be opened: the server stops with it.
         self.failure: BaseException | None = None
         door = SocketDoor(self.gate, self._serve_socket)
@@ -112,6 +115,14 @@ class Application:
             await self._close()
 
     async def _open(self) -> None:
+        """Replay the journal and make the faces. If that fails, the server stops: it would never be ready."""
+        try:
+            await self._make()
+        except BaseException as error:
+            self.failure = error
+            log.critical("the server cannot start", exc_info=error)
+
+    async def _make(self) -> None:
         """Replay the journal on another thread; meanwhile the server says how far it has got."""
         settings = self.settings
         try:
@@ -123,7 +134,7 @@ class Application:
             log.critical("the data directory %s cannot be opened: %s", settings.storage.data_dir, error)
             return
         self.engine = engine
-        hub = Hub(SystemClock().now)
+        hub = Hub(SystemClock().now, health=engine.health)
         self.pressure = Pressure(hub.scheduler, settings.delivery.target_latency_ms)
         context = Context(engine, hub, self.pressure, settings.topics_settings(), self.limits.streams)
         shelf = Shelf(Lake.at(settings.lake), Path(settings.storage.data_dir) / COMPANIONS)
@@ -144,7 +155,8 @@ class Application:
         self.gate.add([*routes, openapi_route([*self.probes.routes(), *routes], further)])
         self.status.progress = 1.0
         self.status.ready = True
-        self._sample(hub.loop, perf_counter())
+        self._sample_due = perf_counter() + SAMPLE_MS / 1000
+        self._sampling = hub.every(SAMPLE_MS / 1000, "sampling of the pressure", self._sample)
         self.collections.begin()
         self.console.begin()
         if not self.status.draining:
@@ -175,12 +187,13 @@ class Application:
     def _progress(self, progress: float) -> None:
         self.status.progress = progress
 
-    def _sample(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
-        """Measure how late the loop is, again and again."""
+    def _sample(self) -> None:
+        """Measure how late the loop is."""
         now = perf_counter()
-        self.pressure.sample(max(0.0, (now - due) * 1000))
-        if not self.status.draining:
-            loop.call_later(SAMPLE_MS / 1000, self._sample, loop, now + SAMPLE_MS / 1000)
+        late, self._sample_due = now - self._sample_due, now + SAMPLE_MS / 1000
+        self.pressure.sample(max(0.0, late * 1000))
+        if self.status.draining and self._sampling is not None:
+            self._sampling.stop()
 
     def _count_topics(self) -> int:
         return 0 if self.face is None else self.face.context.topics.count

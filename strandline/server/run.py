@@ -147,8 +147,11 @@ class Server(uvicorn.Server):
         self._loop.call_soon_threadsafe(self._drain)
 
     def _drain(self) -> None:
-        self._application.drain()
         self._drain_until = self._loop.time() + self._application.settings.server.drain_seconds
+        try:
+            self._application.drain()
+        except Exception:
+            log.exception("not everybody could be told that the server stops; it stops all the same")
         self._check_drained()
 
     def _check_drained(self) -> None:
@@ -163,12 +166,13 @@ class Server(uvicorn.Server):
 
     def _sweep(self) -> None:
         """Close connections that nobody uses."""
+        # First, so that no error can end the sweeping.
+        self._loop.call_later(SWEEP_SECONDS, self._sweep)
         for connection in list(self.server_state.connections):
             if isinstance(connection, FastLane) and not connection.waits_for_answer:
                 connection.idle_turns += 1
                 if connection.idle_turns > IDLE_SECONDS / SWEEP_SECONDS:
                     connection.transport.close()
-        self._loop.call_later(SWEEP_SECONDS, self._sweep)
 
 
 def _is_busy(connection: object) -> bool:

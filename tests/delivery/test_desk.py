@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import heapq
+import itertools
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import count
@@ -491,3 +492,26 @@ def test_nobody_holds_too_much_and_no_job_is_held_twice_or_lost(
         assert set(keen.held) == there
         assert not acked & there
     office.engine.close()
+
+
+def test_an_unexpected_error_is_tried_again_later_and_later(
+    office: Office, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    worker = office.hire("a")
+    tried: list[int] = []
+
+    def counters() -> None:
+        tried.append(office.clock.now())
+        raise RuntimeError("a defect")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(office.queue, "counters", counters)
+        office.write()
+        office.pass_time(120_000)
+        gaps = [later - earlier for earlier, later in itertools.pairwise(tried)]
+        assert gaps[:4] == [1000] * 4
+        assert gaps == sorted(gaps)
+        assert max(gaps) > 10_000
+        assert len(caplog.records) == len(tried)
+    office.pass_time(60_000)
+    assert worker.seqs == [1]

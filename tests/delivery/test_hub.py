@@ -171,14 +171,17 @@ def test_a_task_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
         hub.loop.set_exception_handler(lambda _, context: problems.append(str(context["exception"])))
         woken: list[str] = []
 
-        class Broken(Waiter):
-            def wake(self, log: Log) -> None:
+        class Broken:
+            def priority(self, now: int) -> int:
+                return 0
+
+            def run(self) -> None:
                 raise RuntimeError("broken")
 
-        for name, waiter in (("a", Broken()), ("b", Noted("b", woken))):
-            log = make(engine, name)
-            hub.watch(log, waiter)
-            log.append(Batch.of(b"1"))
+        hub.submit(Broken())
+        log = make(engine, "b")
+        hub.watch(log, Noted("b", woken))
+        log.append(Batch.of(b"1"))
         await turns()
         assert (woken, problems) == (["b"], ["broken"])
 
@@ -264,3 +267,20 @@ def test_those_who_wait_can_be_woken_though_nothing_has_changed(tmp_path: Path) 
         assert woken == ["a"]
 
     with_hub(tmp_path, test)
+
+
+def test_a_waiter_that_fails_keeps_no_other_from_being_woken(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(Noted):
+        def wake(self, log: Log) -> None:
+            raise RuntimeError("a defect of the waiter")
+
+    async def test(hub: Hub, engine: Engine) -> None:
+        log, woken = make(engine), list[str]()
+        hub.watch(log, Broken("broken", woken))
+        hub.watch(log, Noted("a", woken))
+        log.append(Batch.of(b"1"))
+        await turns()
+        assert woken == ["a"]
+
+    with_hub(tmp_path, test)
+    assert "a defect of the waiter" in caplog.text

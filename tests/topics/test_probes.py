@@ -221,3 +221,72 @@ def test_a_server_becomes_ready_when_its_journal_is_replayed(start_server: Start
         assert 0.0 <= response.json()["error"]["detail"]["replay_progress"] <= 1.0
     eventually(server.is_ready)
     assert server.client().get("a")["count"] == 1
+
+
+# --- when something is wrong -----------------------------------------------------------------------------------
+
+
+def test_a_background_task_that_fails_shows_until_it_works_again(tmp_path: Path) -> None:
+    async def main() -> None:
+        application = Application(Settings(storage=StorageSettings(data_dir=str(tmp_path / "data"))))
+        transport = httpx.ASGITransport(application.app)
+        async with (
+            httpx.AsyncClient(transport=transport, base_url="http://server") as client,
+            application.app.router.lifespan_context(application.app),
+        ):
+            while not application.status.ready:
+                await asyncio.sleep(0.001)
+            assert application.engine is not None
+            health = application.engine.health
+            assert {"flusher", "housekeeping", "compaction"} <= set(health.totals())
+            health.failed("compaction", RuntimeError("a secret of the server"))
+            answer = (await client.get("/v0/health")).json()
+            assert answer["status"] == "degraded"
+            (failing,) = answer["failing"]
+            assert failing["since"] > 1_700_000_000_000
+            assert (failing["task"], failing["failures"]) == ("compaction", 1)
+            assert failing["error"] == "an internal error, RuntimeError", "anybody may ask: no details"
+            ready = await client.get("/v0/ready")
+            assert ready.status_code == 200
+            assert ready.json() == {
+                "status": "ready", "wal_replay_complete": True, "topics": 0, "failing": [failing],
+            }  # fmt: skip
+            assert (await client.get("/health")).json()["status"] == "degraded"
+            text = (await client.get("/v0/metrics")).text
+            assert 'strandline_background_failing{task="compaction"} 1' in text
+            assert 'strandline_background_failing{task="flusher"} 0' in text
+            assert 'strandline_background_failures_total{task="compaction"} 1' in text
+            health.succeeded("compaction")
+            assert (await client.get("/v0/health")).json()["status"] == "ok"
+            assert set((await client.get("/v0/ready")).json()) == {"status", "wal_replay_complete", "topics"}
+            text = (await client.get("/v0/metrics")).text
+            assert 'strandline_background_failing{task="compaction"} 0' in text
+            assert 'strandline_background_failures_total{task="compaction"} 1' in text
+
+    asyncio.run(main())
+
+
+def test_a_server_that_cannot_start_says_why_and_stops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An error behind the replay of the journal must not leave a server that is never ready."""
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr("strandline.server.application.StreamsFace", broken)
+
+    async def main() -> Application:
+        application = Application(Settings(storage=StorageSettings(data_dir=str(tmp_path / "data"))))
+        async with application.app.router.lifespan_context(application.app):
+            async with asyncio.timeout(30):
+                while application.failure is None:
+                    await asyncio.sleep(0.001)
+        return application
+
+    application = asyncio.run(main())
+    assert str(application.failure) == "a defect"
+    assert not application.status.ready
+    assert "the server cannot start" in caplog.text
+    with Engine.open(tmp_path / "data") as engine:
+        assert engine.recovered.clean, "it was closed in order"

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 from strandline.engine import Commit
-from strandline.engine.errors import EngineError
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -38,7 +37,7 @@ class _Follower(Generic[T]):
             for commit in self._waiting:
                 commit.wait()
             value = self._result()
-        except (EngineError, OSError) as error:
+        except Exception as error:  # whoever waits for the commit gets it
             self.commit.resolve(None, error)
         else:
             self.commit.resolve(value)

@@ -8,7 +8,6 @@ leaves no copy without its cursor having moved, and no cursor moved without its 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -17,10 +16,9 @@ from strandline.delivery.routers.hops import Hops
 from strandline.delivery.routers.planning import Plan
 from strandline.delivery.routers.router import FIRST_DELAY_MS, MAX_DELAY_MS, Router
 from strandline.engine import Engine, Log, Page
+from strandline.engine.background import report
 from strandline.engine.commit import Commit
-from strandline.engine.errors import EngineClosed, EngineError
-
-log = logging.getLogger(__name__)
+from strandline.engine.errors import EngineClosed
 
 #: What one round takes at the most.
 ROUND_RECORDS = 1024
@@ -153,7 +151,7 @@ class Source(Waiter):
             more = self._round()
         except EngineClosed:
             return False
-        except (EngineError, OSError) as error:
+        except Exception as error:
             self._failed(error)
             return False
         self._failed_ms = FIRST_DELAY_MS
@@ -252,7 +250,7 @@ class Source(Waiter):
     def _failed(self, error: BaseException) -> None:
         """A full disk, say. Nothing has changed, so nothing is lost by trying again."""
         if self._failed_ms == FIRST_DELAY_MS:
-            log.warning("forwarding from %r failed, and is tried again: %s", self.log.name, error)
+            report(f"forwarding from {self.log.name!r} failed and is tried again", error)
         self._retry = self._shared.hub.loop.call_later(self._failed_ms / 1000, self._try_again)
         self._failed_ms = min(2 * self._failed_ms, MAX_DELAY_MS)
 

@@ -31,7 +31,7 @@ class Subscription:
 
     __slots__ = (
         "base_url", "definition", "failures", "generation", "glob", "holder", "id", "links", "made_at", "next_epoch",
-        "removed", "retry_at", "timer_at", "until", "wake_id",
+        "removed", "retry_at", "stumbles", "timer_at", "until", "wake_id",
     )  # fmt: skip
 
     def __init__(self, event: MadeEvent) -> None:
@@ -50,6 +50,8 @@ class Subscription:
         self.holder = ""
         # How the delivery goes.
         self.failures = 0
+        #: Failures in a row that have nothing to do with the webhook.
+        self.stumbles = 0
         #: When to try again what failed; 0: nothing did.
         self.retry_at = 0
         #: When somebody will look at the times above.

@@ -43,7 +43,8 @@ from strandline.delivery.subscriptions.subscription import PLACES_PER_EVENT, Sub
 from strandline.delivery.subscriptions.timer import Timer
 from strandline.delivery.subscriptions.tokens import Tokens
 from strandline.engine import Append, Batch, Commit, Engine, Log
-from strandline.engine.errors import EngineError, LogFull
+from strandline.engine.background import delay_after, report
+from strandline.engine.errors import LogFull
 
 log = logging.getLogger(__name__)
 
@@ -81,16 +82,12 @@ class Subscriptions:
         self._linking.load(self._all)
         for subscription in list(self._all.values()):
             self._resume(subscription)
-        self._looking = hub.loop.call_later(LOOK_SECONDS, self._look_around)
-
-    def _look_around(self) -> None:
-        self.look_for_new()
-        self._looking = self._hub.loop.call_later(LOOK_SECONDS, self._look_around)
+        self._looking = hub.every(LOOK_SECONDS, "search for new streams", self.look_for_new)
 
     def stop(self) -> None:
         """Nothing is sent any more. What is under way when the server ends goes on when it starts again."""
         self._stopped = True
-        self._looking.cancel()
+        self._looking.stop()
         self._timer.stop()
         self._courier.stop()
 
@@ -273,11 +270,7 @@ class Subscriptions:
         """Begin a wake unless one is under way. If it cannot be written down now, it is tried again."""
         if subscription.wake_id or subscription.retry_at or subscription.removed or self._stopped:
             return
-        try:
-            self._wake(subscription, name)
-        except EngineError as error:
-            log.error("subscription %r cannot be woken: %s", subscription.id, error)
-            self._try_again(subscription)
+        self._try(subscription, lambda: self._wake(subscription, name))
 
     def _wake(self, subscription: Subscription, name: str) -> None:
         wake_log = self._wake_log(subscription)
@@ -355,7 +348,11 @@ class Subscriptions:
             "content-type": "application/json",
             "webhook-signature": self.signer.sign(body, self._hub.now()),
         }
-        self._courier.deliver(url, body, headers, lambda answer: self._answered(subscription, wake_id, told, answer))
+
+        def answered(answer: Answer) -> None:
+            self._try(subscription, lambda: self._answered(subscription, wake_id, told, answer))
+
+        self._courier.deliver(url, body, headers, answered)
 
     def _answered(self, subscription: Subscription, wake_id: str, told: list[Place], answer: Answer) -> None:
         if self._stopped or subscription.removed or subscription.wake_id != wake_id:
@@ -381,13 +378,21 @@ class Subscriptions:
         return not subscription.removed and subscription.wake_id == wake_id and not subscription.until
 
     def _try(self, subscription: Subscription, act: Callable[[], None]) -> None:
+        """Do it; after an error the subscription is looked at again, later with every failure in a row."""
+        before = subscription.stumbles
         try:
             act()
-        except EngineError as error:
-            log.error("subscription %r cannot go on: %s", subscription.id, error)
-            self._try_again(subscription)
+        except Exception as error:
+            subscription.stumbles += 1
+            delay_ms = max(FIRST_MS, int(1000 * delay_after(subscription.stumbles)))
+            report(f"subscription {subscription.id!r} failed; next attempt in {delay_ms} ms", error)
+            self._try_again(subscription, delay_ms)
+        else:
+            # What was done may have tried something itself, and failed.
+            if subscription.stumbles == before:
+                subscription.stumbles = 0
 
-    def _try_again(self, subscription: Subscription, delay_ms: int = FIRST_MS) -> None:
+    def _try_again(self, subscription: Subscription, delay_ms: int) -> None:
         subscription.retry_at = self._hub.now() + delay_ms
         self._timer.set(subscription)
 
@@ -398,6 +403,9 @@ class Subscriptions:
         self._timer.ring()
 
     def _due(self, subscription: Subscription) -> None:
+        self._try(subscription, lambda: self._go_on(subscription))
+
+    def _go_on(self, subscription: Subscription) -> None:
         now = self._hub.now()
         self._lapse(subscription, now)
         if subscription.retry_at and subscription.retry_at <= now:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import count
@@ -11,13 +10,13 @@ from itertools import count
 from strandline.delivery.hub import Hub
 from strandline.delivery.subscriptions.subscription import Subscription
 
-log = logging.getLogger(__name__)
-
 #: The wall clock may be set while something waits for it: so it is looked at now and then.
 MAX_WAIT_MS = 10_000
 
 
 class Timer:
+    """``due`` is called with every subscription whose time has come, and must not raise."""
+
     def __init__(self, hub: Hub, due: Callable[[Subscription], None]) -> None:
         self._hub = hub
         self._due = due
@@ -45,14 +44,13 @@ class Timer:
             if subscription.timer_at == at:
                 subscription.timer_at = 0
                 due.append(subscription)
-        for subscription in due:
-            if not subscription.removed:
-                try:
+        try:
+            for subscription in due:
+                if not subscription.removed:
                     self._due(subscription)
-                except Exception:
-                    log.exception("subscription %r failed when its time had come", subscription.id)
-                self.set(subscription)
-        self._wind()
+                    self.set(subscription)
+        finally:
+            self._wind()
 
     def stop(self) -> None:
         self._stopped = True

@@ -15,6 +15,7 @@ from strandline.delivery.touch.runtime import Runtime
 from strandline.delivery.touch.settings import TouchSettings
 from strandline.delivery.watching.alarms import Alarms
 from strandline.engine import Log
+from strandline.engine.background import report
 from strandline.engine.errors import EngineClosed, EngineError
 
 log = logging.getLogger(__name__)
@@ -78,7 +79,7 @@ class Live(Waiter):
             there = self.runtime.step(perf_counter() + SLICE_SECONDS)
         except EngineClosed:
             return
-        except EngineError as error:
+        except Exception as error:
             self._skip(error)
             there = True
         if not there:
@@ -121,17 +122,20 @@ class Live(Waiter):
             return
         error = future.exception()
         if error is None:
-            self.runtime.follower.give(future.result())
-        elif isinstance(error, EngineClosed) or self.log.dropped:
+            try:
+                self.runtime.follower.give(future.result())
+            except Exception as unexpected:
+                error = unexpected
+        if isinstance(error, EngineClosed) or self.log.dropped:
             return
-        else:
+        if error is not None:
             self._skip(error)
         self.go_on()
 
     def _skip(self, error: BaseException) -> None:
         """What cannot be read may have been about anything: everybody is told, and it goes on behind it."""
         if not self.log.dropped:
-            log.error("%r cannot be followed behind %d: %s", self.log, self.runtime.follower.position, error)
+            report(f"{self.log!r} cannot be followed behind {self.runtime.follower.position}", error)
             self.runtime.follower.skip()
 
     def _persist(self, stored: object) -> None:

@@ -12,6 +12,8 @@ log = logging.getLogger(__name__)
 
 #: Those who are due within so many seconds are called together.
 TOGETHER_SECONDS = 0.002
+#: One that fails is called again after this time.
+RETRY_SECONDS = 10.0
 
 
 class Alarm(Protocol):
@@ -54,7 +56,7 @@ class Alarms:
                 after = alarm.ring(now)
             except Exception:
                 log.exception("%r failed when its time had come", alarm)
-                continue
+                after = now + RETRY_SECONDS
             if after is not None and alarm.rings_at is None:
                 alarm.rings_at = after
                 heappush(heap, (after, next(self._order), alarm))

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from bisect import bisect_right
+from collections.abc import Callable
 from time import perf_counter
 from typing import Any, Protocol
 
@@ -116,6 +117,14 @@ class Place:
 _Key = tuple[int, int, View]
 
 
+def _tell(tell: Callable[..., None], place: Place, *arguments: Any) -> None:
+    """Tell a reader something. If that fails, the other readers are told all the same."""
+    try:
+        tell(place, *arguments)
+    except Exception:
+        log.exception("a reader of %r failed", place.subject.log)
+
+
 class Keeper(Protocol):
     """Whoever has the feeds."""
 
@@ -201,7 +210,7 @@ class Feed(Waiter):
             place.reader.deliver(place)
         except Exception as error:
             log.exception("a delivery of %r failed", place.subject.log)
-            place.reader.failed(place, error)
+            _tell(place.reader.failed, place, error)
 
     def _end(self) -> None:
         places, self.places = list(self.places), {}
@@ -209,7 +218,7 @@ class Feed(Waiter):
         for place in places:
             place.feed = None
             place.queued = False
-            place.reader.gone(place)
+            _tell(place.reader.gone, place)
 
     # --- what there is at a place ----------------------------------------------------------------------------------
 
@@ -291,11 +300,17 @@ class Feed(Waiter):
         if failure is not None:
             log.error("%r cannot be read behind %d", self.subject.log, key[0], exc_info=failure)
             for place in waiting:
-                place.reader.failed(place, failure)
+                _tell(place.reader.failed, place, failure)
         if page is None:
             return
         self._check_stamp()
-        self._make(key, page)
+        try:
+            self._make(key, page)
+        except Exception as error:
+            log.exception("%r cannot be shown behind %d", self.subject.log, key[0])
+            for place in waiting:
+                _tell(place.reader.failed, place, error)
+            return
         for place in waiting:
             self._deliver(place)
         if not self._todo:

@@ -74,10 +74,12 @@ class Feeds:
     def retry(self) -> None:
         """Let those go on for whom the server is not too busy any more."""
         now = self.hub.now()
-        for feed in list(self._paused):
-            if not self._pressure.shedding or feed.subject.priority(now) >= 0:
-                self._paused.discard(feed)
-                feed.paused = False
-                feed.queue_all()
-        if self._paused:
-            self.hub.loop.call_later(RETRY_SECONDS, self.retry)
+        try:
+            for feed in list(self._paused):
+                if not self._pressure.shedding or feed.subject.priority(now) >= 0:
+                    self._paused.discard(feed)
+                    feed.paused = False
+                    feed.queue_all()
+        finally:
+            if self._paused:
+                self.hub.loop.call_later(RETRY_SECONDS, self.retry)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import Any
 
 import msgspec
 
 import strandline
+from strandline.engine.background import Task
 from strandline.faces.access import SCOPES, Access
 from strandline.faces.console.answers import (
     BusyLog,
@@ -27,8 +27,6 @@ from strandline.faces.console.routing import Routing
 from strandline.faces.console.sampling import EVERY_SECONDS, Sampler
 from strandline.faces.web import Call, Reply
 
-log = logging.getLogger(__name__)
-
 
 class Overview:
     def __init__(self, context: ConsoleContext, rates: Rates, catalogue: Catalogue, routing: Routing) -> None:
@@ -39,6 +37,7 @@ class Overview:
         self._sampler = Sampler(context.engine, context.topics.pressure, rates)
         self._streams: dict[EventStream, None] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self._sampling = Task("samples of the console", self._again, context.hub.health)
 
     # --- answering -------------------------------------------------------------------------------------------------
 
@@ -110,9 +109,12 @@ class Overview:
     def _sampled(self, taking: asyncio.Future[None]) -> None:
         if taking.cancelled() or self._timer is None:
             return
-        if taking.exception() is not None:
-            log.error("no sample could be taken", exc_info=taking.exception())
-        self._wind(EVERY_SECONDS)
+        error = taking.exception()
+        if error is None:
+            self._sampling.succeeded()
+            self._wind(EVERY_SECONDS)
+        else:
+            self._wind(max(EVERY_SECONDS, self._sampling.failed(error)))
 
     async def sample(self) -> None:
         """Take a sample, and tell everybody who wants to know."""

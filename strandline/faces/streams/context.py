@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -66,8 +65,8 @@ class StreamsContext:
         self.indexing = Indexing(self.searcher)
         #: For searches, and whatever else takes long.
         self.workers = Workers(hub.loop)
-        self._sweeping: asyncio.TimerHandle | None = None
-        self._sweep()
+        self.streams.sweep()
+        self._sweeping = hub.every(SWEEP_SECONDS, "removal of expired streams", self.streams.sweep)
 
     @staticmethod
     def check_path(call: Call) -> None:
@@ -122,13 +121,8 @@ class StreamsContext:
             return act(0.0)
         return self.turns.take(lambda: 0, act)
 
-    def _sweep(self) -> None:
-        self.streams.sweep()
-        self._sweeping = self.hub.loop.call_later(SWEEP_SECONDS, self._sweep)
-
     def stop(self) -> None:
-        if self._sweeping is not None:
-            self._sweeping.cancel()
+        self._sweeping.stop()
         self.alarms.stop()
         self.workers.stop()
         self.indexing.stop()

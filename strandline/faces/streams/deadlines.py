@@ -61,9 +61,11 @@ class Deadlines:
 
     def _look(self) -> None:
         now, waiting = self._loop.time(), self._waiting
-        while waiting and (waiting[0].over or waiting[0].until <= now):
-            pending = waiting.popleft()
-            if not pending.over:
-                pending.over = True
-                pending.fail(self._refusal)
-        self._timer = self._loop.call_later(_STEP_SECONDS, self._look) if waiting else None
+        try:
+            while waiting and (waiting[0].over or waiting[0].until <= now):
+                pending = waiting.popleft()
+                if not pending.over:
+                    pending.over = True
+                    pending.fail(self._refusal)
+        finally:
+            self._timer = self._loop.call_later(_STEP_SECONDS, self._look) if waiting else None

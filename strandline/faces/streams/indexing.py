@@ -46,9 +46,10 @@ class Indexing:
         with self._lock:
             if self._stopped or any(work.log is log for work in self._waiting):
                 return
-            self._waiting.append(_Work(log, config, versions))
-            if len(self._waiting) == 1:
+            if not self._waiting:
+                # First: if there is no thread to be had, this raises, and nothing waits for one.
                 self._thread.submit(self._run)
+            self._waiting.append(_Work(log, config, versions))
 
     def look(self, log: Log, config: SearchConfig, versions: Versions) -> None:
         """Find out, in the background, which companions there are for a log."""
@@ -61,6 +62,8 @@ class Indexing:
             self._searcher.look(*work)
         except EngineError as error:
             log.info("companions of %r are not looked for: %s", work.log, error)
+        except Exception:
+            log.exception("companions of %r cannot be looked for", work.log)
 
     def _run(self) -> None:
         while (work := self._next()) is not None:
@@ -68,7 +71,7 @@ class Indexing:
                 self._bring_up(work)
             except EngineError as error:
                 log.info("%r is not indexed any further: %s", work.log, error)
-            except Exception:
+            except BaseException:  # whatever it is, the logs that wait get their turn
                 log.exception("%r cannot be indexed", work.log)
             self._done()
 

@@ -3,8 +3,7 @@ then an interval of the server's own metrics is written down."""
 
 from __future__ import annotations
 
-import asyncio
-
+from strandline.delivery.recurrence import Recurrence
 from strandline.faces.streams.context import StreamsContext
 from strandline.faces.streams.own_metrics import OwnMetrics
 
@@ -18,13 +17,15 @@ class Sampling:
         self._metrics = metrics
         self._every_ms = context.settings.metrics_flush_ms
         self._flushed_at = context.hub.now()
-        self._timer: asyncio.TimerHandle | None = None
+        self._recurrence: Recurrence | None = None
 
     def begin(self) -> None:
         if self._every_ms:
             self._metrics.install()
-        self.step(self._context.hub.now())
-        self._wind()
+        hub = self._context.hub
+        self.step(hub.now())
+        seconds = min(STEP_SECONDS, self._every_ms / 1000) if self._every_ms else STEP_SECONDS
+        self._recurrence = hub.every(seconds, "sampling of meters", lambda: self.step(hub.now()))
 
     def step(self, now: int) -> None:
         """``now`` is in milliseconds."""
@@ -35,15 +36,5 @@ class Sampling:
             self._metrics.flush(now)
 
     def stop(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def _wind(self) -> None:
-        seconds = min(STEP_SECONDS, self._every_ms / 1000) if self._every_ms else STEP_SECONDS
-        self._timer = self._context.hub.loop.call_later(seconds, self._again)
-
-    def _again(self) -> None:
-        try:
-            self.step(self._context.hub.now())
-        finally:
-            self._wind()
+        if self._recurrence is not None:
+            self._recurrence.stop()

@@ -228,6 +228,8 @@ class Streams:
 
     def sweep(self) -> None:
         """Remove what has expired. Whoever asks for such a stream does not find it, swept or not."""
+        if not self.engine.writable:
+            return
         now, heap = self._now(), self._expiring
         while heap and heap[0][0] <= now:
             _, name = heappop(heap)
@@ -236,5 +238,10 @@ class Streams:
                 continue
             if not stream.expired(now):
                 self._note_expiry(stream)
-            elif not self._expire(stream):
-                heappush(heap, (now + RETRY_MS, name))
+            else:
+                expired = False
+                try:
+                    expired = self._expire(stream)
+                finally:
+                    if not expired:
+                        heappush(heap, (now + RETRY_MS, name))

@@ -37,10 +37,10 @@ class Workers:
     async def run(self, work: Callable[[], T], until: float) -> T:
         """What ``work`` gives, unless it is not there ``until`` then (of ``perf_counter``): the request is refused, and
         if nobody has begun with it, nobody will."""
+        answer = self._threads.submit(work)
+        # Counted until it really ends, which a thread may do later than anybody waits for it.
         with self._lock:
             self._unfinished += 1
-        # Counted until it really ends, which a thread may do later than anybody waits for it.
-        answer = self._threads.submit(work)
         answer.add_done_callback(self._ended)
         future = asyncio.wrap_future(answer, loop=self._loop)
         done, _ = await asyncio.wait({future}, timeout=max(until - perf_counter(), 0))

@@ -60,20 +60,21 @@ class TablesContext:
     def write_elsewhere(self, write: Callable[[], T], then: Callable[[T], Reply | Later]) -> Later:
         """Have something written on the other thread, one after the other; ``then`` is called on the loop."""
         later = Later()
-        self._writes += 1
 
         def written(future: Future[T]) -> None:
             self.hub.post(lambda: self._written(future, then, later))
 
-        self._writer.submit(write).add_done_callback(written)
+        future = self._writer.submit(write)
+        self._writes += 1
+        future.add_done_callback(written)
         return later
 
     def _written(self, future: Future[T], then: Callable[[T], Reply | Later], later: Later) -> None:
         self._writes -= 1
         try:
             answer = then(future.result())
-        except Exception as error:
-            later.fail(error)
+        except BaseException as error:  # whoever asked waits for an answer
+            later.fail(error if isinstance(error, Exception) else RuntimeError(repr(error)))
             return
         if isinstance(answer, Reply):
             later.settle(answer)

@@ -13,6 +13,7 @@ from typing import Literal, get_args
 
 import msgspec
 
+from strandline.engine.background import BackgroundThread, Task
 from strandline.engine.clock import SystemClock
 from strandline.engine.engine import Engine
 from strandline.engine.reach import Reach, reach_of
@@ -114,7 +115,7 @@ class Keeper:
         self._status_at = -1.0
         self._wake = threading.Event()
         self._closed = False
-        self._thread: threading.Thread | None = None
+        self._thread: BackgroundThread | None = None
         self._asked = False
         self.standing = Standing()
 
@@ -125,22 +126,21 @@ class Keeper:
         if not self._wanted:
             log.info("the pipeline is off: history is not processed on Spark")
         else:
-            self._thread = threading.Thread(target=self._run, name="pipeline-keeper", daemon=True)
+            task = Task("pipeline keeper", self.look, self._engine.health)
+            self._thread = BackgroundThread(task, self._wait, self._wake.set)
+            # So that it looks at once.
+            self._wake.set()
             self._thread.start()
 
-    def _run(self) -> None:
-        while not self._closed:
-            try:
-                self.look()
-            except Exception:
-                log.exception("looking after the pipeline failed")
-            self._wake.wait(LOOK_SECONDS)
-            self._wake.clear()
+    def _wait(self) -> None:
+        self._wake.wait(LOOK_SECONDS)
+        self._wake.clear()
 
     def request_stop(self) -> None:
         """The server is about to stop: the pipeline may already come to its end."""
         self._closed = True
-        self._wake.set()
+        if self._thread is not None:
+            self._thread.end()
         child = self._child
         if child is not None:
             child.stop()

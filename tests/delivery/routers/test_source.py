@@ -107,3 +107,15 @@ def test_a_huge_fan_out_takes_turns_and_nobody_starves(tmp_path: Path, monkeypat
         assert all(home.texts(f"d{number}") for number in range(10))
         home.turn()
         assert all(home.texts(f"d{number}") == ["0", "1", "2", "3"] for number in range(10))
+
+
+def test_an_unexpected_error_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with house(tmp_path) as at:
+        at.route("a", "b")
+        with monkeypatch.context() as patched:
+            patched.setattr(at.engine, "forward", lambda *_: 1 / 0)
+            at.write("a", "1")
+            at.loop.turn()
+            assert len(at.log("b").read()) == 0
+        at.loop.advance(60_000)
+        assert [record.data for record in at.log("b").read()] == [b"1"], "although nothing else was appended"

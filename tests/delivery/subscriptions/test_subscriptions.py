@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -413,3 +414,35 @@ def test_a_server_that_stops_sends_nothing_any_more(stand: Any) -> None:
     stand.answer(stand.courier.sent[0], delivered=False)
     stand.advance(60_000)
     assert len(stand.courier.sent) == 1
+
+
+def test_an_unexpected_error_is_tried_again_later_and_later(stand: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[int] = []
+
+    def broken(*_: object) -> None:
+        tried.append(stand.clock.now())
+        raise RuntimeError("a defect")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(stand.subscriptions, "_send", broken)
+        patched.setattr(stand.subscriptions, "_wake", broken)
+        stand.webhook(streams=["s"])
+        stand.write("s", "1")
+        for _ in range(300):
+            stand.advance(500)
+    gaps = [later - earlier for earlier, later in pairwise(tried)]
+    assert gaps[0] == 1000
+    assert gaps == sorted(gaps)
+    assert gaps[-1] > 30_000
+    for _ in range(120):
+        stand.advance(500)
+    assert len(stand.courier.sent) == 1
+
+
+def test_a_search_for_new_logs_that_fails_is_repeated(stand: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(stand.subscriptions._linking.watch, "look_for_new", lambda: 1 / 0)
+        stand.loop.advance(3_000)
+    assert [trouble.task for trouble in stand.hub.health.troubles()] == ["search for new streams"]
+    stand.loop.advance(3_000)
+    assert stand.hub.health.troubles() == []

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 
 from strandline.delivery.watching import Alarms
+from strandline.delivery.watching.alarms import RETRY_SECONDS
 
 
 class Bell:
@@ -78,3 +79,25 @@ def test_the_loop_rings_by_itself() -> None:
         return bell
 
     assert len(asyncio.run(run()).rung) == 1
+
+
+def test_one_that_fails_is_called_again_and_keeps_no_other_from_being_called() -> None:
+    class Broken(Bell):
+        def ring(self, now: float) -> float | None:
+            super().ring(now)
+            if len(self.rung) == 1:
+                raise RuntimeError("a defect")
+            return None
+
+    loop = asyncio.new_event_loop()
+    alarms = Alarms(loop)
+    broken, other = Broken(), Bell()
+    start = loop.time()
+    alarms.set(broken, start + 10)
+    alarms.set(other, start + 10)
+    alarms.ring(start + 10)
+    assert (len(broken.rung), len(other.rung)) == (1, 1)
+    alarms.ring(start + 10 + RETRY_SECONDS)
+    assert (len(broken.rung), len(other.rung)) == (2, 1)
+    alarms.stop()
+    loop.close()

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from readers import Notebook, Stand, Subject, Texts, notes, on_a_stand, settle, write
@@ -378,3 +379,50 @@ async def apply(stand: Stand, places: list[Place], deleted: set[int], step: str,
         stand.feeds.attach(places[number])
     elif step == "turn":
         await settle()
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_a_reader_that_fails_in_every_way_keeps_nobody_else_waiting(tmp_path: Path, sealed: bool) -> None:
+    class Broken(Notebook):
+        def deliver(self, place: Place) -> None:
+            raise RuntimeError("a defect")
+
+        def failed(self, place: Place, error: Exception) -> None:
+            raise RuntimeError("another one")
+
+        def gone(self, place: Place) -> None:
+            raise RuntimeError("and another one")
+
+    async def scenario(stand: Stand) -> None:
+        log = stand.make()
+        write(log, "1")
+        if sealed:
+            stand.engine.seal()
+        subject, view = Subject(log), Texts()
+        stand.place(subject, view, reader=Broken())
+        other = stand.place(subject, view)
+        await settle(lambda: bool(notes(other)))
+        write(log, "2")
+        await settle(lambda: len(notes(other)) == 2)
+        log.drop().wait()
+        assert isinstance(other.reader, Notebook)
+        await settle(lambda: other.reader.ended == [2])  # type: ignore[attr-defined]
+
+    on_a_stand(tmp_path, scenario)
+
+
+def test_what_cannot_be_shown_after_it_was_fetched_is_told_to_its_readers(tmp_path: Path) -> None:
+    class Broken(Texts):
+        def render(self, subject: Subject, after: int, page: Page) -> list[Any]:
+            raise RuntimeError("a defect")
+
+    async def scenario(stand: Stand) -> None:
+        log = stand.make()
+        write(log, "1")
+        stand.engine.seal()
+        assert log.read_resident() is None
+        place = stand.place(Subject(log), Broken())
+        assert isinstance(place.reader, Notebook)
+        await settle(lambda: bool(place.reader.failures))  # type: ignore[attr-defined]
+
+    on_a_stand(tmp_path, scenario)

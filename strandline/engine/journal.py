@@ -165,8 +165,12 @@ class Journal:
         """Make the next file beforehand, so that ``rotate`` does not have to wait for the directory."""
         if self._next is None:
             file = _File(self._disk, self._file.index + 1)
-            # Only a file that is sure to be found again may be written to.
-            self._disk.sync_directory(DIRECTORY)
+            try:
+                # Only a file that is sure to be found again may be written to.
+                self._disk.sync_directory(DIRECTORY)
+            except BaseException:
+                file.handle.close()  # it is opened again by the next attempt
+                raise
             self._next = file
 
     def rotate(self) -> int:
@@ -193,10 +197,14 @@ class _File:
         self.path = journal_path(index)
         self.seed = int.from_bytes(os.urandom(8), "little")
         self.handle: AppendFile = disk.append_file(self.path)
-        # A file that an earlier attempt left half made is begun again: nothing in it was ever acknowledged.
-        self.handle.truncate(0)
-        self.handle.write([file_header(FileKind.JOURNAL, index, self.seed, boot_mark(disk))])
-        self.handle.sync()
+        try:
+            # A file that an earlier attempt left half made is begun again: nothing in it was ever acknowledged.
+            self.handle.truncate(0)
+            self.handle.write([file_header(FileKind.JOURNAL, index, self.seed, boot_mark(disk))])
+            self.handle.sync()
+        except BaseException:
+            self.handle.close()
+            raise
         self.size = FILE_HEADER.size
 
 

@@ -13,6 +13,8 @@ LOST = Unreachable("cut", sent=True)
 NEVER_LEFT = Unreachable("refused", sent=False)
 BUSY = Busy(429, "throttled", "come back")
 NOT_READY = Busy(503, "not_ready", "come back")
+READ_ONLY = Busy(503, "read_only", "nobody knows")
+TABLE_READ_ONLY = Busy(503, "READ_ONLY", "nobody knows")
 SLOW_DISK = Refused(408, "append_timeout", "nobody knows")
 BAD_GATEWAY = ServerFault(502, "", "nobody knows")
 FAULT = ServerFault(500, "internal", "a bug")
@@ -36,7 +38,9 @@ def test_what_was_not_done_is_always_tried_again(error: StrandlineError) -> None
     assert tries(0.0)[0].failed(error) > 0
 
 
-@pytest.mark.parametrize("error", [LOST, TimedOut("late", sent=True), SLOW_DISK, BAD_GATEWAY])
+@pytest.mark.parametrize(
+    "error", [LOST, TimedOut("late", sent=True), SLOW_DISK, BAD_GATEWAY, READ_ONLY, TABLE_READ_ONLY]
+)
 def test_what_may_have_been_done_is_tried_again_only_if_that_changes_nothing(error: StrandlineError) -> None:
     assert tries(ALWAYS)[0].failed(error) > 0
     with pytest.raises(type(error)):

@@ -80,8 +80,8 @@ class OwnMetrics:
         for record in records:
             record["instance"] = instance
         data = [msgspec.json.encode(record) for record in METRICS.normalise(records, now)]
-        if not self._context.engine.writable:
-            return  # the engine has logged why, once
+        if self._context.engine.journal.failure is not None:
+            return  # logged once, when it happened
         try:
             stream = self._context.streams.find(METRICS_STREAM)
             if stream is not None:

@@ -111,6 +111,9 @@ READS = {
     "topics: read": Request("POST", "/v0/topics/log/diff", {"from_seq": 0}),
     "topics: describe": Request("GET", "/v0/topics/log"),
     "topics: queue": Request("GET", "/v0/topics/jobs"),
+    "topics: queue that nobody has used": Request("GET", "/v0/topics/unused"),
+    "topics: jobs": Request("POST", "/v0/topics/jobs/diff", {"from_seq": 0}),
+    "topics: list": Request("GET", "/v0/topics"),
     "topics: consumers": Request("GET", "/v0/topics/log/consumers"),
     "streams: read": Request("GET", "/v1/stream/s?format=json"),
     "streams: details": Request("GET", "/v1/stream/s/_details"),
@@ -135,6 +138,7 @@ def failed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ServerPro
             client.put(name, durability=durability)
         client.write("log", ["x" * (MAX_FILE_BYTES // 2)] * 3)
         client.queue("jobs", [1, 2])
+        client.queue("unused", [1])
         job = client.claim("jobs", lease_ms=600_000)[0]
         for request in (
             Request("PUT", "/v1/stream/s", b"", "application/json"),

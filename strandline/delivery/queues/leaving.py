@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from strandline.delivery.queues.state import Job
 from strandline.engine import Commit, Log
-from strandline.engine.errors import DiskFull, EngineError
+from strandline.engine.errors import DiskFull, EngineError, JournalFailed
 
 
 class _Departure(NamedTuple):
@@ -60,7 +60,8 @@ class Leaving:
         return back
 
     def _finish(self) -> Commit[Any]:
-        with suppress(DiskFull):
+        # Without space, or once the journal has failed, the jobs stay in the log for now: nobody is given them.
+        with suppress(DiskFull, JournalFailed):
             seqs = self._buried
             commit = self._log.delete(seqs=seqs, erasure=False)
             self._buried = []

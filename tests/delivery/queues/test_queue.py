@@ -23,7 +23,7 @@ from strandline.delivery.queues import (
     Schedule,
 )
 from strandline.engine import Batch, Config
-from strandline.engine.errors import DiskFull, LogFull, UnknownLog
+from strandline.engine.errors import DiskFull, JournalFailed, LogFull, UnknownLog
 from strandline.engine.fault_disk import FaultDisk
 
 MakeStand = Callable[..., Stand]
@@ -574,6 +574,20 @@ def test_a_full_disk_leaves_everything_as_it_was(tmp_path: Path) -> None:
     disk.heal()
     assert stand.seqs("b", 5) == [1, 2, 3]
     assert stand.queue.ack("a", [4]).wait() == Acked([4], [])
+    stand.close()
+
+
+def test_a_queue_can_be_looked_at_after_the_journal_failed_while_jobs_became_dead_letters(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    disk = FaultDisk(tmp_path / "data")
+    stand = Stand(disk, durability="fsync")
+    stand.fill(2)
+    stand.claim("a", 2)
+    stand.queue._leaving._buried.append(1)
+    stand.engine.journal.fail(OSError(5, "Input/output error"))
+    with pytest.raises(JournalFailed):
+        stand.queue.ack("a", [2])
+    assert stand.queue.counters().in_flight == 2
     stand.close()
 
 

@@ -41,7 +41,10 @@ class RevocationFiles:
         """Look at the files again and again, on another thread, whether or not there are requests."""
         while self._paths:
             await sleep(LOOK_SECONDS)
-            await asyncio.to_thread(self.look)
+            try:
+                await asyncio.to_thread(self.look)
+            except Exception:  # no thread to be had, say
+                log.exception("cannot look at the revocation lists; the lists in force stay so, next attempt soon")
 
     def look(self) -> None:
         """Read the files that have changed. A bad file is logged, and the list that was read from it stays in force."""

@@ -56,7 +56,8 @@ def site() -> Iterator[str]:
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """A server with the tables of ``declared.py``, shared by all tests: use rooms of your own, and never stop it."""
-    process = ServerProcess(tmp_path_factory.mktemp("browser") / "data", settings={"declare": HERE / "declared.py"})
+    settings = {"declare": HERE / "declared.py", "allowed_origins": "*"}
+    process = ServerProcess(tmp_path_factory.mktemp("browser") / "data", settings=settings)
     try:
         yield process.start()
     finally:

@@ -39,5 +39,3 @@ class StreamsSettings(msgspec.Struct, frozen=True, kw_only=True):
     #: Where traces go that come in without a stream; empty: they are refused.
     otlp_traces_stream: str = ""
     otlp_auto_create: bool = False
-    #: Whether browsers may ask without a key what they may send.
-    open_preflight: bool = False

@@ -137,6 +137,7 @@ class Application:
         shelf = Shelf(Lake.at(settings.lake), Path(settings.storage.data_dir) / COMPANIONS)
         streams = StreamsContext(engine, hub, self.pressure, settings.streams_settings(), self.limits.streams, shelf)
         streams.streams.removing.append(context.forget)
+        streams.streams.deleting.append(context.check_removable)
         context.topics.drop_log = streams.streams.drop_log
         self.face = TopicsFace(context)
         self.streams = StreamsFace(streams, self.gate.answered)

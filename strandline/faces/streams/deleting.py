@@ -22,7 +22,7 @@ class Deleting:
             raise Refusal(403, "forbidden", "this stream belongs to the server")
         if streams.find(name) is None and streams.was_deleted(name):
             return _deleted(None)
-        return context.after(streams.delete(streams.get(name)), _deleted)
+        return context.after(streams.delete(streams.get(name), call.access), _deleted)
 
 
 def _deleted(_: object) -> Reply:

@@ -60,6 +60,8 @@ class Subscribing:
         check_definition(call.access, definition)
         async with self._making:
             known = self.subscriptions.find(id)
+            if known is not None:
+                check_subscription(call.access, known)
             if known is None and definition.wake_stream is not None:
                 self._dialect.check_wake_stream(definition.wake_stream)
             subscription, new, commit = self.subscriptions.put(id, definition, origin(call.head))

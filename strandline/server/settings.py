@@ -209,6 +209,9 @@ class StreamTableSettings(msgspec.Struct, frozen=True, kw_only=True):
     otlp_traces_stream: Text = _STREAMS.otlp_traces_stream
     #: Make that stream if it is not there.
     otlp_auto_create: Flag = _STREAMS.otlp_auto_create
+    #: Let webhooks go to this machine and to private networks, also in the clear. Whoever may make a subscription could
+    #: reach services there that trust everyone who can connect, so it is off unless you need it.
+    webhook_allow_private: Flag = _STREAMS.webhook_allow_private
 
 
 class CollectionTableSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -43,7 +43,8 @@ class Subscribing:
     def __init__(self, context: StreamsContext) -> None:
         self._context = context
         self._dialect = StreamsDialect(context)
-        self.subscriptions = Subscriptions(context.engine, context.hub, self._dialect, HttpCourier())
+        courier = HttpCourier(private=context.settings.webhook_allow_private)
+        self.subscriptions = Subscriptions(context.engine, context.hub, self._dialect, courier)
         context.streams.made.append(lambda stream: self.subscriptions.look_for_new())
         #: One is made after the other: whoever confirms one finds it complete.
         self._making = asyncio.Lock()

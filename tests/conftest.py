@@ -26,8 +26,14 @@ def lane(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="session")
 def server(lane: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """A server with the default settings, shared by all tests: use names of your own, and never stop it."""
-    process = ServerProcess(tmp_path_factory.mktemp(f"server-{lane}") / "data", fast_lane=lane == "fast")
+    """A server with the default settings, shared by all tests: use names of your own, and never stop it.
+
+    Webhooks may go to this machine, where the tests receive them."""
+    process = ServerProcess(
+        tmp_path_factory.mktemp(f"server-{lane}") / "data",
+        fast_lane=lane == "fast",
+        settings={"webhook_allow_private": True},
+    )
     try:
         yield process.start()
     finally:

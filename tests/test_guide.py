@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from conformance.node_program import MODULES, require_packages
-from guide import GUIDE, NEEDED, Follower, settled, steps
+from guide import GUIDE, NEEDED, SETTINGS, Follower, settled, steps
 from needed import need
 from server_process import ServerProcess
 
@@ -14,7 +14,7 @@ def test_following_the_guide_gives_the_answers_that_it_shows(tmp_path: Path) -> 
     need(NEEDED)
     require_packages()
     (tmp_path / "followed").mkdir()
-    server = ServerProcess(tmp_path / "data").start()
+    server = ServerProcess(tmp_path / "data", settings=SETTINGS).start()
     follower = Follower(server.port, tmp_path / "followed", MODULES)
     try:
         for block, said in follower.follow(GUIDE.read_text()):

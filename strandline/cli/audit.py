@@ -30,6 +30,7 @@ from strandline.cli.on_spark import (
     session,
     watching,
 )
+from strandline.cli.output import open_console, put
 from strandline.cli.pipeline import parse_conf
 
 if TYPE_CHECKING:
@@ -71,9 +72,9 @@ def audit_command(
     with errors(EXIT_USAGE):
         report = _audit(path, url or "", key, cold, place, tuple(logs or ()), prefix, master, remote, settings)
     if as_json:
-        print(msgspec.json.encode(report).decode())
+        put(msgspec.json.encode(report).decode())
     else:
-        show(report, Console(highlight=False, soft_wrap=True))
+        show(report, open_console(highlight=False, soft_wrap=True))
     raise typer.Exit(0 if report.ok else EXIT_FAILED)
 
 

@@ -6,7 +6,6 @@ standard error while it happens; the outcome goes to standard output, with ``--j
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,11 +13,11 @@ from typing import Annotated
 
 import msgspec
 import typer
-from rich.console import Console
 from rich.filesize import decimal
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from strandline.cli.moments import parse_time
+from strandline.cli.output import open_console, put, say
 from strandline.engine import backup as backups
 from strandline.engine.backup.pool import format_time
 from strandline.engine.backup.restoring import Progress as Watch
@@ -45,17 +44,17 @@ def backup_command(
     with _errors(), _watch("Backing up", not as_json) as watch:
         report = backups.backup(directory, target, cold=cold, keep=keep, progress=watch)
     for line in report.damage:
-        print(f"strandline: {line}", file=sys.stderr)
+        say(line)
     if as_json:
         _print_json(report)
         return
-    print(f"{report.name}  up to {format_time(report.last_ts)}")
-    print(
+    put(f"{report.name}  up to {format_time(report.last_ts)}")
+    put(
         f"{report.files} files, {decimal(report.bytes)}; "
         f"copied {report.copied_files} files, {decimal(report.copied_bytes)}"
     )
     if report.pruned:
-        print(f"removed {len(report.pruned)} old backups and {report.pruned_files} files")
+        put(f"removed {len(report.pruned)} old backups and {report.pruned_files} files")
 
 
 def restore_command(
@@ -91,8 +90,8 @@ def restore_command(
     if as_json:
         _print_json(report)
         return
-    print(f"{report.path}  as of {format_time(report.last_ts if report.at is None else report.at)}")
-    print(
+    put(f"{report.path}  as of {format_time(report.last_ts if report.at is None else report.at)}")
+    put(
         f"from backup {report.backup}: {report.segments} segments, {report.journal_files} journal files, "
         f"{decimal(report.bytes)}; last change {format_time(report.last_ts)}"
     )
@@ -113,16 +112,16 @@ def _print_list(found: backups.BackupList, as_json: bool) -> None:
         ]
         _print_json({"backups": rows, "intervals": found.intervals})
         return
-    print(f"{'backup':<20}  {'files':>6}  {'size':>9}  history")
+    put(f"{'backup':<20}  {'files':>6}  {'size':>9}  history")
     for one in found.backups:
-        print(f"{one.name:<20}  {len(one.files):>6}  {decimal(one.size):>9}  {one.history}")
-    print("\nany moment can be restored")
+        put(f"{one.name:<20}  {len(one.files):>6}  {decimal(one.size):>9}  {one.history}")
+    put("\nany moment can be restored")
     for interval in found.intervals:
-        print(f"from {format_time(interval.start)} to {format_time(interval.end)}  {interval.history}")
+        put(f"from {format_time(interval.start)} to {format_time(interval.end)}  {interval.history}")
 
 
 def _print_json(value: object) -> None:
-    print(msgspec.json.encode(value).decode())
+    put(msgspec.json.encode(value).decode())
 
 
 @contextmanager
@@ -130,16 +129,16 @@ def _errors() -> Iterator[None]:
     try:
         yield
     except (BadRequest, BadConfig) as error:
-        print(f"strandline: {error}", file=sys.stderr)
+        say(str(error))
         raise typer.Exit(2) from None
     except (EngineError, OSError) as error:
-        print(f"strandline: {error}", file=sys.stderr)
+        say(str(error))
         raise typer.Exit(1) from None
 
 
 @contextmanager
 def _watch(title: str, for_people: bool) -> Iterator[Watch | None]:
-    console = Console(stderr=True)
+    console = open_console(stderr=True)
     if not for_people or not console.is_terminal:
         yield None
         return

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import typer
 from typer.core import TyperGroup
 
 from strandline.cli.exits import CommandFailed, code_of
+from strandline.cli.output import say
 
 
 class Catching(TyperGroup):
@@ -30,9 +30,3 @@ class Catching(TyperGroup):
                 raise
             say(str(error))
             raise typer.Exit(code) from None
-
-
-def say(text: str) -> None:
-    """For people, on standard error."""
-    for line in text.splitlines() or [""]:
-        print(f"strandline: {line}", file=sys.stderr, flush=True)

@@ -12,6 +12,7 @@ import typer
 
 from strandline import __version__
 from strandline.cli.catching import Catching
+from strandline.cli.output import put
 
 #: Where each is, in the order in which they are listed.
 COMMANDS = {
@@ -53,7 +54,7 @@ def put_together(names: Iterable[str] = COMMANDS) -> typer.Typer:
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        print(f"strandline {__version__}")
+        put(f"strandline {__version__}")
         raise typer.Exit
 
 

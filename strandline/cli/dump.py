@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 import typer
-from rich.console import Console
 from rich.text import Text
 
+from strandline.cli.output import open_console, put, say
 from strandline.engine.care.dump import SHOWN_ROWS, dump
 
 
@@ -22,17 +21,17 @@ def dump_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
 ) -> None:
     """Print what is in a file of a data directory, damage included."""
-    console = Console()
+    console = open_console()
     try:
         for item in dump(file, rows):
             if as_json:
-                print(msgspec.json.encode(item).decode())
+                put(msgspec.json.encode(item).decode())
             elif console.is_terminal:
                 console.print(Text(str(item), "red" if item.kind == "damage" else ""), soft_wrap=True)
             else:
-                print(item)
+                put(str(item))
     except BrokenPipeError:
         raise
     except OSError as error:
-        print(f"strandline: {file}: {error.strerror}", file=sys.stderr)
+        say(f"{file}: {error.strerror}")
         raise typer.Exit(2) from None

@@ -26,10 +26,10 @@ from strandline.cli.on_spark import (
     Url,
     check_directory,
     errors,
-    say,
     session,
     watching,
 )
+from strandline.cli.output import put, say
 from strandline.cli.pipeline import parse_conf
 
 if TYPE_CHECKING:
@@ -112,9 +112,9 @@ def export_command(
             say(str(error))
             raise typer.Exit(EXIT_FAILED) from None
     if as_json:
-        print(msgspec.json.encode(report).decode())
+        put(msgspec.json.encode(report).decode())
     else:
-        print(
+        put(
             f"{report.records} records of {len(report.logs)} logs in {len(report.files)} files, "
             f"{decimal(report.bytes)}: {report.target}"
         )

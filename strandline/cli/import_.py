@@ -19,10 +19,10 @@ from strandline.cli.on_spark import (
     Master,
     Remote,
     errors,
-    say,
     session,
     watching,
 )
+from strandline.cli.output import put, say
 from strandline.cli.pipeline import parse_conf
 
 if TYPE_CHECKING:
@@ -256,10 +256,10 @@ def _show(report: ImportReport, as_json: bool) -> None:
     if report.bad > SHOWN:
         say(f"… and {report.bad - min(len(report.places), SHOWN)} more bad rows")
     if as_json:
-        print(msgspec.json.encode(report).decode())
+        put(msgspec.json.encode(report).decode())
     elif report.stopped:
-        print(f"nothing was appended: {report.bad} rows are bad")
+        put(f"nothing was appended: {report.bad} rows are bad")
     else:
         before = f", {report.there_before} were there before" if report.there_before else ""
         left_out = f", {report.bad} bad rows were left out" if report.bad else ""
-        print(f"{report.records} records appended to {len(report.appended)} logs{before}{left_out}")
+        put(f"{report.records} records appended to {len(report.appended)} logs{before}{left_out}")

@@ -7,13 +7,13 @@ from typing import Annotated, Any
 
 import msgspec
 import typer
-from rich.console import Console
 from rich.filesize import decimal
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from strandline.cli.asking import DEFAULT_URL, AsJson, Key, Url, connect
 from strandline.cli.completing import complete_log
 from strandline.cli.exits import CommandFailed, Exit
+from strandline.cli.output import open_console
 from strandline.cli.readers import Reader, Wanted, open_reader, pages
 from strandline.cli.records import Shown, line_of
 from strandline.cli.showing import counted, print_json, print_line
@@ -112,7 +112,7 @@ def _count(going: Going, record: Shown) -> None:
 
 
 def _watching(total: int) -> Progress:
-    console = Console(stderr=True)
+    console = open_console(stderr=True)
     columns = (TextColumn("looking"), BarColumn(bar_width=30), MofNCompleteColumn())
     progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
     progress.add_task("looking", total=max(total, 1))

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from strandline.cli.output import say
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -42,11 +44,6 @@ def check_directory(data: Path | None) -> str:
     if data is not None and not data.is_dir():
         raise typer.BadParameter(f"{data} is not a directory", param_hint="--data")
     return "" if data is None else str(data)
-
-
-def say(text: str) -> None:
-    for line in text.splitlines():
-        print(f"strandline: {line}", file=sys.stderr, flush=True)
 
 
 @contextmanager

@@ -6,12 +6,12 @@ missing or does not start; 4 another pipeline is at work on the lake.
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from strandline.cli.output import say
 from strandline.engine.errors import EngineError
 from strandline.history.talking import BadUrl, ServerFailure
 
@@ -95,7 +95,7 @@ def run_command(
     except BadUrl as error:
         raise typer.BadParameter(str(error), param_hint="--url") from None
     except (EngineError, ServerFailure, OSError) as error:
-        print(f"strandline: {error}", file=sys.stderr)
+        say(str(error))
         code = EXIT_FAILED
     raise typer.Exit(code)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from strandline.cli.output import say
 from strandline.cli.pipeline import EXIT_FAILED, EXIT_IN_USE, EXIT_MISSING, EXIT_USAGE
 from strandline.cli.progress import make_watch
 from strandline.engine.clock import SystemClock
@@ -64,16 +65,16 @@ def run(job: Job) -> int:
         with claim(lake, now), ExitStack() as stack:
             return _run_claimed(job, lake, now, requests, stack)
     except LakeInUse as error:
-        _say(str(error))
+        say(str(error))
         return EXIT_IN_USE
     except SparkUnavailable as error:
-        _say(str(error))
+        say(str(error))
         return EXIT_MISSING
     except UnknownLogs as error:
-        _say(str(error))
+        say(str(error))
         return EXIT_USAGE
     except LakeOfAnother as error:
-        _say(str(error))
+        say(str(error))
         return EXIT_FAILED
 
 
@@ -108,7 +109,7 @@ def _run_claimed(job: Job, lake: Lake, now: Callable[[], int], requests: Request
             run_on(lambda: _round(job, spark, lake, reporter, False), reporter, requests, interval)
     except PySparkException as error:
         # Its own words bring pages of Java along, and Spark has said them already.
-        _say(describe(error))
+        say(describe(error))
         return EXIT_FAILED
     return 0
 
@@ -125,7 +126,7 @@ def _status_before(lake: Lake) -> Status | None:
     try:
         return read_status(lake)
     except BadStatus as error:
-        _say(f"warning: {error}; counters begin anew")
+        say(f"warning: {error}; counters begin anew")
         return None
 
 
@@ -134,8 +135,3 @@ def _stop(spark: SparkSession) -> None:
         spark.stop()
     except Exception:  # what runs elsewhere may be gone already, and Spark is not needed any more
         pass
-
-
-def _say(text: str) -> None:
-    for line in text.splitlines():
-        print(f"strandline: {line}", file=sys.stderr, flush=True)

@@ -5,7 +5,6 @@ Exit codes: 0 it was told, 1 there is nothing to tell, or nobody to ask.
 
 from __future__ import annotations
 
-import sys
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,6 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from strandline.cli.output import open_console, put, say
 from strandline.cli.progress import describe_problem, describe_round
 from strandline.client import Client, Refused, StrandlineError
 from strandline.lake.claiming import is_claimed
@@ -39,9 +39,9 @@ def from_lake(place: str, as_json: bool) -> int:
         # It was killed, and could not say so.
         status.state, status.stages = "ended", []
     if as_json:
-        print(msgspec.json.encode(status).decode())
+        put(msgspec.json.encode(status).decode())
     else:
-        show(status, Console(highlight=False, soft_wrap=True))
+        show(status, open_console(highlight=False, soft_wrap=True))
     return 0
 
 
@@ -54,13 +54,13 @@ def from_server(url: str, key: str | None, as_json: bool) -> int:
     except (StrandlineError, ValueError) as error:
         return _fail(f"{url} does not answer: {error}")
     if as_json:
-        print(told.decode())
+        put(told.decode())
         return 0
     try:
         answer = msgspec.json.decode(told, type=_Answer)
     except msgspec.DecodeError:
         return _fail(f"{url} is no server that knows of a pipeline")
-    console = Console(highlight=False, soft_wrap=True)
+    console = open_console(highlight=False, soft_wrap=True)
     _show_keeper(answer, console)
     if answer.status is not None:
         show(answer.status, console)
@@ -131,5 +131,5 @@ def _time(milliseconds: int) -> str:
 
 
 def _fail(message: str) -> int:
-    print(f"strandline: {message}", file=sys.stderr)
+    say(message)
     return 1

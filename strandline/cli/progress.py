@@ -10,6 +10,7 @@ from rich.filesize import decimal
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
+from strandline.cli.output import open_console, put
 from strandline.lake.status import Lag, Problem, RoundSummary, StageStatus, StageSummary
 
 
@@ -54,7 +55,7 @@ class Lines:
 
     def _say(self, text: str) -> None:
         with suppress(OSError):  # whoever listened is gone; what is under way comes to its end all the same
-            print(text, file=sys.stderr, flush=True)
+            put(text, file=sys.stderr, flush=True)
 
 
 class Bars:
@@ -107,5 +108,5 @@ class Bars:
 
 
 def make_watch() -> Lines | Bars:
-    console = Console(stderr=True)
+    console = open_console(stderr=True)
     return Bars(console) if console.is_terminal else Lines()

@@ -16,10 +16,10 @@ import typer
 from msgspec import Raw
 
 from strandline.cli.asking import DEFAULT_URL, AsJson, Key, Url, connect
-from strandline.cli.catching import say
 from strandline.cli.completing import complete_queue
 from strandline.cli.exits import CommandFailed, Exit
 from strandline.cli.moments import parse_length
+from strandline.cli.output import say
 from strandline.cli.showing import counted, print_json
 from strandline.client import Client, Job, Worker
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from strandline.cli.output import put, say
 from strandline.server.settings import BadSettings, Settings, check_exposure, describe
 from strandline.server.settings_sources import load
 
@@ -69,12 +70,12 @@ def serve_command(
         if not print_config:
             check_exposure(settings)
     except BadSettings as error:
-        print(f"strandline: {error}", file=sys.stderr)
+        say(str(error))
         raise typer.Exit(2) from None
     for warning in settings.warnings:
-        print(f"strandline: warning: {warning}", file=sys.stderr)
+        say(f"warning: {warning}")
     if print_config:
-        print(describe(settings), end="")
+        put(describe(settings), end="")
         return
     # Only digests are needed from here on; the plain keys must not be passed on to child processes.
     os.environ.pop("TOPICS_API_KEYS", None)
@@ -84,7 +85,7 @@ def serve_command(
     try:
         code = run(settings, None if settings.pipeline.pipeline == "off" else program(settings))
     except BadSettings as error:
-        print(f"strandline: {error}", file=sys.stderr)
+        say(str(error))
         raise typer.Exit(2) from error
     raise typer.Exit(code)
 

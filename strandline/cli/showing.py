@@ -15,6 +15,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from strandline.cli.output import open_console, put
+
 Cell = str | Text
 
 
@@ -22,8 +24,7 @@ def print_json(value: object) -> None:
     """One line, at once: programs may be waiting for it."""
     # Data is as it was written, and may have line breaks between its members; within strings there are none.
     line = msgspec.json.encode(value).replace(b"\r", b" ").replace(b"\n", b" ")
-    sys.stdout.write(line.decode() + "\n")
-    sys.stdout.flush()
+    put(line.decode(), flush=True)
 
 
 def counted(number: int, word: str) -> str:
@@ -39,7 +40,7 @@ def at_terminal() -> bool:
 @lru_cache(maxsize=1)
 def terminal() -> Console:
     """The terminal; only for when there is one."""
-    return Console(highlight=False)
+    return open_console(highlight=False)
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]], right: Sequence[str] = ()) -> None:
@@ -63,7 +64,7 @@ def print_plain(columns: Sequence[str], rows: Sequence[Sequence[Cell]], right: S
             cell.rjust(width) if name in right else cell.ljust(width)
             for cell, width, name in zip(line, widths, columns, strict=True)
         ]
-        print("  ".join(cells).rstrip())
+        put("  ".join(cells).rstrip())
 
 
 def print_fields(fields: Mapping[str, Any]) -> None:
@@ -74,14 +75,14 @@ def print_fields(fields: Mapping[str, Any]) -> None:
         if at_terminal():
             terminal().print(Text(name.ljust(width), "bold"), Text(value), sep="  ", soft_wrap=True)
         else:
-            print(f"{name.ljust(width)}  {_one_line(value)}")
+            put(f"{name.ljust(width)}  {_one_line(value)}")
 
 
 def print_line(text: Cell) -> None:
     if at_terminal():
         terminal().print(text if isinstance(text, Text) else Text(text), soft_wrap=True)
     else:
-        print(str(text), flush=True)
+        put(str(text), flush=True)
 
 
 def _one_line(text: str) -> str:

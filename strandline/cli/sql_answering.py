@@ -13,8 +13,8 @@ from deltalake.exceptions import DeltaError
 from obstore.exceptions import BaseError
 
 from strandline.cli.asking import connect
-from strandline.cli.catching import say
 from strandline.cli.exits import CommandFailed, Exit
+from strandline.cli.output import say
 from strandline.cli.sql_lake import LakeView
 from strandline.cli.sql_logs import Logs
 from strandline.cli.sql_naming import check_statement, missing_table

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import csv
 import math
-import sys
 from collections.abc import Iterator
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -19,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec import Raw
 
+from strandline.cli.output import put
 from strandline.cli.showing import print_json, print_line, print_table
 
 BATCH_ROWS = 10_000
@@ -76,7 +76,7 @@ class Result:
             )
 
     def print_csv(self) -> None:
-        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer = csv.writer(_Output(), lineterminator="\n")
         writer.writerow(self.names)
         for row in self._values():
             writer.writerow([None if value is None else _text(value) for value in row])
@@ -94,6 +94,13 @@ class Result:
             partial.replace(file)
         finally:
             partial.unlink(missing_ok=True)
+
+
+class _Output:
+    """Standard output, as a file to write to."""
+
+    def write(self, text: str) -> None:
+        put(text, end="")
 
 
 def _plain(kind: Any) -> Any:

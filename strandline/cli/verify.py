@@ -7,7 +7,6 @@ checked, for instance because it is in use.
 from __future__ import annotations
 
 import logging
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -18,6 +17,7 @@ from rich.filesize import decimal
 from rich.markup import escape
 from rich.table import Table
 
+from strandline.cli.output import open_console, put, say
 from strandline.engine.care.repair import repair
 from strandline.engine.care.report import Report
 from strandline.engine.care.verify import verify
@@ -48,12 +48,12 @@ def verify_command(
         store = None if cold is None else ObjectStoreCold(cold)
         report = (repair if fix else verify)(LocalDisk(directory), store)
     except (EngineError, OSError) as error:
-        print(f"strandline: {error}", file=sys.stderr)
+        say(str(error))
         raise typer.Exit(2) from None
     if as_json:
-        print(msgspec.json.encode(report).decode())
+        put(msgspec.json.encode(report).decode())
     else:
-        show(report, Console(highlight=False, soft_wrap=True))
+        show(report, open_console(highlight=False, soft_wrap=True))
     raise typer.Exit(0 if report.sound else 1)
 
 

@@ -49,6 +49,9 @@ class Access(msgspec.Struct, frozen=True):
     def may_touch(self, name: str) -> bool:
         return not self.prefixes or name.startswith(self.prefixes)
 
+    def may_touch_all(self, *names: str) -> bool:
+        return not self.prefixes or all(name.startswith(self.prefixes) for name in names)
+
     def __str__(self) -> str:
         scopes = "+".join(scope for scope in SCOPES if scope in self.scopes)
         return f"{self.id} {scopes} {'|'.join(self.prefixes) or 'any name'}"

@@ -18,6 +18,7 @@ import msgspec
 from strandline.faces.access import Access
 
 JSON = b"application/json"
+Headers = tuple[tuple[bytes, bytes], ...]
 EVENT_STREAM = b"text/event-stream; charset=utf-8"
 
 #: Replies of these statuses have no body, and say nothing of one.
@@ -139,6 +140,23 @@ class Later:
 Handler = Callable[["Call"], "Answer | Later | Awaitable[Answer]"]
 
 
+class Cors(msgspec.Struct, frozen=True):
+    """What pages of other origins may do with a route, if the server allows their origin.
+
+    ``exposed`` is the header with the response headers that they may read; ``preflight`` are the headers that say
+    what they may send. ``origins`` are allowed at this route beside those that the server allows everywhere.
+    """
+
+    exposed: tuple[bytes, bytes]
+    preflight: Headers
+    origins: frozenset[str] = frozenset()
+
+
+def preflight(call: Call) -> Reply:
+    """OPTIONS: what a page may send. The gate adds the headers that say it, if the page's origin is allowed."""
+    return Reply(b"", 204)
+
+
 class Route(msgspec.Struct, frozen=True, kw_only=True):
     """Where a handler is found and what its caller must be allowed to do.
 
@@ -172,9 +190,9 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     #: The parameter that may span several segments of the path, if one may; what follows it is found from the end.
     spans: str = ""
     #: Headers of every reply, also of one that refuses.
-    headers: tuple[tuple[bytes, bytes], ...] = ()
-    #: The same, of those that depend on the request.
-    headers_for: Callable[[Head], tuple[tuple[bytes, bytes], ...]] | None = None
+    headers: Headers = ()
+    #: What pages of other origins may do here; None: nothing, whatever their origin.
+    cors: Cors | None = None
     #: Makes a reply of an exception of the rooms behind, in the words of the protocol.
     errors: Callable[[Exception], Reply | None] = lambda error: None
     #: Says a refusal of the gate in the words of the protocol.
@@ -184,7 +202,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
 class Head:
     """Everything of a request but its body."""
 
-    __slots__ = ("_query", "access", "headers", "memo", "method", "params", "path", "query_string", "route")
+    __slots__ = ("_query", "access", "further", "headers", "memo", "method", "params", "path", "query_string", "route")
 
     def __init__(self, method: str, path: str, query_string: str, headers: Mapping[bytes, bytes]) -> None:
         self.method = method
@@ -195,6 +213,8 @@ class Head:
         self.route: Route | None = None
         self.params: Mapping[str, str] = {}
         self.access: Access | None = None
+        #: Headers of every reply to it: those of the route, and what browsers may do with the reply.
+        self.further: Headers = ()
         #: What the route's handler made of the head. A head that comes again need not be looked at again.
         self.memo: Any = None
         self._query: dict[str, str] | None = None

@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from strandline.faces.access import Access
-from strandline.faces.web import BODILESS, NOSNIFF, Call, Head, Later, Refusal, Reply, Sink, Stream
+from strandline.faces.web import BODILESS, NOSNIFF, Call, Head, Headers, Later, Refusal, Reply, Sink, Stream
 from strandline.server.gate import Gate, too_large
 
 #: A stream that has this much unsent is told to wait.
@@ -43,7 +43,7 @@ class _AllHttp(BaseRoute):
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         gate, started = self._gate, perf_counter()
-        headers = dict(scope["headers"])
+        headers = _headers(scope, gate)
         path = scope.get("raw_path") or scope["path"].encode()
         head = Head(scope["method"], path.decode("latin-1"), scope["query_string"].decode("latin-1"), headers)
         refused = gate.admit(head)
@@ -75,7 +75,14 @@ class _AllHttp(BaseRoute):
         if isinstance(answer, Reply):
             await _send_reply(send, gate.finish(call.head, answer))
         else:
-            await _run_stream(answer, receive, send)
+            await _run_stream(answer, call.head.further, receive, send)
+
+
+def _headers(scope: Scope, gate: Gate) -> dict[bytes, bytes]:
+    headers: dict[bytes, bytes] = dict(scope["headers"])
+    if not gate.origins.trusts(_peer(scope)):
+        gate.origins.drop_forwarded(headers)
+    return headers
 
 
 def _peer(scope: Scope) -> str:
@@ -118,7 +125,7 @@ class SocketDoor:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         websocket = WebSocket(scope, receive, send)
         try:
-            access = self._gate.admit_socket(dict(scope["headers"]))
+            access = self._gate.admit_socket(_headers(scope, self._gate))
         except Refusal as refusal:
             await _deny(websocket, refusal.reply())
             return
@@ -168,8 +175,8 @@ class _AsgiSink(Sink):
             self._task.cancel()
 
 
-async def _run_stream(stream: Stream, receive: Receive, send: Send) -> None:
-    headers = [NOSNIFF, (b"content-type", stream.content_type), *stream.headers]
+async def _run_stream(stream: Stream, further: Headers, receive: Receive, send: Send) -> None:
+    headers = [NOSNIFF, (b"content-type", stream.content_type), *stream.headers, *further]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     sink = _AsgiSink()
     gone = asyncio.ensure_future(_wait_for_disconnect(receive, sink))

@@ -43,6 +43,7 @@ from strandline.server.gate import Gate, Status
 from strandline.server.limits import Limits
 from strandline.server.measuring import measure
 from strandline.server.openapi import openapi_route
+from strandline.server.origin import Origins
 from strandline.server.pipeline.keeping import Keeper, Program
 from strandline.server.pipeline.telling import PipelineRoutes
 from strandline.server.probes import Probes
@@ -87,6 +88,13 @@ class Application:
             status=self.status,
             max_body_bytes=limits.max_body_bytes,
             probe_auth=settings.server.probe_auth,
+            origins=Origins(
+                keyed=bool(settings.server.api_keys),
+                listen_host=settings.server.host,
+                hosts=settings.server.allowed_hosts,
+                origins=settings.server.allowed_origins,
+                proxies=settings.server.trusted_proxies,
+            ),
         )
         self.face: TopicsFace | None = None
         self.streams: StreamsFace | None = None
@@ -140,6 +148,7 @@ class Application:
         shelf = Shelf(Lake.at(settings.lake), Path(settings.storage.data_dir) / COMPANIONS)
         streams = StreamsContext(engine, hub, self.pressure, settings.streams_settings(), self.limits.streams, shelf)
         streams.streams.removing.append(context.forget)
+        streams.streams.deleting.append(context.check_removable)
         context.topics.drop_log = streams.streams.drop_log
         self.face = TopicsFace(context)
         self.streams = StreamsFace(streams, self.gate.answered)

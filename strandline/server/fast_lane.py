@@ -8,6 +8,7 @@ admitted once is remembered, and not looked at again.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 from functools import partial
@@ -52,11 +53,13 @@ class HotHead:
 class Heads:
     """What is remembered of heads: a hot one as such, any other as None.
 
-    With keys configured, heads hold secrets: then only a keyed digest of each is kept.
+    With keys configured, heads hold secrets: then only a keyed digest of each is kept. ``trusted`` heads come from a
+    proxy that may say for whom it asks.
     """
 
-    def __init__(self, gate: Gate) -> None:
+    def __init__(self, gate: Gate, *, trusted: bool = False) -> None:
         self._gate = gate
+        self._trusted = trusted
         #: By the head itself, or by its digest where heads hold secrets.
         self.known: dict[bytes, HotHead | None] = {}
         self._generation = gate.generation
@@ -87,6 +90,8 @@ class Heads:
         parsed = _HeadParser(raw)
         if not parsed.plain:
             return None
+        if not self._trusted:
+            self._gate.origins.drop_forwarded(parsed.headers)
         head = Head(parsed.method, parsed.path, parsed.query, parsed.headers)
         self._gate.find(head)
         if head.route is None or not head.route.fast:
@@ -155,6 +160,8 @@ class FastLane(HttpToolsProtocol):
 
     gate: Gate
     heads: Heads
+    #: Of connections from trusted proxies.
+    trusted_heads: Heads
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -180,6 +187,11 @@ class FastLane(HttpToolsProtocol):
         self._front_bytes = b""
         #: How often the sweep of idle connections has come by since something last came in or went out.
         self.idle_turns = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        super().connection_made(transport)
+        if self.client is not None and self.gate.origins.trusts(self.client[0]):
+            self.heads = self.trusted_heads
 
     # --- what comes in -------------------------------------------------------------------------------------
 
@@ -297,7 +309,7 @@ class FastLane(HttpToolsProtocol):
             self._busy = True
             answer.then(partial(self._done, hot, call))
         else:
-            self._begin_stream(answer)
+            self._begin_stream(hot, answer)
 
     def _done(self, hot: HotHead, call: Call, later: Later) -> None:
         if self.transport.is_closing():
@@ -309,7 +321,7 @@ class FastLane(HttpToolsProtocol):
         if isinstance(answer, Reply):
             self._reply(hot, answer)
         else:
-            self._begin_stream(answer)
+            self._begin_stream(hot, answer)
         if self._held and not self._busy:
             data = bytes(self._held)
             self._held.clear()
@@ -363,12 +375,12 @@ class FastLane(HttpToolsProtocol):
             self._joined = _lines((*defaults, NOSNIFF))
         return self._joined
 
-    def _begin_stream(self, stream: Stream) -> None:
+    def _begin_stream(self, hot: HotHead, stream: Stream) -> None:
         self._busy = True
         # The connection ends with the stream: nobody is to send another request on it meanwhile.
         self.transport.write(
             b"%b%bcontent-type: %b\r\n%btransfer-encoding: chunked\r\nconnection: close\r\n\r\n"
-            % (STATUS_LINE[200], self._defaults(), stream.content_type, _lines(stream.headers))
+            % (STATUS_LINE[200], self._defaults(), stream.content_type, _lines(stream.headers + hot.head.further))
         )
         self._stream = _FastSink(self, stream)
         stream.opened(self._stream)
@@ -450,4 +462,6 @@ class _FastSink(Sink):
 def fast_lane(gate: Gate, *, hot: bool = True) -> type[FastLane]:
     """The protocol class to give to uvicorn. Unless ``hot``, everything goes through the ASGI app; the bounds on idle
     connections and on the size of heads are the same."""
-    return type("FastLane", (FastLane,), {"gate": gate, "heads": Heads(gate) if hot else NoHeads(gate)})
+    kind = Heads if hot else NoHeads
+    heads = {"heads": kind(gate), "trusted_heads": kind(gate, trusted=True)}
+    return type("FastLane", (FastLane,), {"gate": gate, **heads})

@@ -1,7 +1,7 @@
 """The gate: what every request passes before it gets to its handler, in either lane, in one fixed order.
 
-Key, requests in flight, scope, names, size, media type; then the handler. What depends on the head of a request alone
-is decided by :meth:`Gate.admit`, which the fast lane remembers per head.
+Host and origin, key, requests in flight, scope, names, size, media type; then the handler. What depends on the head of
+a request alone is decided by :meth:`Gate.admit`, which the fast lane remembers per head.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import msgspec
 from strandline.faces.access import FULL_ACCESS, Access, Keys
 from strandline.faces.web import Answer, Call, Head, Later, Refusal, Reply, Route, Stream, accepts_gzip, later_of
 from strandline.server.limits import Limits
+from strandline.server.origin import Origins
 from strandline.server.paths import Paths
 
 log = logging.getLogger(__name__)
@@ -62,10 +63,12 @@ class Gate:
         status: Status,
         max_body_bytes: int,
         probe_auth: bool = False,
+        origins: Origins | None = None,
     ) -> None:
         self.status = status
         self.keys = keys
         self.limits = limits
+        self.origins = Origins(keyed=keys is not None) if origins is None else origins
         self.max_body_bytes = max_body_bytes
         #: Requests answered so far, by path of the route and status.
         self.answered: dict[tuple[str, int], int] = {}
@@ -95,7 +98,10 @@ class Gate:
         """Find the route and check the head; a reply if the request is refused. Not what changes from moment to
         moment: see ``check_now``."""
         self.find(head)
+        if head.route is not None:
+            head.further = self.origins.headers(head, head.route)
         try:
+            self.origins.check(head)
             self._check_head(head)
         except Refusal as refusal:
             return _refuse(head.route, refusal)
@@ -139,7 +145,9 @@ class Gate:
 
     def admit_socket(self, headers: Mapping[bytes, bytes]) -> Access:
         """Who opens a WebSocket: the key must be in a header. Takes one of the streams, or raises Refusal."""
-        access = self._identify(Head("GET", "", "", headers))
+        head = Head("GET", "", "", headers)
+        self.origins.check(head)
+        access = self._identify(head)
         if access is None:
             raise Refusal(401, "unauthorized", "a valid API key is required")
         self.status.check()
@@ -257,9 +265,8 @@ class Gate:
         route = head.route
         counted = ("" if route is None else route.path, reply.status)
         self.answered[counted] = self.answered.get(counted, 0) + 1
-        if route is not None and (route.headers or route.headers_for is not None):
-            further = route.headers if route.headers_for is None else route.headers + route.headers_for(head)
-            reply = Reply(reply.body, reply.status, reply.content_type, reply.headers + further)
+        if head.further:
+            reply = Reply(reply.body, reply.status, reply.content_type, reply.headers + head.further)
         if len(reply.body) >= GZIP_FROM_BYTES and b"accept-encoding" in head.headers and accepts_gzip(head):
             if any(name == b"content-encoding" for name, _ in reply.headers):
                 return reply

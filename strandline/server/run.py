@@ -16,6 +16,7 @@ import uvicorn
 from strandline.server.application import Application
 from strandline.server.declaring import Declared, load
 from strandline.server.fast_lane import FastLane, fast_lane
+from strandline.server.log_lines import log_to_stderr
 from strandline.server.pipeline.keeping import Program
 from strandline.server.settings import Settings, check_exposure
 
@@ -36,9 +37,7 @@ def run(settings: Settings, program: Program | None = None, declared: Declared |
     looks after. What is ``declared`` is found where the settings say, unless it is given here."""
     check_exposure(settings)
     declared = load(settings.server.declare) if declared is None else declared
-    logging.basicConfig(
-        level=settings.server.log_level.upper(), format="%(asctime)s %(levelname)-7s %(name)s: %(message)s"
-    )
+    log_to_stderr(settings.server.log_level)
     if settings.server.log_level != "debug":
         # It tells of every step of its start and stop, which is told here as well.
         logging.getLogger("uvicorn.error").setLevel("WARNING")

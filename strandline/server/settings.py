@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -44,6 +44,14 @@ Texts = Annotated[tuple[str, ...], Meta(description="a list of texts, or texts w
 Origins = Annotated[
     tuple[Annotated[str, Meta(pattern=r"^(\*|[a-z][a-z0-9+.-]*://[^\s/,]+)$")], ...],
     Meta(description="a list of origins like https://example.org, or * for all of them"),
+]
+Hosts = Annotated[
+    tuple[Annotated[str, Meta(pattern=r"^(\*|(\*\.)?[^\s/,*:]+(:[0-9]+)?)$")], ...],
+    Meta(description="a list of host names like events.example.org or *.example.org, or * for all of them"),
+]
+Networks = Annotated[
+    tuple[Annotated[str, Meta(pattern=r"^[0-9a-fA-F.:]+(/[0-9]+)?$")], ...],
+    Meta(description="a list of addresses or networks like 127.0.0.1 or 10.0.0.0/8"),
 ]
 ConfigEndpoint = Annotated[Literal["off", "public", "role-filtered"], Meta(description="off, public or role-filtered")]
 Hops = Annotated[int, Meta(ge=0, le=100, description="a whole number from 0 to 100")]
@@ -99,6 +107,17 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     api_keys: Keys = Keys()
     #: Listen beyond this machine even though there are no keys.
     allow_insecure_no_auth: Flag = False
+    #: Names that the server answers to while it has no keys, besides localhost, addresses and `host`: a name,
+    #: `*.example.org` for all names below one, or `*` for any. Without keys, a name that an attacker chose would let a
+    #: web page act as you, so none is allowed unless you name it.
+    allowed_hosts: Hosts = ()
+    #: Origins of web pages that may use the server, besides its own and those of this machine: https://example.org, or
+    #: `*` for any. Without keys, requests of pages of other origins are refused; with keys, browsers keep the answers
+    #: from them.
+    allowed_origins: Origins = ()
+    #: Addresses or networks of reverse proxies whose X-Forwarded-For, -Host and -Proto count. From anyone else these
+    #: headers are ignored, because any client can send them.
+    trusted_proxies: Networks = ()
     #: Ask for a key at the health and readiness probes too.
     probe_auth: Flag = False
     #: How much is logged: debug, info, warning, error or critical.
@@ -190,8 +209,9 @@ class StreamTableSettings(msgspec.Struct, frozen=True, kw_only=True):
     otlp_traces_stream: Text = _STREAMS.otlp_traces_stream
     #: Make that stream if it is not there.
     otlp_auto_create: Flag = _STREAMS.otlp_auto_create
-    #: Let browsers ask without a key what they may send.
-    open_preflight: Flag = _STREAMS.open_preflight
+    #: Let webhooks go to this machine and to private networks, also in the clear. Whoever may make a subscription could
+    #: reach services there that trust everyone who can connect, so it is off unless you need it.
+    webhook_allow_private: Flag = _STREAMS.webhook_allow_private
 
 
 class CollectionTableSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -205,9 +225,11 @@ class CollectionTableSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_batch_append_elements: Positive = _COLLECTIONS.max_batch_append_elements
     #: Documents whose last segment is one of these are not shown by batch pulls.
     batch_key_deny_suffixes: Texts = _COLLECTIONS.batch_key_deny_suffixes
-    #: How many proxies in front of the server add to X-Forwarded-For; 0: the header is not looked at.
+    #: How many proxies in front of the server add to X-Forwarded-For; 0: the header is not looked at. The nearest one
+    #: must be in `server.trusted_proxies`.
     trusted_proxy_hops: Hops = _COLLECTIONS.trusted_proxy_hops
-    #: The origins whose pages may call: https://example.org, or * for all.
+    #: Origins whose pages may call collections, besides those in `server.allowed_origins`: https://example.org, or `*`
+    #: for any.
     cors: Origins = _COLLECTIONS.cors
     #: What GET /config tells: off (nothing), public (all collections) or role-filtered (those the caller has a
     #: role for).
@@ -369,7 +391,17 @@ TABLES: dict[str, type[msgspec.Struct]] = {
 
 def check(settings: Settings) -> None:
     """Raise :class:`BadSettings` where settings contradict each other."""
-    delivery = settings.delivery
+    server, delivery = settings.server, settings.delivery
+    for proxy in server.trusted_proxies:
+        try:
+            ip_network(proxy, strict=False)
+        except ValueError:
+            raise BadSettings(f"server.trusted_proxies: {proxy!r} is not an address or a network") from None
+    if settings.collections.trusted_proxy_hops and not server.trusted_proxies:
+        raise BadSettings(
+            f"collections.trusted_proxy_hops is {settings.collections.trusted_proxy_hops}, but no proxy is trusted: "
+            "set server.trusted_proxies (TOPICS_TRUSTED_PROXIES) to the addresses of the proxies"
+        )
     if delivery.slow_consumer_timeout_ms < delivery.slow_consumer_grace_ms:
         raise BadSettings(
             f"delivery.slow_consumer_timeout_ms ({delivery.slow_consumer_timeout_ms}) must not be less than "

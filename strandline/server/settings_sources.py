@@ -20,6 +20,8 @@ from strandline.server.settings import (
     BadSettings,
     Count,
     Host,
+    Hosts,
+    Networks,
     Origins,
     Port,
     Positive,
@@ -67,6 +69,11 @@ WITHOUT_MEANING: dict[str, tuple[Any, str]] = {
     "TOPICS_SEGMENT_MAX_AGE_MS": (
         Count,
         "a journal becomes a segment by its size in bytes (TOPICS_SEGMENT_MAX_BYTES), however old it is",
+    ),
+    "STREAMS_OPEN_PREFLIGHT": (
+        Text,
+        "browsers may always ask without a key what they may send; which pages may send it is decided by "
+        "TOPICS_ALLOWED_ORIGINS",
     ),
     "TOPICS_TEST_EXHAUSTIVE": (Text, "it is about running tests, not about a server"),
     "TOPICS_TEST_SAMPLE": (Text, "it is about running tests, not about a server"),
@@ -239,7 +246,7 @@ def _convert(type: Any, given: _Given) -> Any:
     if type is Keys:
         return _keys(given.source, given.value)
     value = given.value
-    if type in (Texts, Origins) and isinstance(value, str):
+    if type in (Texts, Origins, Hosts, Networks) and isinstance(value, str):
         value = [text.strip() for text in value.split(",") if text.strip()]
     try:
         return msgspec.convert(value, type, strict=not given.is_text)

@@ -222,7 +222,7 @@ def test_everything_is_loaded_anew_when_the_server_has_another_past(
 
 
 def test_keys_are_sent_with_everything(new_page: NewPage, start_server: StartServer, room: str) -> None:
-    server = start_server(declare=HERE / "declared.py", keys="the-secret:rw", open_preflight=True)
+    server = start_server(declare=HERE / "declared.py", keys="the-secret:rw")
     page = new_page()
     stranger = open_log(page, server, room, public=False, user=None).until("!log.isLoading")
     assert stranger.snapshot["error"]["code"] == "NOT_AUTHENTICATED"

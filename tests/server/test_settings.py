@@ -10,6 +10,7 @@ from strandline.faces.access import Keys
 from strandline.server.settings import (
     TABLES,
     BadSettings,
+    CollectionTableSettings,
     DeliverySettings,
     PipelineSettings,
     ServerSettings,
@@ -104,3 +105,17 @@ def test_a_description_tells_what_keys_allow_but_not_the_keys() -> None:
 
 def test_a_description_says_when_there_are_no_keys() -> None:
     assert "# api_keys: none, everybody may do everything\n" in describe(Settings())
+
+
+@pytest.mark.parametrize("proxy", ["10.0.0.0/33", "1.2.3", "::g"])
+def test_a_trusted_proxy_is_an_address_or_a_network(proxy: str) -> None:
+    check(Settings(server=ServerSettings(trusted_proxies=("10.0.0.1/8", "::1"))))
+    with pytest.raises(BadSettings, match="trusted_proxies"):
+        check(Settings(server=ServerSettings(trusted_proxies=(proxy,))))
+
+
+def test_hops_without_a_trusted_proxy_are_refused() -> None:
+    hops = CollectionTableSettings(trusted_proxy_hops=1)
+    check(Settings(collections=hops, server=ServerSettings(trusted_proxies=("10.0.0.1",))))
+    with pytest.raises(BadSettings, match=r"trusted_proxy_hops is 1.*TOPICS_TRUSTED_PROXIES"):
+        check(Settings(collections=hops))

@@ -153,7 +153,7 @@ def test_the_order_of_checks_on_an_open_stream(streams: StreamsClient, name: str
 def test_a_blank_content_type_is_none(streams: StreamsClient, name: str) -> None:
     streams.create(name, TEXT)
     with RawConnection(streams.url) as connection:
-        lines = [f"POST /v1/stream/{name} HTTP/1.1", "host: x", "content-type: ", "content-length: 1", "", "x"]
+        lines = [f"POST /v1/stream/{name} HTTP/1.1", "host: localhost", "content-type: ", "content-length: 1", "", "x"]
         connection.send("\r\n".join(lines).encode())
         head, body = connection.answer()
     assert head.startswith(b"HTTP/1.1 400")

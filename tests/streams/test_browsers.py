@@ -8,21 +8,28 @@ from server_process import StartServer
 from streams_client import JSON, TEXT, StreamsClient
 
 KEY = "a-long-secret"
-PREFLIGHT = {"origin": "https://app.example", "access-control-request-method": "PUT"}
+#: A page of this machine, which may use a server on this machine.
+PAGE = "http://localhost:5173"
+#: A page of another one, which may not.
+STRANGER = "https://app.example"
+PREFLIGHT = {"origin": PAGE, "access-control-request-method": "PUT"}
 
 
 def check(response: httpx.Response) -> None:
     headers = response.headers
     assert headers["x-content-type-options"] == "nosniff"
-    assert headers["access-control-allow-origin"] == "*"
-    assert headers["cross-origin-resource-policy"] == "cross-origin"
+    assert headers["access-control-allow-origin"] == PAGE
+    assert "origin" in headers.get_list("vary")
+    assert headers["cross-origin-resource-policy"] == "same-origin"
     exposed = {name.strip().lower() for name in headers["access-control-expose-headers"].split(",")}
     assert {"stream-next-offset", "stream-cursor", "stream-up-to-date", "stream-closed", "etag"} <= exposed
     told = {name for name in headers if name.startswith(("stream-", "producer-"))}
     assert told <= exposed, "a header that no page can read"
 
 
-def test_every_answer_can_be_read_by_a_page(streams: StreamsClient, name: str) -> None:
+def test_every_answer_can_be_read_by_an_allowed_page(streams: StreamsClient, name: str) -> None:
+    streams = StreamsClient(streams.url)
+    streams.http.headers["origin"] = PAGE
     check(streams.create(name, TEXT, "x", stream_ttl="1h"))
     check(streams.request("PUT", name, headers={"content-type": TEXT, "stream-ttl": "1h"}))
     producer = {"producer_id": "p", "producer_epoch": "1", "producer_seq": "0"}
@@ -42,6 +49,7 @@ def test_every_answer_can_be_read_by_a_page(streams: StreamsClient, name: str) -
         check(response)
     check(streams.request("DELETE", name))
     check(streams.request("GET", name))
+    streams.close()
 
 
 @pytest.mark.parametrize("path", ["", "/pk/k", "/_schema", "/_search", "/_profile", "/_otlp/v1/traces"])
@@ -60,26 +68,38 @@ def test_a_preflight_says_what_may_be_sent(streams: StreamsClient, name: str, pa
     assert int(response.headers["access-control-max-age"]) > 0
 
 
-@pytest.fixture(params=[False, True])
-def guarded(request: pytest.FixtureRequest, start_server: StartServer, lane: str) -> tuple[str, bool]:
-    server = start_server(lane=lane, keys=f"{KEY}:rw", open_preflight=request.param)
-    return server.url, request.param
-
-
-def test_a_preflight_needs_a_key_unless_the_server_is_told_otherwise(guarded: tuple[str, bool]) -> None:
-    url, is_open = guarded
-    stranger, friend = StreamsClient(url), StreamsClient(url, KEY)
+def test_a_preflight_needs_no_key_and_an_allowed_origin(start_server: StartServer, lane: str) -> None:
+    server = start_server(lane=lane, keys=f"{KEY}:rw")
+    stranger = StreamsClient(server.url)
     response = stranger.request("OPTIONS", "s", headers=PREFLIGHT)
-    if is_open:
-        assert response.status_code == 204
-        check(response)
-    else:
-        assert response.status_code == 401
-        assert response.headers["www-authenticate"] == "Bearer"
-    assert friend.request("OPTIONS", "s", headers=PREFLIGHT).status_code == 204
-    # Whatever may be asked, nothing may be done.
+    assert response.status_code == 204
+    check(response)
+    response = stranger.request("OPTIONS", "s", headers={**PREFLIGHT, "origin": STRANGER})
+    assert response.status_code == 204
+    assert not [name for name in response.headers if name.startswith("access-control-")]
+    # A browser may ask without a key, and do nothing without one.
     for method in ("PUT", "POST", "GET", "HEAD", "DELETE"):
         assert stranger.request(method, "s", headers={"content-type": JSON}).status_code == 401
-    check(stranger.request("GET", "s"))
+    check(stranger.request("GET", "s", headers={"origin": PAGE}))
     stranger.close()
-    friend.close()
+
+
+@pytest.mark.parametrize(
+    ("content_type", "saved"),
+    [
+        ("text/html", True), ("TEXT/HTML; charset=utf-8", True), ("image/svg+xml", True), ("application/xml", True),
+        ("application/xhtml+xml", True), ("text/javascript", True), ("application/pdf", True),
+        ("text/plain", False), ("image/png", False), (JSON, False),
+    ],
+)  # fmt: skip
+def test_a_stored_page_cannot_run_scripts(streams: StreamsClient, name: str, content_type: str, saved: bool) -> None:
+    streams.create(name, content_type, "1")
+    for params in ({}, {"offset": "now"}, {"offset": "-1", "live": "long-poll"}, {"offset": "bad"}):
+        response = streams.request("GET", name, params=params)
+        policy = response.headers["content-security-policy"]
+        assert policy == "default-src 'none'; sandbox; frame-ancestors 'none'"
+        assert response.headers["x-content-type-options"] == "nosniff"
+        if response.is_success and response.content.strip(b"[]"):
+            assert response.headers.get("content-disposition") == ("attachment" if saved else None)
+    with streams.http.stream("GET", f"/v1/stream/{name}?live=sse&offset=-1") as response:
+        assert "sandbox" in response.headers["content-security-policy"]

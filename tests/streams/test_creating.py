@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from server_process import StartServer
 from streams_client import JSON, START, TEXT, StreamsClient
 
 SECOND = "0000000000000000000G000000"
@@ -19,10 +20,27 @@ def test_a_new_stream_answers_what_it_is_and_where(streams: StreamsClient, name:
     assert "stream-expires-at" not in response.headers
 
 
-def test_the_location_is_where_the_client_sees_the_server(streams: StreamsClient, name: str) -> None:
-    forwarded = {"x-forwarded-proto": "https", "x-forwarded-host": "streams.example"}
-    response = streams.request("PUT", f"{name}%2Fone", headers=forwarded)
-    assert response.headers["location"] == f"https://streams.example/v1/stream/{name}%2Fone"
+FORWARDED = {
+    "x-forwarded-proto": "https", "x-forwarded-host": "streams.example", "forwarded": "host=evil.example;proto=https",
+}  # fmt: skip
+
+
+def test_what_a_client_says_of_a_proxy_is_ignored(streams: StreamsClient, name: str) -> None:
+    response = streams.request("PUT", f"{name}%2Fone", headers=FORWARDED)
+    assert response.headers["location"] == f"{streams.url}/v1/stream/{name}%2Fone"
+
+
+@pytest.mark.parametrize(("proxies", "trusted"), [("127.0.0.0/8", True), ("10.0.0.0/8, ::1", False)])
+def test_what_a_trusted_proxy_says_counts(start_server: StartServer, lane: str, proxies: str, trusted: bool) -> None:
+    server = start_server(lane=lane, trusted_proxies=proxies, allowed_hosts="streams.example")
+    client = StreamsClient(server.url)
+    response = client.request("PUT", "one", headers=FORWARDED)
+    assert response.headers["location"] == f"{'https://streams.example' if trusted else client.url}/v1/stream/one"
+    # Its word on the host is held against the allowed hosts, too.
+    evil = {**FORWARDED, "x-forwarded-host": "evil.example"}
+    for method in ("GET", "PUT"):
+        assert client.request(method, "one", headers=evil).status_code == (403 if trusted else 200)
+    client.close()
 
 
 def test_without_a_content_type_it_holds_bytes(streams: StreamsClient, name: str) -> None:

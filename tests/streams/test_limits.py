@@ -157,12 +157,13 @@ def test_a_server_that_stops_says_so(start_server: StartServer, lane: str) -> No
         server.terminate()
 
         def stopping() -> bool:
-            response = httpx.get(f"{server.url}/v1/stream/s", trust_env=False, verify=False)
+            headers = {"origin": "http://localhost:5173"}
+            response = httpx.get(f"{server.url}/v1/stream/s", headers=headers, trust_env=False, verify=False)
             if response.status_code != 503:
                 return False
             assert response.json()["error"]["code"] == "unavailable"
             assert response.headers["retry-after"] == "5"
-            assert response.headers["access-control-allow-origin"] == "*"
+            assert response.headers["access-control-allow-origin"] == headers["origin"]
             return True
 
         eventually(stopping)

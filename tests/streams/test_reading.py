@@ -21,7 +21,7 @@ def test_a_read_says_where_it_ends_and_where_the_stream_does(streams: StreamsCli
     assert headers["content-type"] == JSON
     assert headers["stream-next-offset"] == headers["stream-end-offset"] == encode(3)
     assert headers["stream-up-to-date"] == "true"
-    assert headers["cross-origin-resource-policy"] == "cross-origin"
+    assert headers["cross-origin-resource-policy"] == "same-origin"
     assert "stream-closed" not in headers
     assert "stream-cursor" not in headers
     assert "etag" in headers

@@ -64,7 +64,7 @@ class RawConnection:
 
 
 def request(method: str, path: str, body: bytes | None = None, *headers: str, version: str = "1.1") -> bytes:
-    lines = [f"{method} {path} HTTP/{version}", "host: server", *headers]
+    lines = [f"{method} {path} HTTP/{version}", "host: localhost", *headers]
     if body is not None:
         lines += ["content-type: application/json", f"content-length: {len(body)}"]
     return "\r\n".join([*lines, "", ""]).encode("latin-1") + (body or b"")

@@ -144,7 +144,7 @@ def in_process(tmp_path: Path, ask: Callable[[Application], None], path: str, *,
     async def main() -> httpx.Response:
         application = Application(Settings(storage=StorageSettings(data_dir=str(tmp_path / "data"))))
         transport = httpx.ASGITransport(application.app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://server") as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             if not ready:
                 return await client.get(path)
             async with application.app.router.lifespan_context(application.app):

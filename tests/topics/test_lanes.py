@@ -12,7 +12,8 @@ from server_process import ServerProcess
 
 RECORD = b'{"records":[{"data":1}]}'
 CHUNKED = (
-    b"POST /v0/topics/%b HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
+    b"POST /v0/topics/%b HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+    b"transfer-encoding: chunked\r\n\r\n"
 )
 
 
@@ -165,12 +166,12 @@ def test_odd_requests(lanes: Lanes, one: bytes) -> None:
         b"nonsense\r\n\r\n",
         b"GET\r\n\r\n",
         b"GET / HTTP/9.9\r\n\r\n",
-        b"POST /v0/topics/a HTTP/1.1\r\nhost: x\r\ncontent-length: abc\r\n\r\n",
-        b"POST /v0/topics/a HTTP/1.1\r\nhost: x\r\ncontent-length: -1\r\n\r\n",
-        b"POST /v0/topics/a HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n{}",
-        b"POST /v0/topics/a HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\n{}",
+        b"POST /v0/topics/a HTTP/1.1\r\nhost: localhost\r\ncontent-length: abc\r\n\r\n",
+        b"POST /v0/topics/a HTTP/1.1\r\nhost: localhost\r\ncontent-length: -1\r\n\r\n",
+        b"POST /v0/topics/a HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n{}",
+        b"POST /v0/topics/a HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\n{}",
         b"POST /v0/topics/a HTTP/1.1\r\nhost : x\r\n\r\n",
-        b"GET /v0/topics/a\x00b HTTP/1.1\r\nhost: x\r\n\r\n",
+        b"GET /v0/topics/a\x00b HTTP/1.1\r\nhost: localhost\r\n\r\n",
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
         CHUNKED % b"a" + b"zz\r\n",
@@ -191,7 +192,7 @@ def test_what_is_no_http(lanes: Lanes, garbage: bytes) -> None:
 def test_a_head_without_an_end_is_refused(lanes: Lanes) -> None:
     def talk(connection: RawConnection) -> bytes:
         # The last byte is the one too many: nothing is left unread, so the answer gets through.
-        head = b"GET /v0/topics HTTP/1.1\r\nhost: x\r\nx-long: "
+        head = b"GET /v0/topics HTTP/1.1\r\nhost: localhost\r\nx-long: "
         connection.send(head + b"a" * ((64 << 10) + 1 - len(head)))
         return connection.everything()
 

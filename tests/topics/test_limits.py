@@ -131,7 +131,7 @@ def test_an_upload_is_a_request_in_flight_until_it_ends_or_breaks_off(narrow: Se
     for finish in (True, False):
         with socket.create_connection((url.host, url.port or 80)) as upload:
             upload.sendall(
-                b"POST /v0/topics/a HTTP/1.1\r\nhost: x\r\nauthorization: Bearer one\r\n"
+                b"POST /v0/topics/a HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer one\r\n"
                 b"content-type: application/json\r\ncontent-length: 24\r\n\r\n" + b'{"records":'
             )
             eventually(lambda: one.request("GET", "/v0/topics/a").status_code == 429)
@@ -148,7 +148,7 @@ def test_a_broken_off_wait_gives_its_slot_back(narrow: ServerProcess) -> None:
     with socket.create_connection((url.host, url.port or 80)) as connection:
         body = b'{"wait_ms":100}'
         connection.sendall(
-            b"POST /v0/topics/a/diff HTTP/1.1\r\nhost: x\r\nauthorization: Bearer one\r\n"
+            b"POST /v0/topics/a/diff HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer one\r\n"
             b"content-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
         )
         eventually(lambda: one.request("GET", "/v0/topics/a").status_code == 429)

@@ -185,7 +185,7 @@ def ask_while_starting(tmp_path: Path, *paths: str, progress: float = 0.25, **he
 
     async def ask() -> list[httpx.Response]:
         transport = httpx.ASGITransport(application.app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://server") as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             return [await client.get(path, headers=headers) for path in paths]
 
     return asyncio.run(ask())

@@ -334,7 +334,7 @@ def test_claims_of_one_window_share_what_there_is(client: Client, server: Server
     connections = [socket.create_connection((address.hostname, address.port), timeout=15) for _ in range(4)]
     for number, connection in enumerate(connections):
         body = json.dumps({"node": f"worker-{number}", "max": 8}).encode()
-        head = f"POST {path(topic, 'claim')} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+        head = f"POST {path(topic, 'claim')} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
         connection.sendall(f"{head}connection: close\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body)
     answers = []
     for connection in connections:
@@ -351,7 +351,7 @@ def test_a_claim_that_waits_for_others_is_told_when_the_queue_goes(client: Clien
         address = urlsplit(client.url)
         with socket.create_connection((address.hostname, address.port), timeout=15) as connection:
             body = b'{"node":"a"}'
-            head = f"POST {path(topic, 'claim')} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+            head = f"POST {path(topic, 'claim')} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
             connection.sendall(f"{head}connection: close\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body)
             # Whichever of the two comes first: there is no such queue.
             other.drop(topic)

@@ -122,7 +122,7 @@ def in_process(tmp_path: Path, test: Callable[[Application, httpx.AsyncClient], 
             while not application.status.ready:
                 await asyncio.sleep(0.001)
             transport = httpx.ASGITransport(application.app)
-            async with httpx.AsyncClient(transport=transport, base_url="http://server") as client:
+            async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
                 await test(application, client)
 
     asyncio.run(main())

@@ -481,7 +481,7 @@ def test_a_reader_that_stops_reading_holds_up_nobody_and_loses_nothing(
     url = watch(client, {"t": {}}, limit=1000)
     host, port = server.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=15) as slow:
-        slow.sendall(f"GET {url} HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\n\r\n".encode())
+        slow.sendall(f"GET {url} HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n".encode())
         assert b"caught-up" in _read_until(slow, b"caught-up")
         total = 0
         for _ in range(40):

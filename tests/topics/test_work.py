@@ -248,7 +248,7 @@ def test_a_broken_connection_frees_its_jobs(client: Client, topic: str) -> None:
     client.queue(topic, [1])
     address = urlsplit(client.url)
     connection = socket.create_connection((address.hostname, address.port), timeout=15)
-    connection.sendall(f"GET /v0/topics/{topic}/work?node=a HTTP/1.1\r\nhost: x\r\n\r\n".encode())
+    connection.sendall(f"GET /v0/topics/{topic}/work?node=a HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
     received = b""
     while b"event: job" not in received:
         received += connection.recv(4096)

@@ -17,9 +17,7 @@ from types import FrameType
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from strandline.cli.catching import say
 from strandline.cli.demo.places import SETTINGS, Places, places
 from strandline.cli.demo.server import Broken, DemoServer
 from strandline.cli.demo.shop import Shop
@@ -27,6 +25,7 @@ from strandline.cli.demo.stage import Stage
 from strandline.cli.demo.story import tell
 from strandline.cli.demo.telling import Teller
 from strandline.cli.exits import CommandFailed
+from strandline.cli.output import open_console, say
 from strandline.client import StrandlineError
 
 SEED = 7
@@ -46,7 +45,7 @@ def demo_command(
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # better a question mark than an end in the middle
-    teller = Teller(Console(highlight=False))
+    teller = Teller(open_console(highlight=False))
     started = time.perf_counter()
     try:
         with ended_in_order(), places(keep) as kept, DemoServer(kept.directory) as server:

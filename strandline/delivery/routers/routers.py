@@ -138,12 +138,16 @@ class Routers:
         limit: int = 100,
         prefixes: tuple[str, ...] = (),
     ) -> tuple[list[Router], bool]:
-        """Routers in the order of their names, from behind ``after`` on, and whether there are more."""
+        """Routers in the order of their names, from behind ``after`` on, and whether there are more. With ``prefixes``,
+        only routers whose name and both ends begin with one of them."""
         found: list[Router] = []
         for name in self._names.page(prefix, after, None):
             if prefixes and not name.startswith(prefixes):
                 continue
             router = self.get(name)
+            if router is not None and prefixes:
+                if not (router.source.name.startswith(prefixes) and router.dest.name.startswith(prefixes)):
+                    continue
             if router is None or (source is not None and router.source.name != source):
                 continue
             if dest is not None and router.dest.name != dest:
@@ -168,15 +172,20 @@ class Routers:
 
         This is durable when anything is that is done to a ``fsync`` log afterwards, or the log's removal.
         """
-        going: dict[str, Router] = {}
+        going = self.touching(log)
+        if going:
+            self._forget(going, log.epoch)
+        return sorted(router.name for router in going)
+
+    def touching(self, log: Log) -> list[Router]:
+        """The routers that lead from or to a log."""
+        found: dict[str, Router] = {}
         if log.epoch in self._from:
-            going.update(self._from[log.epoch].routers)
+            found.update(self._from[log.epoch].routers)
         if log.epoch in self._into:
             leading = self._into[log.epoch].routers
-            going.update({name: router for name, router in leading.items() if router.dest.epoch == log.epoch})
-        if going:
-            self._forget(list(going.values()), log.epoch)
-        return sorted(going)
+            found.update({name: router for name, router in leading.items() if router.dest.epoch == log.epoch})
+        return list(found.values())
 
     def _gone(self, log: Log) -> None:
         """Somebody removed the log without saying so."""

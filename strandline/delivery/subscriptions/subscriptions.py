@@ -11,7 +11,6 @@ from typing import Any
 
 from strandline.delivery.hub import Hub
 from strandline.delivery.subscriptions.acks import Ack, checked, still_there
-from strandline.delivery.subscriptions.addresses import parse_url
 from strandline.delivery.subscriptions.courier import Answer, Courier
 from strandline.delivery.subscriptions.dialect import Claim, Dialect, Holder
 from strandline.delivery.subscriptions.errors import (
@@ -134,7 +133,7 @@ class Subscriptions:
         if len(self._all) >= MAX_SUBSCRIPTIONS:
             raise TooManySubscriptions(f"there are {MAX_SUBSCRIPTIONS} subscriptions, which is the most there may be")
         if definition.webhook_url is not None:
-            parse_url(definition.webhook_url)
+            self._courier.check(definition.webhook_url)
         self.catch_up()
         made = MadeEvent(id, definition, self._hub.now(), self._engine.next_epoch, base_url)
         subscription = Subscription(made)

@@ -9,7 +9,11 @@ PROBLEMS: dict[str, Problem] = {
     "not_json": Problem(400, "The log holds JSON, and a record is none; `detail.row` says which."),
     "record_too_large": Problem(400, "A record is larger than allowed, or the append than the whole log may be."),
     "unauthorized": Problem(401, "There is no key, or it is not a valid one."),
-    "forbidden": Problem(403, "The key lacks a scope, or may not touch this name."),
+    "forbidden": Problem(
+        403,
+        "The key lacks a scope, or may not touch this name. "
+        "Without keys: the host or the page's origin is not allowed.",
+    ),
     "log_not_found": Problem(404, "There is no such log."),
     "method_not_allowed": Problem(405, "The path exists, but not with this method: `Allow` lists those it has."),
     "epoch_changed": Problem(409, "The log is another one than was asked for: `detail.epoch` is its epoch."),

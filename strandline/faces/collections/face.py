@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator
 
 from strandline.faces.collections.batching import Batching
-from strandline.faces.collections.browsers import Browsers
+from strandline.faces.collections.browsers import cors_of
 from strandline.faces.collections.catalogue import Catalogue
 from strandline.faces.collections.context import CollectionsContext
 from strandline.faces.collections.listing import Listing
@@ -17,7 +17,7 @@ from strandline.faces.collections.pulling import Pulling
 from strandline.faces.collections.pushing import Pushing
 from strandline.faces.collections.telling import Telling
 from strandline.faces.describing import Described
-from strandline.faces.web import Handler, Route
+from strandline.faces.web import Handler, Route, preflight
 
 
 class CollectionsFace:
@@ -26,7 +26,7 @@ class CollectionsFace:
     def __init__(self, context: CollectionsContext) -> None:
         self.context = context
         self.telling = Telling(context)
-        self.browsers = Browsers(context.settings.cors)
+        self._cors = cors_of(context.settings.cors)
         self._watch: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
@@ -50,7 +50,7 @@ class CollectionsFace:
     def described(self) -> Described:
         """Of the two places where a namespace is, one is told."""
         mounts = ["", *(mounts_of(namespace)[0] for namespace in self.context.config.namespaces)]
-        return describe(mounts, self.browsers.any)
+        return describe(mounts)
 
     def _mounted(self, mount: str, catalogue: Catalogue) -> Iterator[Route]:
         context = self.context
@@ -64,9 +64,8 @@ class CollectionsFace:
         yield self._route("GET", mount + BATCH, batching.pull, fast=True)
 
     def _preflights(self, routes: list[Route]) -> Iterator[Route]:
-        if self.browsers.any:
-            for path in dict.fromkeys(route.path for route in routes):
-                yield self._route("OPTIONS", path, self.browsers.preflight)
+        for path in dict.fromkeys(route.path for route in routes):
+            yield self._route("OPTIONS", path, preflight)
 
     def _route(self, method: str, path: str, handler: Handler, *, body: str = "none", fast: bool = False) -> Route:
         return Route(
@@ -78,7 +77,7 @@ class CollectionsFace:
             own_access=True,
             certified=True,
             spans="path" if path.endswith("{path}") else "",
-            headers_for=self.browsers.headers if self.browsers.any else None,
+            cors=self._cors,
             errors=reply_to,
             refuse=refuse,
         )

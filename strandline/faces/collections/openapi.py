@@ -162,14 +162,13 @@ _CONFIG = Operation(
 )
 
 
-def describe(mounts: Iterable[str], browsers: bool) -> Described:
-    """``mounts`` are what paths begin with, ``browsers`` is whether browsers may ask what they may send."""
+def describe(mounts: Iterable[str]) -> Described:
+    """``mounts`` are what paths begin with."""
     operations = {
         (method, mount + path): operation for mount in mounts for (method, path), operation in _OPERATIONS.items()
     }
     operations["GET", CONFIG] = _CONFIG
-    if browsers:
-        operations |= {("OPTIONS", path): _preflight(operation) for (_, path), operation in operations.items()}
+    operations |= {("OPTIONS", path): _preflight(operation) for (_, path), operation in operations.items()}
     return Described(
         name="collections",
         groups={_GROUP: "Documents of signed elements: the Starfish protocol."},

@@ -54,7 +54,7 @@ class Describing:
             **row,
             epoch=log.epoch,
             floor=floor,
-            config=config_json(log.config, traits_of(log.config)),
+            config=config_json(log.config, traits_of(log.config), call.access),
             media_type=media_type_of(log),
             schema=bool(stream.registry.schemas),
             profile=stream.profile.kind,

@@ -56,7 +56,7 @@ class Queueing:
         found = [topic for name in listed.names if (topic := topics.find(name)) is not None]
 
         def look() -> Reply:
-            rows = [row for topic in found if (row := self._row(topic)) is not None]
+            rows = [row for topic in found if (row := self._row(topic, call.access)) is not None]
             return Reply(msgspec.json.encode(QueuesAnswer(queues=rows, total=listed.total)))
 
         return await self._context.work(look)
@@ -69,10 +69,12 @@ class Queueing:
         topic = self._context.topics.topics.get(log.name)
         return await self._context.work(lambda: self._details(topic, call.access))
 
-    def _row(self, topic: Topic) -> QueueRow | None:
+    def _row(self, topic: Topic, access: Access) -> QueueRow | None:
         try:
             queue = self._context.topics.known_queue(topic)
-            return QueueRow(**_counts(topic, queue), name=topic.name, dead_letter=topic.traits.dead_letter)
+            dead_letter = topic.traits.dead_letter
+            shown = dead_letter if dead_letter is not None and access.may_touch(dead_letter) else None
+            return QueueRow(**_counts(topic, queue), name=topic.name, dead_letter=shown)
         except UnknownLog:  # dropped a moment ago
             return None
 
@@ -84,7 +86,7 @@ class Queueing:
         answer = QueueAnswer(
             name=topic.name,
             counts=QueueCounts(**_counts(topic, queue)),
-            config=config_json(topic.log.config, topic.traits),
+            config=config_json(topic.log.config, topic.traits, access),
             # Those first with which something happens next.
             held=[
                 HeldJob(

@@ -16,12 +16,12 @@ from strandline.faces.neighbours import CLOSED as CLOSED_NOTE
 from strandline.faces.streams.context import StreamsContext
 from strandline.faces.streams.entries import byte_batch, checked_batch, json_batch
 from strandline.faces.streams.errors import bad_request, conflict, too_large
-from strandline.faces.streams.replying import CLOSED, Headers, next_offset
+from strandline.faces.streams.replying import CLOSED, next_offset
 from strandline.faces.streams.stream import STREAM_SEQ, Stream
 from strandline.faces.streams.streams import SYSTEM
 from strandline.faces.streams.words import is_true, media_type, time_ms
 from strandline.faces.turns import Replying, reply_of
-from strandline.faces.web import Call, Head, Refusal, Reply
+from strandline.faces.web import Call, Head, Headers, Refusal, Reply
 
 _NUMBER = re.compile(rb"[0-9]{1,16}")
 #: What has to be checked, or put into another form, is sent to another thread if it is larger than this.

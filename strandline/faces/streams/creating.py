@@ -16,12 +16,12 @@ from strandline.faces.streams.appending import routing_key
 from strandline.faces.streams.context import StreamsContext
 from strandline.faces.streams.entries import byte_batch, checked_batch, json_batch
 from strandline.faces.streams.errors import bad_request, conflict, not_found, too_large
-from strandline.faces.streams.replying import CLOSED, Headers, kept, next_offset, origin
+from strandline.faces.streams.replying import CLOSED, kept, next_offset, origin
 from strandline.faces.streams.stream import JSON, ForkTraits, Stream, StreamTraits
 from strandline.faces.streams.streams import check_name
 from strandline.faces.streams.words import is_true, media_type, number, time_ms, ttl_seconds, unescape
 from strandline.faces.turns import Replying, reply_of
-from strandline.faces.web import Call, Head, Refusal, Reply
+from strandline.faces.web import Call, Head, Headers, Refusal, Reply
 from strandline.schema.profiles import GENERIC, Profile
 from strandline.schema.registry import Registry
 

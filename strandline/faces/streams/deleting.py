@@ -1,9 +1,9 @@
-"""DELETE and OPTIONS: taking a stream away, and telling browsers what they may send."""
+"""DELETE: taking a stream away."""
 
 from __future__ import annotations
 
 from strandline.faces.streams.context import StreamsContext
-from strandline.faces.streams.replying import NO_STORE, PREFLIGHT
+from strandline.faces.streams.replying import NO_STORE
 from strandline.faces.streams.streams import SYSTEM, check_name
 from strandline.faces.turns import Replying
 from strandline.faces.web import Call, Refusal, Reply
@@ -22,13 +22,8 @@ class Deleting:
             raise Refusal(403, "forbidden", "this stream belongs to the server")
         if streams.find(name) is None and streams.was_deleted(name):
             return _deleted(None)
-        return context.after(streams.delete(streams.get(name)), _deleted)
+        return context.after(streams.delete(streams.get(name), call.access), _deleted)
 
 
 def _deleted(_: object) -> Reply:
     return Reply(b"", 204, headers=(NO_STORE,))
-
-
-def preflight(call: Call) -> Reply:
-    """OPTIONS of anything."""
-    return Reply(b"", 204, headers=PREFLIGHT)

@@ -21,7 +21,7 @@ from strandline.faces.streams.context import StreamsContext
 from strandline.faces.streams.cursors import cursor
 from strandline.faces.streams.offsets import encode, encode_bytes
 from strandline.faces.streams.pages import lost
-from strandline.faces.streams.replying import FOR_BROWSERS, end_offset, next_offset
+from strandline.faces.streams.replying import end_offset, next_offset
 from strandline.faces.streams.stream import JSON, Stream
 
 log = logging.getLogger(__name__)
@@ -121,7 +121,6 @@ class EventStream(web.Stream, Reader):
             (b"x-accel-buffering", b"no"),
             next_offset(start),
             end_offset(stream.log.head),
-            *FOR_BROWSERS,
         )
         if encoding_of(stream, ask) == "base64":
             self.headers += ((b"stream-sse-data-encoding", b"base64"),)

@@ -8,7 +8,7 @@ from strandline.faces.streams.aggregating import Aggregating
 from strandline.faces.streams.appending import Appending
 from strandline.faces.streams.context import StreamsContext
 from strandline.faces.streams.creating import Creating
-from strandline.faces.streams.deleting import Deleting, preflight
+from strandline.faces.streams.deleting import Deleting
 from strandline.faces.streams.errors import refuse, reply_to
 from strandline.faces.streams.inspecting import Inspecting
 from strandline.faces.streams.listing import Listing
@@ -17,7 +17,7 @@ from strandline.faces.streams.otlp import Otlp
 from strandline.faces.streams.own_metrics import OwnMetrics
 from strandline.faces.streams.profiling import Profiling
 from strandline.faces.streams.reading import Reading
-from strandline.faces.streams.replying import FOR_BROWSERS
+from strandline.faces.streams.replying import CORS, SANDBOX
 from strandline.faces.streams.routing_keys import RoutingKeys
 from strandline.faces.streams.sampling import Sampling
 from strandline.faces.streams.schemas import Schemas
@@ -25,7 +25,7 @@ from strandline.faces.streams.searching import Searching
 from strandline.faces.streams.server_details import ServerDetails
 from strandline.faces.streams.subscriptions.subscribing import Subscribing
 from strandline.faces.streams.touching import Touching
-from strandline.faces.web import Handler, Route
+from strandline.faces.web import Handler, Route, preflight
 
 ONE = "/v1/stream/{name}"
 
@@ -87,10 +87,9 @@ class StreamsFace:
         return [*routes, *self._preflights(routes), *self.subscribing.routes()]
 
     def _preflights(self, routes: list[Route]) -> list[Route]:
-        """Whoever may be asked something may be asked what can be asked."""
-        public = self.context.settings.open_preflight
+        """Every path says what pages may send there. A browser asks that without a key."""
         paths = dict.fromkeys(route.path for route in routes)
-        return [_route("OPTIONS", path, preflight, public=public) for path in paths]
+        return [_route("OPTIONS", path, preflight, public=True) for path in paths]
 
     def _count_waiting(self) -> int:
         """Requests that are answered when something happens."""
@@ -127,7 +126,8 @@ def _route(
         public=public,
         any_case=True,
         spans="name" if names_stream else "",
-        headers=FOR_BROWSERS,
+        headers=SANDBOX,
+        cors=CORS,
         errors=reply_to,
         refuse=refuse,
     )

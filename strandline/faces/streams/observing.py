@@ -59,9 +59,9 @@ class Observing:
         events = self._find(call, request.events_stream, "events", Evlog)
         traces = self._find(call, request.traces_stream, "traces", OtelTraces)
         if traces is None and events is not None and isinstance(events.profile, Evlog):
-            traces = self._find(call, events.profile.traces_stream, "traces", OtelTraces)
+            traces = self._find(call, _touchable(call, events.profile.traces_stream), "traces", OtelTraces)
         elif events is None and traces is not None and isinstance(traces.profile, OtelTraces):
-            events = self._find(call, traces.profile.events_stream, "events", Evlog)
+            events = self._find(call, _touchable(call, traces.profile.events_stream), "events", Evlog)
         return events, traces
 
     def _find(self, call: Call, name: str | None, role: str, kind: type[Evlog | OtelTraces]) -> Stream | None:
@@ -73,6 +73,11 @@ class Observing:
         if not isinstance(stream.profile, kind):
             raise bad_request(f"request.streams.{role} must be a stream with the profile {kind.kind}")
         return stream
+
+
+def _touchable(call: Call, name: str | None) -> str | None:
+    """A stream that a profile names; None for a key that may not touch it, to which it does not exist."""
+    return name if name is not None and call.access.may_touch(name) else None
 
 
 class _Observation:

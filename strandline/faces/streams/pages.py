@@ -13,10 +13,18 @@ from strandline.faces.streams.asking import Ask
 from strandline.faces.streams.context import StreamsContext
 from strandline.faces.streams.errors import bad_request
 from strandline.faces.streams.offsets import encode
-from strandline.faces.streams.replying import CLOSED, NO_STORE, UP_TO_DATE, Headers, end_offset, lifetime, next_offset
+from strandline.faces.streams.replying import (
+    CLOSED,
+    NO_STORE,
+    UP_TO_DATE,
+    disposition,
+    end_offset,
+    lifetime,
+    next_offset,
+)
 from strandline.faces.streams.settings import StreamsSettings
 from strandline.faces.streams.stream import Stream
-from strandline.faces.web import Refusal, Reply
+from strandline.faces.web import Headers, Refusal, Reply
 from strandline.query.binding import Bound, bind_filter
 from strandline.query.config import SearchConfig
 from strandline.query.language import parse
@@ -216,7 +224,7 @@ class Pages:
         body = body_of(found.data, as_json)
         self._meters.read_records.add(len(found.data))
         self._meters.read_bytes.add(len(body))
-        return Reply(body, 200, stream.content_type_bytes, headers)
+        return Reply(body, 200, stream.content_type_bytes, headers + disposition(stream))
 
 
 def beyond(log: Log, after: int) -> Found:

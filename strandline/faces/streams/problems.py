@@ -7,7 +7,11 @@ from strandline.faces.describing import Problem
 PROBLEMS: dict[str, Problem] = {
     "bad_request": Problem(400, "The request makes no sense: the message says where and why."),
     "unauthorized": Problem(401, "There is no key, or it is not a valid one."),
-    "forbidden": Problem(403, "The key lacks a scope, or may not touch this name; or the name is the server's own."),
+    "forbidden": Problem(
+        403,
+        "The key lacks a scope, or may not touch this name; or the name is the server's own. "
+        "Without keys: the host or the page's origin is not allowed.",
+    ),
     "stale_epoch": Problem(403, "The producer has a higher epoch by now: `Producer-Epoch` says which."),
     "not_found": Problem(404, "There is no such stream, or nothing at this path; or `touch` is not enabled."),
     "method_not_allowed": Problem(405, "The path exists, but not with this method: `Allow` lists those it has."),

@@ -28,6 +28,9 @@ class Profiling:
         profile = parse_profile_update(call.body)
         if stream.name in SYSTEM:
             raise Refusal(403, "forbidden", "the profile of this stream is the server's own")
+        for name in profile.named_streams:
+            if not call.access.may_touch(name):
+                raise Refusal(403, "forbidden", f"the API key may not touch {name!r}")
         profile.check_install(is_json=stream.is_json, is_empty=not stream.end, current=stream.profile)
         notes = notes_of(profile, profile.registry(stream.name))
         stream.use(self._context.hub.now())

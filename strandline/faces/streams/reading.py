@@ -18,14 +18,13 @@ from strandline.faces.streams.replying import (
     CLOSED,
     NO_STORE,
     UP_TO_DATE,
-    Headers,
     end_offset,
     kept,
     lifetime,
     next_offset,
 )
 from strandline.faces.streams.stream import Stream
-from strandline.faces.web import Answer, Call, Later, Reply
+from strandline.faces.web import Answer, Call, Headers, Later, Reply
 from strandline.query.binding import Bound
 
 

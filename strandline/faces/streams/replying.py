@@ -5,9 +5,7 @@ from __future__ import annotations
 from strandline.faces.streams.offsets import encode_bytes
 from strandline.faces.streams.stream import Stream
 from strandline.faces.streams.words import iso
-from strandline.faces.web import Head
-
-Headers = tuple[tuple[bytes, bytes], ...]
+from strandline.faces.web import Cors, Head, Headers
 
 _EXPOSED = (
     "Stream-Next-Offset", "Stream-End-Offset", "Stream-Cursor", "Stream-Up-To-Date", "Stream-Closed", "Stream-TTL",
@@ -23,18 +21,25 @@ _ALLOWED = (
     "Stream-Forked-From", "Stream-Fork-Offset", "Stream-Fork-Sub-Offset",
 )  # fmt: skip
 
-#: On every reply: any page may read it. What it may not do is a matter of keys.
-FOR_BROWSERS: Headers = (
-    (b"access-control-allow-origin", b"*"),
+#: What pages of allowed origins may read and send.
+CORS = Cors(
     (b"access-control-expose-headers", ", ".join(_EXPOSED).encode()),
-    (b"cross-origin-resource-policy", b"cross-origin"),
+    (
+        (b"access-control-allow-methods", b"GET, POST, PUT, DELETE, HEAD, OPTIONS"),
+        (b"access-control-allow-headers", ", ".join(_ALLOWED).encode()),
+        (b"access-control-max-age", b"86400"),
+    ),
 )
-#: To a browser that asks what it may send.
-PREFLIGHT: Headers = (
-    (b"access-control-allow-methods", b"GET, POST, PUT, DELETE, HEAD, OPTIONS"),
-    (b"access-control-allow-headers", ", ".join(_ALLOWED).encode()),
-    (b"access-control-max-age", b"86400"),
-)
+#: On every reply: a stream may hold anything, also a page with scripts, which must not run as a page of this server.
+SANDBOX: Headers = ((b"content-security-policy", b"default-src 'none'; sandbox; frame-ancestors 'none'"),)
+
+#: Media types that a browser runs or renders as a document of their own. Opened by themselves, they are saved instead.
+_ACTIVE = frozenset((
+    "text/html", "text/xml", "application/xml", "text/xsl", "text/javascript", "application/javascript",
+    "application/x-javascript", "text/ecmascript", "application/ecmascript", "text/css", "application/pdf",
+    "application/x-shockwave-flash", "multipart/x-mixed-replace", "multipart/related", "message/rfc822",
+))  # fmt: skip
+_ATTACHMENT: Headers = ((b"content-disposition", b"attachment"),)
 
 NO_STORE = (b"cache-control", b"no-store")
 CLOSED = (b"stream-closed", b"true")
@@ -56,6 +61,11 @@ def next_offset(seq: int) -> tuple[bytes, bytes]:
 
 def end_offset(seq: int) -> tuple[bytes, bytes]:
     return b"stream-end-offset", encode_bytes(seq)
+
+
+def disposition(stream: Stream) -> Headers:
+    """On replies with the payload of a stream: what is active content is not shown, only saved."""
+    return _ATTACHMENT if stream.media_type in _ACTIVE or stream.media_type.endswith("+xml") else ()
 
 
 def kept(stream: Stream) -> Headers:

@@ -39,5 +39,5 @@ class StreamsSettings(msgspec.Struct, frozen=True, kw_only=True):
     #: Where traces go that come in without a stream; empty: they are refused.
     otlp_traces_stream: str = ""
     otlp_auto_create: bool = False
-    #: Whether browsers may ask without a key what they may send.
-    open_preflight: bool = False
+    #: Whether webhooks may go to this machine and to private networks.
+    webhook_allow_private: bool = False

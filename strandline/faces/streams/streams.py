@@ -15,6 +15,7 @@ from strandline.engine import Batch, Config, Engine, Log
 from strandline.engine.commit import Commit
 from strandline.engine.errors import EngineError
 from strandline.engine.record import Durability
+from strandline.faces.access import FULL_ACCESS, Access
 from strandline.faces.neighbours import GONE, is_hidden
 from strandline.faces.streams.errors import bad_request, gone, not_found, overloaded
 from strandline.faces.streams.settings import StreamsSettings
@@ -68,6 +69,8 @@ class Streams:
         self.made: list[Callable[[Stream], None]] = []
         self.dropping: list[Callable[[Log], None]] = []
         self.removing: list[Callable[[Log], None]] = []
+        #: Called before a stream is deleted for the holder of a key; each may refuse it.
+        self.deleting: list[Callable[[Log, Access], None]] = []
         self._load()
 
     def _load(self) -> None:
@@ -172,8 +175,10 @@ class Streams:
         """Whether there was a stream of this name that was deleted not too long ago."""
         return name in self._deleted
 
-    def delete(self, stream: Stream) -> Commit[Any]:
+    def delete(self, stream: Stream, access: Access = FULL_ACCESS) -> Commit[Any]:
         """Remove the stream, or hide it while others were forked from it."""
+        for check in self.deleting:
+            check(stream.log, access)
         self._deleted[stream.name] = None
         if len(self._deleted) > MAX_DELETED:
             del self._deleted[next(iter(self._deleted))]

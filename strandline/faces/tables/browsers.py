@@ -1,24 +1,16 @@
-"""What browsers are told, so that a page from anywhere may use tables. What it may not do is a matter of keys."""
+"""What pages of allowed origins may read and send."""
 
 from __future__ import annotations
 
-from strandline.faces.web import Call, Reply
+from strandline.faces.web import Cors
 
-Headers = tuple[tuple[bytes, bytes], ...]
+_ALLOWED = b"content-type, content-encoding, authorization, Strandline-User, Last-Event-ID"
 
-#: On every reply.
-FOR_BROWSERS: Headers = (
-    (b"access-control-allow-origin", b"*"),
+CORS = Cors(
     (b"access-control-expose-headers", b"Retry-After, content-type, content-encoding, vary"),
-    (b"cross-origin-resource-policy", b"cross-origin"),
+    (
+        (b"access-control-allow-methods", b"GET, POST, OPTIONS"),
+        (b"access-control-allow-headers", _ALLOWED),
+        (b"access-control-max-age", b"86400"),
+    ),
 )
-_PREFLIGHT: Headers = (
-    (b"access-control-allow-methods", b"GET, POST, OPTIONS"),
-    (b"access-control-allow-headers", b"content-type, content-encoding, authorization, Strandline-User, Last-Event-ID"),
-    (b"access-control-max-age", b"86400"),
-)
-
-
-def preflight(call: Call) -> Reply:
-    """OPTIONS of anything."""
-    return Reply(b"", 204, headers=_PREFLIGHT)

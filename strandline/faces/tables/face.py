@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from strandline.faces.describing import Described
-from strandline.faces.tables.browsers import FOR_BROWSERS, preflight
+from strandline.faces.tables.browsers import CORS
 from strandline.faces.tables.context import TablesContext
 from strandline.faces.tables.errors import Errors
 from strandline.faces.tables.live import Live
@@ -20,7 +20,7 @@ from strandline.faces.tables.paths import (
 )
 from strandline.faces.tables.reading import Reading
 from strandline.faces.tables.writing import Writing
-from strandline.faces.web import Call, Handler, Reply, Route
+from strandline.faces.web import Call, Handler, Reply, Route, preflight
 from strandline.tables import Table, TableError
 
 
@@ -91,7 +91,7 @@ class TablesFace:
             own_access=True,
             # A browser that is told nothing by a server that stops reports it as forbidden, and not as gone.
             always=method == "OPTIONS",
-            headers=FOR_BROWSERS,
+            cors=CORS,
             errors=errors.reply_to,
             refuse=errors.refuse,
         )

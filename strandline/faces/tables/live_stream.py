@@ -16,7 +16,6 @@ from strandline.engine import Log, Page
 from strandline.engine.errors import UnknownLog
 from strandline.faces import web
 from strandline.faces.access import Access
-from strandline.faces.tables.browsers import FOR_BROWSERS
 from strandline.faces.tables.context import TablesContext
 from strandline.faces.tables.live_views import CHANGES, ROWS, Change, LiveLog, Noted
 from strandline.faces.tables.merging import Cursor, Stretch, Told, merge
@@ -52,7 +51,7 @@ class LiveStream(web.Stream, Reader):
 
     __slots__ = (
         "_asked", "_busy", "_came", "_changes", "_context", "_cursor", "_ended", "_everything", "_holds_slot", "_left",
-        "_must_look", "_parent_watch", "_paused_at", "_ready", "_rows", "_sink", "_task", "headers", "rings_at",
+        "_must_look", "_parent_watch", "_paused_at", "_ready", "_rows", "_sink", "_task", "rings_at",
     )  # fmt: skip
 
     def __init__(
@@ -88,7 +87,6 @@ class LiveStream(web.Stream, Reader):
         #: Whether it was told that it has caught up.
         self._ready = False
         self.rings_at: float | None = None
-        self.headers = (*web.Stream.headers, *FOR_BROWSERS)
 
     # --- the connection --------------------------------------------------------------------------------------------
 

@@ -10,7 +10,14 @@ import msgspec
 from strandline.engine import LogState
 from strandline.engine.commit import Commit
 from strandline.faces.neighbours import is_hidden
-from strandline.faces.topics.config import TopicConfig, check_name, config_json, engine_config
+from strandline.faces.topics.config import (
+    TopicConfig,
+    check_config,
+    check_name,
+    config_json,
+    engine_config,
+    keep_hidden,
+)
 from strandline.faces.topics.consumers import consumers_of
 from strandline.faces.topics.context import Context, performance
 from strandline.faces.topics.listing import cursor_behind, page_size, start_after
@@ -28,6 +35,7 @@ class Administering:
     def put(self, call: Call) -> Reply | Later | Awaitable[Reply]:
         """PUT /v0/topics/{topic}"""
         wanted = _decoder.decode(call.body) if call.body else TopicConfig()
+        check_config(wanted, call.access)
         name = check_name(call.param("topic"))
         topic = self._context.topics.find(name)
         if topic is not None and is_hidden(topic.log):
@@ -43,7 +51,7 @@ class Administering:
         if kind != existing:
             detail = {"topic": topic.name, "existing_type": existing, "requested_type": kind}
             raise Refusal(409, "topic_exists_incompatible", "the type of a topic cannot be changed", detail)
-        config = engine_config(topic.name, wanted, kind)
+        config = engine_config(topic.name, keep_hidden(wanted, topic.traits, call.access), kind)
         # Another protocol's attributes are none of this one's business.
         config = msgspec.structs.replace(config, attributes={**topic.log.config.attributes, **config.attributes})
         if config == topic.log.config:
@@ -63,7 +71,7 @@ class Administering:
         return self._put_reply(call, topic, created=False)
 
     def _put_reply(self, call: Call, topic: Topic, *, created: bool) -> Reply:
-        config = msgspec.json.encode(config_json(topic.log.config, topic.traits))
+        config = msgspec.json.encode(config_json(topic.log.config, topic.traits, call.access))
         return Reply(
             b'{"topic":%b,"created":%b,"config":%b,%b}'
             % (topic.json_name, b"true" if created else b"false", config, performance(call)),
@@ -95,7 +103,7 @@ class Administering:
             "next_seq": state.head + 1,
             "count": state.count,
             "bytes": state.size,
-            "config": config_json(state.config, traits),
+            "config": config_json(state.config, traits, call.access),
         }
         if traits.type == "queue":
             counters = context.queue(topic).counters()
@@ -158,6 +166,7 @@ class Administering:
                 raise Refusal(409, "topic_not_empty", f"topic {name!r} has {count} records", detail)
         if topic.log.forks:
             raise _has_forks(topic)
+        context.check_removable(topic.log, call.access)
         removed = context.routers.remove_touching(topic.log)
         if topic.traits.type == "queue":
             context.queues.drop(topic.log)

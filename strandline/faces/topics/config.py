@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from strandline.engine import Config
-from strandline.faces.access import Access
+from strandline.faces.access import FULL_ACCESS, Access
 from strandline.faces.topics.errors import topic_not_found
 from strandline.faces.web import Refusal
 
@@ -111,6 +111,22 @@ def engine_config(name: str, wanted: TopicConfig, kind: Kind) -> Config:
     )
 
 
+def check_config(wanted: TopicConfig, access: Access) -> None:
+    """Refuse a configuration that names a topic which the key may not touch."""
+    if wanted.dead_letter is not None and not access.may_touch(wanted.dead_letter):
+        raise Refusal(
+            403, "forbidden", f"the API key may not touch {wanted.dead_letter!r}", {"dead_letter": wanted.dead_letter}
+        )
+
+
+def keep_hidden(wanted: TopicConfig, traits: Traits, access: Access) -> TopicConfig:
+    """The wanted configuration, with what the key can neither see nor name and so cannot have meant to remove."""
+    hidden = traits.dead_letter
+    if wanted.dead_letter is not None or hidden is None or access.may_touch(hidden):
+        return wanted
+    return msgspec.structs.replace(wanted, dead_letter=hidden)
+
+
 def config_of_new(name: str, create: bool | None, wanted: TopicConfig | None, access: Access) -> Config:
     """The configuration of a topic that a write makes, if it may make one."""
     config = wanted or TopicConfig()
@@ -118,6 +134,7 @@ def config_of_new(name: str, create: bool | None, wanted: TopicConfig | None, ac
         raise topic_not_found(name)
     if wanted is not None and not access.may("admin"):
         raise Refusal(403, "forbidden", "creating a topic with a config needs the admin scope", {"topic": name})
+    check_config(config, access)
     return engine_config(name, config, config.kind())
 
 
@@ -142,8 +159,9 @@ def kind_of(config: Config) -> Kind:
     return kind
 
 
-def config_json(config: Config, traits: Traits) -> dict[str, Any]:
-    """The whole configuration, as every answer shows it."""
+def config_json(config: Config, traits: Traits, access: Access = FULL_ACCESS) -> dict[str, Any]:
+    """The whole configuration, as every answer shows it; without a name that the key may not touch."""
+    dead_letter = traits.dead_letter
     return {
         "type": traits.type,
         "ttl_ms": config.ttl_ms,
@@ -161,6 +179,6 @@ def config_json(config: Config, traits: Traits) -> dict[str, Any]:
         "lease_ms": traits.lease_ms,
         "claim_jitter_ms": traits.claim_jitter_ms,
         "max_deliveries": traits.max_deliveries,
-        "dead_letter": traits.dead_letter,
+        "dead_letter": dead_letter if dead_letter is None or access.may_touch(dead_letter) else None,
         "leases_durable": traits.leases_durable,
     }

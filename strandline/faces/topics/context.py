@@ -14,6 +14,7 @@ from strandline.delivery.routers import Routers
 from strandline.engine import Batch, Engine, Log
 from strandline.engine.commit import Commit
 from strandline.engine.errors import EngineError
+from strandline.faces.access import Access
 from strandline.faces.topics.batches import size_of
 from strandline.faces.topics.config import TopicConfig, engine_config, kind_of
 from strandline.faces.topics.errors import capped
@@ -49,6 +50,13 @@ class Context:
     def known_queue(self, topic: Topic) -> Queue | None:
         """For looking on: None if none of its jobs was ever handed out. May read from the disk."""
         return self.queues.known(topic.log, _queue_settings(topic))
+
+    def check_removable(self, log: Log, access: Access) -> None:
+        """Refuse to remove a log if that would remove a router that the key may not touch."""
+        for router in self.routers.touching(log):
+            if not access.may_touch_all(router.name, router.source.name, router.dest.name):
+                message = f"{log.name!r} cannot be deleted: a router that the API key may not touch leads from or to it"
+                raise Refusal(403, "forbidden", message, {"topic": log.name})
 
     def forget(self, log: Log) -> None:
         """Another protocol is about to drop a log: what belongs to it here goes with it."""

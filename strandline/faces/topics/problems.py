@@ -9,7 +9,11 @@ PROBLEMS: dict[str, Problem] = {
     "batch_too_large": Problem(400, "More records or seqs than one request may have."),
     "record_too_large": Problem(400, "A record is larger than allowed, or the write than the whole topic may be."),
     "unauthorized": Problem(401, "There is no key, or it is not a valid one."),
-    "forbidden": Problem(403, "The key lacks a scope, or may not touch this name."),
+    "forbidden": Problem(
+        403,
+        "The key lacks a scope, or may not touch this name. "
+        "Without keys: the host or the page's origin is not allowed.",
+    ),
     "not_found": Problem(404, "There is nothing at this path, no such watch session, or no WebSocket was asked for."),
     "topic_not_found": Problem(404, "The topic does not exist."),
     "router_not_found": Problem(404, "The router does not exist."),

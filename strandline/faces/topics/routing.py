@@ -18,6 +18,7 @@ from strandline.delivery.routers import (
     RouterRepointed,
 )
 from strandline.engine.errors import EngineError
+from strandline.faces.access import Access
 from strandline.faces.topics.config import NameField, TopicConfig, check_name, engine_config
 from strandline.faces.topics.context import Context, performance
 from strandline.faces.topics.errors import capped, invalid, reply_to, topic_not_found
@@ -57,8 +58,9 @@ class Routing:
         """PUT /v0/routers/{router}"""
         body = _decoder.decode(call.body)
         _check_access(call, body.source, body.dest)
+        self._visible(call)
         definition = _definition(call.param("router"), body)
-        new = self._check(definition, body.create_dest)
+        new = self._check(definition, body.create_dest, call.access)
         made = self._create_missing(definition) if new else []
         try:
             commit = self._context.routers.put(definition)
@@ -70,7 +72,15 @@ class Routing:
             raise
         return self._context.after(commit, lambda created: _put_reply(call, definition, created))
 
-    def _check(self, definition: Definition, create_dest: bool) -> bool:
+    def _visible(self, call: Call) -> Router | None:
+        """The router that the path names, if there is one; refuses a key that may not touch both of its ends."""
+        router = self._context.routers.get(call.param("router"))
+        if router is not None and not call.access.may_touch_all(router.source.name, router.dest.name):
+            message = f"the API key may not touch the topics of router {router.name!r}"
+            raise Refusal(403, "forbidden", message, {"router": router.name})
+        return router
+
+    def _check(self, definition: Definition, create_dest: bool, access: Access) -> bool:
         """Whether the router is a new one; refuses one that cannot be. Nothing is made before everything is fine."""
         context = self._context
         dest = context.topics.find(definition.dest)
@@ -79,7 +89,7 @@ class Routing:
         try:
             new = context.routers.check(definition)
         except RouterError as error:
-            raise _refusal(error) from None
+            raise _refusal(error, access) from None
         if new and dest is not None:
             dest.check_takes_writes()
         maximum = context.settings.max_routers
@@ -97,7 +107,7 @@ class Routing:
     def get(self, call: Call) -> Reply:
         """GET /v0/routers/{router}"""
         routers, name = self._context.routers, call.param("router")
-        router = routers.get(name)
+        router = self._visible(call)
         if router is None:
             raise Refusal(404, "router_not_found", f"router {name!r} does not exist", {"router": name})
         routers.catch_up(router.dest)
@@ -130,6 +140,7 @@ class Routing:
     def delete(self, call: Call) -> Reply | Later:
         """DELETE /v0/routers/{router}"""
         name = call.param("router")
+        self._visible(call)
         return self._context.after(
             self._context.routers.remove(name),
             lambda deleted: Reply(
@@ -224,12 +235,18 @@ def _put_reply(call: Call, definition: Definition, created: bool) -> Reply:
     return Reply(msgspec.json.encode(answer), 201 if created else 200)
 
 
-def _refusal(error: RouterError) -> Refusal:
+def _refusal(error: RouterError, access: Access) -> Refusal:
+    """What stands in the way, without names that the key may not touch."""
     code = "topic_exists_incompatible"
     if isinstance(error, RouterCycle):
+        if not access.may_touch_all(*error.cycle):
+            return Refusal(409, "router_cycle", "the router would close a cycle")
         return Refusal(409, "router_cycle", str(error), {"cycle": error.cycle})
     if isinstance(error, RouterFanIn):
-        return Refusal(409, code, str(error), {"topic": error.dest, "reason": "router_dest_fan_in"})
+        message = str(error)
+        if not access.may_touch(error.source):
+            message = f"{error.dest!r} is the destination of another topic already, and can have only one source"
+        return Refusal(409, code, message, {"topic": error.dest, "reason": "router_dest_fan_in"})
     assert isinstance(error, RouterRepointed)
     detail = {
         "router": error.name,

@@ -61,6 +61,10 @@ class Evlog(Profile):
     def document(self) -> dict[str, Any]:
         return self._document
 
+    @property
+    def named_streams(self) -> tuple[str, ...]:
+        return () if self.traces_stream is None else (self.traces_stream,)
+
     @classmethod
     def parse(cls, options: Options) -> Evlog:
         options.allow("kind", "redactKeys", "correlation", "observability")

@@ -29,6 +29,10 @@ class OtelTraces(Profile):
     def document(self) -> dict[str, Any]:
         return self._document
 
+    @property
+    def named_streams(self) -> tuple[str, ...]:
+        return () if self.events_stream is None else (self.events_stream,)
+
     @classmethod
     def parse(cls, options: Options) -> OtelTraces:
         options.allow(

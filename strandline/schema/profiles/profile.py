@@ -22,6 +22,11 @@ class Profile(ABC):
     def document(self) -> dict[str, Any]:
         """What is shown under "profile"; keys that were not set are left out."""
 
+    @property
+    def named_streams(self) -> tuple[str, ...]:
+        """Other streams that the profile names."""
+        return ()
+
     def stored(self) -> dict[str, Any]:
         """Builtins that ``load_profile`` makes this profile of."""
         return self.document()

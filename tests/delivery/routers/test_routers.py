@@ -112,7 +112,8 @@ def test_lists_are_in_order_and_come_in_pages(tmp_path: Path) -> None:
         assert names("b") == (["b->e"], False)
         assert names(source="a") == (["a->c", "a->d"], False)
         assert names(dest="e") == (["b->e"], False)
-        assert names(prefixes=("x", "b")) == (["b->e"], False)
+        assert names(prefixes=("x", "b", "e")) == (["b->e"], False)
+        assert names(prefixes=("x", "b")) == ([], False), "both ends count"
 
 
 def test_readers_of_a_destination_find_what_was_written_to_the_sources_above_it(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from hand_turned import HandTurnedLoop
 
 from strandline.delivery.hub import Hub
 from strandline.delivery.subscriptions import Claim, Definition, Holder, Link, Subscription, Subscriptions
+from strandline.delivery.subscriptions.addresses import parse_url
 from strandline.delivery.subscriptions.courier import Answer
 from strandline.engine import Batch, Config, Engine, Log, ManualClock
 
@@ -39,6 +40,9 @@ class WaitingCourier:
     def __init__(self) -> None:
         self.sent: list[Sent] = []
         self.stopped = False
+
+    def check(self, url: str) -> None:
+        parse_url(url)
 
     def deliver(self, url: str, body: bytes, headers: Mapping[str, str], tell: Callable[[Answer], None]) -> None:
         self.sent.append(Sent(url, msgspec.json.decode(body), body, headers, tell))

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from ipaddress import ip_address
 
+import httpx
 import pytest
 
 from strandline.delivery.subscriptions.addresses import is_allowed, is_public, parse_url
@@ -15,13 +16,52 @@ from strandline.delivery.subscriptions.errors import AddressRejected
         "https://example.com:8443/hook?x=1",
         "https://93.184.216.34/",
         "https://[2606:2800:220:1::1]/",
+    ],
+)
+def test_public_addresses_over_tls_are_allowed(url: str) -> None:
+    assert str(parse_url(url)) == url
+    assert str(parse_url(url, private=True)) == url
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
         "http://localhost:9000/hook",
         "http://127.0.0.1:9000",
         "http://127.0.0.53/hook",
+        "http://[::1]/",
+        "https://localhost/",
+        "https://api.localhost/",
+        "http://10.0.0.1/hook",
+        "http://192.168.1.1/",
+        "https://172.16.0.1/",
+        "https://100.64.0.1/",
+        "https://[fd00::1]/",
     ],
 )
-def test_public_addresses_over_tls_and_this_machine_in_the_clear_are_allowed(url: str) -> None:
-    assert str(parse_url(url)) == url
+def test_this_machine_and_private_networks_need_a_setting(url: str) -> None:
+    with pytest.raises(AddressRejected, match="STREAMS_WEBHOOK_ALLOW_PRIVATE"):
+        parse_url(url)
+    assert str(parse_url(url, private=True)) == url
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://93.184.216.34/",
+        "http://169.254.169.254/latest/meta-data",
+        "http://100.100.100.200/latest/meta-data",
+        "http://[fd00:ec2::254]/",
+        "http://0.0.0.0/",
+        "http://[::]/",
+        "http://224.0.0.1/",
+        "http://[::ffff:127.0.0.1]/",
+        "http://2130706433/",
+    ],
+)
+def test_the_setting_does_not_allow_everything(url: str) -> None:
+    with pytest.raises(AddressRejected):
+        parse_url(url, private=True)
 
 
 @pytest.mark.parametrize(
@@ -73,8 +113,19 @@ def test_what_a_name_stands_for_is_checked_too(address: str) -> None:
     assert not is_public(ip_address(address))
 
 
-def test_localhost_must_be_this_machine() -> None:
-    url = parse_url("http://localhost/")
-    assert is_allowed(url, ip_address("127.0.0.1"))
-    assert is_allowed(url, ip_address("::1"))
-    assert not is_allowed(url, ip_address("93.184.216.34"))
+@pytest.mark.parametrize(
+    ("scheme", "address", "private", "allowed"),
+    [
+        ("https", "93.184.216.34", False, True),
+        ("https", "127.0.0.1", False, False),
+        ("https", "10.0.0.1", True, True),
+        ("http", "127.0.0.1", False, False),
+        ("http", "127.0.0.1", True, True),
+        ("http", "::1", True, True),
+        ("http", "93.184.216.34", True, False),
+        ("http", "169.254.169.254", True, False),
+        ("https", "fd00:ec2::254", True, False),
+    ],
+)
+def test_what_a_name_may_stand_for(scheme: str, address: str, private: bool, allowed: bool) -> None:
+    assert is_allowed(httpx.URL(f"{scheme}://hooks.example/"), ip_address(address), private=private) == allowed

@@ -80,7 +80,7 @@ async def _deliver(courier: HttpCourier, url: str, body: bytes = b"{}") -> Answe
 async def test_the_body_arrives_as_it_is_with_its_headers() -> None:
     async with _receiver() as receiver:
         url = f"http://localhost:{receiver.port}/hook?x=1"
-        assert await _deliver(HttpCourier(), url, b'{"a": 1}') == Answer(delivered=True, done=False)
+        assert await _deliver(HttpCourier(private=True), url, b'{"a": 1}') == Answer(delivered=True, done=False)
     [request] = receiver.requests
     head, _, body = request.partition(b"\r\n\r\n")
     lines = head.lower().split(b"\r\n")
@@ -113,7 +113,7 @@ async def test_the_body_arrives_as_it_is_with_its_headers() -> None:
 async def test_what_the_answer_means(answer: bytes, expected: Answer) -> None:
     async with _receiver() as receiver:
         receiver.answer = answer
-        assert await _deliver(HttpCourier(), f"http://127.0.0.1:{receiver.port}/") == expected
+        assert await _deliver(HttpCourier(private=True), f"http://127.0.0.1:{receiver.port}/") == expected
         assert len(receiver.requests) == 1
 
 
@@ -122,15 +122,15 @@ async def test_whatever_goes_wrong_is_told() -> None:
     def resolve(host: str, port: int) -> list[Any]:
         raise RuntimeError("nobody expects this")
 
-    assert await _deliver(HttpCourier(resolve), "http://localhost/") == Answer(delivered=False)
-    assert await _deliver(HttpCourier(), "not an address") == Answer(delivered=False)
+    assert await _deliver(HttpCourier(resolve, private=True), "http://localhost/") == Answer(delivered=False)
+    assert await _deliver(HttpCourier(private=True), "not an address") == Answer(delivered=False)
 
 
 @on_a_loop
 async def test_nobody_there_is_a_failure() -> None:
     async with _receiver() as receiver:
         port = receiver.port
-    assert await _deliver(HttpCourier(), f"http://127.0.0.1:{port}/") == Answer(delivered=False)
+    assert await _deliver(HttpCourier(private=True), f"http://127.0.0.1:{port}/") == Answer(delivered=False)
 
 
 @on_a_loop
@@ -138,7 +138,9 @@ async def test_who_takes_too_long_has_failed(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(courier_module, "SEND_SECONDS", 0.05)
     async with _receiver() as receiver:
         receiver.silent = True
-        assert await _deliver(HttpCourier(), f"http://127.0.0.1:{receiver.port}/") == Answer(delivered=False)
+        assert await _deliver(HttpCourier(private=True), f"http://127.0.0.1:{receiver.port}/") == Answer(
+            delivered=False
+        )
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "10.0.0.1", "169.254.169.254", "::1", "fd00::1"])
@@ -153,6 +155,24 @@ async def test_a_name_that_stands_for_a_private_address_is_not_connected_to(addr
         assert receiver.requests == []
 
 
+@pytest.mark.parametrize("address", ["169.254.169.254", "::ffff:127.0.0.1", "fe80::1", "0.0.0.0", "8.8.8.8"])
+@on_a_loop
+async def test_private_is_not_everything(address: str) -> None:
+    def resolve(host: str, port: int) -> list[Any]:
+        return [ip_address(address)]
+
+    assert await _deliver(HttpCourier(resolve, private=True), "http://innocent.example/") == Answer(delivered=False)
+
+
+@on_a_loop
+async def test_this_machine_is_not_connected_to_unless_that_is_configured() -> None:
+    async with _receiver() as receiver:
+        for host in ("127.0.0.1", "localhost"):
+            url = f"http://{host}:{receiver.port}/"
+            assert await _deliver(HttpCourier(), url) == Answer(delivered=False)
+        assert receiver.requests == []
+
+
 @on_a_loop
 async def test_a_local_name_that_stands_for_another_machine_is_not_connected_to() -> None:
     asked = []
@@ -161,7 +181,7 @@ async def test_a_local_name_that_stands_for_another_machine_is_not_connected_to(
         asked.append((host, port))
         return [ip_address("93.184.216.34")]
 
-    assert await _deliver(HttpCourier(resolve), "http://localhost:81/") == Answer(delivered=False)
+    assert await _deliver(HttpCourier(resolve, private=True), "http://localhost:81/") == Answer(delivered=False)
     assert asked == [("localhost", 81)]
 
 
@@ -172,7 +192,9 @@ async def test_the_connection_is_made_to_the_address_that_was_checked() -> None:
 
     async with _receiver() as receiver:
         url = f"http://localhost:{receiver.port}/"
-        assert (await _deliver(HttpCourier(resolve), url)).delivered, "if there are several, each is tried"
+        assert (await _deliver(HttpCourier(resolve, private=True), url)).delivered, (
+            "if there are several, each is tried"
+        )
 
 
 def _certificate(name: str, path: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
@@ -199,7 +221,7 @@ def test_the_certificate_must_be_that_of_the_name_although_the_address_is_connec
     host: str, delivered: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The loopback stands for the public internet here.
-    monkeypatch.setattr(courier_module, "is_allowed", lambda url, address: True)
+    monkeypatch.setattr(courier_module, "is_allowed", lambda url, address, private: True)
     server, client = _certificate("hooks.example", tmp_path)
 
     def resolve(host: str, port: int) -> list[Any]:
@@ -216,7 +238,7 @@ def test_the_certificate_must_be_that_of_the_name_although_the_address_is_connec
 
 @on_a_loop
 async def test_stopping_breaks_off_what_is_under_way() -> None:
-    courier = HttpCourier()
+    courier = HttpCourier(private=True)
     told: list[Answer] = []
     async with _receiver() as receiver:
         receiver.silent = True

@@ -28,6 +28,15 @@ def test_every_file_is_served_with_its_type_and_a_policy(stand: ConsoleStand) ->
         assert answered.headers["cache-control"] == "no-cache"
 
 
+@pytest.mark.parametrize("file", [file for file in FILES if file.endswith((".js", ".html"))])
+def test_data_never_becomes_markup_or_code(file: str) -> None:
+    text = (DIRECTORY / file).read_text()
+    for sink in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "setHTMLUnsafe", "srcdoc", "eval("):
+        assert sink not in text, sink
+    for sink in ("new Function", "javascript:", "createContextualFragment", "DOMParser"):
+        assert sink not in text, sink
+
+
 def test_a_file_that_one_has_is_not_sent_again(stand: ConsoleStand) -> None:
     path = f"/console/{FILES[0]}"
     plain, zipped = stand.ask("GET", path), stand.ask("GET", path, accept_encoding="br, gzip")

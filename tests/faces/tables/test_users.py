@@ -173,7 +173,7 @@ def test_a_preflight_is_answered_without_a_key(keyed: Bed) -> None:
     response = keyed.user().request(
         "OPTIONS",
         "/tables/note/append",
-        headers={"origin": "https://example.org", "access-control-request-method": "POST"},
+        headers={"origin": "http://localhost:5173", "access-control-request-method": "POST"},
     )
     assert response.status_code == 204
     allowed = response.headers["access-control-allow-headers"].lower()

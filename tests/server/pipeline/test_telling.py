@@ -40,7 +40,7 @@ def with_server(path: Path, test: Test, *, missing: list[str] | None = None, pro
             while not application.status.ready:
                 await asyncio.sleep(0.001)
             transport = httpx.ASGITransport(application.app)
-            async with httpx.AsyncClient(transport=transport, base_url="http://server") as client:
+            async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
                 client.headers["authorization"] = "Bearer boss"
                 await test(application, client)
 

@@ -24,7 +24,7 @@ _GROUPS = {
     "touch": "Being told which rows have changed, without reading them all.",
     "subscriptions": "Being woken when there is something new in streams.",
     "inspection": "How streams and the server are doing.",
-    "browsers": "What pages may send. Every answer under `/v1` may be read by any page.",
+    "browsers": "What pages of allowed origins may send.",
 }
 
 _OPERATIONS: Operations = {
@@ -41,14 +41,14 @@ _OPERATIONS: Operations = {
 def _preflights() -> Operations:
     """Browsers ask at every path what they may send there."""
     headers = tuple(
-        Header(f"Access-Control-{name}", words, TEXT, required=True)
+        Header(f"Access-Control-{name}", words, TEXT)
         for name, words in (
             ("Allow-Methods", "The methods that there are."),
             ("Allow-Headers", "The headers that may be sent."),
             ("Max-Age", "For how many seconds this holds."),
         )
     )
-    answers = (Answer(204, "What may be sent.", headers=headers),)
+    answers = (Answer(204, "What may be sent, by pages of allowed origins.", headers=headers),)
     paths: dict[str, Operation] = {}
     for (_, path), operation in _OPERATIONS.items():
         paths.setdefault(path, operation)

@@ -9,7 +9,6 @@ from msgspec import UNSET, Meta, UnsetType
 
 from strandline.delivery.subscriptions import WEBHOOK, Definition
 from strandline.delivery.subscriptions.acks import Ack
-from strandline.delivery.subscriptions.addresses import parse_url
 from strandline.delivery.subscriptions.globs import Glob
 from strandline.faces.streams import offsets
 from strandline.faces.streams.streams import check_name
@@ -127,7 +126,6 @@ def _check_kind(definition: Definition) -> None:
             raise invalid("webhook subscriptions require webhook.url")
         if definition.wake_stream is not None:
             raise invalid("webhook subscriptions have no wake_stream")
-        parse_url(definition.webhook_url)
         return
     if definition.wake_stream is None:
         raise invalid("pull-wake subscriptions require wake_stream")

@@ -23,10 +23,14 @@ def check_definition(access: Access, definition: Definition) -> None:
 
 
 def check_subscription(access: Access, subscription: Subscription) -> None:
-    """Raise unless the subscription may be seen and used."""
-    if access.prefixes:
+    """Raise unless the subscription may be seen and used. The message names nothing that the subscription is about."""
+    if not access.prefixes:
+        return
+    try:
         check_definition(access, subscription.definition)
         check_names(access, (link.name for link in subscription.links))
+    except Refusal:
+        raise _forbidden(f"the API key may not touch every stream of subscription {subscription.id!r}") from None
 
 
 def check_names(access: Access, names: Iterable[str]) -> None:

@@ -13,9 +13,8 @@ from strandline.delivery.subscriptions import Claim, Holder, Subscription, Subsc
 from strandline.delivery.subscriptions.courier import HttpCourier
 from strandline.engine import Commit
 from strandline.faces.streams.context import StreamsContext
-from strandline.faces.streams.deleting import preflight
 from strandline.faces.streams.errors import JSON, NO_STORE, not_found, refuse
-from strandline.faces.streams.replying import FOR_BROWSERS, origin
+from strandline.faces.streams.replying import CORS, origin
 from strandline.faces.streams.subscriptions import rendering
 from strandline.faces.streams.subscriptions.bodies import (
     HolderBody,
@@ -32,7 +31,7 @@ from strandline.faces.streams.subscriptions.dialect import StreamsDialect
 from strandline.faces.streams.subscriptions.errors import reply_to, token_invalid
 from strandline.faces.streams.subscriptions.permission import check_definition, check_names, check_subscription
 from strandline.faces.turns import Replying
-from strandline.faces.web import Call, Handler, Later, Reply, Route
+from strandline.faces.web import Call, Handler, Later, Reply, Route, preflight
 
 _SUBSCRIPTION = rendering.ROOT + "/subscriptions/{id}"
 _JWKS = b"application/jwk-set+json"
@@ -44,7 +43,8 @@ class Subscribing:
     def __init__(self, context: StreamsContext) -> None:
         self._context = context
         self._dialect = StreamsDialect(context)
-        self.subscriptions = Subscriptions(context.engine, context.hub, self._dialect, HttpCourier())
+        courier = HttpCourier(private=context.settings.webhook_allow_private)
+        self.subscriptions = Subscriptions(context.engine, context.hub, self._dialect, courier)
         context.streams.made.append(lambda stream: self.subscriptions.look_for_new())
         #: One is made after the other: whoever confirms one finds it complete.
         self._making = asyncio.Lock()
@@ -61,6 +61,8 @@ class Subscribing:
         check_definition(call.access, definition)
         async with self._making:
             known = self.subscriptions.find(id)
+            if known is not None:
+                check_subscription(call.access, known)
             if known is None and definition.wake_stream is not None:
                 self._dialect.check_wake_stream(definition.wake_stream)
             subscription, new, commit = self.subscriptions.put(id, definition, origin(call.head))
@@ -169,8 +171,7 @@ class Subscribing:
             _route("POST", one + "/release", self.release, own_access=True),
         ]
         paths = {route.path: route.spans for route in routes}
-        public = self._context.settings.open_preflight
-        routes += [_route("OPTIONS", path, preflight, public=public, spans=spans) for path, spans in paths.items()]
+        routes += [_route("OPTIONS", path, preflight, public=True, spans=spans) for path, spans in paths.items()]
         nothing = [_route(method, rendering.ROOT + "/{rest}", _no_such, spans="rest") for method in _METHODS]
         return routes + nothing
 
@@ -187,7 +188,7 @@ def _route(method: str, path: str, handler: Handler, *scopes: str, **how: Any) -
         scopes=scopes,
         body=body,
         any_case=True,
-        headers=FOR_BROWSERS,
+        cors=CORS,
         errors=reply_to,
         refuse=refuse,
         **how,

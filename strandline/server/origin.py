@@ -1,0 +1,195 @@
+"""Which hosts and web pages the server answers to.
+
+A browser lets any web page send requests to any address, this machine's own included. A server without API keys cannot
+tell such a request from one of its user, so it looks at what browsers say and pages cannot change: ``Host`` (a name
+that an attacker's DNS server points at this machine is still the attacker's name), ``Origin`` (the page that asks) and
+``Sec-Fetch-Site`` (whether the page is of another site). With keys, a page has to know one, so nothing is refused here;
+what pages of other origins may read is decided by the same rule.
+
+Everything here depends on the head of a request alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+
+from strandline.faces.web import Cors, Head, Headers, Refusal, Route
+
+EVERY = "*"
+LOCALHOST = "localhost"
+#: What a proxy says about the client. From anyone but a trusted proxy it is dropped.
+FORWARDED = (b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto")
+#: A value that is quoted in a message is cut to the length of the longest host name.
+_QUOTED_CHARS = 253
+
+_VARY = (b"vary", b"origin")
+_FOR_EVERY_PAGE = (b"cross-origin-resource-policy", b"cross-origin")
+_FOR_OWN_PAGES = (b"cross-origin-resource-policy", b"same-origin")
+
+
+class Origins:
+    """``listen_host`` is where the server listens. Names in ``hosts`` are exact, or begin with ``*.`` for all their
+    subdomains; ``*`` is every name, or every origin. Unless ``keyed``, requests are refused."""
+
+    def __init__(
+        self,
+        *,
+        keyed: bool,
+        listen_host: str = LOCALHOST,
+        hosts: Iterable[str] = (),
+        origins: Iterable[str] = (),
+        proxies: Iterable[str] = (),
+    ) -> None:
+        self._keyed = keyed
+        names = [name.lower() for name in (LOCALHOST, listen_host, *hosts)]
+        self._hosts = frozenset(names)
+        self._parents = tuple(name[1:] for name in names if name.startswith("*."))
+        self._origins = frozenset(origin.lower() for origin in origins)
+        self._proxies = tuple(ip_network(proxy, strict=False) for proxy in proxies)
+
+    # --- proxies ---------------------------------------------------------------------------------------------------
+
+    def trusts(self, peer: str) -> bool:
+        """Whether the other end of a connection is a proxy that may say for whom it asks."""
+        return bool(self._proxies) and _is_in(peer, self._proxies)
+
+    @staticmethod
+    def drop_forwarded(headers: dict[bytes, bytes]) -> None:
+        """Remove what only a trusted proxy may say."""
+        for name in FORWARDED:
+            headers.pop(name, None)
+
+    # --- one request -----------------------------------------------------------------------------------------------
+
+    def check(self, head: Head) -> None:
+        """Raise :class:`Refusal` unless the request may come from where it says that it comes from."""
+        if self._keyed:
+            return
+        headers, route = head.headers, head.route
+        host = _host(headers)
+        if host and not self._knows_host(host):
+            raise _bad_host(host)
+        origin = headers.get(b"origin")
+        if origin is not None:
+            if not self._knows_origin(origin, host, None if route is None else route.cors):
+                raise _bad_origin(origin)
+        elif _is_foreign(headers, host) and not _is_for_everyone(route):
+            raise _bad_site()
+
+    def headers(self, head: Head, route: Route) -> Headers:
+        """The headers of every reply to the request that say what pages may do with it."""
+        cors = route.cors
+        if cors is None:
+            return route.headers
+        every = EVERY in self._origins or EVERY in cors.origins
+        origin = head.headers.get(b"origin")
+        known = origin is not None and self._knows_origin(origin, _host(head.headers), cors)
+        headers = route.headers
+        if every:
+            headers += ((b"access-control-allow-origin", b"*"), cors.exposed, _FOR_EVERY_PAGE)
+        elif known and origin is not None:
+            headers += ((b"access-control-allow-origin", origin), cors.exposed, _FOR_OWN_PAGES, _VARY)
+        else:
+            headers += (_FOR_OWN_PAGES, _VARY)
+        if route.method == "OPTIONS" and (every or known or origin is None):
+            headers += cors.preflight
+        return headers
+
+    def _knows_host(self, host: str) -> bool:
+        name = _name(host)
+        if name in self._hosts or host in self._hosts or EVERY in self._hosts:
+            return True
+        # No DNS server stands between an address and the server, so an address cannot be made to mean another one.
+        return _is_address(name) or (bool(self._parents) and name.endswith(self._parents))
+
+    def _knows_origin(self, origin: bytes, host: str, cors: Cors | None) -> bool:
+        text = origin.decode("latin-1").lower()
+        if text in self._origins or EVERY in self._origins:
+            return True
+        if cors is not None and (text in cors.origins or EVERY in cors.origins):
+            return True
+        _, _, place = text.partition("://")
+        # A page of this very server, or of another server on the machine of the user.
+        own = place == host and (self._keyed or self._knows_host(host))
+        return bool(place) and (own or _is_loopback(_name(place)))
+
+
+def _is_foreign(headers: Mapping[bytes, bytes], host: str) -> bool:
+    """Whether a page that does not say its origin asks, and is not known to be of this server or this machine."""
+    site = headers.get(b"sec-fetch-site")
+    return site == b"cross-site" or (site == b"same-site" and not _is_loopback(_name(host)))
+
+
+def _is_for_everyone(route: Route | None) -> bool:
+    """Whether a link of any site may lead here: to the files of the console, which hold no data."""
+    return route is not None and route.public and route.method == "GET"
+
+
+def _host(headers: Mapping[bytes, bytes]) -> str:
+    """The host and port that the client asked for; empty if it did not say."""
+    host = headers.get(b"x-forwarded-host", headers.get(b"host", b"")).partition(b",")[0]
+    return host.strip().decode("latin-1").lower()
+
+
+def _name(host: str) -> str:
+    """Without port, brackets, and the dot at the end of a full name."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0].removesuffix(".")
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_loopback(name: str) -> bool:
+    return name == LOCALHOST or (_is_address(name) and ip_address(name).is_loopback)
+
+
+def _is_in(peer: str, networks: tuple[IPv4Network | IPv6Network, ...]) -> bool:
+    try:
+        address = ip_address(peer)
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return any((mapped or address) in network for network in networks)
+
+
+def _bad_host(host: str) -> Refusal:
+    name = _name(host)[:_QUOTED_CHARS]
+    return Refusal(
+        403,
+        "forbidden",
+        f"the host {name!r} is not allowed: without API keys the server answers to localhost, to addresses and to the "
+        "names in allowed_hosts. If the server has this name, add it to server.allowed_hosts "
+        f"(TOPICS_ALLOWED_HOSTS={name}) or configure API keys",
+        {"setting": "allowed_hosts", "host": name},
+    )
+
+
+def _bad_origin(origin: bytes) -> Refusal:
+    text = origin.decode("latin-1")[:_QUOTED_CHARS]
+    return Refusal(
+        403,
+        "forbidden",
+        f"pages of the origin {text!r} are not allowed: without API keys the server answers to pages of its own, of "
+        "this machine and of the origins in allowed_origins. If you trust the page, add its origin to "
+        f"server.allowed_origins (TOPICS_ALLOWED_ORIGINS={text})",
+        {"setting": "allowed_origins", "origin": text},
+    )
+
+
+def _bad_site() -> Refusal:
+    return Refusal(
+        403,
+        "forbidden",
+        "a page of another site asked for this without saying which page it is: without API keys the server answers "
+        "such requests only if they have an Origin that is in server.allowed_origins (TOPICS_ALLOWED_ORIGINS). Use "
+        "fetch() or the attribute crossorigin, or open the address itself",
+        {"setting": "allowed_origins"},
+    )

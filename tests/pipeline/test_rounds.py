@@ -18,7 +18,7 @@ from strandline.history.opening import open_history
 from strandline.history.remote import ServerHistory
 from strandline.lake import tables
 from strandline.lake.place import Lake
-from strandline.lake.table import Table
+from strandline.lake.table import Snapshot
 from strandline.pipeline.events import Events
 from strandline.pipeline.rounds import BELONGING, Chosen, LakeOfAnother, UnknownLogs, run_round
 from strandline.pipeline.status import Silent
@@ -157,10 +157,10 @@ def happen(bed: Bed, number: int, what: str, name: str, key: str, count: int) ->
 
 def killed_round(bed: Bed, commits: int, *, before: bool) -> None:
     """A round that comes to its n-th commit, and no further."""
-    real = Table.commit
+    real = Snapshot.commit
     left = commits
 
-    def commit(table: Table, **changes: object) -> int:
+    def commit(table: Snapshot, **changes: object) -> int:
         nonlocal left
         left -= 1
         if left == 0 and before:
@@ -171,7 +171,7 @@ def killed_round(bed: Bed, commits: int, *, before: bool) -> None:
         return version
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Table, "commit", commit)
+        patch.setattr(Snapshot, "commit", commit)
         try:
             bed.round()
         except Killed:

@@ -44,9 +44,8 @@ class LakeSnapshot(NamedTuple):
         table = records(lake)
         if not table.exists:
             return None
-        # The progress first: a file that is added in between is covered by none, and looked at by nobody.
-        progress = table.progress()
-        return cls(lake, table.files(), progress)
+        found = table.snapshot()
+        return cls(lake, found.files(), found.progress())
 
     def covered(self, epoch: int) -> int:
         return self.progress.get(str(epoch), 0)

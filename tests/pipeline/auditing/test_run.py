@@ -197,7 +197,7 @@ def test_what_was_deleted_must_go_from_the_lake_once_it_was_told(data: Path, tmp
         engine.log("author").drop().wait()
     assert audit_here(data, lake).ok
     with history_of(data) as history:
-        tables.records(lake).commit(progress={"erasures": history.log("__erasures__").head})
+        tables.records(lake).snapshot().commit(progress={"erasures": history.log("__erasures__").head})
     report = audit_here(data, lake)
     assert about(report, "log") == [("lake", False, 1, 58)]
     assert about(report, "author") == [("lake", False, None, 2)]
@@ -218,7 +218,7 @@ def test_a_lake_that_goes_beyond_the_log_is_not_its_lake(data: Path, tmp_path: P
     with history_of(data) as history:
         fill(lake, history, erasures=1)
         epoch = history.log("capped").epoch
-    tables.records(lake).commit(progress={str(epoch): 12})
+    tables.records(lake).snapshot().commit(progress={str(epoch): 12})
     assert about(audit_here(data, lake), "capped") == [("lake", False, 11, 2)]
 
 

@@ -52,6 +52,11 @@ class KnownFile(NamedTuple):
     bounds: dict[str, tuple[Any, Any] | None]
     partition: dict[str, str | None]
 
+    @classmethod
+    def of(cls, file: DataFile) -> KnownFile:
+        """A file that is not committed yet."""
+        return cls(file.path, file.size, file.rows, dict(file.bounds), file.partition)
+
 
 class Table:
     def __init__(self, lake: Lake, name: str, schema: Any, partition_by: Sequence[str] = ()) -> None:

@@ -89,7 +89,7 @@ class _Following:
         new = self._renewed(rules)
         replaced, erased = self._erased(rules, new)
         gone = {file.path for file in replaced}
-        left = [*(file for file in self._files if file.path not in gone), *map(_known, new)]
+        left = [*(file for file in self._files if file.path not in gone), *map(KnownFile.of, new)]
         by_key = ByKey(self._round)
         by_key.renew(left, self._concerned.keys, {PROGRESS: head})
         self._records.commit(add=new, remove=replaced, progress={PROGRESS: head}, now=self._round.now())
@@ -190,8 +190,3 @@ class _Following:
                     new += result.files
                     self._concerned.join(result.concerned)
         return [file for file in self._files if file.path in replaced], erased
-
-
-def _known(file: DataFile) -> KnownFile:
-    """A file that is not committed yet."""
-    return KnownFile(file.path, file.size, file.rows, dict(file.bounds), file.partition)

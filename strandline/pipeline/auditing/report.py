@@ -13,8 +13,8 @@ from strandline.lake import tables
 from strandline.lake.files import write_file
 from strandline.lake.place import Lake
 
-Check = Literal["blocks", "order", "duplicates", "gaps", "floors", "proofs", "lake"]
-CHECKS: tuple[Check, ...] = ("blocks", "order", "duplicates", "gaps", "floors", "proofs", "lake")
+Check = Literal["blocks", "order", "duplicates", "gaps", "floors", "proofs", "lake", "copies"]
+CHECKS: tuple[Check, ...] = ("blocks", "order", "duplicates", "gaps", "floors", "proofs", "lake", "copies")
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):

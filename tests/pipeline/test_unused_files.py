@@ -39,3 +39,9 @@ def test_a_note_that_cannot_be_read_costs_time_only(lake: Lake) -> None:
     lake.write(NOTED, b"{")
     assert sweep(lake, ["pieces/1/used"], 2 * MINUTE, 60, lake.remove) == []
     assert sweep(lake, ["pieces/1/used"], 3 * MINUTE, 60, lake.remove) == ["pieces/1/replaced"]
+
+
+def test_a_note_of_a_wrong_clock_does_not_stop_it(lake: Lake) -> None:
+    sweep(lake, ["pieces/1/used"], 1000 * MINUTE, 60, lake.remove)
+    assert sweep(lake, ["pieces/1/used"], MINUTE, 60, lake.remove) == [], "it counts from now"
+    assert sweep(lake, ["pieces/1/used"], 2 * MINUTE, 60, lake.remove) == ["pieces/1/replaced"]

@@ -43,10 +43,10 @@ def check(bed: Bed) -> None:
 
 
 class Baton:
-    """Lets two threads take their steps in the order of a plan; when that is over, one after the other."""
+    """Lets two threads take turns of so many steps each; when the turns are over, one after the other."""
 
-    def __init__(self, plan: list[bool]) -> None:
-        self._plan = iter(plan)
+    def __init__(self, turns: list[int]) -> None:
+        self._plan = (bool(place % 2) for place, steps in enumerate(turns) for _ in range(steps))
         self._changed = threading.Condition()
         self._living = ["one", "other"]
         self._turn = self._next()
@@ -146,13 +146,13 @@ def change(bed: Bed, number: int, what: str, name: str, key: str) -> None:
 
 
 @settings(deadline=None, max_examples=20)
-@given(changes, st.booleans(), changes, st.lists(st.booleans(), max_size=120), st.booleans())
+@given(changes, st.booleans(), changes, st.lists(st.integers(1, 30), min_size=2, max_size=8), st.booleans())
 def test_two_drivers_in_any_order_leave_the_lake_as_the_logs_are(
     tmp_path_factory: pytest.TempPathFactory,
     first: list[tuple[str, str, str]],
     begun: bool,
     second: list[tuple[str, str, str]],
-    plan: list[bool],
+    turns: list[int],
     are_marked: bool,
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -168,7 +168,7 @@ def test_two_drivers_in_any_order_leave_the_lake_as_the_logs_are(
                 bed.round()
             for number, each in enumerate(second, 100):
                 change(bed, number, *each)
-            baton = Baton(plan)
+            baton = Baton(turns)
             with stepping(baton):
                 errors = baton.run({name: lambda: round_of(bed.path, bed.lake) for name in ("one", "other")})
             assert len(errors) < 2, "the driver that came last is not disturbed"

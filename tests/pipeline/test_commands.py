@@ -149,7 +149,7 @@ def head_of(data: Path) -> int:
         history.close()
 
 
-def test_rows_that_are_in_the_lake_twice_are_told_and_removed_on_request(spark: SparkSession, tmp_path: Path) -> None:
+def test_rows_that_are_in_the_lake_twice_are_removed_on_request(spark: SparkSession, tmp_path: Path) -> None:
     data, lake = tmp_path / "data", Lake.at(tmp_path / "data" / "lake")
     with Engine.open(data, background=False) as engine:
         engine.create("log").wait().append(Batch([b"1", b"2", b"3"])).wait()
@@ -157,14 +157,12 @@ def test_rows_that_are_in_the_lake_twice_are_told_and_removed_on_request(spark: 
     for _ in range(2):
         fill(lake, history)
     history.close()
-    code, said, _ = run("pipeline", "audit", "--data", data)
-    assert (code, said.splitlines()[-1]) == (1, "1 logs, 3 records: 1 findings")
     with claim(lake, lambda: 0):
         code, _, told = run("pipeline", "audit", "--data", data, "--repair")
         assert (code, "another pipeline is at work" in told) == (4, True)
     code, said, _ = run("pipeline", "audit", "--data", data, "--repair")
     assert (code, said.splitlines()[-1]) == (0, "1 logs, 3 records: sound")
-    assert "3 rows are extra copies of others (seqs 1 to 3); they were removed" in said
+    assert "3 rows are extra copies of others (seqs 1 to 3); they were removed" in " ".join(said.split())
     assert sum(file.rows for file in records(lake).files()) == 3
 
 

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,11 +21,15 @@ from hypothesis import strategies as st
 from object_store import object_store
 from round_bed import Bed, append, by_key, derived, work_here
 
+from strandline.cli import pipeline_run
+from strandline.cli.pipeline import EXIT_IN_USE
 from strandline.history.directory import DirectoryHistory
 from strandline.lake.claiming import LakeInUse
-from strandline.lake.fence import Fence
+from strandline.lake.fence import Fence, take_fence
 from strandline.lake.place import Lake
 from strandline.lake.table import Snapshot, TableMoved
+from strandline.pipeline import records
+from strandline.pipeline.round import Round
 from strandline.pipeline.rounds import ATTEMPTS, run_round
 from strandline.pipeline.status import Silent
 
@@ -282,13 +287,37 @@ def test_two_processes_at_once_on_an_object_store(tmp_path: Path) -> None:
         bed.close()
 
 
+def test_a_driver_that_is_taken_over_says_so_and_ends_with_an_exit_code_of_its_own(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    append(bed.log(), "1", key="x")
+    real = records.run
+
+    def taken_over(round: Round) -> None:
+        with take_fence(bed.lake, lambda: 0) as other:
+            assert other.number == 2
+        real(round)
+
+    monkeypatch.setattr(records, "run", taken_over)
+    monkeypatch.setattr(pipeline_run, "open_session", lambda *_: SimpleNamespace(stop=lambda: None))
+    job = pipeline_run.Job(
+        path=str(bed.path / "data"), url="", key=None, cold="", lake=bed.lake.url, mode="once", interval=0,
+        master="local[1]", remote=None, conf={}, logs=(), prefix="",
+    )  # fmt: skip
+    assert pipeline_run.run(job) == EXIT_IN_USE
+    assert f"was taken over by process {os.getpid()}" in capsys.readouterr().err
+    monkeypatch.setattr(records, "run", real)
+    assert pipeline_run.run(job) == 0
+    check(bed)
+
+
 def test_the_next_version_is_made_and_no_other(bed: Bed) -> None:
     append(bed.log(), "1")
     bed.round()
-    records = bed.table("records")
-    one, other = records.snapshot(), records.snapshot()
+    table = bed.table("records")
+    one, other = table.snapshot(), table.snapshot()
     version = one.commit(progress={"a": 1})
     assert version == other.version + 1
     with pytest.raises(TableMoved):
         other.commit(progress={"b": 1})
-    assert "b" not in records.progress()
+    assert "b" not in table.progress()

@@ -141,8 +141,11 @@ class Snapshot:
         server has a hundred thousand logs.
         """
         if self._progress is None:
-            transactions = (self._log or self._list()).actions("txn", self.version)
-            found = {txn["appId"]: txn["version"] for txn in transactions}
+            try:
+                found = _transactions(self._log or self._list(), self.version)
+            except BrokenLog:
+                # Old commits may have been cleaned up since the log was listed, and are in a newer checkpoint.
+                found = _transactions(self._list(), self.version)
             found.pop(DRIVER, None)
             if not found and self.files():
                 raise BrokenLog(
@@ -262,6 +265,10 @@ class Snapshot:
             f"{self.table.lake.place_of(self.table.name)} was changed by another writer: a commit on top of version "
             f"{self.version} was prepared, and the table is at version {latest}"
         ) from error
+
+
+def _transactions(log: TransactionLog, version: int) -> dict[str, int]:
+    return {txn["appId"]: txn["version"] for txn in log.actions("txn", version)}
 
 
 def _known_files(table: DeltaTable) -> list[KnownFile]:

@@ -163,7 +163,8 @@ class Rollups:
         if not self._table.exists:
             return
         found = self._lake.names(f"{self._name}/")
-        known = {f"{self._name}/{file.path}" for file in self._table.files()}
+        # As the table is now: another engine may have put files together since it was looked at.
+        known = {f"{self._name}/{file.path}" for file in self._table.table.files()}
         self._round.remove(name for name in found if name.endswith(".parquet") and _is_data(name) and name not in known)
 
     def tidy(self) -> None:

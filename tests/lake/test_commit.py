@@ -139,8 +139,8 @@ def shared_lake(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lake
 
 
 def test_two_processes_at_once_never_write_a_row_twice(shared_lake: Lake) -> None:
-    won = race(shared_lake, 8)
-    assert sum(won) >= 8, "at least one of two commits on top of the same version succeeds"
+    won = race(shared_lake, 5)
+    assert sum(won) >= 5, "at least one of two commits on top of the same version succeeds"
     assert table_of(shared_lake).progress() == {"a": 2 * sum(won)}
     check(shared_lake)
     # Each of them begins with a table that does not exist, and one creates it.

@@ -151,10 +151,22 @@ def test_a_damaged_checkpoint_is_named(lake: Lake) -> None:
 
 
 def test_a_commit_that_goes_while_the_log_is_read_is_no_empty_one(lake: Lake) -> None:
-    snapshot = table_of(lake).snapshot()
+    log, snapshot = TransactionLog(lake, "things"), table_of(lake).snapshot()
     (log_of(lake) / f"{LATEST:020d}.json").unlink()
     with pytest.raises(BrokenLog, match=f"{LATEST:020d}.json is missing"):
+        list(log.actions("txn", LATEST))
+    with pytest.raises(BrokenLog, match=f"the commits of versions {LATEST} are missing"):
         snapshot.progress()
+
+
+def test_old_commits_that_are_cleaned_up_meanwhile_are_read_from_the_checkpoint(lake: Lake) -> None:
+    before = state(lake)[0]
+    checkpoint = (log_of(lake) / CHECKPOINT_NAME).read_bytes()
+    (log_of(lake) / CHECKPOINT_NAME).unlink()
+    snapshot = table_of(lake).snapshot()
+    (log_of(lake) / CHECKPOINT_NAME).write_bytes(checkpoint)
+    clean_up(lake)
+    assert snapshot.progress() == before
 
 
 def test_a_table_with_files_and_without_progress_is_refused(tmp_path: Path) -> None:

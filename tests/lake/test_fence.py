@@ -2,13 +2,11 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from object_store import object_store
 
 from strandline.lake.claiming import LakeInUse
 from strandline.lake.fence import FOLDER, Fence, take_fence
@@ -19,17 +17,8 @@ from strandline.lake.table import Table, TableMoved
 SCHEMA = pa.schema([("seq", pa.int64())])
 
 
-@pytest.fixture(params=["directory", "object store"])
-def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lake]:
-    if request.param == "directory":
-        yield Lake.at(tmp_path / "lake")
-        return
-    with object_store("lake") as options:
-        yield Lake.at("s3://lake/some/where", **options)
-
-
 @pytest.fixture
-def local(tmp_path: Path) -> Lake:
+def lake(tmp_path: Path) -> Lake:
     return Lake.at(tmp_path / "lake")
 
 
@@ -72,68 +61,68 @@ def test_an_older_driver_commits_nothing_after_a_newer_one_has_the_lake(lake: La
     assert records(lake).progress() == {"7": 2}
 
 
-def test_a_driver_that_ended_need_not_be_kept_out(local: Lake) -> None:
-    with take_fence(local, now) as fence:
-        records(local).snapshot(fence).commit(add=written(local, 1), progress={"7": 1})
-    version = records(local).snapshot().version
-    with take_fence(local, now):
-        assert records(local).snapshot().version == version
-    assert len(local.names(f"{FOLDER}/")) == 1, "numbers of drivers before it are cleared away"
+def test_a_driver_that_ended_need_not_be_kept_out(lake: Lake) -> None:
+    with take_fence(lake, now) as fence:
+        records(lake).snapshot(fence).commit(add=written(lake, 1), progress={"7": 1})
+    version = records(lake).snapshot().version
+    with take_fence(lake, now):
+        assert records(lake).snapshot().version == version
+    assert len(lake.names(f"{FOLDER}/")) == 1, "numbers of drivers before it are cleared away"
 
 
 def test_a_driver_that_was_killed_while_it_took_over_has_kept_nobody_out(
-    local: Lake, monkeypatch: pytest.MonkeyPatch
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with take_fence(local, now) as first, ExitStack() as stack:
-        plan = records(local).snapshot(first)
-        plan.commit(add=written(local, 1), progress={"7": 1})
+    with take_fence(lake, now) as first, ExitStack() as stack:
+        plan = records(lake).snapshot(first)
+        plan.commit(add=written(lake, 1), progress={"7": 1})
         with monkeypatch.context() as patch:
             patch.setattr(Fence, "take_over", lambda fence: 1 / 0)
             with pytest.raises(ZeroDivisionError):
-                stack.enter_context(take_fence(local, now))
-        with take_fence(local, now) as third:
+                stack.enter_context(take_fence(lake, now))
+        with take_fence(lake, now) as third:
             assert third.number == 3
             with pytest.raises(LakeInUse):
-                plan.commit(add=written(local, 2), progress={"7": 2})
-    assert seqs(local) == [1]
+                plan.commit(add=written(lake, 2), progress={"7": 2})
+    assert seqs(lake) == [1]
 
 
-def test_an_older_driver_that_creates_a_table_puts_nothing_into_it(local: Lake) -> None:
+def test_an_older_driver_that_creates_a_table_puts_nothing_into_it(lake: Lake) -> None:
     """The newer one has looked before there was the table, and could not move it."""
-    with take_fence(local, now) as older:
-        plan = records(local).snapshot(older)
-        with take_fence(local, now) as newer:
-            planned = records(local).snapshot(newer)
+    with take_fence(lake, now) as older:
+        plan = records(lake).snapshot(older)
+        with take_fence(lake, now) as newer:
+            planned = records(lake).snapshot(newer)
             with pytest.raises(LakeInUse):
-                plan.commit(add=written(local, 1), progress={"7": 1})
+                plan.commit(add=written(lake, 1), progress={"7": 1})
             with pytest.raises(TableMoved):
-                planned.commit(add=written(local, 1), progress={"7": 1})
-            records(local).snapshot(newer).commit(add=written(local, 1), progress={"7": 1})
-    assert seqs(local) == [1]
+                planned.commit(add=written(lake, 1), progress={"7": 1})
+            records(lake).snapshot(newer).commit(add=written(lake, 1), progress={"7": 1})
+    assert seqs(lake) == [1]
 
 
-def test_another_engine_is_no_other_driver(local: Lake) -> None:
-    with take_fence(local, now) as fence:
+def test_another_engine_is_no_other_driver(lake: Lake) -> None:
+    with take_fence(lake, now) as fence:
         for seq in (1, 2):
-            records(local).snapshot(fence).commit(add=written(local, seq), progress={"7": seq})
-        plan = records(local).snapshot(fence)
-        records(local).open().optimize.compact()
+            records(lake).snapshot(fence).commit(add=written(lake, seq), progress={"7": seq})
+        plan = records(lake).snapshot(fence)
+        records(lake).open().optimize.compact()
         with pytest.raises(TableMoved, match="prepared, and the table is at version 3"):
-            plan.commit(add=written(local, 3), progress={"7": 3})
-        records(local).snapshot(fence).commit(add=written(local, 3), progress={"7": 3})
-    assert seqs(local) == [1, 2, 3]
+            plan.commit(add=written(lake, 3), progress={"7": 3})
+        records(lake).snapshot(fence).commit(add=written(lake, 3), progress={"7": 3})
+    assert seqs(lake) == [1, 2, 3]
 
 
-def test_an_older_driver_removes_no_files(local: Lake) -> None:
-    with take_fence(local, now) as older, take_fence(local, now):
-        local.write("records/new.parquet", b"?")
+def test_an_older_driver_removes_no_files(lake: Lake) -> None:
+    with take_fence(lake, now) as older, take_fence(lake, now):
+        lake.write("records/new.parquet", b"?")
         with pytest.raises(LakeInUse):
             older.remove(["records/new.parquet"])
-    assert local.read("records/new.parquet") == b"?"
+    assert lake.read("records/new.parquet") == b"?"
 
 
-def test_a_driver_whose_number_is_gone_stops(local: Lake) -> None:
-    with take_fence(local, now) as fence:
-        local.remove(list(local.names(f"{FOLDER}/")))
+def test_a_driver_whose_number_is_gone_stops(lake: Lake) -> None:
+    with take_fence(lake, now) as fence:
+        lake.remove(list(lake.names(f"{FOLDER}/")))
         with pytest.raises(LakeInUse, match="the highest is none"):
             fence.check()

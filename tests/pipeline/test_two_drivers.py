@@ -150,7 +150,7 @@ def change(bed: Bed, number: int, what: str, name: str, key: str) -> None:
         getattr(log, what)(key=key).wait()
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=12)
 @given(changes, st.booleans(), changes, st.lists(st.integers(1, 30), min_size=2, max_size=8), st.booleans())
 def test_two_drivers_in_any_order_leave_the_lake_as_the_logs_are(
     tmp_path_factory: pytest.TempPathFactory,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from strandline.pipeline.status import Reporter
 
-EXIT_FAILED, EXIT_USAGE, EXIT_MISSING = 1, 2, 3
+EXIT_FAILED, EXIT_USAGE, EXIT_MISSING, EXIT_IN_USE = 1, 2, 3, 4
 
 Data = Annotated[
     Path | None, typer.Option("--data", metavar="DIR", help="A data directory, whether or not a server runs on it.")
@@ -97,6 +97,7 @@ def errors(failed: int = EXIT_FAILED) -> Iterator[None]:
 
     from strandline.engine.errors import EngineError
     from strandline.history.talking import BadUrl, ServerFailure
+    from strandline.lake.claiming import LakeInUse
     from strandline.pipeline.missing import SparkUnavailable
     from strandline.pipeline.rounds import LakeOfAnother, UnknownLogs
     from strandline.pipeline.status import describe
@@ -109,6 +110,9 @@ def errors(failed: int = EXIT_FAILED) -> Iterator[None]:
     except (UnknownLogs, BadUrl) as error:
         say(str(error))
         raise typer.Exit(EXIT_USAGE) from None
+    except LakeInUse as error:
+        say(str(error))
+        raise typer.Exit(EXIT_IN_USE) from None
     except (EngineError, ServerFailure, LakeOfAnother, OSError) as error:
         say(str(error))
         raise typer.Exit(failed) from None

@@ -1,7 +1,7 @@
 """``strandline pipeline``: the history on Spark.
 
 Exit codes of ``run``: 0 it is done, or was told to stop; 1 it failed; 2 the command makes no sense; 3 Spark or Java is
-missing or does not start; 4 another pipeline is at work on the lake.
+missing or does not start; 4 another pipeline is at work on the lake, or has taken it over.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def run_command(
     """Bring the lake up to date with the history, once or for as long as it runs.
 
     Exit code 0: done, or told to stop; 1: failed; 2: the command makes no sense; 3: Spark or Java is missing; 4:
-    another pipeline is at work on the lake.
+    another pipeline is at work on the lake, or has taken it over.
     """
     if once + continuous + supervised > 1:
         raise typer.BadParameter("give one of --once and --continuous")

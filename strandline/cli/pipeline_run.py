@@ -15,6 +15,7 @@ from strandline.cli.progress import make_watch
 from strandline.engine.clock import SystemClock
 from strandline.history.opening import open_history
 from strandline.lake.claiming import LakeInUse, claim
+from strandline.lake.fence import Fence, take_fence
 from strandline.lake.place import Lake
 from strandline.lake.status import BadStatus, Status, read_status, write_status
 from strandline.pipeline.missing import SparkUnavailable
@@ -98,15 +99,16 @@ def _run_claimed(job: Job, lake: Lake, now: Callable[[], int], requests: Request
         reporter.status.missing = str(error).splitlines()
         raise
     stack.callback(_stop, spark)
+    fence = stack.enter_context(take_fence(lake, now))
     stack.enter_context(signals(requests))
     from pyspark.errors import PySparkException
 
     try:
         if job.mode == "once":
-            run_once(lambda: _round(job, spark, lake, reporter, True), reporter)
+            run_once(lambda: _round(job, spark, lake, reporter, fence, True), reporter)
         else:
             interval = None if job.mode == "supervised" else job.interval
-            run_on(lambda: _round(job, spark, lake, reporter, False), reporter, requests, interval)
+            run_on(lambda: _round(job, spark, lake, reporter, fence, False), reporter, requests, interval)
     except PySparkException as error:
         # Its own words bring pages of Java along, and Spark has said them already.
         say(describe(error))
@@ -114,10 +116,10 @@ def _run_claimed(job: Job, lake: Lake, now: Callable[[], int], requests: Request
     return 0
 
 
-def _round(job: Job, spark: SparkSession, lake: Lake, reporter: StatusReporter, complete: bool) -> None:
+def _round(job: Job, spark: SparkSession, lake: Lake, reporter: StatusReporter, fence: Fence, complete: bool) -> None:
     history = open_history(path=job.path, url=job.url, key=job.key, cold_url=job.cold)
     try:
-        run_round(spark, history, lake, reporter, Chosen(job.logs, job.prefix), complete=complete)
+        run_round(spark, history, lake, reporter, Chosen(job.logs, job.prefix), complete=complete, fence=fence)
     finally:
         history.close()
 

@@ -2,8 +2,10 @@
 
 A claim is a lock that the system holds for the process: it is gone with the process, however that ended. In a lake in a
 directory it is a file there. Of a lake in an object store it is a file of this machine; whether another machine works
-on it is told by its status, which a living pipeline renews all the time. Two that slip past each other do no harm:
-tables refuse what would be in them twice.
+on it is told by its status, which a living pipeline renews all the time.
+
+A claim is a courtesy: it tells a second pipeline early that it is not wanted. Two pipelines can still get past each
+other, for instance when both start at the same time on two machines. What keeps the lake right then is ``lake/fence``.
 """
 
 from __future__ import annotations
@@ -95,5 +97,6 @@ def _check_elsewhere(lake: Lake, now: int) -> None:
     status = read_status(lake)
     if status is None or status.state == "ended" or status.host == socket.gethostname():
         return
-    if now - status.updated < SILENT_MS:
+    # A time far in the future was written under a wrong clock, and says nothing.
+    if abs(now - status.updated) < SILENT_MS:
         raise LakeInUse(f"another pipeline is at work on {lake.url}: process {status.pid} on {status.host}")

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import stat
 import time
-from collections.abc import Iterable
+import uuid
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 import obstore
 import pyarrow as pa
+from obstore.exceptions import AlreadyExistsError
 from obstore.store import from_url
 
 from strandline.engine.segments.cold import directory_of
@@ -92,6 +95,31 @@ class Lake(msgspec.Struct, frozen=True, array_like=True, dict=True):
             os.fsync(file.fileno())
         os.replace(temporary, path)
 
+    def create(self, name: str, data: bytes) -> bool:
+        """Put a whole file in place unless there is one, in one step; it is durable. False if there is one already:
+        of all who try at the same time, one creates the file."""
+        directory = self.directory
+        if directory is None:
+            try:
+                obstore.put(self._store, name, data, mode="create")
+            except AlreadyExistsError:
+                return False
+            return True
+        path = directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+        try:
+            with open(temporary, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.link(temporary, path)
+        except FileExistsError:
+            return False
+        finally:
+            temporary.unlink(missing_ok=True)
+        return True
+
     def read(self, name: str) -> bytes | None:
         """None if there is no such file."""
         try:
@@ -127,9 +155,7 @@ class Lake(msgspec.Struct, frozen=True, array_like=True, dict=True):
                 for item in chunk
             }
         return {
-            str(path.relative_to(self.directory)): FileState(path.stat().st_size, str(path.stat().st_mtime_ns))
-            for path in sorted((self.directory / prefix).rglob("*"))
-            if path.is_file()
+            name: FileState(found.st_size, str(found.st_mtime_ns)) for name, found in _stats(self.directory, prefix)
         }
 
     def names(self, prefix: str) -> dict[str, int]:
@@ -141,12 +167,16 @@ class Lake(msgspec.Struct, frozen=True, array_like=True, dict=True):
                 for item in chunk:
                     found[item["path"]] = int(now - item["last_modified"].timestamp())
             return found
-        root = self.directory / prefix
-        return {
-            str(path.relative_to(self.directory)): int(now - path.stat().st_mtime)
-            for path in sorted(root.rglob("*"))
-            if path.is_file()
-        }
+        return {name: int(now - found.st_mtime) for name, found in _stats(self.directory, prefix)}
+
+    def touch(self, name: str) -> None:
+        """Count a file as written now. An object store tells the time of a file by its own clock, so there is nothing
+        to correct."""
+        if self.directory is not None:
+            try:
+                os.utime(self.directory / name)
+            except FileNotFoundError:
+                pass
 
     def remove(self, names: Iterable[str]) -> None:
         """No error if one is gone already."""
@@ -168,3 +198,14 @@ class Lake(msgspec.Struct, frozen=True, array_like=True, dict=True):
             client: Any = {"allow_http": settings.pop("allow_http")} if "allow_http" in settings else None
             found = self.__dict__["_opened"] = from_url(self.url, client_options=client, **settings)
         return found
+
+
+def _stats(root: Path, prefix: str) -> Iterator[tuple[str, os.stat_result]]:
+    """The files under a prefix, by name. A file that another process removes meanwhile is left out."""
+    for path in sorted((root / prefix).rglob("*")):
+        try:
+            found = path.stat()
+        except FileNotFoundError:
+            continue
+        if stat.S_ISREG(found.st_mode):
+            yield str(path.relative_to(root)), found

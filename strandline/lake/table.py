@@ -2,29 +2,45 @@
 
 A commit adds files, removes files and moves progress, all in one step. Progress is kept as Delta's own transaction ids,
 so the table itself says what it contains: nothing else has to be remembered, and nothing can disagree with it.
+
+Every change is planned from a :class:`Snapshot` and committed through it. The commit creates exactly the next version
+of the table, so it succeeds only if the table is still what the plan was made from. If anything else was committed in
+between, by another driver or another engine, the commit changes nothing and raises :class:`TableMoved`.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-import msgspec
 import pyarrow as pa
-import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
-from deltalake.exceptions import DeltaError
+from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
 from strandline.lake.files import BOUNDED, DataFile
 from strandline.lake.place import Lake
+from strandline.lake.transaction_log import LOG, NO_TABLE, BrokenLog, TransactionLog
+
+if TYPE_CHECKING:
+    from strandline.lake.fence import Fence
+
+__all__ = ["DRIVER", "LOG", "NO_TABLE", "BrokenLog", "KnownFile", "Snapshot", "Table", "TableMoved"]
 
 #: The transaction log is summed up every so many commits.
 CHECKPOINT_INTERVAL = 50
 #: Rounds may be seconds apart, each with its commits, and whoever opens the table looks through all of them.
 LOG_RETENTION = "interval 2 days"
-LOG = "_delta_log"
+#: The transaction id that a driver leaves in a table when it takes the lake over from another (``lake/fence``). It is
+#: not progress.
+DRIVER = "driver"
+#: A commit that can be repeated as it is, because nothing was planned for it, is tried so often.
+APPEND_ATTEMPTS = 20
+
+
+class TableMoved(Exception):
+    """The table was changed by another writer after it was looked at, so the commit was not made. Plan again."""
 
 
 class KnownFile(NamedTuple):
@@ -35,6 +51,11 @@ class KnownFile(NamedTuple):
     rows: int
     bounds: dict[str, tuple[Any, Any] | None]
     partition: dict[str, str | None]
+
+    @classmethod
+    def of(cls, file: DataFile) -> KnownFile:
+        """A file that is not committed yet."""
+        return cls(file.path, file.size, file.rows, dict(file.bounds), file.partition)
 
 
 class Table:
@@ -51,103 +72,98 @@ class Table:
     def exists(self) -> bool:
         return DeltaTable.is_deltatable(self.lake.place_of(self.name), self.lake.storage_options)
 
-    def open(self) -> DeltaTable:
+    def open(self, version: int | None = None) -> DeltaTable:
         """Raises deltalake's TableNotFoundError if nothing was ever committed to it."""
-        return DeltaTable(self.lake.place_of(self.name), storage_options=self.lake.storage_options)
+        return DeltaTable(self.lake.place_of(self.name), version=version, storage_options=self.lake.storage_options)
 
-    def _open_or_create(self) -> DeltaTable:
-        if self.exists:
-            return self.open()
-        bounded = [name for name in BOUNDED if name in self.schema.names and name not in self.partition_by]
-        return DeltaTable.create(
-            self.lake.place_of(self.name),
-            self.schema,
-            partition_by=self.partition_by or None,
-            name=self.name,
-            configuration={
-                "delta.dataSkippingStatsColumns": ",".join(bounded),
-                "delta.checkpointInterval": str(CHECKPOINT_INTERVAL),
-                "delta.logRetentionDuration": LOG_RETENTION,
-            },
-            storage_options=self.lake.storage_options,
-        )
-
-    # --- looking -----------------------------------------------------------------------------------------------------
+    def snapshot(self, fence: Fence | None = None) -> Snapshot:
+        """The table as it is now, to plan a change from. A driver passes its ``fence``: it is then told apart whether
+        another driver has taken the lake over or another engine has changed the table."""
+        return Snapshot(self, fence)
 
     def files(self) -> list[KnownFile]:
         """The files that hold the table now; none if there is no table."""
-        if not self.exists:
-            return []
-        actions = pa.table(self.open().get_add_actions(flatten=True))
-        names = actions.column_names
-        found = []
-        for row in actions.to_pylist():
-            bounds = {
-                name[4:]: None if row[name] is None else (row[name], row[f"max.{name[4:]}"])
-                for name in names
-                if name.startswith("min.") and f"max.{name[4:]}" in row
-            }
-            partition = {
-                name[10:]: None if row[name] is None else str(row[name])
-                for name in names
-                if name.startswith("partition.")
-            }
-            found.append(KnownFile(row["path"], row["size_bytes"], row["num_records"] or 0, bounds, partition))
-        return found
+        return self.snapshot().files()
 
-    def version(self) -> int | None:
-        """The number of the last commit; None if there is no table."""
-        return int(self.open().version()) if self.exists else None
+    def progress(self) -> dict[str, int]:
+        """How far the table has come now; nothing if there is no table. Raises BrokenLog."""
+        return self.snapshot().progress()
 
     def paths_at(self, version: int) -> set[str]:
         """The files that held the table at an earlier version; none if that is not known any more."""
-        place = self.lake.place_of(self.name)
         try:
-            earlier = DeltaTable(place, version=version, storage_options=self.lake.storage_options)
+            earlier = self.open(version)
         except DeltaError:
             return set()
         return set(pa.table(earlier.get_add_actions()).column("path").to_pylist())
 
+    def append(self, files: Sequence[DataFile]) -> None:
+        """Add files that depend on nothing the table holds: other commits in between do not matter. Files that another
+        commit depends on go through :meth:`Snapshot.commit`."""
+        for attempt in range(1, APPEND_ATTEMPTS + 1):
+            try:
+                self.snapshot().commit(add=files)
+                return
+            except TableMoved:
+                if attempt == APPEND_ATTEMPTS:
+                    raise
+
+
+class Snapshot:
+    """A table at one version. After a commit through it, it is the table at the version which that commit made."""
+
+    def __init__(self, table: Table, fence: Fence | None = None) -> None:
+        self.table = table
+        self._fence = fence
+        self._log: TransactionLog | None = TransactionLog(table.lake, table.name)
+        #: NO_TABLE if nothing was ever committed.
+        self.version = self._log.latest
+        self._opened: DeltaTable | None = None
+        self._files: list[KnownFile] | None = None
+        self._progress: dict[str, int] | None = None
+
+    @property
+    def exists(self) -> bool:
+        return self.version != NO_TABLE
+
+    # --- looking -----------------------------------------------------------------------------------------------------
+
+    def files(self) -> list[KnownFile]:
+        """The files that hold the table; none if there is no table."""
+        if self._files is None:
+            self._files = _known_files(self._delta()) if self.exists else []
+        return self._files
+
     def progress(self) -> dict[str, int]:
-        """All transaction ids of the table; none if there is no table."""
-        return {txn["appId"]: txn["version"] for txn in self._actions("txn")}
-
-    def replaced(self) -> dict[str, int]:
-        """The files that were once part of the table, and when they were removed from it, in milliseconds. They may be
-        there still, for those who read an earlier version."""
-        found = {action["path"]: action["deletionTimestamp"] or 0 for action in self._actions("remove")}
-        for file in self.files():
-            found.pop(file.path, None)
-        return found
-
-    def _actions(self, kind: str) -> Iterator[dict[str, Any]]:
-        """What the transaction log has of a kind, oldest first.
+        """How far the table has come: its transaction ids. Nothing if there is no table. Raises BrokenLog.
 
         Read from the log itself, in one go: asking the library for each transaction id costs half a millisecond, and a
         server has a hundred thousand logs.
         """
-        start = -1
-        stated = self.lake.read(f"{self.name}/{LOG}/_last_checkpoint")
-        names = sorted(name.rpartition("/")[2] for name in self.lake.names(f"{self.name}/{LOG}/"))
-        if stated is not None:
-            start = msgspec.json.decode(stated)["version"]
-            for name in names:
-                if name.startswith(f"{start:020d}.checkpoint") and name.endswith(".parquet"):
-                    yield from self._checkpointed(name, kind)
-        begin = f'{{"{kind}"'.encode()
-        for name in names:
-            version, _, ending = name.partition(".")
-            if ending == "json" and int(version) > start:
-                for line in (self.lake.read(f"{self.name}/{LOG}/{name}") or b"").splitlines():
-                    if line.startswith(begin):
-                        yield msgspec.json.decode(line)[kind]
+        if self._progress is None:
+            try:
+                found = _transactions(self._log or self._list(), self.version)
+            except BrokenLog:
+                # Old commits may have been cleaned up since the log was listed, and are in a newer checkpoint.
+                found = _transactions(self._list(), self.version)
+            found.pop(DRIVER, None)
+            if not found and self.files():
+                raise BrokenLog(
+                    f"{self.table.lake.place_of(self.table.name)} holds {len(self.files())} files but does not say how "
+                    "far it has come: its transaction log has no transaction ids. Nothing is added to it, because "
+                    "that could add every record again. Move the table away to have it built again from the logs."
+                )
+            self._progress = found
+        return dict(self._progress)
 
-    def _checkpointed(self, checkpoint: str, kind: str) -> list[dict[str, Any]]:
-        raw = self.lake.read(f"{self.name}/{LOG}/{checkpoint}")
-        assert raw is not None, "the table has been changed by another meanwhile"
-        rows = pq.read_table(pa.BufferReader(raw), columns=[kind]).column(kind).to_pylist()
-        named = "appId" if kind == "txn" else "path"
-        return [row for row in rows if row is not None and row[named] is not None]
+    def replaced(self) -> dict[str, int]:
+        """The files that were once part of the table, and when they were removed from it, in milliseconds. They may be
+        there still, for those who read an earlier version."""
+        actions = (self._log or self._list()).actions("remove", self.version)
+        found = {action["path"]: action["deletionTimestamp"] or 0 for action in actions}
+        for file in self.files():
+            found.pop(file.path, None)
+        return found
 
     # --- changing ----------------------------------------------------------------------------------------------------
 
@@ -160,12 +176,18 @@ class Table:
         is_rearranged: bool = False,
         now: int | None = None,
     ) -> int:
-        """One step; the version of the table after it. ``is_rearranged``: the rows are the same as before, in other
-        files, which those who follow changes need not look at. ``now`` is the time in milliseconds, for files that are
-        removed; that of the system if it is not given."""
-        table = self._open_or_create()
+        """Make the next version of the table, and give its number. Raises TableMoved if there is such a version
+        already, and LakeInUse if the reason is that another driver has taken the lake over.
+
+        ``is_rearranged``: the rows are the same as before, in other files, which those who follow changes need not look
+        at. ``now`` is the time in milliseconds, for files that are removed; that of the system if it is not given.
+
+        When this fails, leave the added files alone. An object store can report a failure although it has stored the
+        commit; files that no commit refers to are swept later.
+        """
         if not (add or remove or progress):
-            return int(table.version())
+            return self.version
+        table = self._delta() if self.exists else self._create()
         changes = not is_rearranged
         actions: list[AddAction | RemoveAction] = [
             AddAction(file.path, file.size, file.partition, file.written_ms, changes, file.statistics) for file in add
@@ -173,13 +195,94 @@ class Table:
         time_ms = int(time.time() * 1000) if now is None else now
         actions += [RemoveAction(file.path, changes, time_ms, file.size, file.partition) for file in remove]
         transactions = [Transaction(app, version) for app, version in (progress or {}).items()]
-        table.create_write_transaction(
-            actions,
-            "append",
-            table.schema(),
-            partition_by=self.partition_by or None,
-            commit_properties=CommitProperties(app_transactions=transactions),
-            post_commithook_properties=PostCommitHookProperties(cleanup_expired_logs=True),
-        )
-        table.update_incremental()
-        return int(table.version())
+        try:
+            table.create_write_transaction(
+                actions,
+                "append",
+                table.schema(),
+                partition_by=self.table.partition_by or None,
+                # Without this the library checks what was committed in between by rules of its own, finds that
+                # appends do not conflict, and commits on top.
+                commit_properties=CommitProperties(app_transactions=transactions, max_commit_retries=0),
+                post_commithook_properties=PostCommitHookProperties(cleanup_expired_logs=True),
+            )
+        except CommitFailedError as error:
+            self._raise_conflict(error)
+        self._made(self.version + 1, progress or {})
+        return self.version
+
+    def _create(self) -> DeltaTable:
+        """Make the table, without any rows, as version 0."""
+        schema, partition_by = self.table.schema, self.table.partition_by
+        bounded = [name for name in BOUNDED if name in schema.names and name not in partition_by]
+        try:
+            self._opened = DeltaTable.create(
+                self.table.lake.place_of(self.table.name),
+                schema,
+                partition_by=partition_by or None,
+                name=self.table.name,
+                configuration={
+                    "delta.dataSkippingStatsColumns": ",".join(bounded),
+                    "delta.checkpointInterval": str(CHECKPOINT_INTERVAL),
+                    "delta.logRetentionDuration": LOG_RETENTION,
+                },
+                storage_options=self.table.lake.storage_options,
+                commit_properties=CommitProperties(max_commit_retries=0),
+            )
+        except DeltaError as error:
+            self._raise_conflict(error)
+        self._made(0, {})
+        if self._fence is not None:
+            # A driver that takes the lake over moves every table it finds. It may have looked before there was this
+            # one, but then its number is higher by now.
+            self._fence.check()
+        return self._delta()
+
+    def _made(self, version: int, progress: Mapping[str, int]) -> None:
+        self.version = version
+        self._log = self._files = None
+        if self._progress is not None:
+            self._progress |= {app: number for app, number in progress.items() if app != DRIVER}
+
+    def _list(self) -> TransactionLog:
+        return TransactionLog(self.table.lake, self.table.name)
+
+    def _delta(self) -> DeltaTable:
+        """At this version."""
+        if self._opened is None:
+            self._opened = self.table.open(self.version)
+        elif self._opened.version() != self.version:
+            self._opened.load_as_version(self.version)
+        return self._opened
+
+    def _raise_conflict(self, error: Exception) -> NoReturn:
+        latest = self._list().latest
+        if latest == self.version:
+            raise error
+        if self._fence is not None:
+            self._fence.check()
+        raise TableMoved(
+            f"{self.table.lake.place_of(self.table.name)} was changed by another writer: a commit on top of version "
+            f"{self.version} was prepared, and the table is at version {latest}"
+        ) from error
+
+
+def _transactions(log: TransactionLog, version: int) -> dict[str, int]:
+    return {txn["appId"]: txn["version"] for txn in log.actions("txn", version)}
+
+
+def _known_files(table: DeltaTable) -> list[KnownFile]:
+    actions = pa.table(table.get_add_actions(flatten=True))
+    names = actions.column_names
+    found = []
+    for row in actions.to_pylist():
+        bounds = {
+            name[4:]: None if row[name] is None else (row[name], row[f"max.{name[4:]}"])
+            for name in names
+            if name.startswith("min.") and f"max.{name[4:]}" in row
+        }
+        partition = {
+            name[10:]: None if row[name] is None else str(row[name]) for name in names if name.startswith("partition.")
+        }
+        found.append(KnownFile(row["path"], row["size_bytes"], row["num_records"] or 0, bounds, partition))
+    return found

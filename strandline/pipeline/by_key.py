@@ -17,7 +17,7 @@ import numpy as np
 
 from strandline.lake import tables
 from strandline.lake.buckets import cover, even, hashes, places
-from strandline.lake.table import KnownFile, Table
+from strandline.lake.table import KnownFile, Snapshot
 from strandline.pipeline.events import PROGRESS
 from strandline.pipeline.key_files import (
     BUCKET_ROWS,
@@ -56,42 +56,37 @@ class ByKey:
 
     def __init__(self, round: Round) -> None:
         self.round = round
-        self.records = tables.records(round.lake)
-        self.latest = tables.latest(round.lake)
-        self.keys = tables.keys(round.lake)
-        self.progress = self.keys.progress()
-        self._look()
+        self.latest = tables.latest(round.lake).snapshot(round.fence)
+        self.keys = tables.keys(round.lake).snapshot(round.fence)
 
-    def _look(self) -> None:
-        self._latest_files = self.latest.files()
-        self._keys_files = self.keys.files()
+    @property
+    def progress(self) -> dict[str, int]:
+        return self.keys.progress()
 
     @property
     def rows(self) -> int:
-        return sum(file.rows for file in self._keys_files)
+        return sum(file.rows for file in self.keys.files())
 
     def buckets(self, new_rows: int) -> list[str]:
-        known = {_bucket(file) for file in (*self._latest_files, *self._keys_files)}
+        known = {_bucket(file) for file in (*self.latest.files(), *self.keys.files())}
         if known:
             return cover(known)
         return even(min(max((new_rows // (4 * BUCKET_ROWS)).bit_length(), 1), MAX_FIRST_BITS))
 
     def job(self, buckets: list[str]) -> KeyJob:
-        latest, keys = _by_bucket(self._latest_files, buckets), _by_bucket(self._keys_files, buckets)
+        latest, keys = _by_bucket(self.latest.files(), buckets), _by_bucket(self.keys.files(), buckets)
         return KeyJob(self.round.lake, buckets, latest, keys)
 
     def change(self, items: Sequence[KeyItem], job: KeyJob, progress: Mapping[str, int]) -> None:
         """Have the items added up, and commit what came of it."""
         done = shuffle(self.round.spark, spread, gather, items, KeyItem, job, BucketDone)
         touched = {bucket for bucket in job.buckets if bucket in {each.bucket for each in done}}
-        for table, known, files in (
-            (self.latest, self._latest_files, [file for each in done for file in each.latest]),
-            (self.keys, self._keys_files, [file for each in done for file in each.keys]),
+        for table, files in (
+            (self.latest, [file for each in done for file in each.latest]),
+            (self.keys, [file for each in done for file in each.keys]),
         ):
-            replaced = [file for file in known if _holder(_bucket(file), touched) is not None]
+            replaced = [file for file in table.files() if _holder(_bucket(file), touched) is not None]
             table.commit(add=files, remove=replaced, progress=progress, now=self.round.now())
-        self.progress |= progress
-        self._look()
 
     def renew(
         self, files: Sequence[KnownFile], affected: dict[int, list[str] | None], progress: dict[str, int]
@@ -99,13 +94,14 @@ class ByKey:
         """Make these keys out anew, of files of ``records`` that may not be committed yet, as far as the tables have
         come."""
         # After a crash between the two commits ``latest`` is ahead; what it has too many comes again.
-        known = {**self.latest.progress(), **self.progress}
+        reached = self.progress
+        known = {**self.latest.progress(), **reached}
         affected = {epoch: keys for epoch, keys in affected.items() if str(epoch) in known and keys != []}
         if not affected:
             self.commit(progress)
             return
         epochs = sorted(affected)
-        ranges = Ranges(epochs, [0] * len(epochs), [self.progress.get(str(epoch), 0) for epoch in epochs])
+        ranges = Ranges(epochs, [0] * len(epochs), [reached.get(str(epoch), 0) for epoch in epochs])
         buckets = self.buckets(0)
         job = msgspec.structs.replace(self.job(buckets), affected=Affected(affected))
         touched = KeyItem([], Ranges([], [], []), _touched(affected, buckets))
@@ -120,22 +116,23 @@ class ByKey:
 
 def run(round: Round) -> None:
     by_key = ByKey(round)
-    version, reached = by_key.records.version(), by_key.records.progress()
-    if version is None or by_key.progress.get(RECORDS_VERSION) == version:
+    records = tables.records(round.lake).snapshot(round.fence)
+    reached, progress = records.progress(), by_key.progress
+    if not reached or progress.get(RECORDS_VERSION) == records.version:
         return
-    files = _candidates(by_key.records, by_key.progress.get(RECORDS_VERSION))
+    files = _candidates(records, progress.get(RECORDS_VERSION))
     shared = {info.epoch: info.own_after for info in round.all_logs if info.own_after}
-    ranges = _ranges(by_key.progress, reached, shared)
+    ranges = _ranges(progress, reached, shared)
     total = sum(ranges.through) - sum(ranges.after)
     if not (files or total) or (not round.complete and _can_wait(by_key, total)):
         return
     with round.reporter.stage(STAGE, total) as stage:
-        first = {} if PROGRESS in by_key.progress else {PROGRESS: reached[PROGRESS]}
+        first = {} if PROGRESS in progress else {PROGRESS: reached[PROGRESS]}
         for chunk, is_last in _chunks(ranges):
             rows = sum(chunk.through) - sum(chunk.after)
             moved = {str(epoch): seq for epoch, seq in zip(chunk.epochs, chunk.through, strict=True)}
             if is_last:
-                moved |= {RECORDS_VERSION: version, AT: round.now()}
+                moved |= {RECORDS_VERSION: records.version, AT: round.now()}
             items = items_of(files, chunk)
             by_key.change(items, by_key.job(by_key.buckets(rows)), {**first, **moved})
             first = {}
@@ -145,13 +142,14 @@ def run(round: Round) -> None:
 
 def _can_wait(by_key: ByKey, new: int) -> bool:
     waited = by_key.round.now() - by_key.progress.get(AT, 0)
-    return by_key.rows > MANY_KEYS and new < by_key.rows // FEW and waited < FEW_WAIT_MS
+    # A time in the future is that of a wrong clock: then there is no waiting.
+    return by_key.rows > MANY_KEYS and new < by_key.rows // FEW and 0 <= waited < FEW_WAIT_MS
 
 
-def _candidates(records: Table, version: int | None) -> list[KnownFile]:
+def _candidates(records: Snapshot, version: int | None) -> list[KnownFile]:
     """The files that can have new records: those that came since a version which has been added up. Some of them may
     only have been rearranged; their records are told by their seqs."""
-    known = set() if version is None else records.paths_at(version)
+    known = set() if version is None else records.table.paths_at(version)
     return [file for file in records.files() if file.path not in known]
 
 

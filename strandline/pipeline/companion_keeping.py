@@ -34,7 +34,7 @@ class Keeping:
         self.round = round
         #: About so many records go into one companion.
         self.rows = rows
-        self.table = CompanionTable(round.lake)
+        self.table = CompanionTable(round.lake, round.fence)
         self.rollups = Rollups(round)
         self.logs = {info.epoch: info for info in round.all_logs}
         self.wishes: dict[int, Wish] = {}

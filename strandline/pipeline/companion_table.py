@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from strandline.lake.fence import Fence
 from strandline.lake.files import DataFile, write_file
 from strandline.lake.place import Lake
 from strandline.lake.table import KnownFile, Table
@@ -35,11 +36,10 @@ def rollups_table(lake: Lake) -> Table:
 class CompanionTable:
     """What there is when this is made, and what became of it by changes made here. There is one who makes changes."""
 
-    def __init__(self, lake: Lake) -> None:
+    def __init__(self, lake: Lake, fence: Fence | None = None) -> None:
         self._lake = lake
-        self._table = companions_table(lake)
+        self._table = companions_table(lake).snapshot(fence)
         self.progress = self._table.progress()
-        self.version = self._table.open().version() if self._table.exists else -1
         #: The files of the table by their paths, and the rows of each.
         self._files = {file.path: (file, self._load(file.path)) for file in self._table.files()}
 
@@ -48,6 +48,10 @@ class CompanionTable:
         if content is None:
             raise FileNotFoundError(self._lake.place_of(f"{TABLE}/{path}"))
         return listed_in(pq.read_table(pa.BufferReader(content)))
+
+    @property
+    def version(self) -> int:
+        return self._table.version
 
     @property
     def entries(self) -> list[Listed]:
@@ -62,7 +66,7 @@ class CompanionTable:
         now: int | None = None,
     ) -> None:
         """All of it in one step. Whoever is removed is known by its path, and need not be there any more. ``now`` is as
-        in :meth:`Table.commit`."""
+        in :meth:`Snapshot.commit`."""
         gone = {entry.path for entry in remove}
         concerned = [path for path, (_, entries) in self._files.items() if any(entry.path in gone for entry in entries)]
         if not (add or concerned or progress):
@@ -72,7 +76,7 @@ class CompanionTable:
         kept = [entry for path in concerned for entry in self._files[path][1] if entry.path not in gone]
         rows = sorted([*kept, *add], key=lambda entry: (entry.info.log, entry.info.epoch, entry.info.first))
         written = write_file(self._lake, TABLE, LISTED, [listed_table(rows)])
-        self.version = self._table.commit(
+        self._table.commit(
             add=[] if written is None else [written],
             remove=[self._files[path][0] for path in concerned],
             progress=progress,

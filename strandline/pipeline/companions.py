@@ -57,7 +57,7 @@ def run(round: Round, *, grace_s: int = GRACE_S, rows: int = COMPANION_ROWS) -> 
     _Extending(keeping).run()
     _merge(keeping)
     _retire(keeping)
-    sweep(round.lake, (entry.path for entry in keeping.entries), round.now(), grace_s)
+    sweep(round.lake, (entry.path for entry in keeping.entries), round.now(), grace_s, round.remove)
     keeping.rollups.tidy()
     return {wish.info.epoch: lines.covered for wish, lines in keeping.chosen()}
 
@@ -82,7 +82,7 @@ def _erase(keeping: Keeping) -> None:
             keeping.change(remove=keeping.entries, progress={ERASURES: head})
     if keeping.rollups.erasures != head:
         # Files that were replaced lately, or that a killed task has left, may have it as well.
-        lake.remove(find_unused(lake, (entry.path for entry in keeping.entries)))
+        keeping.round.remove(find_unused(lake, (entry.path for entry in keeping.entries)))
         keeping.rollups.sweep()
         keeping.rollups.swept(head)
 

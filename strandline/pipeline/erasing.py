@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from strandline.history.info import LogInfo
 from strandline.lake import tables
 from strandline.lake.files import DataFile
-from strandline.lake.table import LOG, KnownFile, Table
+from strandline.lake.table import LOG, KnownFile, Snapshot, Table
 from strandline.pipeline.by_key import ByKey
 from strandline.pipeline.erasure_files import (
     Concerned,
@@ -45,37 +45,37 @@ STAGE = "erasing"
 
 
 def run(round: Round) -> None:
-    records = tables.records(round.lake)
+    records = tables.records(round.lake).snapshot(round.fence)
     progress = records.progress()
     if not progress:
         return
     if progress[PROGRESS] < round.events.head:
         with round.reporter.stage(STAGE) as stage:
-            erased = _Following(round, progress).run()
+            erased = _Following(round, records).run()
             stage.advance(erased)
-            round.done[STAGE] = erased
+            round.done[STAGE] = round.done.get(STAGE, 0) + erased
         progress = records.progress()
     if progress[PURGED] < progress[PROGRESS]:
-        for table in (records, tables.latest(round.lake), tables.keys(round.lake)):
-            purge(table)
+        for table in (records.table, tables.latest(round.lake), tables.keys(round.lake)):
+            purge(round, table)
         records.commit(progress={PURGED: progress[PROGRESS]})
 
 
-def purge(table: Table) -> None:
+def purge(round: Round, table: Table) -> None:
     """Remove all data files that are not part of the table now."""
-    current = {f"{table.name}/{file.path}" for file in table.files()}
     there = table.lake.names(f"{table.name}/")
-    table.lake.remove(name for name in there if name not in current and f"/{LOG}/" not in name)
+    current = {f"{table.name}/{file.path}" for file in table.files()}
+    round.remove(name for name in there if name not in current and f"/{LOG}/" not in name)
 
 
 class _Following:
     """The events that the tables have not followed yet."""
 
-    def __init__(self, round: Round, progress: dict[str, int]) -> None:
+    def __init__(self, round: Round, records: Snapshot) -> None:
         self._round = round
-        self._progress = progress
-        self._records = tables.records(round.lake)
-        self._files = self._records.files()
+        self._records = records
+        self._progress = records.progress()
+        self._files = records.files()
         self._concerned = Concerned({})
 
     def run(self) -> int:
@@ -89,7 +89,7 @@ class _Following:
         new = self._renewed(rules)
         replaced, erased = self._erased(rules, new)
         gone = {file.path for file in replaced}
-        left = [*(file for file in self._files if file.path not in gone), *map(_known, new)]
+        left = [*(file for file in self._files if file.path not in gone), *map(KnownFile.of, new)]
         by_key = ByKey(self._round)
         by_key.renew(left, self._concerned.keys, {PROGRESS: head})
         self._records.commit(add=new, remove=replaced, progress={PROGRESS: head}, now=self._round.now())
@@ -190,8 +190,3 @@ class _Following:
                     new += result.files
                     self._concerned.join(result.concerned)
         return [file for file in self._files if file.path in replaced], erased
-
-
-def _known(file: DataFile) -> KnownFile:
-    """A file that is not committed yet."""
-    return KnownFile(file.path, file.size, file.rows, dict(file.bounds), file.partition)

@@ -35,7 +35,7 @@ PIECE_ROWS = 50
 
 
 def run(round: Round) -> None:
-    table = tables.records(round.lake)
+    table = tables.records(round.lake).snapshot(round.fence)
     progress = table.progress()
     behind = list(_behind(round, progress))
     # Up to here the events are in what is read now.

@@ -72,7 +72,8 @@ class Rollups:
     def __init__(self, round: Round) -> None:
         self._round = round
         self._lake = round.lake
-        self._table = rollups_table(round.lake)
+        self._table = rollups_table(round.lake).snapshot(round.fence)
+        self._name = self._table.table.name
         self._progress = self._table.progress()
         #: What is in the files of the table, by their paths: they never change.
         self._sources: dict[str, frozenset[Source]] = {}
@@ -130,7 +131,7 @@ class Rollups:
         found = self._sources.get(path)
         if found is None:
             table = pa.Table.from_batches(
-                read_lake_file(self._lake, f"{self._table.name}/{path}", ["epoch", "companion"]),
+                read_lake_file(self._lake, f"{self._name}/{path}", ["epoch", "companion"]),
                 pa.schema([ROLLUPS.field("epoch"), ROLLUPS.field("companion")]),
             )
             pairs = table.group_by(["epoch", "companion"]).aggregate([]).to_pylist()
@@ -144,7 +145,7 @@ class Rollups:
         items = [
             Item(
                 self._lake,
-                [f"{self._table.name}/{each.path}" for each in pack if isinstance(each, KnownFile)],
+                [f"{self._name}/{each.path}" for each in pack if isinstance(each, KnownFile)],
                 names,
                 [each.path for each in pack if isinstance(each, Listed)],
             )
@@ -161,16 +162,17 @@ class Rollups:
         """Remove every file that the table does not refer to now: those who read an older version lose it."""
         if not self._table.exists:
             return
-        known = {f"{self._table.name}/{file.path}" for file in self._table.files()}
-        found = self._lake.names(f"{self._table.name}/")
-        self._lake.remove(name for name in found if name.endswith(".parquet") and _is_data(name) and name not in known)
+        found = self._lake.names(f"{self._name}/")
+        # As the table is now: another engine may have put files together since it was looked at.
+        known = {f"{self._name}/{file.path}" for file in self._table.table.files()}
+        self._round.remove(name for name in found if name.endswith(".parquet") and _is_data(name) and name not in known)
 
     def tidy(self) -> None:
         """Remove what both tables have replaced long ago, now and then, and shorten their transaction logs."""
         now = self._round.now()
-        if not self._table.exists or now - self._progress.get(upkeep.SWEPT, 0) < upkeep.SWEEP_EVERY * 1000:
+        if not self._table.exists or not upkeep.is_sweep_due(self._progress, now):
             return
-        for table in (companions_table(self._lake), self._table):
+        for table in (companions_table(self._lake), self._table.table):
             upkeep.sweep(self._round, table)
             table.open().cleanup_metadata()
         self._commit(progress={upkeep.SWEPT: now})

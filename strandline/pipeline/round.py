@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -12,6 +12,7 @@ import msgspec
 
 from strandline.history.info import LogInfo
 from strandline.history.opening import History
+from strandline.lake.fence import Fence
 from strandline.lake.place import Lake
 from strandline.pipeline.events import Events
 from strandline.pipeline.status import Reporter
@@ -64,6 +65,16 @@ class Round:
     problems: int = 0
     #: Records by stage.
     done: dict[str, int] = field(default_factory=dict)
+    #: What keeps other drivers out; None where there cannot be another.
+    fence: Fence | None = None
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Remove files that no table refers to. Raises LakeInUse if another driver has taken the lake over: they may
+        be about to become part of a table."""
+        if self.fence is not None:
+            self.fence.remove(names)
+        else:
+            self.lake.remove(names)
 
     def problem(self, stage: str, log: str | None, seq: int | None, message: str) -> None:
         """Tell of something that does not end the round."""

@@ -8,12 +8,15 @@ What a round does about trouble:
 
 - Something that concerns one log (a damaged block, a missing object, a log that ends before what the lake has of it) is
   told as a problem, with the log and the seq. The log stays as it is in the lake, and the others go on.
+- A table that another engine has changed meanwhile makes the round plan again, from the beginning.
+- Another driver that has taken the lake over ends the round with LakeInUse, so that it does not disturb that driver.
 - Something that concerns everything (a full disk, a server or a Spark that is gone, a lake that cannot be written, a
   file of the lake that is missing) ends the round with an error. What was committed stays.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -21,9 +24,11 @@ import msgspec
 
 from strandline.history.info import LogInfo
 from strandline.history.opening import History
+from strandline.lake.claiming import LakeInUse
+from strandline.lake.fence import Fence, take_fence
 from strandline.lake.place import Lake
 from strandline.lake.status import LogLag
-from strandline.lake.table import Table
+from strandline.lake.table import Table, TableMoved
 from strandline.pipeline import by_key, companions, erasing, records, upkeep
 from strandline.pipeline.events import PROGRESS, Events
 from strandline.pipeline.promoting import keep_registries
@@ -34,6 +39,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["Chosen", "Keeping", "LakeOfAnother", "Round", "RoundResult", "UnknownLogs", "run_round"]
+
+log = logging.getLogger(__name__)
+
+#: A round is planned so often if other engines change the tables under it.
+ATTEMPTS = 5
 
 #: In the lake: which data directory its records are from.
 BELONGING = "lake.json"
@@ -70,17 +80,40 @@ def run_round(
     complete: bool = True,
     keeping: Keeping = KEEPING,
     now: Callable[[], int] = wall_clock,
+    fence: Fence | None = None,
 ) -> RoundResult:
-    """Raises LakeOfAnother or UnknownLogs before anything is done, and whatever ends a round.
+    """Raises LakeOfAnother or UnknownLogs before anything is done, LakeInUse if another driver takes the lake over, and
+    whatever ends a round.
 
-    With ``complete`` false, work that is cheaper when more has gathered may be left for a later round.
+    With ``complete`` false, work that is cheaper when more has gathered may be left for a later round. A driver that
+    makes several rounds has one ``fence`` for all of them; without one, the round takes its own.
     """
+    if fence is None:
+        with take_fence(lake, now) as fence:
+            return run_round(
+                spark, history, lake, reporter, chosen, complete=complete, keeping=keeping, now=now, fence=fence
+            )
+    fence.check()
     belong(lake, history.directory)
     events = Events(history)
     every = [info for info in history.logs() if not (info.name.startswith("__") or info.ephemeral)]
     logs = choose(every, chosen)
-    round = Round(spark, history, lake, reporter, logs, every, events, complete, keeping, now)
-    keep_registries(lake, every, now())
+    round = Round(spark, history, lake, reporter, logs, every, events, complete, keeping, now, fence=fence)
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            _run_stages(round)
+            break
+        except TableMoved as moved:
+            # Another engine has changed a table, to optimize it for instance. Every stage begins with what the tables
+            # say, so the round is simply planned again.
+            log.info("the round is planned again: %s", moved)
+            if attempt == ATTEMPTS:
+                raise LakeInUse(f"the round was planned {ATTEMPTS} times, and each time {moved}") from moved
+    return RoundResult(round.done, round.problems)
+
+
+def _run_stages(round: Round) -> None:
+    keep_registries(round.lake, round.all_logs, round.now())
     records.run(round)
     # Before what is made of the records, so that nothing is made of one that is erased.
     erasing.run(round)
@@ -88,7 +121,6 @@ def run_round(
     searched = companions.run(round)
     upkeep.run(round)
     _report_lag(round, searched)
-    return RoundResult(round.done, round.problems)
 
 
 def belong(lake: Lake, directory: str) -> None:

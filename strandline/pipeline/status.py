@@ -34,10 +34,15 @@ log = logging.getLogger(__name__)
 
 #: Between two writes of the status at least this passes, unless something begins or ends.
 WRITE_MS = 1_000
+_TRACEBACK = "Traceback (most recent call last):"
 
 
 class Stopped(BaseException):
     """The round is to end here, because the pipeline was told to stop. No error, and nothing for stages to catch."""
+
+
+class TaskFailed(Exception):
+    """A task could not do its work. The message says on what, and the cause: it is all that comes back from a task."""
 
 
 class Stage(Protocol):
@@ -276,12 +281,13 @@ def describe(error: BaseException) -> str:
     lines = [line.rstrip() for line in str(error).splitlines() if line.strip()]
     if not lines:
         return type(error).__name__
-    if "Traceback (most recent call last):" in lines:
+    # Spark Connect puts words of its own before the traceback, on the same line.
+    begin = next((place for place, line in enumerate(lines) if line.endswith(_TRACEBACK)), None)
+    if begin is not None:
         # Of a worker's traceback, what was raised: the first line behind it that is not indented.
-        behind = lines[lines.index("Traceback (most recent call last):") + 1 :]
-        raised = next((line for line in behind if not line.startswith(" ")), "")
+        raised = next((line for line in lines[begin + 1 :] if not line.startswith(" ")), "")
         if raised:
-            return raised
+            return raised.removeprefix(f"{TaskFailed.__module__}.{TaskFailed.__qualname__}: ")
     return f"{type(error).__name__}: {lines[0].strip()}"
 
 

@@ -6,7 +6,7 @@ the file, so it is put down in the lake, by whoever looks first.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -28,16 +28,18 @@ def find_unused(lake: Lake, used: Iterable[str]) -> list[str]:
     return sorted(lake.names(f"{FOLDER}/").keys() - set(used) - {NOTED})
 
 
-def sweep(lake: Lake, used: Iterable[str], now: int, grace_s: int) -> list[str]:
+def sweep(lake: Lake, used: Iterable[str], now: int, grace_s: int, remove: Callable[[list[str]], None]) -> list[str]:
     """Remove what has been known to be unused for so long, and put down what was found now. It is looked for once in
-    such a time, so a file goes after one or two of them. Gives what was removed."""
+    such a time, so a file goes after one or two of them. ``remove`` removes files. Gives what was removed.
+
+    A time in the future was noted by a round with a wrong clock. It counts as now."""
     stored = lake.read(NOTED)
     noted = Noted() if stored is None else _read(stored)
-    if stored is not None and now - noted.looked < grace_s * 1000:
+    if stored is not None and 0 <= now - noted.looked < grace_s * 1000:
         return []
-    since = {path: noted.since.get(path, now) for path in find_unused(lake, used)}
+    since = {path: min(noted.since.get(path, now), now) for path in find_unused(lake, used)}
     removed = [path for path, at in since.items() if now - at >= grace_s * 1000]
-    lake.remove(removed)
+    remove(removed)
     left = {path: at for path, at in since.items() if path not in set(removed)}
     if left or stored is not None:
         lake.write(NOTED, msgspec.json.encode(Noted(now, left)))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ import msgspec
 from strandline.lake import tables
 from strandline.lake.files import DataFile
 from strandline.lake.place import Lake
-from strandline.lake.table import LOG, KnownFile, Table
+from strandline.lake.table import LOG, KnownFile, Snapshot, Table
 from strandline.pipeline.record_files import FILE_BYTES, RowsWriter
 from strandline.pipeline.round import Round
 from strandline.pipeline.working import work
@@ -54,22 +54,28 @@ class CompactDone(msgspec.Struct, frozen=True, array_like=True):
 
 
 def run(round: Round) -> None:
-    records = tables.records(round.lake)
+    records = tables.records(round.lake).snapshot(round.fence)
     if not records.exists:
         return
     compact(round, records)
-    if round.now() - records.progress().get(SWEPT, 0) >= SWEEP_EVERY * 1000:
-        for table in (records, tables.latest(round.lake), tables.keys(round.lake)):
+    if is_sweep_due(records.progress(), round.now()):
+        for table in (records.table, tables.latest(round.lake), tables.keys(round.lake)):
             if table.exists:
                 sweep(round, table)
                 table.open().cleanup_metadata()
         records.commit(progress={SWEPT: round.now()})
 
 
+def is_sweep_due(progress: Mapping[str, int], now: int) -> bool:
+    """Whether a table was last swept long enough ago. A time in the future is that of a wrong clock, and says
+    nothing."""
+    return not now - SWEEP_EVERY * 1000 < progress.get(SWEPT, 0) <= now
+
+
 # --- small files -----------------------------------------------------------------------------------------------------
 
 
-def compact(round: Round, records: Table) -> None:
+def compact(round: Round, records: Snapshot) -> None:
     groups = list(groups_of(records.files()))
     if not groups:
         return
@@ -157,19 +163,29 @@ def _local(lake: Lake, path: str, place: str) -> str:
 def sweep(round: Round, table: Table) -> list[str]:
     """Remove files that have not been part of the table for long enough. Gives what was removed."""
     now = round.now()
-    current = {file.path for file in table.files()}
-    replaced = table.replaced()
+    there = round.lake.names(f"{table.name}/")
+    snapshot = table.snapshot()
+    current = {file.path for file in snapshot.files()}
+    replaced = snapshot.replaced()
     late = now / 1000 - time.time()
     old = []
-    for name, age in round.lake.names(f"{table.name}/").items():
+    for name, seconds in there.items():
         path = name[len(table.name) + 1 :]
+        if seconds < 0:
+            # Written under a wrong clock: from now on it counts as written now. The transaction log is shortened by
+            # the times of its files as well.
+            round.lake.touch(name)
         if path in current or path.startswith(f"{LOG}/"):
             continue
-        if path in replaced:
+        age = seconds + late
+        if path not in replaced:
+            is_old = age >= round.keeping.orphans
+        elif replaced[path] <= now:
             is_old = now - replaced[path] >= round.keeping.versions * 1000
         else:
-            is_old = age + late >= round.keeping.orphans
+            # A wrong clock has said when the file was replaced. The file itself is at least that old.
+            is_old = age >= round.keeping.versions
         if is_old:
             old.append(name)
-    round.lake.remove(old)
+    round.remove(old)
     return old

@@ -7,21 +7,29 @@ attempt left behind belongs to nothing.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import pyarrow as pa
 
+from strandline.pipeline.status import TaskFailed, describe
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+log = logging.getLogger(__name__)
 
 ITEMS = pa.schema([pa.field("item", pa.binary(), nullable=False)])
 RESULTS = "result binary"
 PARTS = "destination string, part binary"
 #: A wave has so many items for each task that can run at a time: enough that none waits long for the slowest.
 WAVES = 4
+#: An error names so many of the things that an item is about.
+NAMED = 3
 
 Item = TypeVar("Item", bound=msgspec.Struct)
 Result = TypeVar("Result", bound=msgspec.Struct)
@@ -108,8 +116,11 @@ class _Worker:
         decode = msgspec.msgpack.Decoder(self._kind).decode
         encode = msgspec.msgpack.Encoder().encode
         for batch in batches:
-            for item in batch.column(0).to_pylist():
-                yield _result(encode(self._function(decode(item))))
+            for encoded in batch.column(0).to_pylist():
+                item = decode(encoded)
+                with _naming(self._function, item):
+                    done = self._function(item)
+                yield _result(encode(done))
 
 
 class _Spreader:
@@ -123,11 +134,13 @@ class _Spreader:
         decode = msgspec.msgpack.Decoder(self._kind).decode
         shared = msgspec.msgpack.decode(self._shared, type=self._known)
         for batch in batches:
-            for item in batch.column(0).to_pylist():
-                for destination, part in self._function(decode(item), shared):
-                    yield pa.record_batch(
-                        [pa.array([destination]), pa.array([part], pa.binary())], ["destination", "part"]
-                    )
+            for encoded in batch.column(0).to_pylist():
+                item = decode(encoded)
+                with _naming(self._function, item):
+                    for destination, part in self._function(item, shared):
+                        yield pa.record_batch(
+                            [pa.array([destination]), pa.array([part], pa.binary())], ["destination", "part"]
+                        )
 
 
 def _gatherer(function: Callable[[str, list[bytes], Any], Any], known: type[Any], encoded: bytes) -> Callable[..., Any]:
@@ -135,7 +148,8 @@ def _gatherer(function: Callable[[str, list[bytes], Any], Any], known: type[Any]
 
     def gathered(key, table):  # type: ignore[no-untyped-def]
         shared = msgspec.msgpack.decode(encoded, type=known)
-        done = function(key[0].as_py(), table.column("part").to_pylist(), shared)
+        with _naming(function, f"bucket {key[0].as_py()}"):
+            done = function(key[0].as_py(), table.column("part").to_pylist(), shared)
         return pa.Table.from_batches([_result(msgspec.msgpack.encode(done))])
 
     return gathered
@@ -143,3 +157,31 @@ def _gatherer(function: Callable[[str, list[bytes], Any], Any], known: type[Any]
 
 def _result(encoded: bytes) -> Any:
     return pa.record_batch([pa.array([encoded], pa.binary())], ["result"])
+
+
+@contextmanager
+def _naming(function: Callable[..., Any], item: Any) -> Iterator[None]:
+    """Let an error in a task say what the task was about. How much of a traceback comes back depends on where Spark
+    runs, so the message has all that is needed; the traceback is in the log of the worker."""
+    try:
+        yield
+    except Exception as error:
+        about = item if isinstance(item, str) else about_item(item)
+        log.error("%s failed on %s", function.__name__, about, exc_info=True)
+        raise TaskFailed(f"{function.__name__} failed on {about}: {describe(error)}") from None
+
+
+def about_item(item: Any) -> str:
+    """The logs and seqs, or the files, that an item is about."""
+    things = [item, *_listed(item, "work")]
+    pieces = [piece for thing in things for piece in (*_listed(thing, "piece"), *_listed(thing, "pieces"))]
+    found = [f"log {piece.log!r} seqs {piece.first} to {piece.last}" for piece in pieces]
+    for thing in things:
+        found += [str(path) for name in ("path", "paths", "files", "companions") for path in _listed(thing, name)]
+    more = len(found) - NAMED
+    return ", ".join(found[:NAMED]) + (f" and {more} more" if more > 0 else "") or type(item).__name__
+
+
+def _listed(thing: Any, name: str) -> list[Any]:
+    found = getattr(thing, name, None)
+    return list(found) if isinstance(found, (list, tuple)) else [] if found is None else [found]

@@ -92,6 +92,8 @@ class TestInAnObjectStore:
         for status in (
             Status(state="running", host="elsewhere", updated=now() - SILENT_MS),
             Status(state="ended", host="elsewhere", updated=now()),
+            # Written under a wrong clock.
+            Status(state="running", host="elsewhere", updated=now() + SILENT_MS),
         ):
             self.status = status
             with claim(lake, now):

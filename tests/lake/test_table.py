@@ -49,12 +49,12 @@ def test_a_table_that_was_never_committed_to_is_empty(table: Table) -> None:
 
 
 def test_a_commit_adds_removes_and_moves_progress_in_one_step(table: Table) -> None:
-    table.commit(add=[write(table, 1, 2), write(table, 3)], progress={"7": 3, "8": 0})
+    table.snapshot().commit(add=[write(table, 1, 2), write(table, 3)], progress={"7": 3, "8": 0})
     assert seqs(table) == [1, 2, 3]
     assert table.progress() == {"7": 3, "8": 0}
     first = next(file for file in table.files() if file.rows == 2)
     assert first.bounds["seq"] == (1, 2)
-    version = table.commit(add=[write(table, 4)], remove=[first], progress={"7": 4})
+    version = table.snapshot().commit(add=[write(table, 4)], remove=[first], progress={"7": 4})
     assert version == table.open().version()
     assert seqs(table) == [3, 4]
     assert table.progress() == {"7": 4, "8": 0}
@@ -62,21 +62,21 @@ def test_a_commit_adds_removes_and_moves_progress_in_one_step(table: Table) -> N
 
 
 def test_what_was_written_and_not_committed_is_not_there(table: Table) -> None:
-    table.commit(add=[write(table, 1)])
+    table.snapshot().commit(add=[write(table, 1)])
     write(table, 2)
     assert seqs(table) == [1]
 
 
 def test_progress_is_found_behind_checkpoints_of_the_transaction_log(table: Table) -> None:
     for number in range(CHECKPOINT_INTERVAL + 3):
-        table.commit(progress={str(number % 7): number})
+        table.snapshot().commit(progress={str(number % 7): number})
     assert (Path(table.lake.url) / "things" / "_delta_log" / "_last_checkpoint").exists()
     opened = table.open()
     assert table.progress() == {str(app): opened.transaction_version(str(app)) for app in range(7)}
 
 
 def test_statistics_tell_nothing_of_payloads(table: Table) -> None:
-    table.commit(add=[write(table, 1, 2)])
+    table.snapshot().commit(add=[write(table, 1, 2)])
     for file in (Path(table.lake.url) / "things" / "_delta_log").iterdir():
         assert b"payload-1" not in file.read_bytes()
     # Also where the library writes the file.
@@ -102,11 +102,11 @@ def test_files_of_a_partition(tmp_path: Path) -> None:
     table = Table(Lake.at(tmp_path), "parts", schema, ["bucket"])
     writer = FileWriter(table.lake, "parts", pa.schema([("seq", pa.int64())]), {"bucket": "3"})
     writer.write(pa.table({"seq": [1, 2]}))
-    table.commit(add=[writer.close()])
+    table.snapshot().commit(add=[writer.close()])
     assert table.open().to_pyarrow_table().to_pylist() == [{"bucket": 3, "seq": 1}, {"bucket": 3, "seq": 2}]
     (file,) = table.files()
     assert file.partition == {"bucket": "3"}
-    table.commit(remove=[file])
+    table.snapshot().commit(remove=[file])
     assert table.files() == []
 
 

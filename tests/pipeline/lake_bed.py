@@ -24,7 +24,9 @@ def fill(
     for info in history.logs():
         if not info.name.startswith("__"):
             file = write_file(lake, "records", RECORDS, [change(_rows(history, info))])
-            table.commit(add=[file] if file else [], progress={str(info.epoch): info.head, "erasures": erasures})
+            table.snapshot().commit(
+                add=[file] if file else [], progress={str(info.epoch): info.head, "erasures": erasures}
+            )
 
 
 def _rows(history: History, info: LogInfo) -> Any:

@@ -64,7 +64,7 @@ def test_much_is_added_up_in_parts(bed: Bed, monkeypatch: pytest.MonkeyPatch) ->
         for number in range(6):
             append(log, f"{number}", f"{number}+", key=f"key-{number % 4}")
         bed.round(chosen=Chosen([name]))
-    versions = bed.table("keys").version()
+    versions = bed.table("keys").snapshot().version
     assert versions is not None
     assert versions >= 6
     assert by_key(bed) == derived(bed.rows())

@@ -14,11 +14,15 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 from command_line import app
+from lake_bed import fill
 from server_process import ServerProcess
 from typer.testing import CliRunner
 
 from strandline.engine import Batch, Engine
 from strandline.history.directory import DirectoryHistory
+from strandline.lake.claiming import claim
+from strandline.lake.place import Lake
+from strandline.lake.tables import records
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,6 +57,7 @@ def run(*arguments: object) -> tuple[int, str, str]:
         (["pipeline", "audit"], "either --data or --url"),
         (["pipeline", "audit", "--data", "nowhere"], "not a directory"),
         (["pipeline", "audit", "--url", "http://localhost:1", "--conf", "x"], "spark.name=value"),
+        (["pipeline", "audit", "--url", "http://localhost:1", "--repair"], "say with --lake which lake to repair"),
     ],
 )
 def test_a_command_that_makes_no_sense_is_refused(
@@ -142,6 +147,23 @@ def head_of(data: Path) -> int:
         return next((info.head for info in history.logs() if info.name == "rows"), 0)
     finally:
         history.close()
+
+
+def test_rows_that_are_in_the_lake_twice_are_removed_on_request(spark: SparkSession, tmp_path: Path) -> None:
+    data, lake = tmp_path / "data", Lake.at(tmp_path / "data" / "lake")
+    with Engine.open(data, background=False) as engine:
+        engine.create("log").wait().append(Batch([b"1", b"2", b"3"])).wait()
+    history = DirectoryHistory(data)
+    for _ in range(2):
+        fill(lake, history)
+    history.close()
+    with claim(lake, lambda: 0):
+        code, _, told = run("pipeline", "audit", "--data", data, "--repair")
+        assert (code, "another pipeline is at work" in told) == (4, True)
+    code, said, _ = run("pipeline", "audit", "--data", data, "--repair")
+    assert (code, said.splitlines()[-1]) == (0, "1 logs, 3 records: sound")
+    assert "3 rows are extra copies of others (seqs 1 to 3); they were removed" in " ".join(said.split())
+    assert sum(file.rows for file in records(lake).files()) == 3
 
 
 def test_everything_by_url(spark: SparkSession, tmp_path: Path) -> None:

@@ -39,6 +39,6 @@ def test_the_table_stays_in_few_files(tmp_path: Path) -> None:
     lake = Lake.at(tmp_path)
     table = CompanionTable(lake)
     for number in range(1, 3 * MAX_FILES):
-        table.change(add=[entry(number)])
+        table.change(add=[entry(number)], progress={"1/p": number})
         assert len(table._files) <= MAX_FILES
     assert sorted(each.info.first for each in CompanionTable(lake).entries) == list(range(1, 3 * MAX_FILES))

@@ -221,7 +221,7 @@ def test_a_crash_before_the_old_files_are_removed_is_made_up_for(bed: Bed, monke
     bed.round()
     log.delete(key="key-1").wait()
     with monkeypatch.context() as patch:
-        patch.setattr(erasing, "purge", lambda table: 1 / 0)
+        patch.setattr(erasing, "purge", lambda round, table: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             bed.round()
     assert bed.data() == ["x"]

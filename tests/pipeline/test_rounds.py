@@ -18,7 +18,7 @@ from strandline.history.opening import open_history
 from strandline.history.remote import ServerHistory
 from strandline.lake import tables
 from strandline.lake.place import Lake
-from strandline.lake.table import Table
+from strandline.lake.table import BrokenLog, Snapshot
 from strandline.pipeline.events import Events
 from strandline.pipeline.rounds import BELONGING, Chosen, LakeOfAnother, UnknownLogs, run_round
 from strandline.pipeline.status import Silent
@@ -79,6 +79,44 @@ def test_a_lake_belongs_to_one_data_directory(bed: Bed, tmp_path: Path) -> None:
         bed.round()
     bed.lake.write(BELONGING, b'{"directory":"x","format":99}')
     with pytest.raises(LakeOfAnother, match="format 99"):
+        bed.round()
+
+
+@pytest.mark.parametrize("hint", [None, b""])
+def test_a_round_goes_on_though_the_hint_at_the_last_checkpoint_is_lost(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch, hint: bytes | None
+) -> None:
+    """Old commits are cleaned up, and what they said is in checkpoints alone."""
+    monkeypatch.setattr("strandline.lake.table.CHECKPOINT_INTERVAL", 2)
+    log = bed.log()
+    # How far this log has come is in a checkpoint alone.
+    append(bed.log("quiet"), "once")
+    for number in range(3):
+        append(log, f"{number}", key="x")
+        bed.round()
+    for table in ("records", "latest", "keys"):
+        folder = bed.path / "lake" / table / "_delta_log"
+        last = max(int(path.name[:20]) for path in folder.glob("*.checkpoint.parquet"))
+        for path in folder.glob("*.json"):
+            if int(path.name[:20]) < last:
+                path.unlink()
+        (folder / "_last_checkpoint").unlink()
+        if hint is not None:
+            (folder / "_last_checkpoint").write_bytes(hint)
+    append(log, "3", key="x")
+    bed.round()
+    assert bed.data() == ["0", "1", "2", "3"]
+    assert bed.data("quiet") == ["once"]
+    assert by_key(bed) == derived(bed.rows())
+
+
+def test_a_round_never_starts_from_zero_where_progress_cannot_be_read(bed: Bed) -> None:
+    log = bed.log()
+    append(log, "1")
+    bed.round()
+    append(log, "2")
+    next((bed.path / "lake" / "records" / "_delta_log").glob("*0.json")).unlink()
+    with pytest.raises(BrokenLog, match="records is incomplete: the commits of versions 0 are missing"):
         bed.round()
 
 
@@ -157,10 +195,10 @@ def happen(bed: Bed, number: int, what: str, name: str, key: str, count: int) ->
 
 def killed_round(bed: Bed, commits: int, *, before: bool) -> None:
     """A round that comes to its n-th commit, and no further."""
-    real = Table.commit
+    real = Snapshot.commit
     left = commits
 
-    def commit(table: Table, **changes: object) -> int:
+    def commit(table: Snapshot, **changes: object) -> int:
         nonlocal left
         left -= 1
         if left == 0 and before:
@@ -171,7 +209,7 @@ def killed_round(bed: Bed, commits: int, *, before: bool) -> None:
         return version
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Table, "commit", commit)
+        patch.setattr(Snapshot, "commit", commit)
         try:
             bed.round()
         except Killed:

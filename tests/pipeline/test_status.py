@@ -169,6 +169,20 @@ def test_an_error_is_told_in_a_line() -> None:
     assert describe(KeyboardInterrupt()) == "KeyboardInterrupt"
 
 
+def test_an_error_of_a_task_on_spark_connect_is_told_by_its_cause() -> None:
+    """What Spark Connect 4.3 says of an error in a task, word for word."""
+    said = (
+        "\n  An exception was thrown from the Python worker. Please see the stack trace below.\n"
+        "[PYTHON_EXCEPTION] An exception was thrown from the Python worker: Traceback (most recent call last):\n"
+        '  File "/srv/work.py", line 10, in work\n    raise OSError(28, "No space left on device", "/srv/lake/x")\n'
+        "{}\n SQLSTATE: 38000\n"
+    )
+    cause = "OSError: [Errno 28] No space left on device: '/srv/lake/x'"
+    assert describe(RuntimeError(said.format(cause))) == cause
+    told = f"write_records failed on log 'a' seqs 1 to 9: {cause}"
+    assert describe(RuntimeError(said.format(f"strandline.pipeline.status.TaskFailed: {told}"))) == told
+
+
 def test_a_silent_reporter_takes_everything() -> None:
     reporter = Silent()
     with reporter.stage("records", 7) as stage:

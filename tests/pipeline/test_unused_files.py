@@ -19,23 +19,29 @@ def lake(tmp_path: Path) -> Lake:
 
 
 def test_a_file_goes_when_it_has_been_unused_for_a_while(lake: Lake) -> None:
-    assert sweep(lake, ["pieces/1/used"], MINUTE, 60) == []
+    assert sweep(lake, ["pieces/1/used"], MINUTE, 60, lake.remove) == []
     lake.write("pieces/1/orphan", b"x")
-    assert sweep(lake, ["pieces/1/used"], MINUTE + 1, 60) == [], "it is not looked again so soon"
-    assert sweep(lake, ["pieces/1/used"], 2 * MINUTE, 60) == ["pieces/1/replaced"]
-    assert sweep(lake, ["pieces/1/used"], 3 * MINUTE, 60) == ["pieces/1/orphan"]
+    assert sweep(lake, ["pieces/1/used"], MINUTE + 1, 60, lake.remove) == [], "it is not looked again so soon"
+    assert sweep(lake, ["pieces/1/used"], 2 * MINUTE, 60, lake.remove) == ["pieces/1/replaced"]
+    assert sweep(lake, ["pieces/1/used"], 3 * MINUTE, 60, lake.remove) == ["pieces/1/orphan"]
     assert find_unused(lake, ["pieces/1/used"]) == []
     assert set(lake.names("pieces/")) == {"pieces/1/used", NOTED}
 
 
 def test_a_file_that_is_used_again_stays(lake: Lake) -> None:
-    sweep(lake, ["pieces/1/used"], MINUTE, 60)
-    assert sweep(lake, ["pieces/1/used", "pieces/1/replaced"], 2 * MINUTE, 60) == []
-    assert sweep(lake, ["pieces/1/used"], 3 * MINUTE, 60) == [], "it counts from now"
+    sweep(lake, ["pieces/1/used"], MINUTE, 60, lake.remove)
+    assert sweep(lake, ["pieces/1/used", "pieces/1/replaced"], 2 * MINUTE, 60, lake.remove) == []
+    assert sweep(lake, ["pieces/1/used"], 3 * MINUTE, 60, lake.remove) == [], "it counts from now"
 
 
 def test_a_note_that_cannot_be_read_costs_time_only(lake: Lake) -> None:
-    sweep(lake, ["pieces/1/used"], MINUTE, 60)
+    sweep(lake, ["pieces/1/used"], MINUTE, 60, lake.remove)
     lake.write(NOTED, b"{")
-    assert sweep(lake, ["pieces/1/used"], 2 * MINUTE, 60) == []
-    assert sweep(lake, ["pieces/1/used"], 3 * MINUTE, 60) == ["pieces/1/replaced"]
+    assert sweep(lake, ["pieces/1/used"], 2 * MINUTE, 60, lake.remove) == []
+    assert sweep(lake, ["pieces/1/used"], 3 * MINUTE, 60, lake.remove) == ["pieces/1/replaced"]
+
+
+def test_a_note_of_a_wrong_clock_does_not_stop_it(lake: Lake) -> None:
+    sweep(lake, ["pieces/1/used"], 1000 * MINUTE, 60, lake.remove)
+    assert sweep(lake, ["pieces/1/used"], MINUTE, 60, lake.remove) == [], "it counts from now"
+    assert sweep(lake, ["pieces/1/used"], 2 * MINUTE, 60, lake.remove) == ["pieces/1/replaced"]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -78,3 +79,41 @@ def test_replaced_files_go_after_their_time_and_orphans_after_theirs(bed: Bed) -
     assert parquet() == 1
     assert len(bed.data()) == upkeep.FILES_PER_TIER
     assert len(list((bed.path / "lake" / "latest").rglob("*.parquet"))) == 1
+
+
+class TestAfterAWrongClock:
+    """One round was made while the clock said 2101."""
+
+    WRONG = 4_150_000_000_000
+
+    def test_files_are_swept_as_ever(self, bed: Bed) -> None:
+        log = bed.log()
+        records = bed.path / "lake" / "records"
+        for number in range(upkeep.FILES_PER_TIER):
+            append(log, str(number), key="x")
+            # The last one puts the files together, and says when it removed them and when it looked for old ones.
+            wrong = number == upkeep.FILES_PER_TIER - 1
+            bed.round(**({"now": lambda: self.WRONG} if wrong else {}))
+        assert bed.table("records").progress()[upkeep.SWEPT] == self.WRONG
+        orphan = records / "left-behind.parquet"
+        orphan.write_bytes(b"?")
+        for path in records.rglob("*"):
+            os.utime(path, (self.WRONG / 1000, self.WRONG / 1000))
+        now = int(time.time() * 1000)
+
+        def round(after: int) -> int:
+            bed.round(now=lambda: now + after)
+            return len(list(records.glob("*.parquet")))
+
+        assert round(0) == upkeep.FILES_PER_TIER + 2
+        assert bed.table("records").progress()[upkeep.SWEPT] == now
+        assert all(path.stat().st_mtime < self.WRONG / 1000 for path in records.rglob("*") if path.is_file())
+        assert round(DAY + 3_600_000) == upkeep.FILES_PER_TIER + 1
+        assert not orphan.exists()
+        assert round(2 * DAY + 7_200_000) == 1
+        assert len(bed.data()) == upkeep.FILES_PER_TIER
+
+    def test_a_time_in_the_future_says_nothing(self) -> None:
+        assert upkeep.is_sweep_due({upkeep.SWEPT: self.WRONG}, 1_700_000_000_000)
+        assert upkeep.is_sweep_due({}, 1_700_000_000_000)
+        assert not upkeep.is_sweep_due({upkeep.SWEPT: 1_700_000_000_000 - 1}, 1_700_000_000_000)

@@ -16,5 +16,9 @@ class Doubled(msgspec.Struct):
     process: int
 
 
+def refuse(number: Number) -> Doubled:
+    raise OSError(28, "No space left on device", f"file-{number.value}")
+
+
 def double(number: Number) -> Doubled:
     return Doubled(2 * number.value, os.getpid())

@@ -41,7 +41,8 @@ Work = Callable[..., Iterator[Any]]
 class Comparison:
     def __init__(self, history: History, snapshot: LakeSnapshot, logs: Sequence[LogInfo], is_complete: bool) -> None:
         self._history = history
-        self._snapshot = snapshot
+        #: What was looked at last.
+        self.snapshot = snapshot
         self._logs = logs
         self._is_complete = is_complete
         self._events = _EventsOf(history)
@@ -66,10 +67,10 @@ class Comparison:
             found = self._compare(logs, in_logs, pieces, work, stage)
             if found is not None:
                 return found
-            fresh = LakeSnapshot.take(self._snapshot.lake)
+            fresh = LakeSnapshot.take(self.snapshot.lake)
             if fresh is None or attempt == ATTEMPTS:
                 break
-            self._snapshot = fresh
+            self.snapshot = fresh
         self.looked = "the lake was changed again and again while it was looked at"
         return [Finding(check="lake", ok=False, count=1, detail=f"{self.looked}: audit it when it has come to rest")]
 
@@ -82,12 +83,12 @@ class Comparison:
         stage: Stage,
     ) -> list[Finding] | None:
         """None if files went away meanwhile."""
-        pending = self._events.pending(self._snapshot.progress.get(PROGRESS, 0))
+        pending = self._events.pending(self.snapshot.progress.get(PROGRESS, 0))
         expected = {info.epoch: self._expected(info) for info in logs}
         held: dict[int, Held] = defaultdict(Held)
         orphans: dict[str, int] = defaultdict(int)
         rows = 0
-        for done in work(read_lake, items_of(self._snapshot, expected, self._knows_all(logs)), LakeItem, LakeSeen):
+        for done in work(read_lake, items_of(self.snapshot, expected, self._knows_all(logs)), LakeItem, LakeSeen):
             if done.gone:
                 return None
             stage.advance(done.rows)
@@ -97,7 +98,7 @@ class Comparison:
                 held[epoch].erased.add(each.erased)
             for log, count in done.orphans.items():
                 orphans[log] += count
-        self.looked = f"{rows} rows of {len(logs)} logs in {len(self._snapshot.files)} files of the lake"
+        self.looked = f"{rows} rows of {len(logs)} logs in {len(self.snapshot.files)} files of the lake"
         findings = [finding for info in logs for finding in self._beyond(info)]
         for info in logs:
             if info.epoch in pending:
@@ -126,7 +127,7 @@ class Comparison:
                 standing = self._history.standing(info)
             except UnknownLog:
                 standing = []
-        followed = self._snapshot.progress.get(PROGRESS, 0)
+        followed = self.snapshot.progress.get(PROGRESS, 0)
         return Expected(self.through[info.epoch], standing, self._events.followed(info.epoch, followed))
 
     def _beyond(self, info: LogInfo) -> Iterator[Finding]:
@@ -151,10 +152,10 @@ class Comparison:
             for piece in pieces
             if numbers & set(range(piece.first // RANGE_SEQS, piece.last // RANGE_SEQS + 1))
         ]
-        for file in self._snapshot.files:
+        for file in self.snapshot.files:
             epochs = file.bounds.get("epoch")
             if epochs is None or epochs[0] <= info.epoch <= epochs[1]:
-                items.append(CloseItem(info.epoch, list(ranges), expected, lake=self._snapshot.lake, path=file.path))
+                items.append(CloseItem(info.epoch, list(ranges), expected, lake=self.snapshot.lake, path=file.path))
         seen = list(work(look_closely, items, CloseItem, CloselySeen))
         return None if any(each.gone for each in seen) else seen
 
@@ -234,10 +235,10 @@ def _orphan(log: str, count: int) -> Finding:
 def _different(info: LogInfo, ranges: Sequence[int], close: Sequence[CloselySeen]) -> Iterator[Finding]:
     found = difference(close)
     if not found.seqs:
-        return  # the lake has more than the log, which is right
+        return  # the lake has more than the log, which is right, or has rows twice, which is told apart
     parts = [
         f"{len(seqs)} {what} (seqs {ranges_text(_ranges(seqs))})"
-        for seqs, what in ((found.missing, "missing"), (found.other, "different"), (found.doubled, "there twice"))
+        for seqs, what in ((found.missing, "missing"), (found.other, "different"))
         if seqs
     ]
     more = len(ranges) - CLOSE_RANGES

@@ -28,6 +28,8 @@ from strandline.pipeline.lake_files import read_lake_file
 
 _COLUMNS = ["log", "epoch", "seq", "ts", "key", "node", "meta", "data", "bytes"]
 Seqs = npt.NDArray[np.int64]
+#: In place of a digest: there are several records, and they differ.
+OTHER = -1
 
 
 class LakeSnapshot(NamedTuple):
@@ -44,9 +46,8 @@ class LakeSnapshot(NamedTuple):
         table = records(lake)
         if not table.exists:
             return None
-        # The progress first: a file that is added in between is covered by none, and looked at by nobody.
-        progress = table.progress()
-        return cls(lake, table.files(), progress)
+        found = table.snapshot()
+        return cls(lake, found.files(), found.progress())
 
     def covered(self, epoch: int) -> int:
         return self.progress.get(str(epoch), 0)
@@ -193,30 +194,27 @@ def _batches(item: CloseItem) -> Iterable[Any]:
 
 
 class Difference(NamedTuple):
-    """Seqs that the lake does not have, that it has otherwise, and that it has more than once."""
+    """Seqs that the lake does not have, and those of which it has another record."""
 
     missing: list[int]
     other: list[int]
-    doubled: list[int]
 
     @property
     def seqs(self) -> list[int]:
-        return sorted({*self.missing, *self.other, *self.doubled})
+        return sorted({*self.missing, *self.other})
 
 
 def difference(seen: Iterable[CloselySeen]) -> Difference:
     """Between what was seen of one log on both sides."""
     in_log: dict[int, int] = {}
     in_lake: dict[int, int] = {}
-    doubled: list[int] = []
     for each in seen:
         for seq, digest in zip(each.seqs, each.digests, strict=True):
             if not each.is_lake:
                 in_log[seq] = digest
-            elif seq in in_lake:
-                doubled.append(seq)
             else:
-                in_lake[seq] = digest
+                # Where a seq is there more than once (``auditing/copies``), each copy has to be right.
+                in_lake[seq] = digest if in_lake.get(seq, digest) == digest else OTHER
     missing = sorted(in_log.keys() - in_lake.keys())
     other = sorted(seq for seq, digest in in_log.items() if in_lake.get(seq, digest) != digest)
-    return Difference(missing, other, sorted(set(doubled)))
+    return Difference(missing, other)

@@ -13,8 +13,8 @@ from strandline.lake import tables
 from strandline.lake.files import write_file
 from strandline.lake.place import Lake
 
-Check = Literal["blocks", "order", "duplicates", "gaps", "floors", "proofs", "lake"]
-CHECKS: tuple[Check, ...] = ("blocks", "order", "duplicates", "gaps", "floors", "proofs", "lake")
+Check = Literal["blocks", "order", "duplicates", "gaps", "floors", "proofs", "lake", "copies"]
+CHECKS: tuple[Check, ...] = ("blocks", "order", "duplicates", "gaps", "floors", "proofs", "lake", "copies")
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,7 +61,7 @@ def write_report(lake: Lake, report: AuditReport) -> None:
     ]
     file = write_file(lake, "audit", tables.AUDIT, [pa.Table.from_pylist(rows, schema=tables.AUDIT)])
     assert file is not None, "every check has a row"
-    tables.audit(lake).commit(add=[file])
+    tables.audit(lake).append([file])
 
 
 def ranges_text(ranges: Sequence[tuple[int, int]], most: int = 5) -> str:

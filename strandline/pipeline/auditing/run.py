@@ -16,6 +16,7 @@ from strandline.history.opening import History
 from strandline.history.pieces import SegmentPiece
 from strandline.pipeline.auditing import records, segments
 from strandline.pipeline.auditing.comparing import Comparison
+from strandline.pipeline.auditing.copies import Copies, find_copies
 from strandline.pipeline.auditing.judging import judge
 from strandline.pipeline.auditing.lakes import LakeSnapshot
 from strandline.pipeline.auditing.report import CHECKS, AuditReport, Check, Finding
@@ -60,16 +61,23 @@ def audit(
     chosen: Chosen = EVERYTHING,
     *,
     source: str = "",
+    removed: Copies | None = None,
     now: Callable[[], int] = wall_clock,
 ) -> AuditReport:
     """Look at the chosen logs from end to end, and at the lake, which ``snapshot`` was taken of before ``history`` was
-    opened. Raises UnknownLogs."""
-    return _Audit(workers, history, snapshot, reporter, chosen).run(source, now())
+    opened. ``removed`` is what a repair has removed just before, for the report. Raises UnknownLogs."""
+    return _Audit(workers, history, snapshot, reporter, chosen, removed).run(source, now())
 
 
 class _Audit:
     def __init__(
-        self, workers: Workers, history: History, snapshot: LakeSnapshot | None, reporter: Reporter, chosen: Chosen
+        self,
+        workers: Workers,
+        history: History,
+        snapshot: LakeSnapshot | None,
+        reporter: Reporter,
+        chosen: Chosen,
+        removed: Copies | None,
     ) -> None:
         self._work = workers
         self._history = history
@@ -81,7 +89,7 @@ class _Audit:
         self._pieces = {info.epoch: self._pieces_of(info) for info in self._logs}
         self._by_path = any(isinstance(piece, SegmentPiece) for piece in self._all_pieces())
         self._comparison = None if snapshot is None else Comparison(history, snapshot, self._logs, self._is_complete)
-        self._findings: list[Finding] = []
+        self._findings: list[Finding] = [] if removed is None else removed.findings(removed=True)
         self._looked: dict[Check, str] = {}
 
     def run(self, source: str, time: int) -> AuditReport:
@@ -90,6 +98,7 @@ class _Audit:
         self._judge(seen, damage)
         if self._comparison is not None:
             self._compare(seen)
+            self._find_copies(self._comparison.snapshot)
         return AuditReport(
             run=uuid.uuid4().hex,
             time=time,
@@ -184,6 +193,18 @@ class _Audit:
             unreadable = {epoch for epoch, pieces in seen.items() if any(each.unread for each in pieces)}
             self._findings += self._comparison.findings(seen, self._pieces, unreadable, self._work, stage)
         self._looked["lake"] = self._comparison.looked
+
+    def _find_copies(self, snapshot: LakeSnapshot) -> None:
+        epochs = None if self._is_complete else {info.epoch for info in self._logs}
+        with self._reporter.stage("copies", sum(file.rows for file in snapshot.files)) as stage:
+            found = find_copies(snapshot.lake, snapshot.files, self._work, epochs, stage.advance)
+        if found is None:
+            self._looked["copies"] = "files of the lake were removed while they were looked at"
+            detail = f"{self._looked['copies']}: audit the lake again"
+            self._findings.append(Finding(check="copies", ok=False, count=1, detail=detail))
+            return
+        self._looked["copies"] = f"{found.rows} rows in {len(snapshot.files)} files of the lake"
+        self._findings += found.findings()
 
     def _sums(self) -> Iterator[Finding]:
         """A row per check, of all logs together."""

@@ -27,7 +27,8 @@ SMALL_BATCH = 2048
 
 
 class DataLoss(Exception):
-    """Records were lost to a cap or to time before they were read."""
+    """Records are gone, or may be, that the stream has not read: a cap or time took them, the log was dropped and
+    created again, or the log ends before what was read of it."""
 
 
 def read_work(encoded: bytes, schema: Any, payload: Any, batch_rows: int) -> Iterator[Any]:
@@ -92,19 +93,24 @@ def _read_file(work: Work, piece: SegmentPiece, batch_rows: int) -> Iterator[Any
 def _read_elsewhere(work: Work, history: History, piece: SegmentPiece, after: int, batch_rows: int) -> Iterator[Any]:
     try:
         found = history.log(piece.log)
-        if found.epoch != piece.epoch:
-            raise UnknownLog(piece.log)
     except UnknownLog:
-        _gone(work, piece)
+        _gone(work, piece, is_replaced=False)
+        return
+    if found.epoch != piece.epoch:
+        _gone(work, piece, is_replaced=True)
         return
     for part in history.pieces(found, after, piece.last, max(piece.rows, 1), piece.where):
         yield from part.read(batch_rows)
 
 
-def _gone(work: Work, piece: Any) -> None:
-    """The log was dropped. That was on purpose: a stream goes on without it, but a batch would be wrong."""
+def _gone(work: Work, piece: Any, *, is_replaced: bool) -> None:
+    """The log was dropped. That was on purpose: a stream goes on without it, but a batch would be wrong.
+    ``is_replaced``: there is another log of that name."""
     if not work.lenient:
         raise UnknownLog(piece.log)
+    if is_replaced:
+        told_replaced(piece.log, piece.first, piece.last, fail=work.fail_on_data_loss)
+        return
     log.warning("log %r was dropped while it was read: %d..%d are not there", piece.log, piece.first, piece.last)
 
 
@@ -121,8 +127,8 @@ def _read_remote(work: Work, piece: Any, batch_rows: int) -> Iterator[Any]:
                 first = batch.column("seq")[0].as_py()
                 _check_nothing_lost(work, piece, first)
             yield batch
-    except (UnknownLog, LogReplaced):
-        _gone(work, piece)
+    except (UnknownLog, LogReplaced) as error:
+        _gone(work, piece, is_replaced=isinstance(error, LogReplaced))
         return
     if first is None:
         _check_nothing_lost(work, piece, piece.last + 1)
@@ -140,6 +146,22 @@ def _check_nothing_lost(work: Work, piece: Any, first: int) -> None:
 
 def told_loss(name: str, first: int, last: int, *, fail: bool) -> None:
     message = f"records {first} to {last} of log {name!r} were lost to a cap or to time before they were read"
+    _tell(message, "the stream goes on without them", fail)
+
+
+def told_replaced(name: str, first: int, last: int | None = None, *, fail: bool) -> None:
+    """``last`` is None if it is not known how many records the dropped log had."""
+    what = f"from {first} on" if last is None else f"{first} to {last}"
+    message = f"log {name!r} was dropped and created again before records {what} were read"
+    _tell(message, "the stream reads the new log from its beginning", fail)
+
+
+def told_backwards(name: str, head: int, seq: int, *, fail: bool) -> None:
+    message = f"log {name!r} ends at {head}, but was read up to {seq}: it has lost records, or is an older copy"
+    _tell(message, f"the stream reads what comes after {head}", fail)
+
+
+def _tell(message: str, otherwise: str, fail: bool) -> None:
     if fail:
-        raise DataLoss(f"{message}; with option failOnDataLoss=false the stream goes on without them")
+        raise DataLoss(f"{message}; with option failOnDataLoss=false {otherwise}")
     log.warning("%s", message)

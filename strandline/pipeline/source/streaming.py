@@ -25,7 +25,7 @@ from strandline.pipeline.source.histories import fingerprint, fresh
 from strandline.pipeline.source.offsets import Offset, Position, heads, shares
 from strandline.pipeline.source.options import ReadOptions
 from strandline.pipeline.source.planning import Stretch, chosen_logs, wheres, works
-from strandline.pipeline.source.reading import read_work, told_loss
+from strandline.pipeline.source.reading import read_work, told_backwards, told_loss, told_replaced
 
 log = logging.getLogger(__name__)
 
@@ -100,8 +100,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             found = there.get(name)
             if since >= at.seq:
                 continue
-            if found is None or found.epoch != at.epoch:
+            if found is None:
                 log.warning("log %r was dropped before %d..%d of it were read", name, since + 1, at.seq)
+            elif found.epoch != at.epoch:
+                told_replaced(name, since + 1, at.seq, fail=self.options.fail_on_data_loss)
             else:
                 stretches.append(Stretch(found, since, at.seq))
         encoded = works(
@@ -156,11 +158,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where reading goes on in a log."""
         known = before.logs.get(each.name)
         if known is not None and known.epoch == each.epoch:
+            # A stream may be told to begin beyond the head, where nothing is yet.
+            if each.head < known.seq and known.seq > self.options.after:
+                told_backwards(each.name, each.head, known.seq, fail=self.options.fail_on_data_loss)
+                return Position(each.epoch, each.head, each.head)
             if each.floor > known.seq + 1:
                 self._tell_loss(each, known.seq)
             return _seen(known)
         if known is not None:
-            log.warning("log %r was dropped and made anew: it is read from its beginning", each.name)
+            told_replaced(each.name, known.seq + 1, fail=self.options.fail_on_data_loss)
         seq = self._begin(each, first=not before.directory)
         return Position(each.epoch, seq, seq)
 

@@ -78,11 +78,14 @@ def test_a_stream_goes_on_without_a_log_that_was_dropped_and_a_batch_does_not(
     running: ServerProcess, arrow: ArrowClient, topics: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     arrow.append("gone", table(*range(3)), create="true", status=201)
-    stream = stream_of(running.url, logs="gone")
+    stream = stream_of(running.url, logs="gone", failOnDataLoss="false")
+    strict = stream_of(running.url, logs="gone")
     chosen = read_options({"url": running.url, "logs": "gone"})
     batch = BatchReader(chosen, offered_schema(chosen))
     plans = planned(stream), batch.partitions()
+    strict_plan = planned(strict)
     topics.drop("gone")
+    assert seqs(strict, strict_plan) == [], "somebody dropped it on purpose"
     for _ in range(2):
         assert seqs(stream, plans[0]) == []
         with pytest.raises(UnknownLog):
@@ -90,6 +93,8 @@ def test_a_stream_goes_on_without_a_log_that_was_dropped_and_a_batch_does_not(
         # There is another one of that name then, which is not meant.
         topics.write("gone", [{"data": 1}] * 9)
     assert "log 'gone' was dropped while it was read" in caplog.text
+    with pytest.raises(DataLoss, match="'gone' was dropped and created again before records 1 to 3 were read"):
+        seqs(strict, strict_plan)
 
 
 def test_small_batches_are_put_together_and_large_ones_left_alone() -> None:

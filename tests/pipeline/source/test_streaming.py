@@ -179,16 +179,43 @@ def test_available_now_ends_with_what_was_there(engine: Engine) -> None:
     again.close()
 
 
-def test_a_log_that_was_made_anew_is_another_one(engine: Engine) -> None:
+def test_a_log_that_was_made_anew_is_another_one(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
     log = engine.create("a").wait()
     put(log, 5)
-    query = Query(engine)
-    query.next()
+    strict, lenient = Query(engine), Query(engine, failOnDataLoss="false")
+    for query in (strict, lenient):
+        query.next()
     log.drop().wait()
-    assert not query.plan()
+    for query in (strict, lenient):
+        assert not query.plan(), "that a log is gone is no loss: somebody dropped it"
     put(engine.create("a").wait(), 3)
-    assert query.next() == numbered("a", 1, 3)
-    query.close()
+    with pytest.raises(DataLoss, match="'a' was dropped and created again before records from 6 on were read; with"):
+        strict.plan()
+    assert lenient.next() == numbered("a", 1, 3)
+    assert "log 'a' was dropped and created again" in caplog.text
+    strict.close()
+    lenient.close()
+
+
+def test_a_log_that_goes_backwards_is_a_loss(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
+    """As after an older copy of the data directory was put in place."""
+    log = engine.create("a").wait()
+    put(log, 3)
+    first = Query(engine)
+    first.next()
+    (offset,) = first.offsets
+    first.close()
+    later = offset.replace('"seq": 3', '"seq": 7')
+    assert later != offset
+    strict, lenient = Query(engine, [later]), Query(engine, [later], failOnDataLoss="false")
+    with pytest.raises(DataLoss, match="log 'a' ends at 3, but was read up to 7: it has lost records"):
+        strict.plan()
+    assert lenient.next() == []
+    put(log, 2)
+    assert lenient.next() == numbered("a", 4, 5)
+    assert "log 'a' ends at 3, but was read up to 7" in caplog.text
+    strict.close()
+    lenient.close()
 
 
 def test_what_was_dropped_before_its_batch_ran_is_left_out(engine: Engine) -> None:
@@ -199,9 +226,12 @@ def test_what_was_dropped_before_its_batch_ran_is_left_out(engine: Engine) -> No
     query.close()
     log.drop().wait()
     put(engine.create("a").wait(), 9)
-    again = Query(engine, query.offsets)
+    strict, again = Query(engine, query.offsets), Query(engine, query.offsets, failOnDataLoss="false")
+    with pytest.raises(DataLoss, match="'a' was dropped and created again before records 1 to 5 were read"):
+        strict.run(0)
     assert again.run(0) == []
     assert again.next() == numbered("a", 1, 9)
+    strict.close()
     again.close()
 
 

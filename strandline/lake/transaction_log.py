@@ -1,0 +1,119 @@
+"""The transaction log of a Delta table, read by the rules of Delta's protocol.
+
+The state of a table at a version is the newest complete checkpoint at or before that version and every commit after it.
+Checkpoints are found by listing ``_delta_log``. The file ``_last_checkpoint`` is only a hint: it can be missing, empty
+or out of date, so it is not read here. If a commit is missing, reading fails; it never returns part of the state.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from strandline.lake.place import Lake
+
+LOG = "_delta_log"
+#: The version of a table that does not exist. Its first commit makes version 0.
+NO_TABLE = -1
+#: How many missing versions an error message names.
+NAMED = 3
+
+_COMMIT = re.compile(r"(\d{20})\.json")
+_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.(?:[0-9a-f-]{36}\.(?:json|parquet)|parquet)")
+_PART = re.compile(r"(\d{20})\.checkpoint\.(\d{10})\.(\d{10})\.parquet")
+#: Actions that a checkpoint may keep in sidecar files.
+_FILE_ACTIONS = ("add", "remove")
+#: The field that every action of a kind has: where it is null, the row of a checkpoint is of another kind.
+_IDENTITY = {"txn": "appId", "remove": "path", "add": "path", "sidecar": "path"}
+
+
+class BrokenLog(OSError):
+    """The transaction log of a table cannot be read completely. The message says what is missing."""
+
+
+class TransactionLog:
+    """The files of a table's log, as they were when this was made."""
+
+    def __init__(self, lake: Lake, table: str) -> None:
+        self._lake = lake
+        self._place = lake.place_of(table)
+        self._folder = f"{table}/{LOG}/"
+        self._commits: set[int] = set()
+        #: The files of each complete checkpoint, by version.
+        self._checkpoints: dict[int, list[str]] = {}
+        parts: dict[tuple[int, int], list[str]] = {}
+        hinted = False
+        for path in sorted(lake.names(self._folder)):
+            name = path[len(self._folder) :]
+            if found := _COMMIT.fullmatch(name):
+                self._commits.add(int(found[1]))
+            elif found := _CHECKPOINT.fullmatch(name):
+                self._checkpoints[int(found[1])] = [name]
+            elif found := _PART.fullmatch(name):
+                parts.setdefault((int(found[1]), int(found[3])), []).append(name)
+            hinted = hinted or name == "_last_checkpoint"
+        for (version, count), names in parts.items():
+            if len(names) == count:
+                self._checkpoints.setdefault(version, names)
+        self.latest = max((*self._commits, *self._checkpoints), default=NO_TABLE)
+        if hinted and self.latest == NO_TABLE:
+            raise BrokenLog(
+                f"{self._place}/{LOG} has the file _last_checkpoint but no commit and no checkpoint. {_WAY}"
+            )
+
+    def actions(self, kind: str, version: int) -> Iterator[dict[str, Any]]:
+        """The actions of a kind up to and including a version, oldest first. Raises BrokenLog."""
+        start = max((each for each in self._checkpoints if each <= version), default=NO_TABLE)
+        missing = [each for each in range(start + 1, version + 1) if each not in self._commits]
+        if missing:
+            named = ", ".join(map(str, missing[:NAMED])) + (" and more" if len(missing) > NAMED else "")
+            raise BrokenLog(
+                f"the transaction log of {self._place} is incomplete: the commits of versions {named} are missing, "
+                f"and no complete checkpoint at or before version {version} covers them. {_WAY}"
+            )
+        for name in self._checkpoints.get(start, ()):
+            yield from self._checkpointed(name, kind)
+        mark = f'"{kind}"'.encode()
+        for each in range(start + 1, version + 1):
+            for line in self._read(f"{each:020d}.json").splitlines():
+                if mark in line and kind in (action := msgspec.json.decode(line)):
+                    yield action[kind]
+
+    def _checkpointed(self, name: str, kind: str) -> Iterator[dict[str, Any]]:
+        yield from self._rows(name, kind)
+        if kind in _FILE_ACTIONS:
+            for sidecar in list(self._rows(name, "sidecar")):
+                # A path of its own name alone is relative to the folder of sidecars.
+                path = sidecar["path"].rpartition("/")[2]
+                yield from self._rows(f"_sidecars/{path}", kind)
+
+    def _rows(self, name: str, kind: str) -> Iterator[dict[str, Any]]:
+        raw = self._read(name)
+        try:
+            if name.endswith(".json"):
+                found = [msgspec.json.decode(line).get(kind) for line in raw.splitlines() if line]
+            else:
+                file = pq.ParquetFile(pa.BufferReader(raw))
+                if kind not in file.schema_arrow.names:
+                    return
+                found = file.read(columns=[kind]).column(kind).to_pylist()
+        except (pa.ArrowException, msgspec.DecodeError) as error:
+            raise BrokenLog(f"{self._place}/{LOG}/{name} cannot be read: {error}. {_WAY}") from None
+        yield from (row for row in found if row is not None and row[_IDENTITY[kind]] is not None)
+
+    def _read(self, name: str) -> bytes:
+        raw = self._lake.read(f"{self._folder}{name}")
+        if raw is None:
+            raise BrokenLog(f"{self._place}/{LOG}/{name} is missing, or was removed while the log was read. {_WAY}")
+        return raw
+
+
+_WAY = (
+    "How far the table has come is not known, so nothing is added to it. Restore the missing files, or move the whole "
+    "table away to have it built again from the logs."
+)

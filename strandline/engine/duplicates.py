@@ -5,7 +5,7 @@ What is remembered travels in the append's own frame, so it survives a restart a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from strandline.engine.bodies import Extras
@@ -73,6 +73,29 @@ def remember(book: Logbook, extras: Extras, appended: Appended, now: int) -> Non
             book.producers = {}
         producer = extras.producer
         book.producers[producer.id] = ProducerState(producer.epoch, producer.seq, appended)
+
+
+def remember_keys(book: Logbook, extras: Sequence[Extras], appended: Sequence[Appended], times: Sequence[int]) -> int:
+    """``remember`` for appends that carried an idempotency key and nothing else, in their order; returns how many of
+    the first of them are done.
+
+    Whether keys have become too old is looked at once. If some have, or become so within these appends, it does none.
+    """
+    known = {} if book.idempotency is None else book.idempotency
+    oldest = max(times) - book.config.idempotency_window_ms
+    first = next(iter(known.values()), None)
+    if min(times) < oldest or (first is not None and (first.at or first.ts) < oldest):
+        return 0
+    done = 0
+    for each, what, now in zip(extras, appended, times, strict=True):
+        key = each.idempotency_key
+        if key is None or each.producer is not None or each.notes is not None:
+            break
+        known[key] = Remembered(what.first, what.last, what.ts, False, 0 if now == what.ts else now)
+        done += 1
+    if known:
+        book.idempotency = known
+    return done
 
 
 def check_extras(

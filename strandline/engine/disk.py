@@ -217,9 +217,10 @@ class LocalDisk:
             holder = os.pread(fd, 200, 0).decode("utf-8", "replace").strip() or "another process"
             os.close(fd)
             raise DirectoryInUse(str(self.root), holder) from None
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, f"process {os.getpid()}\n".encode(), 0)
         self._lock_fd = fd
+        with suppress(OSError):  # it only helps the error message of the next process; the disk may be full
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, f"process {os.getpid()}\n".encode(), 0)
 
     def unlock(self) -> None:
         if self._lock_fd >= 0:

@@ -31,7 +31,7 @@ from strandline.engine.frame import (
     Frame,
     FrameReader,
     FrameType,
-    Stretch,
+    VerifiedFrames,
     decode_append,
     frame_in,
 )
@@ -154,7 +154,7 @@ class LogRun:
 class AppendRun:
     """Plain append frames, one right after the other, of any logs; numbered by log, and as written within one."""
 
-    def __init__(self, stretch: Stretch, places: Ints, headers: NDArray[Any]) -> None:
+    def __init__(self, stretch: VerifiedFrames, places: Ints, headers: NDArray[Any]) -> None:
         self.raw = stretch.raw
         self.base = stretch.base
         #: Where the run ends in its file.
@@ -282,7 +282,7 @@ def with_runs(reader: FrameReader) -> Iterator[Frame | Damage | AppendRun]:
             yield from _runs_in(item)
 
 
-def _runs_in(stretch: Stretch) -> Iterator[Frame | AppendRun]:
+def _runs_in(stretch: VerifiedFrames) -> Iterator[Frame | AppendRun]:
     places: Ints = np.array(stretch.places, np.int64)
     headers = at_every_byte(stretch.raw, HEADERS)[places]
     plain = (headers["type"] == FrameType.APPEND) & (headers["flags"] & MORE == 0) & (headers["place"] == 0)

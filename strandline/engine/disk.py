@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
@@ -18,7 +18,8 @@ from strandline.engine.errors import DirectoryInUse
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 #: Linux reads a little less than 2 GiB in one call.
 MAX_READ = 1 << 30
-REWRITE_BYTES = 8 << 20
+#: What is read from a large file at once.
+PIECE_BYTES = 8 << 20
 
 
 class AppendFile(Protocol):
@@ -173,7 +174,7 @@ class LocalDisk:
         with open(self.root / path, "r+b", buffering=0) as file:
             at = 0
             while at < size:
-                piece = os.pread(file.fileno(), min(REWRITE_BYTES, size - at), at)
+                piece = os.pread(file.fileno(), min(PIECE_BYTES, size - at), at)
                 if not piece:
                     break
                 at += os.pwrite(file.fileno(), piece, at)
@@ -226,3 +227,9 @@ class LocalDisk:
         if self._lock_fd >= 0:
             os.close(self._lock_fd)
             self._lock_fd = -1
+
+
+def pieces_of(disk: Disk, path: str, start: int, end: int) -> Iterator[bytes]:
+    """The bytes of a file from ``start`` to before ``end``, in pieces."""
+    for at in range(start, end, PIECE_BYTES):
+        yield disk.read(path, at, min(PIECE_BYTES, end - at))

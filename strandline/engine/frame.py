@@ -31,6 +31,7 @@ import xxhash
 
 from strandline.engine.block import Block
 from strandline.engine.bodies import Extras, pack, unpack
+from strandline.engine.disk import PIECE_BYTES
 from strandline.engine.errors import DamagedFile, UnsupportedFormat
 
 if sys.byteorder != "little":  # pragma: no cover - columns are written as they lie in memory
@@ -49,10 +50,6 @@ _COVERED = struct.Struct("<BBHIQQQQ")
 _FRONT = struct.Struct("<IIQ")
 _FRONT_AND_TYPE = struct.Struct("<IIQB")
 _digest = xxhash.xxh3_64_intdigest
-
-#: Files are read in pieces of this size. Recovery has to fit where the server did, however large the journal is; and a
-#: piece has enough frames that what is done once per piece does not count.
-PIECE_BYTES = 8 << 20
 
 #: Payloads below this are copied into the frame: cheaper than to handle another piece.
 SMALL_DATA = 4096
@@ -251,7 +248,7 @@ def decode_append(frame: Frame) -> tuple[Block, Extras | None]:
     return Block(frame.first, frame.first + count - 1, ts, offsets, body[at:], keys, nodes, metas), extras
 
 
-class Stretch(NamedTuple):
+class VerifiedFrames(NamedTuple):
     """Verified frames, one right after the other. ``raw`` was read from the file at ``base``; the frames begin at
     ``places`` in it."""
 
@@ -287,12 +284,12 @@ class FrameReader:
 
     def frames(self, offset: int = FILE_HEADER.size) -> Iterator[Frame | Damage]:
         for item in self.stretches(offset):
-            if isinstance(item, Stretch):
+            if isinstance(item, VerifiedFrames):
                 yield from item.frames()
             else:
                 yield item
 
-    def stretches(self, offset: int = FILE_HEADER.size) -> Iterator[Stretch | Damage]:
+    def stretches(self, offset: int = FILE_HEADER.size) -> Iterator[VerifiedFrames | Damage]:
         """Every valid frame from ``offset`` on, and every stretch between them that is not one.
 
         After a damaged frame the search continues at the next mark, so later frames are not lost.
@@ -303,7 +300,7 @@ class FrameReader:
                 continue
             places, end, why = self._verify(offset)
             if places:
-                yield Stretch(self._raw, self._base, places)
+                yield VerifiedFrames(self._raw, self._base, places)
                 offset = end
             elif why:
                 start, offset = offset, self._next_frame(offset + 1)
@@ -317,7 +314,7 @@ class FrameReader:
                     start, offset = offset, self._next_frame(offset + 1)
                     yield Damage(start, offset - start, why)
                 else:
-                    yield Stretch(self._source(offset, length), offset, [0])
+                    yield VerifiedFrames(self._source(offset, length), offset, [0])
                     offset += length
 
     def _load(self, offset: int) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from strandline.engine.append_run import with_runs
 from strandline.engine.catalog import (
@@ -20,9 +20,9 @@ from strandline.engine.catalog import (
     read_manifest,
     write_manifest,
 )
-from strandline.engine.disk import Disk
+from strandline.engine.disk import Disk, pieces_of
 from strandline.engine.errors import DamagedFile
-from strandline.engine.frame import FILE_HEADER, PIECE_BYTES, Damage, Frame
+from strandline.engine.frame import FILE_HEADER, Damage, Frame
 from strandline.engine.groups import Broken, whole
 from strandline.engine.journal import (
     DIRECTORY,
@@ -208,16 +208,11 @@ def _make_durable(disk: Disk, recovered: Recovered) -> None:
     size = torn.offset if torn is not None and torn.path == path else disk.size(path)
     try:
         # To another place, if there is space: where the file is now, the disk may be bad.
-        disk.write_file(path, _pieces(disk, path, size))
+        disk.write_file(path, pieces_of(disk, path, 0, size))
     except OSError as error:
         if error.errno not in NO_SPACE:
             raise
         disk.rewrite(path, size)
-
-
-def _pieces(disk: Disk, path: str, size: int) -> Iterator[bytes]:
-    for at in range(0, size, PIECE_BYTES):
-        yield disk.read(path, at, min(PIECE_BYTES, size - at))
 
 
 def _settle_all(recovered: Recovered, crashed: bool, tell: bool = True) -> None:

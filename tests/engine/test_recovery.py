@@ -10,7 +10,7 @@ import pytest
 from engines import NOW, fill, make, opened, texts
 from mounts import fill_up, small_disk
 
-from strandline.engine import Batch, Engine, ManualClock, frame, recovery
+from strandline.engine import Batch, Engine, ManualClock, disk, frame
 from strandline.engine.disk import Disk
 from strandline.engine.errors import NoSpaceToStart
 from strandline.engine.fault_disk import Crashed, FaultDisk
@@ -24,7 +24,7 @@ MIB = 1 << 20
 def test_a_start_needs_memory_for_a_piece_of_the_journal(
     records: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (frame, recovery):
+    for module in (disk, frame):
         monkeypatch.setattr(module, "PIECE_BYTES", MIB)
     engine = Engine.open(tmp_path, background=False)
     log = make(engine, durability="memory", cap_records=records)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import pairwise, repeat
 from typing import Any, NamedTuple
 
 import msgspec
@@ -35,7 +35,7 @@ from strandline.engine.frame import (
     decode_append,
     frame_in,
 )
-from strandline.engine.record import Appended
+from strandline.engine.record import Remembered
 
 #: HEADER, for many frames at once.
 HEADERS = np.dtype(
@@ -135,7 +135,7 @@ class LogRun:
                 yield run.block(at, end)
             at = end
 
-    def noted(self) -> tuple[list[Extras], list[Appended], list[int]]:
+    def noted(self) -> tuple[list[Extras], list[Remembered], list[int]]:
         """Of the appends that carried more than their records: what that was, what they did, and when."""
         run = self._run
         if run.extras is None:
@@ -143,12 +143,10 @@ class LogRun:
         rows = self._start + np.flatnonzero(run.extras.starts[self._start : self._end])
         raw, firsts = run.raw, run.firsts[rows]
         bounds = zip(run.extras.starts[rows].tolist(), run.extras.ends[rows].tolist(), strict=True)
-        lasts = firsts + run.counts[rows] - 1
-        return (
-            [_decode_extras(raw[low:high]) for low, high in bounds],
-            list(map(Appended, firsts.tolist(), lasts.tolist(), run.times[rows].tolist())),
-            run.written[rows].tolist(),
-        )
+        lasts, times, written = firsts + run.counts[rows] - 1, run.times[rows], run.written[rows]
+        at = np.where(written == times, 0, written)
+        done = map(Remembered, firsts.tolist(), lasts.tolist(), times.tolist(), repeat(False), at.tolist())
+        return [_decode_extras(raw[low:high]) for low, high in bounds], list(done), written.tolist()
 
 
 class AppendRun:

@@ -75,27 +75,23 @@ def remember(book: Logbook, extras: Extras, appended: Appended, now: int) -> Non
         book.producers[producer.id] = ProducerState(producer.epoch, producer.seq, appended)
 
 
-def remember_keys(book: Logbook, extras: Sequence[Extras], appended: Sequence[Appended], times: Sequence[int]) -> int:
-    """``remember`` for appends that carried an idempotency key and nothing else, in their order; returns how many of
-    the first of them are done.
+def remember_keys(book: Logbook, extras: Sequence[Extras], appends: Sequence[Remembered], times: Sequence[int]) -> bool:
+    """``remember`` for many appends at once, in their order; tells whether it was done.
 
-    Whether keys have become too old is looked at once. If some have, or become so within these appends, it does none.
+    It is not if one of them carried something else than an idempotency key, or if keys have become too old or become
+    so within these appends: then the order in which they are forgotten and come again matters.
     """
+    keys = [each.idempotency_key for each in extras if each.producer is None and each.notes is None]
+    if len(keys) < len(extras) or None in keys:
+        return False
     known = {} if book.idempotency is None else book.idempotency
     oldest = max(times) - book.config.idempotency_window_ms
     first = next(iter(known.values()), None)
     if min(times) < oldest or (first is not None and (first.at or first.ts) < oldest):
-        return 0
-    done = 0
-    for each, what, now in zip(extras, appended, times, strict=True):
-        key = each.idempotency_key
-        if key is None or each.producer is not None or each.notes is not None:
-            break
-        known[key] = Remembered(what.first, what.last, what.ts, False, 0 if now == what.ts else now)
-        done += 1
-    if known:
-        book.idempotency = known
-    return done
+        return False
+    known.update(zip(keys, appends, strict=True))  # type: ignore[arg-type]  # there is no None among them
+    book.idempotency = known
+    return True
 
 
 def check_extras(

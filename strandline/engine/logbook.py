@@ -181,13 +181,11 @@ class Logbook:
         if extras.notes is not None:
             self.notes = changed(self.notes, extras.notes)
 
-    def keep_all(self, extras: Sequence[Extras], appended: Sequence[Appended], times: Sequence[int]) -> None:
+    def keep_all(self, extras: Sequence[Extras], appends: Sequence[Remembered], times: Sequence[int]) -> None:
         """``keep`` for many appends, in their order."""
-        if not extras:
-            return
-        some = remember_keys(self, extras, appended, times)
-        for each, done, now in zip(extras[some:], appended[some:], times[some:], strict=True):
-            self.keep(each, done, now)
+        if extras and not remember_keys(self, extras, appends, times):
+            for each, done, now in zip(extras, appends, times, strict=True):
+                self.keep(each, Appended(done.first, done.last, done.ts), now)
 
     def publish(self, block: Block, segments: Segments) -> None:
         """Let readers see the block, and evict what no longer fits."""

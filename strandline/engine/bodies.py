@@ -29,7 +29,7 @@ def unpack(raw: bytes, type: type[T]) -> T:
     return result
 
 
-class Extras(msgspec.Struct, array_like=True, omit_defaults=True):
+class Extras(msgspec.Struct, array_like=True, omit_defaults=True, gc=False):
     """What travels with an append besides its records, so that it can never disagree with them."""
 
     idempotency_key: str | None = None

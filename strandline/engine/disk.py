@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
@@ -17,6 +17,10 @@ from typing import Protocol
 from strandline.engine.errors import DirectoryInUse
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+#: Linux reads a little less than 2 GiB in one call.
+MAX_READ = 1 << 30
+#: What is read from a large file at once.
+PIECE_BYTES = 8 << 20
 
 #: Why nothing can be written any more when a file is not where it was made.
 REMOVED = "the data directory was removed or replaced while it was in use"
@@ -56,8 +60,17 @@ class Disk(Protocol):
         """The names in a directory, sorted; empty when it does not exist."""
         ...
 
-    def write_file(self, path: str, data: bytes) -> None:
-        """Put a whole file in place atomically: temporary file, sync, rename, sync of the directory."""
+    def write_file(self, path: str, data: bytes | Iterable[bytes]) -> None:
+        """Put a whole file, or the pieces of one, in place atomically: temporary file, sync, rename, sync of the
+        directory."""
+        ...
+
+    def rewrite(self, path: str, size: int) -> None:
+        """Write the first ``size`` bytes of a file once more where they are, cut the rest off, and sync.
+
+        A failed sync leaves pages that the system takes for clean; writing them again makes them dirty again. Needs
+        no space. A power cut leaves the bytes as they are, or as they were on the disk before.
+        """
         ...
 
     def remove(self, path: str) -> None:
@@ -155,10 +168,17 @@ class LocalDisk:
         return LocalAppendFile(self.root / path)
 
     def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
-        with open(self.root / path, "rb", buffering=0) as file:
-            if offset:
-                file.seek(offset)
-            return b"".join(_read_all(file.fileno(), size))
+        fd = os.open(self.root / path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            left = max(os.fstat(fd).st_size - offset, 0) if size < 0 else size
+            # Nearly always one call has it all; joining pieces would take the memory twice.
+            piece = raw = os.pread(fd, min(left, MAX_READ), offset)
+            while piece and len(raw) < left:
+                piece = os.pread(fd, min(left - len(raw), MAX_READ), offset + len(raw))
+                raw += piece
+            return raw
+        finally:
+            os.close(fd)
 
     def size(self, path: str) -> int:
         return (self.root / path).stat().st_size
@@ -171,13 +191,14 @@ class LocalDisk:
             return sorted(os.listdir(self.root / directory))
         return []
 
-    def write_file(self, path: str, data: bytes) -> None:
+    def write_file(self, path: str, data: bytes | Iterable[bytes]) -> None:
         temporary = f"{path}.tmp"
         try:
             with open(self.root / temporary, "wb", buffering=0) as file:
-                view = memoryview(data)
-                while view:
-                    view = view[file.write(view) :]
+                for piece in (data,) if isinstance(data, bytes) else data:
+                    view = memoryview(piece)
+                    while view:
+                        view = view[file.write(view) :]
                 os.fsync(file.fileno())
         except OSError:
             with suppress(OSError):
@@ -185,6 +206,17 @@ class LocalDisk:
             raise
         os.rename(self.root / temporary, self.root / path)
         self.sync_directory(os.path.dirname(path))
+
+    def rewrite(self, path: str, size: int) -> None:
+        with open(self.root / path, "r+b", buffering=0) as file:
+            at = 0
+            while at < size:
+                piece = os.pread(file.fileno(), min(PIECE_BYTES, size - at), at)
+                if not piece:
+                    break
+                at += os.pwrite(file.fileno(), piece, at)
+            file.truncate(size)
+            os.fsync(file.fileno())
 
     def remove(self, path: str) -> None:
         (self.root / path).unlink(missing_ok=True)
@@ -223,9 +255,10 @@ class LocalDisk:
             holder = os.pread(fd, 200, 0).decode("utf-8", "replace").strip() or "another process"
             os.close(fd)
             raise DirectoryInUse(str(self.root), holder) from None
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, f"process {os.getpid()}\n".encode(), 0)
         self._lock_fd = fd
+        with suppress(OSError):  # it only helps the error message of the next process; the disk may be full
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, f"process {os.getpid()}\n".encode(), 0)
 
     def unlock(self) -> None:
         if self._lock_fd >= 0:
@@ -233,11 +266,7 @@ class LocalDisk:
             self._lock_fd = -1
 
 
-def _read_all(fd: int, size: int) -> Iterator[bytes]:
-    remaining = size if size >= 0 else 1 << 62
-    while remaining:
-        piece = os.read(fd, min(remaining, 1 << 24))
-        if not piece:
-            return
-        remaining -= len(piece)
-        yield piece
+def pieces_of(disk: Disk, path: str, start: int, end: int) -> Iterator[bytes]:
+    """The bytes of a file from ``start`` to before ``end``, in pieces."""
+    for at in range(start, end, PIECE_BYTES):
+        yield disk.read(path, at, min(PIECE_BYTES, end - at))

@@ -5,7 +5,7 @@ What is remembered travels in the append's own frame, so it survives a restart a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from strandline.engine.bodies import Extras
@@ -73,6 +73,25 @@ def remember(book: Logbook, extras: Extras, appended: Appended, now: int) -> Non
             book.producers = {}
         producer = extras.producer
         book.producers[producer.id] = ProducerState(producer.epoch, producer.seq, appended)
+
+
+def remember_keys(book: Logbook, extras: Sequence[Extras], appends: Sequence[Remembered], times: Sequence[int]) -> bool:
+    """``remember`` for many appends at once, in their order; tells whether it was done.
+
+    It is not if one of them carried something else than an idempotency key, or if keys have become too old or become
+    so within these appends: then the order in which they are forgotten and come again matters.
+    """
+    keys = [each.idempotency_key for each in extras if each.producer is None and each.notes is None]
+    if len(keys) < len(extras) or None in keys:
+        return False
+    known = {} if book.idempotency is None else book.idempotency
+    oldest = max(times) - book.config.idempotency_window_ms
+    first = next(iter(known.values()), None)
+    if min(times) < oldest or (first is not None and (first.at or first.ts) < oldest):
+        return False
+    known.update(zip(keys, appends, strict=True))  # type: ignore[arg-type]  # there is no None among them
+    book.idempotency = known
+    return True
 
 
 def check_extras(

@@ -36,6 +36,7 @@ from strandline.engine.reservations import Reservations
 from strandline.engine.segments.cold import ColdStore, ObjectStoreCold
 from strandline.engine.segments.store import CACHE_BYTES, COLD_CACHE_BYTES, SegmentStore
 from strandline.engine.segments.worker import Worker
+from strandline.engine.space import room_to_start
 from strandline.engine.stats import NOWHERE, Stats, Totals
 from strandline.engine.steps import Append, Change, change_all
 
@@ -152,22 +153,20 @@ class Engine:
         ``progress`` is called with numbers from 0.0 to 1.0 while the journal is replayed.
         """
         options = options or Options()
-        disk: Disk
-        worker = None
-        if isinstance(path, (str, os.PathLike)):
-            os.makedirs(path, exist_ok=True)
-            disk = LocalDisk(path)
-            worker = Worker(os.fspath(path)) if background else None
-        else:
-            disk = path
-        disk.lock()
-        try:
-            if cold is None and options.cold_url:
-                cold = ObjectStoreCold(options.cold_url, **options.cold_options)
-            engine = cls(disk, options, clock or SystemClock(), cold, worker, progress)
-        except BaseException:
-            disk.unlock()
-            raise
+        is_path = isinstance(path, (str, os.PathLike))
+        disk: Disk = LocalDisk(path) if isinstance(path, (str, os.PathLike)) else path
+        worker = Worker(disk.local_path("")) if is_path and background else None
+        with room_to_start(disk.local_path("")):
+            if is_path:
+                disk.make_directory("")
+            disk.lock()
+            try:
+                if cold is None and options.cold_url:
+                    cold = ObjectStoreCold(options.cold_url, **options.cold_options)
+                engine = cls(disk, options, clock or SystemClock(), cold, worker, progress)
+            except BaseException:
+                disk.unlock()
+                raise
         if background:
             engine._start_threads()
         return engine

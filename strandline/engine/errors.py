@@ -201,6 +201,21 @@ def shown(error: BaseException) -> str:
     return (isinstance(error, OSError) and error.strerror) or f"an internal error, {type(error).__name__}"
 
 
+class NoSpaceToStart(EngineError):
+    """The disk is too full to open the data directory. Nothing that is in it has changed."""
+
+    def __init__(self, path: str, needed: int, free_bytes: int, free_files: int, cause: OSError) -> None:
+        super().__init__(
+            f"the disk is full ({cause.strerror}): a start needs about {needed} bytes and 3 files in {path}, and the "
+            f"file system has {free_bytes} bytes and {free_files} files free. Free space on that file system, or raise "
+            f"the quota, and start again. Do not remove files from the data directory."
+        )
+        self.path = path
+        self.needed = needed
+        self.free_bytes = free_bytes
+        self.free_files = free_files
+
+
 class JournalFailed(EngineError):
     """A write or a flush of the journal failed. The engine is read-only until it is opened again.
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from random import Random
@@ -249,10 +249,10 @@ class FaultDisk:
             self._check_readable(directory)
             return self._local.list(directory)
 
-    def write_file(self, path: str, data: bytes) -> None:
+    def write_file(self, path: str, data: bytes | Iterable[bytes]) -> None:
         temporary = f"{path}.tmp"
         try:
-            self._write_temporary(temporary, data)
+            self._write_temporary(temporary, data if isinstance(data, bytes) else b"".join(data))
         except OSError:
             with suppress(OSError):
                 self.remove(temporary)
@@ -281,6 +281,17 @@ class FaultDisk:
         os.rename(self.root / source, self.root / target)
         inode = self._tree.current[key_of(source)]
         self._tree.change({key_of(source): None, key_of(target): inode})
+
+    def rewrite(self, path: str, size: int) -> None:
+        inode = self._inode(key_of(path))
+        content = self._local.read(path, 0, size)
+        self._call("write", path, lambda: inode.rewrite(content))
+        file = self.append_file(path)
+        try:
+            file.truncate(size)
+            file.sync()
+        finally:
+            file.close()
 
     def remove(self, path: str) -> None:
         def carry_out() -> None:

@@ -41,6 +41,12 @@ class Inode:
     def fail_sync(self) -> None:
         self.changes = [change._replace(given_up=change.data is not None) for change in self.changes]
 
+    def rewrite(self, content: bytes) -> None:
+        """What programs see of the file is written again: where that is not durable, it is pending now."""
+        pairs = enumerate(zip(self.durable, content, strict=False))
+        same = next((at for at, (old, new) in pairs if old != new), min(len(self.durable), len(content)))
+        self.changes = [Change(None, same), Change(content[same:])]
+
     def damage(self, offset: int, data: bytes) -> None:
         _overlay(self.durable, offset, data)
         position = len(self.durable)

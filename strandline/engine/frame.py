@@ -22,7 +22,7 @@ from __future__ import annotations
 import struct
 import sys
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -31,6 +31,7 @@ import xxhash
 
 from strandline.engine.block import Block
 from strandline.engine.bodies import Extras, pack, unpack
+from strandline.engine.disk import PIECE_BYTES
 from strandline.engine.errors import DamagedFile, UnsupportedFormat
 
 if sys.byteorder != "little":  # pragma: no cover - columns are written as they lie in memory
@@ -47,6 +48,7 @@ HEADER = struct.Struct("<IIQBBHIQQQQ")
 COVERED_FROM = 16
 _COVERED = struct.Struct("<BBHIQQQQ")
 _FRONT = struct.Struct("<IIQ")
+_FRONT_AND_TYPE = struct.Struct("<IIQB")
 _digest = xxhash.xxh3_64_intdigest
 
 #: Payloads below this are copied into the frame: cheaper than to handle another piece.
@@ -246,50 +248,153 @@ def decode_append(frame: Frame) -> tuple[Block, Extras | None]:
     return Block(frame.first, frame.first + count - 1, ts, offsets, body[at:], keys, nodes, metas), extras
 
 
-def read_append(raw: bytes, offset: int) -> Block:
-    """The records of the append frame at an offset, which has been verified before."""
-    _, length, _, kind, flags, place, count, epoch, first, ts, reserved = HEADER.unpack_from(raw, offset)
-    body = raw[offset + HEADER.size : offset + length]
-    frame = Frame(_TYPES[kind], flags, count, epoch, first, ts, reserved, body, offset, length, place)
-    return decode_append(frame)[0]
+class VerifiedFrames(NamedTuple):
+    """Verified frames, one right after the other. ``raw`` was read from the file at ``base``; the frames begin at
+    ``places`` in it."""
+
+    raw: bytes
+    base: int
+    places: list[int]
+
+    def frames(self) -> Iterator[Frame]:
+        for place in self.places:
+            yield frame_in(self.raw, place, self.base + place)
+
+
+class FrameReader:
+    """Reads the frames of a file piece by piece, so that memory is needed for a piece and not for the file.
+
+    ``read`` returns the bytes from an offset on; fewer than asked for means that the file ends there. ``size`` is
+    where to stop.
+    """
+
+    def __init__(self, read: Callable[[int, int], bytes], size: int, seed: int) -> None:
+        self._source = read
+        self._size = size
+        self._seed = seed
+        self._raw = b""
+        self._base = 0
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Bytes of the file; from memory, if they are in the current piece."""
+        start = offset - self._base
+        if start >= 0 and start + size <= len(self._raw):
+            return self._raw[start : start + size]
+        return self._source(offset, size)
+
+    def frames(self, offset: int = FILE_HEADER.size) -> Iterator[Frame | Damage]:
+        for item in self.stretches(offset):
+            if isinstance(item, VerifiedFrames):
+                yield from item.frames()
+            else:
+                yield item
+
+    def stretches(self, offset: int = FILE_HEADER.size) -> Iterator[VerifiedFrames | Damage]:
+        """Every valid frame from ``offset`` on, and every stretch between them that is not one.
+
+        After a damaged frame the search continues at the next mark, so later frames are not lost.
+        """
+        while offset < self._size:
+            if not self._base <= offset < self._base + len(self._raw):
+                self._load(offset)
+                continue
+            places, end, why = self._verify(offset)
+            if places:
+                yield VerifiedFrames(self._raw, self._base, places)
+                offset = end
+            elif why:
+                start, offset = offset, self._next_frame(offset + 1)
+                yield Damage(start, offset - start, why)
+            elif offset > self._base:
+                # The piece ends within this frame: the next piece begins with it.
+                self._load(offset)
+            else:
+                length, why = self._check(offset)
+                if why:
+                    start, offset = offset, self._next_frame(offset + 1)
+                    yield Damage(start, offset - start, why)
+                else:
+                    yield VerifiedFrames(self._source(offset, length), offset, [0])
+                    offset += length
+
+    def _load(self, offset: int) -> None:
+        self._raw = b""  # never two pieces at once
+        wanted = min(PIECE_BYTES, self._size - offset)
+        self._raw, self._base = self._source(offset, wanted), offset
+        if len(self._raw) < wanted:
+            self._size = offset + len(self._raw)
+
+    def _verify(self, offset: int) -> tuple[list[int], int, str]:
+        """The places of the valid frames in the current piece from ``offset`` on, where they end, and what is wrong
+        there; nothing if the piece ends within the next frame."""
+        raw, base, size = self._raw, self._base, self._size
+        view, end, unpack_front = memoryview(raw), len(raw), _FRONT_AND_TYPE.unpack_from
+        # The seed of a frame's checksum is the file's plus the frame's offset in the file.
+        seed, types, digest = self._seed + base, _TYPES, _digest
+        at, header = offset - base, HEADER.size
+        places: list[int] = []
+        while at + header <= end:
+            mark, length, checksum, kind = unpack_front(raw, at)
+            until = at + length
+            if mark != MARK:
+                return places, base + at, "there is no frame here"
+            if length < header or base + until > size:
+                return places, base + at, "the frame is cut off or its length is wrong"
+            if until > end:
+                return places, base + at, ""
+            if digest(view[at + COVERED_FROM : until], (seed + at) & 0xFFFFFFFFFFFFFFFF) != checksum:
+                return places, base + at, "the frame's checksum does not match"
+            if kind not in types:
+                return places, base + at, f"frames of type {kind} are unknown to this release"
+            places.append(at)
+            at = until
+        cut_off = at < end and base + end >= size
+        return places, base + at, "the frame's header is cut off" if cut_off else ""
+
+    def _check(self, offset: int) -> tuple[int, str]:
+        """The length of the frame at an offset, and what is wrong with it. It may be larger than a piece."""
+        if self._size - offset < HEADER.size:
+            return 0, "the frame's header is cut off"
+        mark, length, checksum, kind = _FRONT_AND_TYPE.unpack_from(self.read(offset, HEADER.size))
+        if mark != MARK:
+            return 0, "there is no frame here"
+        if length < HEADER.size or offset + length > self._size:
+            return 0, "the frame is cut off or its length is wrong"
+        hasher = xxhash.xxh3_64(seed=(self._seed + offset) & 0xFFFFFFFFFFFFFFFF)
+        for at in range(offset + COVERED_FROM, offset + length, PIECE_BYTES):
+            hasher.update(self.read(at, min(PIECE_BYTES, offset + length - at)))
+        if hasher.intdigest() != checksum:
+            return 0, "the frame's checksum does not match"
+        if kind not in _TYPES:
+            return 0, f"frames of type {kind} are unknown to this release"
+        return length, ""
+
+    def _next_frame(self, offset: int) -> int:
+        """Where the next valid frame begins, from an offset on; the end of the file if there is none."""
+        while self._size - offset >= HEADER.size:
+            if not self._base <= offset < self._base + len(self._raw) - len(MARK_BYTES):
+                self._load(offset)
+            raw, base = self._raw, self._base
+            place = raw.find(MARK_BYTES, offset - base)
+            while place >= 0:
+                if not self._check(base + place)[1]:
+                    return base + place
+                place = raw.find(MARK_BYTES, place + 1)
+            # A mark may lie across the end of the piece.
+            offset = base + len(raw) - len(MARK_BYTES) + 1
+        return self._size
 
 
 def scan(raw: bytes, seed: int, offset: int) -> Iterator[Frame | Damage]:
-    """Every valid frame of a file from ``offset`` on, and every stretch between them that is not one.
-
-    Behind a damaged frame the search goes on at the next mark, so what was written after it is not lost.
-    """
-    end = len(raw)
-    view = memoryview(raw)
-    while offset < end:
-        frame, why = _frame_at(raw, view, seed, offset)
-        if frame is not None:
-            yield frame
-            offset += frame.length
-            continue
-        start = offset
-        while frame is None and (offset := raw.find(MARK_BYTES, offset + 1)) >= 0:
-            frame, _ = _frame_at(raw, view, seed, offset)
-        if offset < 0:
-            offset = end
-        yield Damage(start, offset - start, why)
+    """The frames of a file that is in memory: see :meth:`FrameReader.stretches`."""
+    return FrameReader(lambda start, size: raw[start : start + size], len(raw), seed).frames(offset)
 
 
-def _frame_at(raw: bytes, view: memoryview, seed: int, offset: int) -> tuple[Frame | None, str]:
-    if len(raw) - offset < HEADER.size:
-        return None, "the frame's header is cut off"
-    mark, length, checksum, kind, flags, place, count, epoch, first, ts, reserved = HEADER.unpack_from(raw, offset)
-    if mark != MARK:
-        return None, "there is no frame here"
-    if length < HEADER.size or offset + length > len(raw):
-        return None, "the frame is cut off or its length is wrong"
-    covered = view[offset + COVERED_FROM : offset + length]
-    if xxhash.xxh3_64_intdigest(covered, seed=(seed + offset) & 0xFFFFFFFFFFFFFFFF) != checksum:
-        return None, "the frame's checksum does not match"
-    if kind not in _TYPES:
-        return None, f"frames of type {kind} are unknown to this release"
-    body = raw[offset + HEADER.size : offset + length]
-    return Frame(_TYPES[kind], flags, count, epoch, first, ts, reserved, body, offset, length, place), ""
+def frame_in(raw: bytes, place: int, offset: int) -> Frame:
+    """The frame at a place in ``raw``, which has been verified; ``offset`` is where it is in its file."""
+    _, length, _, kind, flags, number, count, epoch, first, ts, reserved = HEADER.unpack_from(raw, place)
+    body = raw[place + HEADER.size : place + length]
+    return Frame(_TYPES[kind], flags, count, epoch, first, ts, reserved, body, offset, length, number)
 
 
 _TYPES = {int(member): member for member in FrameType}

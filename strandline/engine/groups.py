@@ -7,9 +7,11 @@ If any of them cannot be read, be it because a crash tore the end off or because
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from strandline.engine.frame import MORE, Damage, Frame
+
+T = TypeVar("T")
 
 
 class Broken(NamedTuple):
@@ -22,8 +24,11 @@ class Broken(NamedTuple):
         return self.frame.offset, self.frame.length, "the rest of its write cannot be read"
 
 
-def whole(items: Iterable[Frame | Damage]) -> Iterator[Frame | Damage | Broken]:
-    """The frames that count, in order, with what does not count between them."""
+def whole(items: Iterable[Frame | Damage | T]) -> Iterator[Frame | Damage | Broken | T]:
+    """The frames that count, in order, with what does not count between them.
+
+    An item of another type stands for frames that are writes of their own: it passes as it is.
+    """
     waiting: list[Frame] = []
     for item in items:
         if isinstance(item, Frame) and item.place == len(waiting):
@@ -37,7 +42,7 @@ def whole(items: Iterable[Frame | Damage]) -> Iterator[Frame | Damage | Broken]:
             continue
         yield from map(Broken, waiting)
         waiting = []
-        if isinstance(item, Damage):
+        if not isinstance(item, Frame):
             yield item
         elif item.place:
             yield Broken(item)

@@ -12,6 +12,7 @@ import logging
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from threading import Lock
 
 import xxhash
@@ -24,17 +25,17 @@ from strandline.engine.frame import (
     Encoded,
     FileKind,
     Frame,
+    FrameReader,
     file_header,
     group,
     read_boot,
     read_file_header,
-    scan,
 )
 
 log = logging.getLogger(__name__)
 
 DIRECTORY = "journal"
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 #: Of the 1,024 that Linux takes in one call.
 MAX_PIECES = 512
 
@@ -116,7 +117,7 @@ class Journal:
             file.handle.truncate(file.size)
         except OSError as second:
             self.fail(second)
-        if error.errno not in _NO_SPACE:
+        if error.errno not in NO_SPACE:
             self.fail(error)
         if self.failure is not None:
             raise self.failure.again()
@@ -215,16 +216,17 @@ def boot_mark(disk: Disk) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class JournalFile:
-    """A journal file as found on the disk."""
+    """A journal file as found on the disk. It is read in pieces: a file can be larger than the memory there is."""
 
     index: int
     path: str
-    raw: bytes
+    size: int
     seed: int
     boot: bytes
+    reader: FrameReader
 
     def frames(self) -> Iterator[Frame | Damage]:
-        return scan(self.raw, self.seed, FILE_HEADER.size)
+        return self.reader.frames()
 
 
 def journal_indexes(disk: Disk) -> list[int]:
@@ -233,8 +235,10 @@ def journal_indexes(disk: Disk) -> list[int]:
 
 def read_journal(disk: Disk, index: int) -> JournalFile:
     path = journal_path(index)
-    raw = disk.read(path)
-    found, seed = read_file_header(path, raw, FileKind.JOURNAL)
+    size = disk.size(path)
+    header = disk.read(path, 0, FILE_HEADER.size)
+    found, seed = read_file_header(path, header, FileKind.JOURNAL)
     if found != index:
         raise DamagedFile(path, f"its header says that it is file {found}")
-    return JournalFile(index, path, raw, seed, read_boot(raw))
+    reader = FrameReader(partial(disk.read, path), size, seed)
+    return JournalFile(index, path, size, seed, read_boot(header), reader)

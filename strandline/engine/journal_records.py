@@ -10,8 +10,11 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 from strandline.engine.block import Block
-from strandline.engine.frame import Frame, read_append
+from strandline.engine.frame import HEADER, Frame, FrameReader, decode_append, frame_in
 from strandline.engine.parts import Piece
 
 #: Records are mostly forwarded soon after they were appended: a few decoded frames are enough.
@@ -19,10 +22,10 @@ MAX_DECODED = 64
 
 
 class JournalRecords:
-    """``raw`` is the file. A number per append is kept, not the append."""
+    """``reader`` reads the file. A number per append is kept, not the append."""
 
-    def __init__(self, raw: bytes) -> None:
-        self._raw = raw
+    def __init__(self, reader: FrameReader) -> None:
+        self._reader = reader
         #: By epoch, the first seqs of appends, ascending, and where they are: an offset in the file, or the number
         #: of a block as -1, -2 ...
         self._places: dict[int, tuple[array[int], array[int]]] = {}
@@ -31,6 +34,14 @@ class JournalRecords:
 
     def add(self, frame: Frame) -> None:
         self._add(frame.epoch, frame.first, frame.offset)
+
+    def add_all(self, epoch: int, firsts: NDArray[np.int64], offsets: NDArray[np.int64]) -> None:
+        """Many appends of one log, by their first seqs and their offsets."""
+        places = self._places.get(epoch)
+        if places is None:
+            places = self._places[epoch] = array("q"), array("q")
+        places[0].frombytes(firsts.tobytes())
+        places[1].frombytes(offsets.tobytes())
 
     def add_block(self, epoch: int, block: Block) -> None:
         """A copy that was made by forwarding; it may be forwarded in its turn."""
@@ -80,5 +91,10 @@ class JournalRecords:
         if block is None:
             if len(self._decoded) >= MAX_DECODED:
                 self._decoded.clear()
-            block = self._decoded[place] = read_append(self._raw, place)
+            block = self._decoded[place] = self._read(place)
         return block
+
+    def _read(self, offset: int) -> Block:
+        """The records of an append frame, which has been verified before."""
+        length = HEADER.unpack_from(self._reader.read(offset, HEADER.size))[1]
+        return decode_append(frame_in(self._reader.read(offset, length), 0, offset))[0]

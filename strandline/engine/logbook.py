@@ -8,12 +8,12 @@ makes the same changes again. So both arrive at the same state.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from strandline.engine.block import Block
 from strandline.engine.bodies import Extras
-from strandline.engine.duplicates import remember
+from strandline.engine.duplicates import remember, remember_keys
 from strandline.engine.errors import UnknownLog
 from strandline.engine.forks import Base, earliest_of, evict_floor_of
 from strandline.engine.notes import Notes, changed
@@ -166,19 +166,26 @@ class Logbook:
         self.last_ts = ts
         self.active_ts = now
         if extras is not None:
-            self._keep(extras, appended, now)
+            self.keep(extras, appended, now)
         return appended
 
     def note(self, extras: Extras, ts: int) -> Appended:
         """Change notes, and a producer's state, without an append."""
         appended = Appended(self.assigned + 1, self.assigned, ts)
-        self._keep(extras, appended, ts)
+        self.keep(extras, appended, ts)
         return appended
 
-    def _keep(self, extras: Extras, appended: Appended, now: int) -> None:
+    def keep(self, extras: Extras, appended: Appended, now: int) -> None:
+        """Remember what an append or a note carried besides records."""
         remember(self, extras, appended, now)
         if extras.notes is not None:
             self.notes = changed(self.notes, extras.notes)
+
+    def keep_all(self, extras: Sequence[Extras], appends: Sequence[Remembered], times: Sequence[int]) -> None:
+        """``keep`` for many appends, in their order."""
+        if extras and not remember_keys(self, extras, appends, times):
+            for each, done, now in zip(extras, appends, times, strict=True):
+                self.keep(each, Appended(done.first, done.last, done.ts), now)
 
     def publish(self, block: Block, segments: Segments) -> None:
         """Let readers see the block, and evict what no longer fits."""

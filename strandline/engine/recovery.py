@@ -10,6 +10,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 
+from strandline.engine.append_run import with_runs
 from strandline.engine.catalog import (
     CHECKPOINTS,
     Manifest,
@@ -19,16 +20,13 @@ from strandline.engine.catalog import (
     read_manifest,
     write_manifest,
 )
-from strandline.engine.disk import Disk
+from strandline.engine.disk import Disk, pieces_of
 from strandline.engine.errors import DamagedFile
-from strandline.engine.frame import (
-    FILE_HEADER,
-    Damage,
-    Frame,
-)  # fmt: skip
+from strandline.engine.frame import FILE_HEADER, Damage, Frame
 from strandline.engine.groups import Broken, whole
 from strandline.engine.journal import (
     DIRECTORY,
+    NO_SPACE,
     JournalFile,
     boot_mark,
     journal_indexes,
@@ -117,10 +115,10 @@ def replay(
             _settle_all(recovered, crashed=not replay.clean, tell=False)
         boot = file.boot
         end = _replay_file(file, replay, index == written[-1] if written else False, report)
-        report.passed += len(file.raw)
-        recovered.replayed_bytes += len(file.raw) - FILE_HEADER.size
-        if end < len(file.raw):
-            recovered.torn = Loss(file.path, end, len(file.raw) - end, "the end is torn", allowed=True)
+        report.passed += file.size
+        recovered.replayed_bytes += file.size - FILE_HEADER.size
+        if end < file.size:
+            recovered.torn = Loss(file.path, end, file.size - end, "the end is torn", allowed=True)
     report.tell(0, done=True)
     recovered.clean = replay.clean
     _settle_all(recovered, crashed=not recovered.clean and boot != boot_mark(disk))
@@ -174,20 +172,24 @@ def _replay_file(file: JournalFile, replay: Replay, is_last: bool, report: _Repo
     report.tell(0)
     replay.begin(file)
     missing: list[Damage | Broken] = []
-    for item in whole(file.frames()):
-        if not isinstance(item, Frame):
+    for item in whole(with_runs(file.reader)):
+        if isinstance(item, (Damage, Broken)):
             missing.append(item)
             continue
         if missing:
             replay.lost(file, missing)
             missing = []
-        replay.frame(item, file.path)
-        end = item.offset + item.length
+        if isinstance(item, Frame):
+            replay.frame(item, file.path)
+            end = item.offset + item.length
+        else:
+            replay.run(item, file.path)
+            end = item.end
         if end >= report.due:
             report.tell(end)
     if missing and not is_last:
         replay.lost(file, missing)
-    return end if is_last else len(file.raw)
+    return end if is_last else file.size
 
 
 def _make_durable(disk: Disk, recovered: Recovered) -> None:
@@ -200,11 +202,17 @@ def _make_durable(disk: Disk, recovered: Recovered) -> None:
     written = [index for index in journal_indexes(disk) if disk.size(journal_path(index)) > FILE_HEADER.size]
     if not written or written[-1] < recovered.manifest.boundary:
         return
-    # Those before it were synced when they were left. This one is written anew: should a sync of it have failed, the
-    # system takes its pages for clean, and no further sync would put them on the disk.
-    path = journal_path(written[-1])
-    torn = recovered.torn
-    disk.write_file(path, disk.read(path, 0, torn.offset if torn is not None and torn.path == path else -1))
+    # Those before it were synced when they were left. This one is written once more: should a sync of it have failed,
+    # the system takes its pages for clean, and no further sync would put them on the disk.
+    path, torn = journal_path(written[-1]), recovered.torn
+    size = torn.offset if torn is not None and torn.path == path else disk.size(path)
+    try:
+        # To another place, if there is space: where the file is now, the disk may be bad.
+        disk.write_file(path, pieces_of(disk, path, 0, size))
+    except OSError as error:
+        if error.errno not in NO_SPACE:
+            raise
+        disk.rewrite(path, size)
 
 
 def _settle_all(recovered: Recovered, crashed: bool, tell: bool = True) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from strandline.engine import changing
+from strandline.engine.append_run import AppendRun, LogRun
 from strandline.engine.block import Block
 from strandline.engine.bodies import (
     KEEP_KEYS,
@@ -26,13 +27,13 @@ from strandline.engine.bodies import Gap as GapFrame
 from strandline.engine.catalog import BookState, Manifest
 from strandline.engine.errors import DamagedFile
 from strandline.engine.forks import Base, link
-from strandline.engine.frame import HEADER, MARK, Damage, Frame, FrameType, decode_append
+from strandline.engine.frame import HEADER, MARK, Damage, Frame, FrameReader, FrameType, decode_append
 from strandline.engine.groups import Broken
 from strandline.engine.journal import JournalFile
 from strandline.engine.journal_records import JournalRecords
 from strandline.engine.logbook import Logbook
 from strandline.engine.parts import Segments
-from strandline.engine.retention import evict_below, evict_over_caps, expire_below
+from strandline.engine.retention import evict_below, evict_over_caps, evicts_alike, expire_below
 
 log = logging.getLogger(__name__)
 
@@ -85,10 +86,10 @@ class Replay:
         #: Whether the last frame was the one that an orderly stop writes.
         self.clean = True
         #: What was appended in the file that is being replayed.
-        self._records = JournalRecords(b"")
+        self._records: JournalRecords
 
     def begin(self, file: JournalFile) -> None:
-        self._records = JournalRecords(file.raw)
+        self._records = JournalRecords(file.reader)
 
     def lost(self, file: JournalFile, missing: Sequence[Damage | Broken]) -> None:
         recovered = self._recovered
@@ -101,13 +102,13 @@ class Replay:
             if isinstance(item, Broken) and item.frame.type is FrameType.FORWARD:
                 self._leave_room_for_copies(unpack(item.frame.body, Forward))
             else:
-                self._leave_room(file.raw, offset, length)
+                self._leave_room(file.reader, offset, length)
 
-    def _leave_room(self, raw: bytes, at: int, length: int) -> None:
+    def _leave_room(self, reader: FrameReader, at: int, length: int) -> None:
         """Where the headers of lost appends can still be made out, their seqs are not handed out again."""
         end = at + length
         while at + HEADER.size <= end:
-            mark, length, _, kind, _, _, count, epoch, first, _, _ = HEADER.unpack_from(raw, at)
+            mark, length, _, kind, _, _, count, epoch, first, _, _ = HEADER.unpack(reader.read(at, HEADER.size))
             if mark != MARK or length < HEADER.size + 4 * count:
                 return
             book = self._books.get(epoch)
@@ -158,6 +159,36 @@ class Replay:
             recovered.losses.append(Loss(path, frame.offset, frame.length, what))
         if kind is not FrameType.AMEND or frame.reserved:
             book.reserved = frame.reserved
+
+    def run(self, run: AppendRun, path: str) -> None:
+        """Make the changes of many appends: the same as ``frame`` makes one by one."""
+        logs = run.logs()
+        if logs is None or not all(map(self._follows, logs)):
+            for frame in run.frames():
+                self.frame(frame, path)
+            return
+        recovered = self._recovered
+        recovered.last_ts = max(recovered.last_ts, run.last_ts)
+        self.clean = False
+        for log in logs:
+            book = self._books[log.epoch]
+            if not evicts_alike(book):
+                for frame in log.frames():
+                    self.frame(frame, path)
+                continue
+            recovered.changed.add(book)
+            recovered.replayed_frames += len(log)
+            self._records.add_all(log.epoch, *log.places())
+            book.keep_all(*log.noted())
+            for block in log.blocks():
+                book.assign(block, log.ts, None, log.now)
+                book.publish(block, self._segments)
+            book.reserved = log.reserved
+
+    def _follows(self, log: LogRun) -> bool:
+        """Whether the appends are just the next ones of a log that is there."""
+        book = self._books.get(log.epoch)
+        return book is not None and log.first == book.assigned + 1 and book.config.durability != "ephemeral"
 
     def _configure(self, frame: Frame) -> None:
         configure = unpack(frame.body, Configure)

@@ -29,6 +29,26 @@ def evict_over_caps(book: Logbook, segments: Segments) -> None:
             remove(book, doomed, last + 1, segments)
 
 
+def evicts_alike(book: Logbook) -> bool:
+    """Whether evicting once, after several appends, leaves the log exactly as evicting after each of them would.
+
+    It does where the oldest records go one by one. Whole runs may go by their size, with empty records at their end;
+    and where records are deleted or hidden, where the floor comes to lie depends on when it is moved.
+    """
+    config = book.config
+    if not config.cap_records and not config.cap_bytes:
+        return True
+    if config.cap_bytes and book.runs:
+        return False
+    for part in book.parts():
+        low, overlay = max(part.first, book.earliest), part.overlay
+        if overlay is None or low > part.last:
+            continue
+        if overlay.hidden or overlay.amended or list(overlay.dead.gaps(low, part.last)) != [(low, part.last)]:
+            return False
+    return True
+
+
 def _last_to_evict(book: Logbook, records: int, size: int, segments: Segments) -> int:
     """The seq of the live record with which, oldest first, this many records and bytes have gone."""
     last = 0

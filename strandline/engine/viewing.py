@@ -2,6 +2,7 @@
 
 The journal is replayed as recovery does it, into logbooks that nobody else sees. Two things keep what was seen from
 being pulled away. The files get a second name in a directory of the view, so that housekeeping may remove the first.
+Where the data directory cannot be written to, the view keeps them open instead, and has its directory elsewhere.
 And what is not sealed yet is sealed, into a segment that belongs to the view alone. So everything that was acknowledged
 when the view was taken is in files that do not change, and any process that sees the directory can read them.
 
@@ -11,12 +12,13 @@ their seqs would be handed out again.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
@@ -221,8 +223,7 @@ class _FrozenDisk(LocalDisk):
         if length is None:
             return super().read(path, offset, size)
         end = length if size < 0 else min(offset + size, length)
-        with open(self.place.pinned(path), "rb") as file:
-            return os.pread(file.fileno(), max(end - offset, 0), offset)
+        return LocalDisk(self.place.path).read(str(self.place.pinned(path)), offset, max(end - offset, 0))
 
     def list(self, directory: str) -> list[str]:
         if directory.rstrip("/") == JOURNAL and self._lengths:
@@ -230,7 +231,7 @@ class _FrozenDisk(LocalDisk):
         return super().list(directory)
 
     def local_path(self, path: str) -> str:
-        if path.startswith(f"{HOT_DIRECTORY}/"):
+        if path.startswith(f"{HOT_DIRECTORY}/") or path in self._lengths:
             return str(self.place.pinned(path))
         return super().local_path(path)
 
@@ -239,6 +240,10 @@ def _make_durable(path: Path) -> None:
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fdatasync(fd)
+    except OSError as error:
+        # A file system that cannot be written to has nothing to make durable, and some say so.
+        if error.errno not in (errno.EROFS, errno.EINVAL):
+            raise
     finally:
         os.close(fd)
 
@@ -247,11 +252,25 @@ class _Place:
     """The files of one view. Those of processes that have died are removed by whoever takes the next one."""
 
     def __init__(self, root: Path) -> None:
-        views = root / VIEWS
+        #: Where files are found, by name, that cannot have a second name here; and those of them that are kept open.
+        self._elsewhere: dict[str, Path] = {}
+        self._open: list[int] = []
+        self._lock = -1
+        mode = root.stat().st_mode & 0o777
+        try:
+            self._begin_inside(root / VIEWS, mode)
+        except OSError as error:
+            if error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM):
+                raise
+            # Nobody removes it when this process dies, but the system empties its directory for temporary files.
+            self.path = Path(tempfile.mkdtemp(prefix="strandline-view-"))
+            self.path.chmod(mode | stat.S_IRWXU)
+
+    def _begin_inside(self, views: Path, mode: int) -> None:
         views.mkdir(exist_ok=True)
         self.path = Path(tempfile.mkdtemp(dir=views))
         # Other machines and other users' workers read what is in here, as they do the directory around it.
-        self.path.chmod(root.stat().st_mode & 0o777)
+        self.path.chmod(mode)
         self._lock = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         for other in views.iterdir():
@@ -259,17 +278,38 @@ class _Place:
                 _remove_abandoned(other)
 
     def pin(self, path: Path) -> Path:
-        """Give a file a second name here, and say which."""
-        pinned = self.pinned(path.name)
-        with suppress(FileExistsError):
-            os.link(path, pinned)
-        return pinned
+        """Give a file a second name here, or keep it open, and say where to find it."""
+        if path.name not in self._elsewhere:
+            try:
+                os.link(path, self.path / path.name)
+            except FileExistsError:
+                pass
+            except FileNotFoundError:
+                raise
+            except OSError:  # it is on another file system, or there is no right to
+                self._elsewhere[path.name] = self._keep_open(path)
+        return self.pinned(path.name)
+
+    def _keep_open(self, path: Path) -> Path:
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            if error.errno != errno.EMFILE:
+                raise
+            # Better a file that housekeeping may remove than none.
+            return path
+        self._open.append(fd)
+        # Found by this number also by other processes of this machine that read for this one.
+        return Path(f"/proc/{os.getpid()}/fd/{fd}")
 
     def pinned(self, path: str) -> Path:
-        return self.path / path.rpartition("/")[2]
+        name = path.rpartition("/")[2]
+        return self._elsewhere.get(name, self.path / name)
 
     def remove(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)
+        while self._open:
+            os.close(self._open.pop())
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1

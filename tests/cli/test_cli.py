@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from command_line import app
+from mounts import fill_up, small_disk
 from typer.testing import CliRunner, Result
 
 from strandline import __version__
@@ -114,6 +116,20 @@ def test_a_file_that_is_not_there_cannot_be_printed(path: Path) -> None:
     result = call("dump", path / "absent")
     assert result.exit_code == 2
     assert result.stderr == f"strandline: {path / 'absent'}: No such file or directory\n"
+
+
+def test_a_server_does_not_start_on_a_full_disk_and_says_why(path: Path, tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", 1 << 20) as disk:
+        shutil.copytree(path, disk / "data")
+        fill_up(disk)
+        command = [sys.executable, "-m", "strandline", "serve", "--data", disk / "data", "--port", "0"]
+        ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert ended.returncode == 1
+    assert (
+        f"the data directory {disk}/data cannot be opened: the disk is full (No space left on device)" in ended.stderr
+    )
+    assert "Free space on that file system" in ended.stderr
+    assert "Traceback" not in ended.stderr
 
 
 def test_it_runs_as_a_module_and_speaks_to_other_processes(path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from engines import NOW, fill, make, opened, texts
 
-from strandline.engine import Batch, Config, Engine, ManualClock, Options, recovery
+from strandline.engine import Batch, Config, Engine, ManualClock, Options, frame, recovery
 from strandline.engine.errors import (
     BadName,
     DirectoryInUse,
@@ -239,6 +239,7 @@ def test_the_threads_seal_by_themselves(tmp_path: Path) -> None:
 
 def test_a_start_tells_how_far_it_has_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recovery, "REPORT_BYTES", 200)
+    monkeypatch.setattr(frame, "PIECE_BYTES", 200)
     seen: list[float] = []
     Engine.open(tmp_path, background=False, progress=seen.append).close()
     assert seen[0] == 0.0

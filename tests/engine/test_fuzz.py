@@ -6,11 +6,12 @@ import os
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
+from unittest.mock import patch
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline.engine import Batch, Config, Engine, ManualClock, Record
+from strandline.engine import Batch, Config, Engine, ManualClock, Record, frame
 from strandline.engine.block import Block
 from strandline.engine.catalog import parse_manifest
 from strandline.engine.errors import DamagedFile, UnsupportedFormat
@@ -82,6 +83,18 @@ def journal() -> tuple[bytes, dict[int, list[Record]]]:
         written[first] = rows(block)
         first += len(data)
     return raw, written
+
+
+def frames_in_pieces(raw: bytes, piece: int) -> list[Frame | Damage]:
+    with patch.object(frame, "PIECE_BYTES", piece):
+        return list(scan(raw, SEED, FILE_HEADER.size))
+
+
+@fuzz
+@given(mutations(), st.integers(4, 400))
+def test_a_file_reads_the_same_in_pieces_of_any_size(changes: list[tuple[str, float, bytes]], piece: int) -> None:
+    raw = mutate(journal()[0], changes)
+    assert frames_in_pieces(raw, piece) == frames_in_pieces(raw, 1 << 30)
 
 
 def check_scan(raw: bytes) -> None:

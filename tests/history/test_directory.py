@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -8,8 +10,11 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 import pytest
+from command_line import app
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mounts import read_only
+from typer.testing import CliRunner
 
 from strandline.engine import Batch, Config, Engine, Log, Options
 from strandline.engine.errors import NoDataDirectory, UnknownLog
@@ -101,6 +106,46 @@ def test_nothing_is_left_behind_by_a_view_or_by_one_that_died(engine: Engine, tm
     history.close()
     another.close()
     assert list(views.iterdir()) == []
+
+
+def test_a_directory_that_cannot_be_written_to_is_read_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    with (
+        Engine.open(tmp_path / "data", background=False) as engine,
+        read_only(tmp_path / "data", tmp_path / "seen") as seen,
+    ):
+        log = engine.create("log").wait()
+        log.append(Batch([b"1", b"2"])).wait()
+        engine.seal()
+        log.append(Batch([b"3", b"4"], keys=["a", "b"])).wait()
+        expected = as_read(log)
+        history = DirectoryHistory(seen)
+        assert len(list(temporary.iterdir())) == 1
+        # Whatever the server does meanwhile, and whatever files it removes.
+        log.append(Batch([b"5"])).wait()
+        engine.seal()
+        log.delete(before=4).wait()
+        engine.seal()
+        assert rows_of(history, "log") == expected
+        history.close()
+        assert not (tmp_path / "data" / VIEWS).exists()
+        assert list(temporary.iterdir()) == []
+
+
+def test_sql_reads_a_directory_that_cannot_be_written_to(tmp_path: Path) -> None:
+    with Engine.open(tmp_path / "data", background=False) as engine:
+        log = engine.create("log").wait()
+        log.append(Batch([b'{"n":1}'])).wait()
+        engine.seal()
+        log.append(Batch([b'{"n":2}'])).wait()
+    with read_only(tmp_path / "data", tmp_path / "seen") as seen:
+        result = CliRunner().invoke(app, ["sql", "select count(*) as n from log", "--data", str(seen), "--json"])
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout) == {"n": 2}
 
 
 def test_ranges_times_and_keys_are_looked_for(engine: Engine) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
@@ -26,7 +27,7 @@ from strandline.engine.backup.pool import (
 from strandline.engine.catalog import CHECKPOINTS, Manifest, SegmentEntry, checkpoint_path, write_manifest
 from strandline.engine.disk import Disk, LocalDisk
 from strandline.engine.errors import DamagedFile, EngineError
-from strandline.engine.frame import FILE_HEADER, FileKind, Frame, FrameType, encode, read_file_header, scan
+from strandline.engine.frame import FILE_HEADER, FileKind, Frame, FrameReader, FrameType, encode, read_file_header
 from strandline.engine.groups import whole
 from strandline.engine.journal import DIRECTORY, journal_path
 from strandline.engine.segments.store import HOT_DIRECTORY, segment_path
@@ -206,14 +207,26 @@ class _Restoring:
     def _write_journal(self) -> int:
         """The journal up to the wanted time; returns the number of files."""
         for number, copy in enumerate(self._journal, 1):
-            raw = b"".join(self._pieces("journal", copy))
-            cut = _cut(self._pool.place("journal", copy.name), raw, self._at)
+            path = journal_path(copy.index)
+            self._write(path, self._pieces("journal", copy))
+            cut = _cut(self._disk, path, self._pool.place("journal", copy.name), self._at)
             self._last_ts = max(self._last_ts, cut.last_ts)
             if cut.is_before_end or number == len(self._journal):
-                self._write(journal_path(copy.index), iter([raw[: cut.end] + self._close(cut)]))
+                self._end(path, cut)
                 return number
-            self._write(journal_path(copy.index), iter([raw]))
         return 0
+
+    def _end(self, path: str, cut: _Cut) -> None:
+        """Let a journal file end where it is to stop."""
+        before, ending = self._disk.size(path), self._close(cut)
+        file = self._disk.append_file(path)
+        try:
+            file.truncate(cut.end)
+            file.write([ending])
+            file.sync()
+        finally:
+            file.close()
+        self._written += cut.end + len(ending) - before
 
     def _close(self, cut: _Cut) -> bytes:
         """The frame of an orderly stop. Nothing was lost here: what came later is not wanted, so recovery must not
@@ -233,13 +246,14 @@ class _Cut(NamedTuple):
     seed: int | None
 
 
-def _cut(place: str, raw: bytes, at: int | None) -> _Cut:
+def _cut(disk: Disk, path: str, place: str, at: int | None) -> _Cut:
+    size = disk.size(path)
     try:
-        _, seed = read_file_header(place, raw, FileKind.JOURNAL)
+        _, seed = read_file_header(place, disk.read(path, 0, FILE_HEADER.size), FileKind.JOURNAL)
     except DamagedFile:
-        return _Cut(len(raw), 0, False, False, None)
+        return _Cut(size, 0, False, False, None)
     end, last_ts, closed = FILE_HEADER.size, 0, False
-    for item in whole(scan(raw, seed, FILE_HEADER.size)):
+    for item in whole(FrameReader(partial(disk.read, path), size, seed).frames()):
         if not isinstance(item, Frame):
             continue
         if at is not None and item.ts > at:

@@ -34,9 +34,9 @@ from strandline.engine.backup.restoring import (
 )
 from strandline.engine.catalog import MANIFEST, Manifest, SegmentEntry, checkpoint_path, read_manifest
 from strandline.engine.clock import Clock, SystemClock
-from strandline.engine.disk import Disk, LocalDisk
+from strandline.engine.disk import Disk, LocalDisk, pieces_of
 from strandline.engine.errors import BadConfig, BadRequest, DamagedFile, MissingFile, NoDataDirectory
-from strandline.engine.frame import FILE_HEADER, Damage, FileKind, Frame, FrameType, read_file_header, scan
+from strandline.engine.frame import FILE_HEADER, Damage, FileKind, Frame, FrameReader, FrameType, read_file_header
 from strandline.engine.groups import whole
 from strandline.engine.journal import journal_indexes, journal_path
 from strandline.engine.segments.cold import ColdStore, ObjectStoreCold, directory_of
@@ -304,15 +304,41 @@ class _Taking:
         known = None if history is None else history.newest_copy(index)
         if known is not None and known.complete and self._is_unchanged(path, known):
             return known
-        raw = _read(self._disk, path)
-        copy, raw = self._look_at(index, raw, complete)
-        self._put("journal", copy, raw)
+        copy = self._look_at(index, complete)
+        self._put_journal(path, copy, complete)
         self._note(f"journal/{copy.name}", copy.size)
         for older in {one.name: one for known in self._backups for one in known.journal}.values():
             if (older.index, older.seed) == (copy.index, copy.seed) and older.name in self._sizes["journal"]:
-                if older.size < copy.size and xxhash.xxh3_128_hexdigest(raw[: older.size]) == older.checksum:
+                if older.size < copy.size and self._digest(path, older.size) == older.checksum:
                     self._superseded.add(older.name)
         return copy
+
+    def _put_journal(self, path: str, copy: JournalCopy, complete: bool) -> None:
+        if complete:
+            try:
+                self._put("journal", copy, Path(self._disk.local_path(path)))
+            except FileNotFoundError:
+                raise MissingFile(path) from None
+            return
+        # The file may be growing: what is to be stored is copied first.
+        with NamedTemporaryFile() as file:
+            for piece in self._pieces(path, copy.size):
+                file.write(piece)
+            file.flush()
+            self._put("journal", copy, Path(file.name))
+
+    def _pieces(self, path: str, size: int) -> Iterator[bytes]:
+        try:
+            yield from pieces_of(self._disk, path, 0, size)
+        except FileNotFoundError:
+            raise MissingFile(path) from None
+
+    def _digest(self, path: str, size: int) -> str:
+        """The checksum of the beginning of a file."""
+        hasher = xxhash.xxh3_128()
+        for piece in self._pieces(path, size):
+            hasher.update(piece)
+        return hasher.hexdigest()
 
     def _is_unchanged(self, path: str, known: JournalCopy) -> bool:
         if self._sizes["journal"].get(known.name) != known.size:
@@ -328,21 +354,25 @@ class _Taking:
         except DamagedFile:
             return False
 
-    def _look_at(self, index: int, raw: bytes, complete: bool) -> tuple[JournalCopy, bytes]:
+    def _look_at(self, index: int, complete: bool) -> JournalCopy:
         """Cut a file off behind its last whole frame if it may be growing, and see what is in it."""
         path = journal_path(index)
+        size = self._size_of_journal(index)
+        if size is None:
+            raise MissingFile(path)
         damage: list[str] = []
         seed = first_ts = last_ts = 0
-        end, closed = len(raw), False
+        end, closed = size, False
         try:
-            _, seed = read_file_header(path, raw, FileKind.JOURNAL)
+            _, seed = read_file_header(path, _read(self._disk, path, 0, FILE_HEADER.size), FileKind.JOURNAL)
         except DamagedFile as error:
             damage.append(str(error))
         else:
             end = FILE_HEADER.size
             # What was torn off at the end, or is still being written, is no damage.
             waiting: list[str] = []
-            for item in whole(scan(raw, seed, FILE_HEADER.size)):
+            reader = FrameReader(lambda start, length: _read(self._disk, path, start, start + length), size, seed)
+            for item in whole(reader.frames()):
                 if not isinstance(item, Frame):
                     offset, length, why = item if isinstance(item, Damage) else item.place_and_reason()
                     waiting.append(f"{path}: {length} bytes at {offset} cannot be read: {why}")
@@ -353,11 +383,10 @@ class _Taking:
                 end, closed = item.offset + item.length, item.type is FrameType.CLOSE
             if complete and waiting:
                 damage += waiting
-                end = len(raw)
+                end = size
         self._damage[index] = damage
-        raw = raw[:end]
-        checksum = xxhash.xxh3_128_hexdigest(raw)
-        copy = JournalCopy(
+        checksum = self._digest(path, end)
+        return JournalCopy(
             journal_name(index, seed, checksum),
             end,
             checksum,
@@ -367,7 +396,6 @@ class _Taking:
             last_ts=last_ts,
             complete=complete or closed,
         )
-        return copy, raw
 
 
 def _read(disk: Disk, path: str, start: int = 0, end: int | None = None) -> bytes:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from strandline.engine.bodies import (
     unpack,
 )
 from strandline.engine.catalog import MANIFEST, BookState, Manifest, OverlayState, RunState, parse_manifest
+from strandline.engine.disk import LocalDisk
 from strandline.engine.errors import DamagedFile, EngineError
 from strandline.engine.frame import (
     FILE_HEADER,
@@ -40,10 +42,10 @@ from strandline.engine.frame import (
     Damage,
     FileKind,
     Frame,
+    FrameReader,
     FrameType,
     decode_append,
     read_file_header,
-    scan,
 )
 from strandline.engine.notes import SECRET
 from strandline.engine.segments.footer import ARROW_MAGIC, RunInfo, describe
@@ -73,13 +75,14 @@ class Item(msgspec.Struct, omit_defaults=True):
 def dump(path: str | os.PathLike[str], rows: int = SHOWN_ROWS) -> Iterator[Item]:
     """Everything in a file, ``rows`` records at most of every frame and of a segment. Raises OSError only."""
     file = Path(path)
-    raw = file.read_bytes()
-    if _looks_like(file, raw, b"{", MANIFEST, ""):
-        yield from _dump_manifest(file.name, raw)
-    elif _looks_like(file, raw, ARROW_MAGIC, "", ".arrow"):
-        yield from _dump_segment(file, raw, rows)
+    with open(file, "rb", buffering=0) as opened:
+        start = opened.read(FILE_HEADER.size)
+    if _looks_like(file, start, b"{", MANIFEST, ""):
+        yield from _dump_manifest(file.name, file.read_bytes())
+    elif _looks_like(file, start, ARROW_MAGIC, "", ".arrow"):
+        yield from _dump_segment(file, file.read_bytes(), rows)
     else:
-        yield from _dump_frames(file, raw, rows)
+        yield from _dump_frames(file, start, rows)
 
 
 def _looks_like(file: Path, raw: bytes, start: bytes, name: str, suffix: str) -> bool:
@@ -132,12 +135,14 @@ def _manifest_items(manifest: Manifest) -> Iterator[Item]:
 
 
 def _dump_frames(file: Path, raw: bytes, rows: int) -> Iterator[Item]:
+    """``raw`` is the beginning of the file."""
+    size = file.stat().st_size
     is_checkpoint = bool({".full", ".changes"} & set(file.suffixes))
     kind = FileKind.CHECKPOINT if is_checkpoint else FileKind.JOURNAL
     if len(raw) >= FILE_HEADER.size and raw.startswith(MAGIC):
         found = FILE_HEADER.unpack_from(raw)[2]
         kind = FileKind(found) if found in FileKind.__members__.values() else kind
-    header: Facts = {"name": file.name, "what": kind.name.lower(), "size": len(raw)}
+    header: Facts = {"name": file.name, "what": kind.name.lower(), "size": size}
     seed = 0
     if len(raw) >= FILE_HEADER.size:
         _, version, _, index, seed, boot, _ = FILE_HEADER.unpack_from(raw)
@@ -148,7 +153,8 @@ def _dump_frames(file: Path, raw: bytes, rows: int) -> Iterator[Item]:
     except EngineError as error:
         why = error.why if isinstance(error, DamagedFile) else f"this release reads version {VERSION}"
         yield Item("damage", {"bytes": min(len(raw), FILE_HEADER.size), "why": why}, 0)
-    for item in scan(raw, seed, FILE_HEADER.size):
+    disk = LocalDisk(file.parent)
+    for item in FrameReader(partial(disk.read, file.name), size, seed).frames():
         if isinstance(item, Damage):
             yield Item("damage", {"bytes": item.length, "why": item.why}, item.offset)
         else:

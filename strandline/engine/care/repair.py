@@ -7,6 +7,7 @@ one complete checkpoint; the journal is left to the engine, which replays and se
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import chain
 
 from strandline.engine.care.book_check import info_of, recount
@@ -28,10 +29,10 @@ from strandline.engine.catalog import (
     write_manifest,
 )
 from strandline.engine.clock import SystemClock
-from strandline.engine.disk import Disk
+from strandline.engine.disk import Disk, pieces_of
 from strandline.engine.engine import Engine, Options
 from strandline.engine.errors import DamagedFile
-from strandline.engine.frame import FILE_HEADER, FileKind, Frame, FrameType, file_header, scan
+from strandline.engine.frame import FILE_HEADER, FileKind, Frame, FrameReader, FrameType, file_header
 from strandline.engine.journal import journal_indexes, journal_path, read_journal
 from strandline.engine.logbook import Gap, Logbook
 from strandline.engine.parts import Run
@@ -186,15 +187,17 @@ class Repair:
                 self.repairs.append(f"{path}: put aside; its records are in segments.")
 
     def _heal_header(self, index: int, path: str) -> bool:
-        raw = self._disk.read(path)
-        if len(raw) <= FILE_HEADER.size:
+        size = self._disk.size(path)
+        if size <= FILE_HEADER.size:
             return False
-        _, _, _, _, seed, boot, _ = FILE_HEADER.unpack_from(raw)
+        _, _, _, _, seed, boot, _ = FILE_HEADER.unpack(self._disk.read(path, 0, FILE_HEADER.size))
         # With a wrong seed no checksum matches.
-        if not any(isinstance(item, Frame) for item in scan(raw, seed, FILE_HEADER.size)):
+        frames = FrameReader(partial(self._disk.read, path), size, seed).frames()
+        if not any(isinstance(item, Frame) for item in frames):
             return False
         self._copy(path)
-        self._disk.write_file(path, file_header(FileKind.JOURNAL, index, seed, boot) + raw[FILE_HEADER.size :])
+        header = file_header(FileKind.JOURNAL, index, seed, boot)
+        self._disk.write_file(path, chain([header], pieces_of(self._disk, path, FILE_HEADER.size, size)))
         self.repairs.append(f"{path}: its header was made again.")
         return True
 

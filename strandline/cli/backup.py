@@ -1,7 +1,8 @@
 """``strandline backup`` and ``strandline restore``.
 
-Exit codes: 0 it is done, 1 it could not be done, 2 the command itself makes no sense. What is for people goes to
-standard error while it happens; the outcome goes to standard output, with ``--json`` as one JSON object.
+Exit codes: 0 it is done, 1 it could not be done or ``--verify`` found damage, 2 the command itself makes no sense. What
+is for people goes to standard error while it happens; the outcome goes to standard output, with ``--json`` as one JSON
+object.
 """
 
 from __future__ import annotations
@@ -45,6 +46,8 @@ def backup_command(
         report = backups.backup(directory, target, cold=cold, keep=keep, progress=watch)
     for line in report.damage:
         say(line)
+    for name in report.replaced:
+        say(f"{name} was damaged or missing in {target} and was copied again")
     if as_json:
         _print_json(report)
         return
@@ -74,6 +77,9 @@ def restore_command(
         str | None, typer.Option("--history", metavar="ID", help="Of several data directories in TARGET, this one.")
     ] = None,
     list_only: Annotated[bool, typer.Option("--list", help="List the backups and what can be restored.")] = False,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Read every file of every backup and compare it with its checksum.")
+    ] = False,
     as_json: _Json = False,
 ) -> None:
     """Restore the newest backup, or the state at a moment that the backups cover, into a new data directory."""
@@ -82,8 +88,13 @@ def restore_command(
             found = backups.list_backups(target)
         _print_list(found, as_json)
         return
+    if verify:
+        with _errors(), _watch("Verifying", not as_json) as watch:
+            checked = backups.verify_backups(target, progress=watch)
+        _print_verified(checked, as_json)
+        raise typer.Exit(0 if checked.sound else 1)
     if directory is None:
-        raise typer.BadParameter("say into which directory, or --list to see what there is", param_hint="DIR")
+        raise typer.BadParameter("say into which directory, or use --list or --verify", param_hint="DIR")
     time = None if at is None else parse_time(at)
     with _errors(), _watch("Restoring", not as_json) as watch:
         report = backups.restore(target, directory, at=time, history=history, progress=watch)
@@ -118,6 +129,18 @@ def _print_list(found: backups.BackupList, as_json: bool) -> None:
     put("\nany moment can be restored")
     for interval in found.intervals:
         put(f"from {format_time(interval.start)} to {format_time(interval.end)}  {interval.history}")
+
+
+def _print_verified(report: backups.VerifyReport, as_json: bool) -> None:
+    if as_json:
+        _print_json(report)
+        return
+    for damaged in report.damaged:
+        needed = f"; needed by {', '.join(damaged.backups)}" if damaged.backups else ""
+        put(f"damaged  {damaged.file}: {damaged.why}{needed}")
+    put(f"{report.backups} backups, {report.files} files, {decimal(report.bytes)}")
+    count = len(report.damaged)
+    put("sound" if report.sound else f"{count} damaged file{'s' if count > 1 else ''}")
 
 
 def _print_json(value: object) -> None:

@@ -1,6 +1,6 @@
 """``strandline serve``.
 
-Exit codes: 0 it was told to stop, 1 it could not run, 2 the settings make no sense.
+Exit codes: 0 it was told to stop, 1 it could not run, 2 the settings make no sense, 3 the data directory is damaged.
 """
 
 from __future__ import annotations

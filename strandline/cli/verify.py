@@ -1,7 +1,7 @@
 """``strandline verify``.
 
-Exit codes: 0 the directory is sound, 1 problems were found (and, with ``--repair``, are left), 2 it could not be
-checked, for instance because it is in use.
+Exit codes: 0 the directory is sound, or was repaired without losses; 1 problems were found (and, with ``--repair``, are
+left); 2 it could not be checked, for instance because it is in use; 3 it was repaired, and something is lost.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ def verify_command(
 ) -> None:
     """Check every checksum and every promise of a data directory, without changing anything.
 
-    Exit code 0: sound; 1: problems found; 2: it could not be checked.
+    Exit code 0: sound, or repaired without losses; 1: problems found; 2: it could not be checked; 3: repaired, with
+    losses.
     """
     # What the engine would warn of is in the report.
     logging.getLogger("strandline").addHandler(logging.NullHandler())
@@ -54,7 +55,11 @@ def verify_command(
         put(msgspec.json.encode(report).decode())
     else:
         show(report, open_console(highlight=False, soft_wrap=True))
-    raise typer.Exit(0 if report.sound else 1)
+    raise typer.Exit(1 if not report.sound else WITH_LOSSES if report.lossy else 0)
+
+
+#: The exit code of a repair that could not save everything.
+WITH_LOSSES = 3
 
 
 def show(report: Report, console: Console) -> None:
@@ -73,9 +78,16 @@ def show(report: Report, console: Console) -> None:
         f"{report.segments} segments, {report.checkpoints} checkpoints, {report.journal_files} journal files "
         f"({report.journal_frames} frames)"
     )
+    console.print(_verdict(report))
+
+
+def _verdict(report: Report) -> str:
     count = len(report.problems)
-    verdict = "[green]sound[/]" if report.sound else f"[red]{count} problem{'s' if count > 1 else ''}[/]"
-    console.print(verdict)
+    if count:
+        return f"[red]{count} problem{'s' if count > 1 else ''}[/]"
+    if report.lossy:
+        return "[yellow]repaired, with losses[/]"
+    return "[green]repaired[/]" if report.repairs else "[green]sound[/]"
 
 
 def _losses(report: Report) -> Table:

@@ -19,6 +19,7 @@ from msgspec import Raw
 from strandline.engine.bodies import ForkPoint, pack, unpack
 from strandline.engine.disk import Disk
 from strandline.engine.errors import DamagedFile, MissingFile, UnsupportedFormat
+from strandline.engine.file_names import check_name, check_number
 from strandline.engine.forks import Base
 from strandline.engine.frame import (
     FILE_HEADER,
@@ -53,12 +54,22 @@ class SegmentEntry(msgspec.Struct, frozen=True):
     tier: Literal["hot", "cold"] = "hot"
 
 
+class JournalEntry(msgspec.Struct, frozen=True):
+    """A journal file that must exist. ``size`` is its final size, or 0 while records may still be added to it."""
+
+    index: int
+    size: int = 0
+
+
 class Manifest(msgspec.Struct, kw_only=True):
     version: int = VERSION
     #: Which data directory this is: another one for each that is made or restored.
     id: str = msgspec.field(default_factory=lambda: os.urandom(8).hex())
     #: The first journal file that is not covered by checkpoints and segments.
     boundary: int = 1
+    #: The journal files from the boundary on, in order. A file is named after its header is durable and before a record
+    #: is written to it. Directories of older releases have no such list until their next start.
+    journals: list[JournalEntry] = msgspec.field(default_factory=list)
     checkpoints: list[str] = msgspec.field(default_factory=list)
     #: In the order of the journal: for every log, the runs of an earlier segment come before those of a later one.
     segments: list[SegmentEntry] = msgspec.field(default_factory=list)
@@ -88,9 +99,27 @@ def parse_manifest(raw: bytes, path: str = MANIFEST) -> Manifest:
         version = msgspec.json.decode(body, type=_Version).version
         if version != VERSION:
             raise UnsupportedFormat(path, version, VERSION)
-        return msgspec.json.decode(body, type=Manifest)
+        return checked(msgspec.json.decode(body, type=Manifest), path)
     except msgspec.MsgspecError as error:
         raise DamagedFile(path, str(error)) from error
+
+
+def checked(manifest: Manifest, path: str) -> Manifest:
+    """The manifest, if it names only files that the program could have written; ``path`` is the file that has it."""
+    for name in manifest.checkpoints:
+        check_name("checkpoint", name, path)
+    for entry in manifest.segments:
+        check_number("segment", entry.id, path)
+    for journal in manifest.journals:
+        check_number("journal file", journal.index, path)
+    for what, number in (
+        ("boundary", manifest.boundary),
+        ("next segment", manifest.next_segment),
+        ("next checkpoint", manifest.next_checkpoint),
+        ("next epoch", manifest.next_epoch),
+    ):
+        check_number(what, number, path)
+    return manifest
 
 
 class _Version(msgspec.Struct):

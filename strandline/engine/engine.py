@@ -90,6 +90,8 @@ class Engine:
         cold: ColdStore | None,
         worker: Worker | None,
         progress: Progress | None = None,
+        *,
+        repairing: bool = False,
     ) -> None:
         self.disk = disk
         self.options = options
@@ -113,7 +115,7 @@ class Engine:
         self.health = Health()
         self._wake_keeper = threading.Event()
         self._wake_compactor = threading.Event()
-        self.recovered: Recovered = recover(disk, self.store, progress)
+        self.recovered: Recovered = recover(disk, self.store, progress, repairing=repairing)
         self.by_epoch = self.recovered.books
         self._by_name = {book.name: book for book in self.by_epoch.values()}
         self._names = Names(self._by_name)
@@ -134,6 +136,8 @@ class Engine:
         self.latests = Latests()
         self.maintenance = Maintenance(self, self.recovered, worker)
         self.compacting = Compacting(self)
+        # No record may be written to a journal file whose loss would go unnoticed.
+        self.maintenance.name_journals()
 
     @classmethod
     def open(
@@ -147,6 +151,8 @@ class Engine:
         progress: Progress | None = None,
     ) -> Engine:
         """Open a data directory, making it if need be, and recover what is in it.
+
+        Raises JournalIncomplete when journal files are lost, and DamagedFile for a damaged manifest or checkpoint.
 
         With ``background=False`` no thread and no process is started: commits flush when they are waited for, and
         ``maintain`` seals when it is called. ``path`` may be a :class:`Disk` for the same reason: tests.
@@ -318,6 +324,7 @@ class Engine:
                 pending=self.flushing.pending,
                 pending_peak=self.flushing.pending_peak,
                 segments=len(self.store.ids()),
+                damaged_segments=self.store.damaged,
                 cached_bytes=self.store.cached_bytes,
                 read_only=self.journal.failure is not None,
             )
@@ -347,6 +354,7 @@ class Engine:
                     self.reservations.settle(self.now(), None, self.touch)
                     self.journal.write(encode(FrameType.CLOSE, 0, 0, self.now()))
                 self.flush()
+                self.maintenance.note_stop()
         finally:
             self.flushing.fail_pending(EngineClosed("the engine was closed before the change was durable"))
             self.journal.close()

@@ -179,12 +179,38 @@ class DamagedFile(EngineError):
         self.path = path
         self.why = why
 
+    @property
+    def file(self) -> str:
+        """The file without the place of its directory, for those who must not learn where the server keeps its data."""
+        inside = "://" not in self.path and not self.path.startswith("/")
+        return self.path if inside else f"cold/{self.path.rpartition('/')[2]}"
+
 
 class MissingFile(DamagedFile):
     """A file that the manifest names and that is not there."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path, "the file is missing")
+
+
+class JournalIncomplete(DamagedFile):
+    """Journal files that must exist are missing, cut off or unreadable. A start would hand out seqs a second time.
+
+    ``losses`` holds one (path, reason) per file.
+    """
+
+    def __init__(self, losses: list[tuple[str, str]]) -> None:
+        path, why = losses[0]
+        super().__init__(path, why)
+        self.losses = losses
+        named = "; ".join(f"{path}: {why}" for path, why in losses[:5])
+        more = f"; and {len(losses) - 5} more files" if len(losses) > 5 else ""
+        self.args = (
+            f"the journal is incomplete ({named}{more}). Acknowledged records are missing, so the data directory "
+            "cannot be used as it is. Nothing in it was changed. Put the files back, or restore a backup. If you have "
+            "neither, run 'strandline verify --repair' on the directory: it keeps every record that it can read, "
+            "records the missing ones as gaps with the reason 'lost', and does not reuse their sequence numbers.",
+        )
 
 
 class DiskFull(EngineError):

@@ -19,6 +19,7 @@ import xxhash
 
 from strandline.engine.disk import AppendFile, Disk
 from strandline.engine.errors import DamagedFile, DiskFull, JournalFailed
+from strandline.engine.file_names import number_in
 from strandline.engine.frame import (
     FILE_HEADER,
     Damage,
@@ -46,8 +47,7 @@ def journal_path(index: int) -> str:
 
 def journal_index(name: str) -> int | None:
     """The number of a journal file by its name; None for any other file."""
-    stem, dot, extension = name.partition(".")
-    return int(stem) if dot and extension == "journal" and stem.isdigit() else None
+    return number_in("journal", name)
 
 
 class Journal:
@@ -72,6 +72,8 @@ class Journal:
         #: Bytes of records that this file refers to instead of having them once more.
         self.copied = 0
         self.rotations = 0
+        #: The final size of the file before this one.
+        self.left_size = 0
 
     @property
     def size(self) -> int:
@@ -178,6 +180,7 @@ class Journal:
         """Go on in the next file; returns its index. The file so far has been synced by the caller."""
         assert self._next is not None
         self._file.handle.close()
+        self.left_size = self._file.size
         self._file, self._next = self._next, None
         self.rotations += 1
         self.copied = 0

@@ -21,7 +21,7 @@ from strandline.engine.catalog import (
     write_manifest,
 )
 from strandline.engine.disk import Disk, pieces_of
-from strandline.engine.errors import DamagedFile
+from strandline.engine.errors import DamagedFile, JournalIncomplete
 from strandline.engine.frame import FILE_HEADER, Damage, Frame
 from strandline.engine.groups import Broken, whole
 from strandline.engine.journal import (
@@ -33,6 +33,7 @@ from strandline.engine.journal import (
     journal_path,
     read_journal,
 )
+from strandline.engine.journal_files import LostJournal, final_sizes, lost_journals
 from strandline.engine.logbook import Logbook
 from strandline.engine.parts import Segments
 from strandline.engine.replay import Loss, Recovered, Replay
@@ -47,16 +48,24 @@ Progress = Callable[[float], None]
 REPORT_BYTES = 1 << 20
 
 
-def recover(disk: Disk, store: SegmentStore, progress: Progress | None = None) -> Recovered:
-    """Bring a data directory back to where it can be used; a new one is set up."""
+def recover(disk: Disk, store: SegmentStore, progress: Progress | None = None, *, repairing: bool = False) -> Recovered:
+    """Bring a data directory back to where it can be used; a new one is set up.
+
+    Raises JournalIncomplete when journal files are lost, unless a repair asks: then every log that may have had records
+    in them leaps over the seqs that may have been handed out.
+    """
     manifest = read_manifest(disk)
     if manifest is None:
         manifest = _begin(disk)
+    lost = lost_journals(disk, manifest, guess=repairing)
+    if lost and not repairing:
+        raise JournalIncomplete([(each.path, each.why) for each in lost])
     for entry in manifest.segments:
         store.add(entry, entry.tier)
     books = load_books(frame for name in manifest.checkpoints for frame in read_checkpoint(disk, name))
-    recovered = replay(disk, store, manifest, books, progress)
+    recovered = replay(disk, store, manifest, books, lost, progress)
     _make_durable(disk, recovered)
+    recovered.journals = final_sizes(disk, manifest, recovered.next_journal)
     _remove_leftovers(disk, store, manifest)
     return recovered
 
@@ -81,9 +90,13 @@ def replay(
     segments: Segments,
     manifest: Manifest,
     books: dict[int, Logbook],
+    lost_files: list[LostJournal],
     progress: Progress | None = None,
 ) -> Recovered:
-    """Make of the books at the boundary what the journal from there on tells. Writes nothing."""
+    """Make of the books at the boundary what the journal from there on tells. Writes nothing.
+
+    The logs that may have had records in ``lost_files`` leap over their seqs, as in a repair.
+    """
     recovered = Recovered(
         manifest=manifest,
         books=books,
@@ -96,6 +109,9 @@ def replay(
     found = journal_indexes(disk)
     recovered.kept_journals = [index for index in found if index < manifest.boundary]
     indexes = [index for index in found if index >= manifest.boundary]
+    lost = {each.number: each for each in lost_files}
+    final = {entry.index for entry in manifest.journals if entry.size}
+    named = max((entry.index for entry in manifest.journals), default=0)
     # Behind the file that was written to there may be the next one, made beforehand.
     sizes = {index: disk.size(journal_path(index)) for index in indexes}
     written = [index for index, size in sizes.items() if size > FILE_HEADER.size]
@@ -105,24 +121,90 @@ def replay(
         replay.link(book)
     replay.clean = not indexes
     boot = boot_mark(disk)
-    for index in range(manifest.boundary, indexes[-1] + 1) if indexes else ():
+    doubts = _Doubts(recovered)
+    for index in sorted({*indexes, *lost}):
         recovered.next_journal = index + 1
-        file = _open(disk, index, recovered, index == indexes[-1])
+        file = _open(disk, index, recovered, lost.get(index))
         if file is None:
+            if index in lost:
+                doubts.add(lost[index])
+            elif index == indexes[-1]:
+                # A crash while the file was being made; nothing was ever written to it, and it is begun again.
+                recovered.next_journal = index
             continue
         if file.boot != boot and index != indexes[0]:
             # The machine stopped between this file and the one before it. The start that followed has told so.
-            _settle_all(recovered, crashed=not replay.clean, tell=False)
+            _settle_all(recovered, doubts.aside, crashed=not replay.clean, tell=False)
         boot = file.boot
-        end = _replay_file(file, replay, index == written[-1] if written else False, report)
+        may_be_torn = bool(written) and index == written[-1] and index not in final
+        end = _replay_file(file, replay, may_be_torn, report)
         report.passed += file.size
         recovered.replayed_bytes += file.size - FILE_HEADER.size
         if end < file.size:
             recovered.torn = Loss(file.path, end, file.size - end, "the end is torn", allowed=True)
+        if index in lost:
+            doubts.add(lost[index])
+            replay.clean = False
+        elif index == indexes[-1] and index > named and file.size == FILE_HEADER.size:
+            # Likewise: it may have been made a moment before a crash, and may not be durable.
+            recovered.next_journal = index
+    recovered.next_journal = max(recovered.next_journal, named + 1)
     report.tell(0, done=True)
     recovered.clean = replay.clean
-    _settle_all(recovered, crashed=not recovered.clean and boot != boot_mark(disk))
+    _settle_all(recovered, doubts.aside, crashed=not recovered.clean and boot != boot_mark(disk))
+    doubts.settle()
     return recovered
+
+
+#: A lost journal file may have handed out this many seqs of a log at most. A record takes 4 bytes of the journal at the
+#: very least, so a file would need 1 GiB for more; they are sealed at 64 MiB unless the settings say otherwise.
+SEQ_LEAP = 1 << 28
+#: Records of an ephemeral log are not in the journal, so its size is no bound. This is 100,000 records a second for
+#: four months without a new journal file. Seqs stay below 2^53, the largest number that JSON readers are sure to keep.
+EPHEMERAL_LEAP = 1 << 40
+
+
+class _Doubts:
+    """The logs of which nobody knows how many seqs were handed out, because journal files are lost."""
+
+    def __init__(self, recovered: Recovered) -> None:
+        self._recovered = recovered
+        self._files = 0
+        #: Logs that have changed, but nothing has told since the last lost file how far they had come.
+        self.aside: set[Logbook] = set()
+
+    def add(self, lost: LostJournal) -> None:
+        """Any log may have had records in this file. What comes behind it tells of some how far they had come."""
+        recovered = self._recovered
+        recovered.lost_journals.append(lost)
+        recovered.losses.append(Loss(lost.path, lost.cut_at, 0, lost.why))
+        if lost.number not in recovered.damaged_journals:
+            recovered.damaged_journals.append(lost.number)
+        if not lost.cut_at:
+            recovered.unreadable_journals.append(lost.number)
+        self._files += lost.files
+        self.aside |= recovered.changed
+        recovered.changed = set()
+        recovered.amended.clear()
+
+    def settle(self) -> None:
+        """Leap over the seqs that may have been handed out; readers are told. So with the epochs of new logs."""
+        recovered = self._recovered
+        if self._files:
+            told = recovered.changed - recovered.amended
+            for book in recovered.books.values():
+                if book not in told:
+                    leap(book, self._files)
+                    recovered.changed.add(book)
+            recovered.next_epoch += SEQ_LEAP * self._files
+        recovered.changed |= self.aside
+
+
+def leap(book: Logbook, files: int = 1) -> None:
+    """Give up the seqs that a log may have handed out in so many lost files."""
+    step = EPHEMERAL_LEAP if book.config.durability == "ephemeral" else SEQ_LEAP
+    book.skip(book.assigned + 1, book.assigned + files * step, "lost")
+    book.reserved = book.reserved_durable = book.assigned
 
 
 class _Report:
@@ -144,26 +226,16 @@ class _Report:
             self._progress(1.0 if done else (self.passed + end) / self._total)
 
 
-def _open(disk: Disk, index: int, recovered: Recovered, is_last: bool) -> JournalFile | None:
-    path = journal_path(index)
-    size = 0
+def _open(disk: Disk, index: int, recovered: Recovered, lost: LostJournal | None) -> JournalFile | None:
+    """The file, or None if nothing of it can be read: it is lost, or nothing was ever written to it."""
+    if lost is not None and not lost.cut_at:
+        return None
     try:
-        size = disk.size(path)
         return read_journal(disk, index)
-    except FileNotFoundError:
-        why = "the file is missing"
-    except DamagedFile as error:
-        if is_last and size <= FILE_HEADER.size:
-            # A crash while the file was being made; nothing was ever written to it, and it is begun again.
-            recovered.next_journal = index
-            return None
-        recovered.unreadable_journals.append(index)
-        if size <= FILE_HEADER.size:
-            return None  # likewise, and the next one was begun since
-        why = error.why
-    recovered.losses.append(Loss(path, 0, size, why))
-    recovered.damaged_journals.append(index)
-    return None
+    except DamagedFile:
+        if lost is None:
+            recovered.unreadable_journals.append(index)
+        return None
 
 
 def _replay_file(file: JournalFile, replay: Replay, is_last: bool, report: _Report) -> int:
@@ -195,12 +267,12 @@ def _replay_file(file: JournalFile, replay: Replay, is_last: bool, report: _Repo
 def _make_durable(disk: Disk, recovered: Recovered) -> None:
     """What was replayed is shown to readers from now on, so no power cut may take it away again.
 
-    What a crash left half written at the end is no frame; it goes, so that nobody wonders about it later.
+    What a crash left half written at the end is no frame; it goes, so that nobody wonders about it later. A file whose
+    final size is in the manifest was durable before that was written.
     """
-    if recovered.clean and recovered.torn is None:
-        return
     written = [index for index in journal_indexes(disk) if disk.size(journal_path(index)) > FILE_HEADER.size]
-    if not written or written[-1] < recovered.manifest.boundary:
+    final = {entry.index for entry in recovered.manifest.journals if entry.size}
+    if not written or written[-1] < recovered.manifest.boundary or written[-1] in final:
         return
     # Those before it were synced when they were left. This one is written once more: should a sync of it have failed,
     # the system takes its pages for clean, and no further sync would put them on the disk.
@@ -215,13 +287,13 @@ def _make_durable(disk: Disk, recovered: Recovered) -> None:
         disk.rewrite(path, size)
 
 
-def _settle_all(recovered: Recovered, crashed: bool, tell: bool = True) -> None:
+def _settle_all(recovered: Recovered, changed: set[Logbook], crashed: bool, tell: bool = True) -> None:
     """Seqs that may have been handed out and left no trace are not handed out again; readers are told."""
     damaged = bool(recovered.damaged_journals)
     for book in recovered.books.values():
         ephemeral = book.config.durability == "ephemeral"
         if book.reserved > book.assigned and (ephemeral or crashed or damaged):
-            recovered.changed.add(book)
+            changed.add(book)
             if tell and not ephemeral:
                 recovered.losses.append(
                     Loss(

@@ -24,12 +24,13 @@ from strandline.engine.bodies import (
     unpack,
 )
 from strandline.engine.bodies import Gap as GapFrame
-from strandline.engine.catalog import BookState, Manifest
+from strandline.engine.catalog import BookState, JournalEntry, Manifest
 from strandline.engine.errors import DamagedFile
 from strandline.engine.forks import Base, link
 from strandline.engine.frame import HEADER, MARK, Damage, Frame, FrameReader, FrameType, decode_append
 from strandline.engine.groups import Broken
 from strandline.engine.journal import JournalFile
+from strandline.engine.journal_files import LostJournal
 from strandline.engine.journal_records import JournalRecords
 from strandline.engine.logbook import Logbook
 from strandline.engine.parts import Segments
@@ -73,6 +74,12 @@ class Recovered(msgspec.Struct, kw_only=True):
     #: Those of the damaged ones of which not even the header can be read.
     unreadable_journals: list[int] = msgspec.field(default_factory=list)
     losses: list[Loss] = msgspec.field(default_factory=list)
+    #: Files that must exist and are missing, cut off or unreadable.
+    lost_journals: list[LostJournal] = msgspec.field(default_factory=list)
+    #: The files that were replayed, with their final sizes.
+    journals: list[JournalEntry] = msgspec.field(default_factory=list)
+    #: Logs with an amendment, whose frame does not say how many seqs the log had handed out.
+    amended: set[Logbook] = msgspec.field(default_factory=set)
 
 
 class Replay:
@@ -257,6 +264,7 @@ class Replay:
             changing.restore(book, unpack(frame.body, Select), segments)
         elif frame.type is FrameType.AMEND:
             changing.amend(book, frame.first, frame.body, segments)
+            self._recovered.amended.add(book)
         elif frame.type is FrameType.FLOOR:
             floor = unpack(frame.body, Floor)
             if book.config.durability == "ephemeral":

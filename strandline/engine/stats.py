@@ -71,5 +71,7 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     pending: int
     pending_peak: int
     segments: int
+    #: Segments that a read has found damaged or missing since the opening.
+    damaged_segments: int
     cached_bytes: int
     read_only: bool

@@ -25,11 +25,12 @@ from typing import NamedTuple
 
 from strandline.engine.catalog import MANIFEST, Manifest, load_books, parse_manifest, read_checkpoint
 from strandline.engine.disk import LocalDisk
-from strandline.engine.errors import MissingFile, NoDataDirectory
+from strandline.engine.errors import JournalIncomplete, MissingFile, NoDataDirectory
 from strandline.engine.forks import layers
 from strandline.engine.housekeeping.snapshot import Captured
 from strandline.engine.journal import DIRECTORY as JOURNAL
 from strandline.engine.journal import journal_indexes, journal_path
+from strandline.engine.journal_files import lost_journals
 from strandline.engine.logbook import Logbook
 from strandline.engine.parts import Overlay, Part, Run
 from strandline.engine.recovery import replay
@@ -103,7 +104,7 @@ class View:
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 return _take(cls, root, place, cold)
-            except (FileNotFoundError, MissingFile):
+            except (FileNotFoundError, MissingFile, JournalIncomplete):
                 if attempt == ATTEMPTS:
                     place.remove()
                     raise
@@ -193,7 +194,11 @@ def _take(cls: type[View], root: Path, place: _Place, cold: ColdStore | None) ->
     for entry in manifest.segments:
         store.add(entry, entry.tier)
     books = load_books(frame for name in manifest.checkpoints for frame in read_checkpoint(disk, name))
-    recovered = replay(disk, store, manifest, books)
+    lost = lost_journals(disk, manifest)
+    if lost:
+        # Lost, or sealed and removed a moment ago: then the manifest is another one by now.
+        raise JournalIncomplete([(each.path, each.why) for each in lost])
+    recovered = replay(disk, store, manifest, books, [])
     disk.unreadable = set(recovered.unreadable_journals)
     return cls(disk, store, manifest, recovered.books)
 

@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
+from strandline.engine.errors import DamagedFile
 from strandline.faces.access import Access
 
 JSON = b"application/json"
@@ -299,6 +300,12 @@ class Refusal(Exception):
         if self.allow is not None:
             headers.append((b"allow", self.allow.encode()))
         return Reply(msgspec.json.encode({"error": error}), self.status, headers=tuple(headers))
+
+
+def damaged_data(error: DamagedFile) -> Refusal:
+    """A file that a read needs is damaged or missing. The log of the server has the reason, and where the file is."""
+    message = f"the records cannot be read: {error.file} is damaged or missing; the server's log says why"
+    return Refusal(500, "damaged_data", message, {"file": error.file})
 
 
 def accepts_gzip(head: Head) -> bool:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from obstore.exceptions import AlreadyExistsError
 from obstore.store import from_url
 
+from strandline.engine.errors import DamagedFile
 from strandline.engine.segments.cold import directory_of
 
 
@@ -47,6 +48,13 @@ class _Reader:
 
     def close(self) -> None:
         """Nothing is held open."""
+
+
+def _inside(directory: Path, name: str) -> Path:
+    """The path of a file of the lake. Names may come from the logs of its tables, so they must not lead out of it."""
+    if name.startswith("/") or ".." in name.split("/"):
+        raise DamagedFile(name, "it names a file outside the lake; expected a path below the lake's directory")
+    return directory / name
 
 
 class Lake(msgspec.Struct, frozen=True, array_like=True, dict=True):
@@ -86,7 +94,7 @@ class Lake(msgspec.Struct, frozen=True, array_like=True, dict=True):
         if directory is None:
             obstore.put(self._store, name, data)
             return
-        path = directory / name
+        path = _inside(directory, name)
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         with open(temporary, "wb") as file:
@@ -124,7 +132,7 @@ class Lake(msgspec.Struct, frozen=True, array_like=True, dict=True):
         """None if there is no such file."""
         try:
             if self.directory is not None:
-                return (self.directory / name).read_bytes()
+                return _inside(self.directory, name).read_bytes()
             return obstore.get(self._store, name).bytes().to_bytes()
         except FileNotFoundError:
             return None
@@ -132,14 +140,14 @@ class Lake(msgspec.Struct, frozen=True, array_like=True, dict=True):
     def open(self, name: str) -> Any:
         """A file of Arrow to read from, anywhere in it. Raises FileNotFoundError."""
         if self.directory is not None:
-            return pa.OSFile(str(self.directory / name), "rb")
+            return pa.OSFile(str(_inside(self.directory, name)), "rb")
         return pa.PythonFile(_Reader(obstore.open_reader(self._store, name)), "r")
 
     def state(self, name: str) -> FileState | None:
         """What tells a file apart; None if there is no such file."""
         try:
             if self.directory is not None:
-                found = (self.directory / name).stat()
+                found = _inside(self.directory, name).stat()
                 return FileState(found.st_size, str(found.st_mtime_ns))
             head = obstore.head(self._store, name)
             return FileState(head["size"], head["e_tag"] or head["last_modified"].isoformat())
@@ -182,7 +190,7 @@ class Lake(msgspec.Struct, frozen=True, array_like=True, dict=True):
         """No error if one is gone already."""
         for name in names:
             if self.directory is not None:
-                (self.directory / name).unlink(missing_ok=True)
+                _inside(self.directory, name).unlink(missing_ok=True)
             else:
                 try:
                     obstore.delete(self._store, name)

@@ -122,6 +122,7 @@ class Metrics(msgspec.Struct):
     replay_progress: Share
     uptime_ms: Number
     wal: JournalFigures
+    damaged_files: Number
     pressure: Share
     throttled_total: Number
     requests: list[RequestCount]

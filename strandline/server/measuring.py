@@ -67,7 +67,7 @@ async def take_snapshot(application: Application, prefixes: tuple[str, ...]) -> 
     context = face.context
     # Before the totals: a queue that is looked at for the first time is known to hold jobs from then on.
     topic_rows = await _topic_rows(context, prefixes)
-    totals = engine.totals
+    totals, stats = engine.totals, engine.stats()
     return msgspec.structs.replace(
         started,
         topics=dict(totals.logs),
@@ -77,7 +77,8 @@ async def take_snapshot(application: Application, prefixes: tuple[str, ...]) -> 
         queues=context.topics.queues,
         leases_in_flight=context.queues.in_flight(),
         watch_sessions=face.watching.sessions,
-        wal=Wal.of(engine.stats()),
+        wal=Wal.of(stats),
+        damaged_files=stats.damaged_segments,
         pressure=context.pressure.level,
         throttled=context.pressure.throttled,
         topic_rows=topic_rows,

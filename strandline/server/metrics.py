@@ -96,6 +96,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     streams: int = 0
     watch_sessions: int = 0
     wal: Wal = Wal()
+    #: Segments that a read has found damaged or missing.
+    damaged_files: int = 0
     #: From 0 to 1.
     pressure: float = 0.0
     #: Requests that were told to come back later because the server was busy.
@@ -118,7 +120,14 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 def render_text(snapshot: Snapshot) -> bytes:
     lines: list[str] = []
-    parts = (_totals(snapshot), _wal(snapshot.wal), _load(snapshot), _topics(snapshot), _others(snapshot))
+    parts = (
+        _totals(snapshot),
+        _wal(snapshot.wal),
+        _damage(snapshot),
+        _load(snapshot),
+        _topics(snapshot),
+        _others(snapshot),
+    )
     for part in (*parts, _background(snapshot), _pipeline(snapshot)):
         lines.extend(part)
     lines.append("")
@@ -148,6 +157,11 @@ def _totals(snapshot: Snapshot) -> Iterator[str]:
     yield from _single("topics_ready", "gauge", "1 once the journal is replayed.", int(snapshot.ready))
     yield from _single("topics_recovery_progress", "gauge", "How much is replayed, 0 to 1.", snapshot.replay_progress)
     yield from _single("topics_uptime_ms", "gauge", "Milliseconds since the start.", snapshot.uptime_ms)
+
+
+def _damage(snapshot: Snapshot) -> Iterator[str]:
+    words = "Segments that a read found damaged or missing since the start."
+    yield from _single("topics_damaged_files", "gauge", words, snapshot.damaged_files)
 
 
 def _wal(wal: Wal) -> Iterator[str]:
@@ -308,6 +322,7 @@ def render_json(snapshot: Snapshot) -> bytes:
             "fsync_count": wal.fsync_us.count,
             "fsync_micros_total": round(wal.fsync_us.sum),
         },
+        "damaged_files": snapshot.damaged_files,
         "pressure": snapshot.pressure,
         "throttled_total": snapshot.throttled,
         "requests": [

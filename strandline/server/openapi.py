@@ -249,6 +249,8 @@ def _usual_errors(route: Route) -> Iterator[str]:
         yield from ("invalid_request", "payload_too_large", "unsupported_media_type")
     if route.stream:
         yield "not_acceptable"
+    if not route.always:
+        yield "damaged_data"
     yield "internal"
     if not route.always:
         yield from ("not_ready", "shutting_down")

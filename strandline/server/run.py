@@ -13,6 +13,7 @@ from types import FrameType
 
 import uvicorn
 
+from strandline.engine.errors import DamagedFile
 from strandline.server.application import Application
 from strandline.server.declaring import Declared, load
 from strandline.server.fast_lane import FastLane, fast_lane
@@ -27,6 +28,8 @@ IDLE_SECONDS = 75.0
 SWEEP_SECONDS = 5.0
 #: Connections that wait to be accepted.
 BACKLOG = 4096
+#: The exit code when the data directory is damaged: starting again does not help, see ``strandline verify``.
+DAMAGED = 3
 #: The collector looks for cycles among what was made since; there are hardly any. Looking more seldom, and never at
 #: what is there from the start, keeps its pauses short.
 GC_THRESHOLDS = (50_000, 20, 50)
@@ -63,7 +66,9 @@ def run(settings: Settings, program: Program | None = None, declared: Declared |
     server.run(sockets=[listener])
     # What was frozen would count as leaked at the end of the process.
     gc.unfreeze()
-    return 1 if application.failure is not None else 0
+    if application.failure is None:
+        return 0
+    return DAMAGED if isinstance(application.failure, DamagedFile) else 1
 
 
 def listen(host: str, port: int) -> socket.socket:

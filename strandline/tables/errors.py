@@ -21,6 +21,7 @@ Code = Literal[
     "UNAVAILABLE",
     "READ_ONLY",
     "DISK_FULL",
+    "DAMAGED_DATA",
     "INTERNAL",
 ]
 

@@ -175,3 +175,21 @@ def test_another_process_has_the_directory_open_and_goes_on_writing(tmp_path: Pa
         server.stdin.close()
         server.wait()
     assert server.returncode == 0
+
+
+def test_rotten_files_of_a_target_are_found_and_replaced(data: Path, tmp_path: Path) -> None:
+    pool = tmp_path / "pool"
+    assert strandline("backup", data, pool)[0] == 0
+    code, out, _ = strandline("restore", pool, "--verify")
+    assert (code, out.splitlines()[-1]) == (0, "sound")
+    [segment] = (pool / "segments").iterdir()
+    segment.write_bytes(b"\0" * segment.stat().st_size)
+    code, out, _ = strandline("restore", pool, "--verify")
+    assert (code, out.splitlines()[-1]) == (1, "1 damaged file")
+    assert out.startswith(f"damaged  segments/{segment.name}: its checksum is not that of the backup; needed by 20")
+    code, _, err = strandline("backup", data, pool)
+    assert (code, err) == (
+        0,
+        f"strandline: segments/{segment.name} was damaged or missing in {pool} and was copied again\n",
+    )
+    assert json.loads(strandline("restore", pool, "--verify", "--json")[1])["damaged"] == []

@@ -15,7 +15,7 @@ from strandline.engine.backup import NoDataDirectory, backup, list_backups, rest
 from strandline.engine.backup.pool import Pool
 from strandline.engine.catalog import read_manifest
 from strandline.engine.disk import LocalDisk
-from strandline.engine.errors import BadConfig, BadRequest, DamagedFile, MissingFile
+from strandline.engine.errors import BadConfig, BadRequest, DamagedFile, JournalIncomplete, MissingFile
 from strandline.engine.frame import FILE_HEADER
 from strandline.engine.journal import journal_path
 from strandline.engine.segments.cold import ObjectStoreCold
@@ -336,6 +336,21 @@ def test_a_file_that_is_really_missing_is_an_error(tmp_path: Path) -> None:
         engine.seal()
     next((tmp_path / "data" / "segments").iterdir()).unlink()
     with pytest.raises(MissingFile, match=r"segments/00000001\.arrow"):
+        backup(tmp_path / "data", str(tmp_path / "pool"))
+
+
+@pytest.mark.parametrize("size", [None, 20, FILE_HEADER.size])
+def test_a_directory_with_lost_journal_files_is_not_backed_up(size: int | None, tmp_path: Path) -> None:
+    with opened(tmp_path / "data") as engine:
+        fill(make(engine), "1")
+        engine.seal()
+        fill(engine.log("a"), "2")
+    path = tmp_path / "data" / journal_path(2)
+    if size is None:
+        path.unlink()
+    else:
+        os.truncate(path, size)
+    with pytest.raises(JournalIncomplete, match=r"00000002\.journal"):
         backup(tmp_path / "data", str(tmp_path / "pool"))
 
 

@@ -3,21 +3,36 @@
 from __future__ import annotations
 
 import os
+import shutil
 import struct
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import xxhash
+from directories import change_manifest
 from oracle import observe_log
 
 from strandline.engine import Batch, Config, Engine, ManualClock, Options
+from strandline.engine.care.repair import repair
+from strandline.engine.care.verify import verify
+from strandline.engine.catalog import Manifest, write_manifest
 from strandline.engine.disk import LocalDisk
-from strandline.engine.errors import DamagedFile, DirectoryInUse, EngineError, MissingFile, UnsupportedFormat
-from strandline.engine.frame import FILE_HEADER, HEADER, MARK_BYTES, Frame, FrameType, scan
+from strandline.engine.errors import (
+    DamagedFile,
+    DirectoryInUse,
+    EngineError,
+    JournalIncomplete,
+    MissingFile,
+    UnsupportedFormat,
+)
+from strandline.engine.fault_disk import Crashed, FaultDisk
+from strandline.engine.frame import FILE_HEADER, HEADER, MARK_BYTES, FileKind, Frame, FrameType, file_header, scan
 from strandline.engine.journal import journal_indexes, journal_path, read_journal
+from strandline.engine.recovery import SEQ_LEAP
 
 FSYNC = Config(durability="fsync")
 PAYLOADS = [b"record %d " % number + b"." * (number * 20) for number in range(1, 6)]
@@ -140,7 +155,7 @@ def test_a_torn_last_frame_is_cut_off(kept: int, killed: Path) -> None:
 
 def test_no_flipped_bit_of_the_last_frame_passes(killed: Path) -> None:
     last = frames(killed)[-1]
-    good = journal(killed).read_bytes()
+    good, manifest = journal(killed).read_bytes(), (killed / "MANIFEST").read_bytes()
     for at in range(last.offset, last.offset + last.length, 5):
         journal(killed).write_bytes(good)
         flip(journal(killed), at)
@@ -149,6 +164,7 @@ def test_no_flipped_bit_of_the_last_frame_passes(killed: Path) -> None:
         abandon(engine)
         for index in journal_indexes(LocalDisk(killed))[1:]:
             (killed / journal_path(index)).unlink()
+        (killed / "MANIFEST").write_bytes(manifest)
 
 
 # --- the middle of the journal ---------------------------------------------------------------------------------
@@ -288,35 +304,206 @@ def test_a_payload_that_looks_like_a_frame_is_never_read_as_one(tmp_path: Path) 
     engine.close()
 
 
-@pytest.mark.parametrize("at", [0, 12, 16, 24, 31, 32, 40, 47])
-def test_a_journal_with_a_damaged_header_is_kept_and_reported(at: int, killed: Path) -> None:
-    path = journal(killed)
-    flip(path, at)
-    damaged = path.read_bytes()
-    engine = open_engine(killed)
-    assert [loss.path for loss in engine.recovered.losses] == [str(path.relative_to(killed))]
-    assert path.read_bytes() == damaged
-    engine.create("new", FSYNC).wait()
-    engine.log("new").append(Batch.of(b"goes on")).wait()
+# --- lost journal files ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def crashed(tmp_path: Path) -> Path:
+    """200 acknowledged records in ``log``, 117 of them sealed, and a log that was made since; then a kill."""
+    engine = open_engine(tmp_path)
+    engine.create("log", FSYNC).wait()
+    engine.log("log").append(Batch([b"sealed"] * 117)).wait()
     engine.seal()
-    assert data_of(engine, "new") == [b"goes on"]
+    engine.log("log").append(Batch([b"in the journal"] * 83)).wait()
+    engine.create("young", FSYNC).wait()
+    abandon(engine)
+    return tmp_path
+
+
+def files_of(root: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in root.rglob("*") if path.is_file() and path.name != "LOCK"}
+
+
+def cut(size: int) -> Callable[[Path], None]:
+    return lambda path: os.truncate(path, size)
+
+
+LOSSES: dict[str, Callable[[Path], None]] = {
+    "missing": lambda path: path.unlink(),
+    "empty": cut(0),
+    "half a header": cut(20),
+    "a damaged magic": lambda path: flip(path, 0),
+    "a damaged seed": lambda path: flip(path, 24),
+    "a damaged checksum": lambda path: flip(path, 47),
+    "another file": lambda path: poke(path, 0, file_header(FileKind.JOURNAL, 77, 1)),
+}
+
+
+@pytest.mark.parametrize("what", LOSSES)
+def test_a_start_without_a_journal_file_is_refused_and_changes_nothing(what: str, crashed: Path) -> None:
+    LOSSES[what](journal(crashed))
+    before = files_of(crashed)
+    with pytest.raises(JournalIncomplete, match=r"journal/00000002.journal.*strandline verify --repair") as raised:
+        open_engine(crashed)
+    assert raised.value.path == journal_path(2)
+    assert files_of(crashed) == before
+    assert verify(LocalDisk(crashed)).problems[0].startswith(f"{journal_path(2)}: ")
+
+
+@pytest.mark.parametrize("what", ["missing", "empty", "half a header", "a damaged seed", "another file"])
+def test_a_repair_of_a_lost_journal_file_reuses_no_seq_and_no_epoch(what: str, crashed: Path) -> None:
+    LOSSES[what](journal(crashed))
+    report = repair(LocalDisk(crashed))
+    assert (report.problems, report.lossy) == ([], True)
+    [loss] = report.losses
+    assert (loss.log, loss.first, loss.last, loss.path) == ("log", 118, 117 + SEQ_LEAP, journal_path(2))
+    engine = open_engine(crashed)
+    page = engine.log("log").read(after=117)
+    assert page.tombstone is not None
+    assert (page.tombstone.gap_from, page.tombstone.gap_to, page.tombstone.reason) == (118, 117 + SEQ_LEAP, "lost")
+    assert len(data_of_up_to(engine, 117)) == 117
+    assert engine.log("log").append(Batch.of(b"next")).wait().first == 118 + SEQ_LEAP
+    assert engine.create("new", FSYNC).wait().epoch > SEQ_LEAP
     engine.close()
-    assert damaged in [file.read_bytes() for file in killed.rglob("*.journal*")]
 
 
-def test_a_missing_journal_file_is_reported(tmp_path: Path) -> None:
+def data_of_up_to(engine: Engine, last: int) -> list[bytes]:
+    return [record.data for record in engine.log("log").read(limit=last)]
+
+
+def test_all_journal_files_may_be_lost_at_once(crashed: Path) -> None:
+    for path in (crashed / "journal").iterdir():
+        path.unlink()
+    with pytest.raises(JournalIncomplete):
+        open_engine(crashed)
+    repair(LocalDisk(crashed))
+    engine = open_engine(crashed)
+    assert engine.log("log").append(Batch.of(b"next")).wait().first == 118 + SEQ_LEAP
+    engine.close()
+
+
+def test_a_repair_that_crashes_can_be_repeated(crashed: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Wherever it stops, the loss is not forgotten: the start is refused, or the seqs are given up."""
+    journal(crashed).unlink()
+    whole = FaultDisk(shutil.copytree(crashed, tmp_path_factory.mktemp("whole") / "data"))
+    repair(whole)
+    for call in range(0, whole.calls, 3):
+        disk = FaultDisk(shutil.copytree(crashed, tmp_path_factory.mktemp("crash") / "data"))
+        disk.crash_after(call)
+        with suppress(Crashed):
+            repair(disk)
+        disk = disk.power_cut()
+        try:
+            engine = Engine.open(disk, clock=ManualClock(), background=False)
+        except JournalIncomplete:
+            repair(disk)
+            engine = Engine.open(disk, clock=ManualClock(), background=False)
+        assert engine.log("log").append(Batch.of(b"next")).wait().first == 118 + SEQ_LEAP
+        engine.close()
+
+
+def test_records_of_a_log_that_was_made_in_a_lost_file_are_kept(crashed: Path) -> None:
+    engine = open_engine(crashed)
+    engine.log("young").append(Batch.of(b"kept")).wait()
+    abandon(engine)
+    (crashed / journal_path(2)).unlink()
+    repair(LocalDisk(crashed))
+    engine = open_engine(crashed)
+    assert data_of(engine, "recovered-2") == [b"kept"]
+    engine.close()
+
+
+def test_a_later_file_tells_how_far_a_log_had_come(tmp_path: Path) -> None:
     for number in range(3):
         engine = open_engine(tmp_path)
         if not number:
             engine.create("log", FSYNC).wait()
+            engine.create("quiet", FSYNC).wait()
+        if number == 1:
+            engine.log("quiet").append(Batch.of(b"first")).wait()
+        if number == 2:
+            engine.log("quiet").amend(1, b"amended").wait()
         engine.log("log").append(Batch.of(b"%d" % number)).wait()
         abandon(engine)
     (tmp_path / journal_path(2)).unlink()
+    with pytest.raises(JournalIncomplete, match=r"00000002.journal: the file is missing"):
+        open_engine(tmp_path)
+    report = repair(LocalDisk(tmp_path))
+    assert {(loss.log, loss.first, loss.last) for loss in report.losses} == {
+        ("log", 2, 2),
+        # An amendment of record 1 does not tell whether there was a record 2.
+        ("quiet", 1, 1 + SEQ_LEAP),
+    }
     engine = open_engine(tmp_path)
-    seen = observe_log(engine.log("log"))
-    assert [record.data for record in seen.records] == [b"0", b"2"]
-    assert seen.lost == {2}
-    assert [loss.path for loss in engine.recovered.losses] == [journal_path(2)]
+    assert [record.data for record in observe_log(engine.log("log")).records] == [b"0", b"2"]
+    assert observe_log(engine.log("log")).lost == {2}
+    engine.close()
+
+
+@pytest.mark.parametrize("what", ["at the end of a frame", "within a frame", "behind the header"])
+def test_a_journal_that_was_cut_off_after_an_orderly_stop_is_noticed(what: str, killed: Path) -> None:
+    engine = open_engine(killed)
+    engine.log("log").append(Batch.of(b"sixth")).wait()
+    engine.close()
+    path = killed / journal_path(2)
+    raw = path.read_bytes()
+    first = next(item for item in read_journal(LocalDisk(killed), 2).frames() if isinstance(item, Frame))
+    sizes = {"at the end of a frame": FILE_HEADER.size + first.length, "within a frame": len(raw) - 7}
+    os.truncate(path, sizes.get(what, FILE_HEADER.size))
+    with pytest.raises(JournalIncomplete, match=r"00000002.journal: it was cut off: \d+ of \d+ bytes are missing"):
+        open_engine(killed)
+    assert not verify(LocalDisk(killed)).sound
+    report = repair(LocalDisk(killed))
+    assert report.lossy
+    engine = open_engine(killed)
+    assert data_of_up_to(engine, 5) == PAYLOADS
+    assert engine.log("log").append(Batch.of(b"next")).wait().first > SEQ_LEAP
+    engine.close()
+
+
+def test_an_earlier_journal_file_that_was_cut_off_at_a_frame_is_noticed(killed: Path) -> None:
+    """The start after the kill has written down how long the file was."""
+    abandon(open_engine(killed))
+    os.truncate(killed / journal_path(1), appends(killed)[-1].offset)
+    with pytest.raises(JournalIncomplete, match=r"00000001.journal: it was cut off"):
+        open_engine(killed)
+
+
+def test_a_new_directory_that_crashed_before_its_first_journal_file_opens(tmp_path: Path) -> None:
+    disk = LocalDisk(tmp_path)
+    for directory in ("journal", "segments", "checkpoints"):
+        disk.make_directory(directory)
+    write_manifest(disk, Manifest())
+    open_engine(tmp_path).close()
+
+
+@pytest.mark.parametrize("journal_files", [True, False])
+def test_a_directory_of_an_older_release_opens(journal_files: bool, sealed: Path) -> None:
+    """Its manifest names no journal files; just restored from a backup it may have none."""
+    change_manifest(sealed, lambda manifest: setattr(manifest, "journals", []))
+    if not journal_files:
+        for path in (sealed / "journal").iterdir():
+            path.unlink()
+    engine = open_engine(sealed)
+    assert data_of(engine) == data_of(engine, "other") == PAYLOADS
+    assert engine.recovered.losses == []
+    engine.close()
+
+
+@pytest.mark.parametrize("at", [0, 12, 16, 24, 31, 32, 40, 47])
+def test_a_journal_with_a_damaged_header_is_kept_whatever_a_repair_can_do(at: int, killed: Path) -> None:
+    path = journal(killed)
+    flip(path, at)
+    damaged = path.read_bytes()
+    with pytest.raises(JournalIncomplete) as raised:
+        open_engine(killed)
+    assert raised.value.path == str(path.relative_to(killed))
+    assert path.read_bytes() == damaged
+    repair(LocalDisk(killed))
+    assert damaged in [file.read_bytes() for file in killed.rglob("*.journal*")]
+    engine = open_engine(killed)
+    # Without its seed nothing in the file can be told from garbage.
+    assert (engine.find("log") is None) == (at in (24, 31))
     engine.close()
 
 

@@ -24,6 +24,7 @@ from strandline.engine.bodies import (
 from strandline.engine.care.dump import SHOWN_BYTES, Item, dump, iso, shorten
 from strandline.engine.catalog import (
     BookState,
+    JournalEntry,
     Manifest,
     OverlayState,
     SegmentEntry,
@@ -215,7 +216,7 @@ def test_a_checkpoint_is_printed_with_states_and_overlays(tmp_path: Path) -> Non
     assert [line.partition(" bytes=")[0] for line in lines(path)[1:]] == [
         "48 manifest epoch=0",
         "manifest version=1 id=0f boundary=1 checkpoints=[] next_segment=1 next_checkpoint=1 next_epoch=1 "
-        "last_ts=1970-01-01T00:00:00.000Z segments=1",
+        "last_ts=1970-01-01T00:00:00.000Z journals=0 segments=1",
         "segment id=1 size=100 edges=00000000000000ff rows=3 tier=hot",
         f"{state_at} state epoch=3 name='orders' config=default assigned=12 earliest=1 cap_floor=1 ttl_floor=1 "
         "records=0 size=0 gaps=['10..12 lost'] idempotency_keys=0 producers=0 cursors={} notes={}",
@@ -224,10 +225,14 @@ def test_a_checkpoint_is_printed_with_states_and_overlays(tmp_path: Path) -> Non
 
 
 def test_a_manifest_is_printed(tmp_path: Path) -> None:
-    write_manifest(LocalDisk(tmp_path), Manifest(id="0f", last_ts=TS, segments=[SegmentEntry(1, 100, 255, 3, "cold")]))
+    journals = [JournalEntry(1, 500), JournalEntry(2)]
+    segments = [SegmentEntry(1, 100, 255, 3, "cold")]
+    write_manifest(LocalDisk(tmp_path), Manifest(id="0f", last_ts=TS, journals=journals, segments=segments))
     assert lines(tmp_path / "MANIFEST")[1:] == [
         "manifest version=1 id=0f boundary=1 checkpoints=[] next_segment=1 next_checkpoint=1 next_epoch=1 "
-        "last_ts=2023-11-14T22:13:20.000Z segments=1",
+        "last_ts=2023-11-14T22:13:20.000Z journals=2 segments=1",
+        "journal index=1 size=500",
+        "journal index=2 size=open",
         "segment id=1 size=100 edges=00000000000000ff rows=3 tier=cold",
     ]
 

@@ -1,14 +1,26 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from typing import Any
 
+import msgspec
 import pytest
+import xxhash
 from engines import NOW, fill, make, opened, texts
 from test_backup import Everything, everything, files, restored
 
 from strandline.engine import Batch, Config, Engine, Log, ManualClock, Producer
-from strandline.engine.backup import DirectoryNotEmpty, NoBackup, NotRestorable, backup, list_backups, restore
+from strandline.engine.backup import (
+    DirectoryNotEmpty,
+    NoBackup,
+    NotRestorable,
+    backup,
+    list_backups,
+    restore,
+    verify_backups,
+)
 from strandline.engine.errors import DamagedFile, DirectoryInUse, EngineError
 from strandline.engine.fault_disk import Crashed, FaultDisk
 from strandline.engine.journal import journal_path
@@ -334,8 +346,147 @@ def test_a_damaged_description_makes_no_backup_and_does_not_harm_the_others(tmp_
     assert [record.data for record in restored(pool, tmp_path / "again")["a"][1]] == [b"1"]
     newest.unlink()
     min((pool / "backups").iterdir()).write_bytes(b"{")
-    with pytest.raises(NoBackup):
+    with pytest.raises(DamagedFile, match=r"backups/.*\.json is damaged"):
         restore(str(pool), tmp_path / "never")
+
+
+# --- backups that somebody has tampered with ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def pool(tmp_path: Path) -> Path:
+    """One backup, with a segment, a checkpoint and a journal file."""
+    with opened(tmp_path / "data") as engine:
+        log = make(engine)
+        fill(log, "1", "2")
+        engine.seal()
+        fill(log, "3")
+    backup(tmp_path / "data", str(tmp_path / "pool"))
+    return tmp_path / "pool"
+
+
+Described = dict[str, Any]
+
+
+def rewrite(pool: Path, change: Callable[[Described], object]) -> None:
+    """Change the description of the backup, checksum and all."""
+    [path] = (pool / "backups").iterdir()
+    described = msgspec.json.decode(path.read_bytes())["backup"]
+    change(described)
+    raw = msgspec.json.encode(described)
+    path.write_bytes(msgspec.json.encode({"checksum": xxhash.xxh3_128_hexdigest(raw), "backup": msgspec.Raw(raw)}))
+
+
+OUT = "../../outside"
+TAMPERED: dict[str, Callable[[Described], object]] = {
+    "a checkpoint of the manifest": lambda made: made["manifest"]["checkpoints"].__setitem__(0, OUT),
+    "an absolute path": lambda made: made["manifest"]["checkpoints"].__setitem__(0, "/tmp/outside"),
+    "a name with a zero byte": lambda made: made["manifest"]["checkpoints"].__setitem__(0, "00000001.full\x00"),
+    "digits of another script": lambda made: made["manifest"]["checkpoints"].__setitem__(0, "٠٠٠٠٠٠٠١.full"),
+    "one more digit than needed": lambda made: made["manifest"]["checkpoints"].__setitem__(0, "000000001.full"),
+    "a negative segment": lambda made: made["manifest"]["segments"][0].update(id=-1),
+    "a negative boundary": lambda made: made["manifest"].update(boundary=-1),
+    "a huge journal file": lambda made: made["journal"][0].update(index=1 << 60),
+    "a copy of a segment": lambda made: made["segments"][0].update(name=OUT),
+    "a copy of a checkpoint": lambda made: made["checkpoints"][0].update(name=OUT),
+    "a copy of a journal file": lambda made: made["journal"][0].update(name=OUT),
+    "a size below zero": lambda made: made["segments"][0].update(size=-1),
+    "too few copies": lambda made: made["segments"].clear(),
+    "a time that is none": lambda made: made.update(time=1 << 62),
+}
+
+
+@pytest.mark.parametrize("what", TAMPERED)
+def test_a_backup_that_names_other_files_is_refused_and_writes_nothing(what: str, pool: Path) -> None:
+    root = pool.parent
+    rewrite(pool, TAMPERED[what])
+    before = files(root)
+    with pytest.raises(DamagedFile, match=r"\.json is damaged: its? "):
+        restore(str(pool), root / "again")
+    assert files(root) == before
+    assert not verify_backups(str(pool)).sound
+
+
+@pytest.mark.parametrize("folder", ["segments", "checkpoints", "journal"])
+def test_symbolic_links_in_a_pool_are_not_followed(folder: str, pool: Path, tmp_path: Path) -> None:
+    [path] = (pool / folder).iterdir()
+    outside = path.rename(tmp_path / "outside")
+    path.symlink_to(outside)
+    with pytest.raises(DamagedFile, match="symbolic link"):
+        restore(str(pool), tmp_path / "again")
+    assert "symbolic link" in verify_backups(str(pool)).damaged[0].why
+    # The next backup puts a file in its place, and leaves alone what the link led to.
+    secret = outside.read_bytes()
+    report = backup(tmp_path / "data", str(pool))
+    assert report.replaced == [f"{folder}/{path.name}"]
+    assert not path.is_symlink()
+    assert outside.read_bytes() == secret
+    assert verify_backups(str(pool)).sound
+
+
+def test_a_folder_of_a_pool_that_is_a_symbolic_link_is_refused(pool: Path, tmp_path: Path) -> None:
+    (pool / "segments").rename(tmp_path / "elsewhere")
+    (pool / "segments").symlink_to(tmp_path / "elsewhere")
+    for use in (
+        lambda: restore(str(pool), tmp_path / "again"),
+        lambda: backup(tmp_path / "data", str(pool), keep=1),
+        lambda: verify_backups(str(pool)),
+    ):
+        with pytest.raises(DamagedFile, match="symbolic link"):
+            use()
+
+
+# --- files of a pool that rot ------------------------------------------------------------------------------------
+
+
+def rot(path: Path) -> bytes:
+    good = path.read_bytes()
+    path.write_bytes(good[: len(good) // 2] + bytes([good[len(good) // 2] ^ 1]) + good[len(good) // 2 + 1 :])
+    return good
+
+
+@pytest.mark.parametrize("folder", ["segments", "checkpoints", "journal"])
+@pytest.mark.parametrize("how", ["rotten", "cut off", "missing"])
+def test_a_backup_notices_rotten_files_that_it_uses_again_and_replaces_them(
+    folder: str, how: str, pool: Path, tmp_path: Path
+) -> None:
+    before = restored(pool, tmp_path / "before")
+    [path] = (pool / folder).iterdir()
+    good = rot(path)
+    if how == "cut off":
+        path.write_bytes(good[:-1])
+    elif how == "missing":
+        path.unlink()
+    report = verify_backups(str(pool))
+    assert [(damaged.file, len(damaged.backups)) for damaged in report.damaged] == [(f"{folder}/{path.name}", 1)]
+    # Nothing has happened in the directory since, so everything would be used again.
+    taken = backup(tmp_path / "data", str(pool))
+    assert taken.replaced == [f"{folder}/{path.name}"]
+    assert taken.copied_files == 1
+    assert path.read_bytes() == good
+    assert verify_backups(str(pool)).sound
+    assert restored(pool, tmp_path / "again") == before
+
+
+def test_files_that_were_not_read_for_longest_are_read_first(tmp_path: Path) -> None:
+    """With a bound that allows one file at a time, every file has its turn."""
+    clock = ManualClock(NOW)
+    with opened(tmp_path / "data", clock) as engine:
+        log = make(engine)
+        for text in "12":
+            fill(log, text)
+            engine.seal()
+        backup(tmp_path / "data", str(tmp_path / "pool"), clock=clock)
+        copies = list_backups(str(tmp_path / "pool")).backups[-1].files
+        rotten = sorted((tmp_path / "pool" / "segments").iterdir())[-1]
+        rot(rotten)
+        replaced: list[str] = []
+        for _ in copies:
+            clock.advance(1000)
+            report = backup(tmp_path / "data", str(tmp_path / "pool"), clock=clock, verify_bytes=1)
+            assert report.verified_files <= 1
+            replaced += report.replaced
+        assert replaced == [f"segments/{rotten.name}"]
 
 
 def test_only_an_empty_directory_is_restored_into(tmp_path: Path) -> None:

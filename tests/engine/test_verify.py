@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from strandline.engine.block import Block
 from strandline.engine.care.book_check import check_book
 from strandline.engine.care.report import Report
 from strandline.engine.care.verify import verify
-from strandline.engine.catalog import BookState, Manifest, SegmentEntry
+from strandline.engine.catalog import BookState, JournalEntry, Manifest, SegmentEntry
 from strandline.engine.disk import LocalDisk
 from strandline.engine.erasures import NAME
 from strandline.engine.errors import BadConfig, DirectoryInUse, NoDataDirectory
@@ -255,22 +256,35 @@ def test_a_damaged_frame_is_found(path: Path) -> None:
 @pytest.mark.parametrize("offset", [0, 20, 25])
 def test_a_damaged_header_of_a_journal_is_found(path: Path, offset: int) -> None:
     poke(path / "journal/00000003.journal", offset)
-    assert check(path).problems[0].startswith("journal/00000003.journal: 162028 bytes at 0: ")
+    problem = check(path).problems[0]
+    assert problem.startswith("journal/00000003.journal: ")
+    assert "header does not match" in problem or "magic" in problem
 
 
 def test_a_missing_journal_is_found(path: Path) -> None:
     with open_engine(path):
         pass
     (path / "journal/00000003.journal").unlink()
-    assert check(path).problems[0] == "journal/00000003.journal: 0 bytes at 0: the file is missing."
+    report = check(path)
+    assert report.problems[0] == "journal/00000003.journal: the file is missing."
+    assert any("The server refuses to start" in note for note in report.notes)
 
 
 def test_a_missing_last_journal_is_found(path: Path) -> None:
     (path / "journal/00000003.journal").unlink()
-    assert problem_of(path) == "journal/00000003.journal: the file is missing."
+    assert check(path).problems[0] == "journal/00000003.journal: the file is missing."
+
+
+@pytest.mark.parametrize("size", [0, 20, 48, 161860])
+def test_a_journal_that_was_cut_off_after_an_orderly_stop_is_found(path: Path, size: int) -> None:
+    os.truncate(path / "journal/00000003.journal", size)
+    missing = "its header has" if size < 48 else f"it was cut off: {162028 - size} of 162028 bytes are missing"
+    assert check(path).problems[0].startswith(f"journal/00000003.journal: {missing}")
 
 
 def test_a_torn_end_is_no_problem_but_noted(path: Path) -> None:
+    """After a stop that was not an orderly one: the manifest does not know where the journal ended."""
+    change_manifest(path, lambda manifest: setattr(manifest, "journals", [JournalEntry(3)]))
     file = path / "journal/00000003.journal"
     file.write_bytes(file.read_bytes()[:-160])
     report = check(path)
@@ -345,10 +359,11 @@ def test_records_beyond_the_last_seq_or_time_are_found(path: Path) -> None:
         state.assigned = 5
         state.last_ts = 5
 
+    with open_engine(path) as engine:
+        engine.seal()
     change_states(path, "a", change)
-    change_manifest(path, lambda manifest: setattr(manifest, "boundary", 4))
     problems = check(path).problems
-    assert "Log 'a': it has a record 330, but the highest seq handed out is 5." in problems
+    assert "Log 'a': it has a record 340, but the highest seq handed out is 5." in problems
     assert "Log 'a': it has a record of time 1700000000000, but its last time is 5." in problems
 
 

@@ -36,6 +36,7 @@ SNAPSHOT = Snapshot(
     leases_in_flight=7,
     streams=8,
     watch_sessions=9,
+    damaged_files=10,
     wal=Wal(
         fsyncs=88_241,
         frames=100_000,
@@ -119,6 +120,7 @@ def series(snapshot: Snapshot) -> dict[str, str]:
         'topics_requests_total{route="/v0/topics/{topic}",status="200"} 12',
         'topics_requests_total{route="/v0/topics/{topic}",status="429"} 1',
         'topics_requests_total{route="",status="404"} 2',
+        "topics_damaged_files 10",
         "topics_throttled_total 11",
         "topics_pressure 0.25",
         'topics_router_lag{router="jobs->audit"} 3',
@@ -237,6 +239,7 @@ def test_the_json_has_these_keys() -> None:
         "ready": True,
         "replay_progress": 1.0,
         "uptime_ms": 84012,
+        "damaged_files": 10,
         "pressure": 0.25,
         "throttled_total": 11,
         "requests": [

@@ -15,6 +15,7 @@ from server_process import ServerProcess, StartServer
 from topics_client import Client, eventually
 
 import strandline
+from strandline.engine import Batch, Engine
 from strandline.engine.errors import DiskFull
 from strandline.faces.web import Call, Reply, Route
 from strandline.server.application import Application
@@ -44,6 +45,7 @@ CODES = {
     "unsupported_media_type": 415,
     "topic_full": 422,
     "throttled": 429,
+    "damaged_data": 500,
     "internal": 500,
     "not_ready": 503,
     "shutting_down": 503,
@@ -138,7 +140,9 @@ def test_a_request_can_be_refused_with(strict: Client, code: str) -> None:
     check(code, ASKED[code](strict))
 
 
-def in_process(tmp_path: Path, ask: Callable[[Application], None], path: str, *, ready: bool = True) -> httpx.Response:
+def in_process(
+    tmp_path: Path, ask: Callable[[Application], None], path: str, *, ready: bool = True, body: object = RECORD
+) -> httpx.Response:
     """The answer of an application without a process, after something was done to it."""
 
     async def main() -> httpx.Response:
@@ -151,7 +155,7 @@ def in_process(tmp_path: Path, ask: Callable[[Application], None], path: str, *,
                 while not application.status.ready:
                     await asyncio.sleep(0.001)
                 ask(application)
-                return await client.post(path, json=RECORD)
+                return await client.post(path, json=body)
 
     return asyncio.run(main())
 
@@ -197,6 +201,14 @@ def test_read_only(tmp_path: Path) -> None:
     check("read_only", in_process(tmp_path, fail_the_journal, "/v0/topics/a"))
 
 
+def test_damaged_data(tmp_path: Path) -> None:
+    with Engine.open(tmp_path / "data", background=False) as engine:
+        engine.create("a").wait().append(Batch.of(b"1")).wait()
+        engine.seal()
+    (tmp_path / "data/segments/00000001.arrow").unlink()
+    check("damaged_data", in_process(tmp_path, lambda _: None, "/v0/topics/a/diff", body={}))
+
+
 def test_shutting_down(start_server: StartServer, lane: str) -> None:
     server = start_server(lane=lane)
     server.client().put("a")
@@ -218,7 +230,7 @@ def test_shutting_down(start_server: StartServer, lane: str) -> None:
 
 
 def test_every_code_is_produced_here() -> None:
-    elsewhere = {"not_ready", "internal", "disk_full", "read_only", "shutting_down"}
+    elsewhere = {"not_ready", "internal", "damaged_data", "disk_full", "read_only", "shutting_down"}
     assert set(CODES) == set(ASKED) | elsewhere
 
 

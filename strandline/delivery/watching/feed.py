@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from strandline.delivery.hub import SLICE_SECONDS, Hub, Waiter
 from strandline.engine import Log, Page
 from strandline.engine.commit import Commit
-from strandline.engine.errors import EngineError, UnknownLog
+from strandline.engine.errors import DamagedFile, EngineError, UnknownLog
 
 log = logging.getLogger(__name__)
 
@@ -298,7 +298,8 @@ class Feed(Waiter):
         assert self._loading is not None
         waiting = [place for place in self._loading.pop(key) if place.feed is self]
         if failure is not None:
-            log.error("%r cannot be read behind %d", self.subject.log, key[0], exc_info=failure)
+            if not isinstance(failure, DamagedFile):  # which is logged once, where it is found
+                log.error("%r cannot be read behind %d", self.subject.log, key[0], exc_info=failure)
             for place in waiting:
                 _tell(place.reader.failed, place, failure)
         if page is None:

@@ -3,19 +3,23 @@
 from strandline.engine.backup.pool import Backup, Interval, NoBackup, NotRestorable
 from strandline.engine.backup.restoring import BackupList, DirectoryNotEmpty, RestoreReport, list_backups, restore
 from strandline.engine.backup.taking import BackupReport, backup
+from strandline.engine.backup.verification import DamagedCopy, VerifyReport, verify_backups
 from strandline.engine.errors import NoDataDirectory
 
 __all__ = [
     "Backup",
     "BackupList",
     "BackupReport",
+    "DamagedCopy",
     "DirectoryNotEmpty",
     "Interval",
     "NoBackup",
     "NoDataDirectory",
     "NotRestorable",
     "RestoreReport",
+    "VerifyReport",
     "backup",
     "list_backups",
     "restore",
+    "verify_backups",
 ]

@@ -26,11 +26,14 @@ from typing import Literal, NamedTuple
 import msgspec
 import xxhash
 
-from strandline.engine.catalog import Manifest
+from strandline.engine.catalog import Manifest, checked
 from strandline.engine.errors import BadConfig, DamagedFile, EngineError, MissingFile, UnsupportedFormat
+from strandline.engine.file_names import Kind, check_name, check_number, is_name
 from strandline.engine.segments.cold import ObjectStoreCold, directory_of
 
 VERSION = 1
+#: The last millisecond of the year 9999.
+MAX_TIME = 253_402_300_799_999
 #: Files are copied in pieces of about this size.
 PIECE_BYTES = 8 << 20
 
@@ -99,6 +102,8 @@ class Backup(msgspec.Struct, frozen=True, kw_only=True):
     #: Everything that happened up to this time is in the backup. That is hardly ever true of the last frame's own
     #: millisecond: another frame may have followed within it.
     until: int
+    #: When each file was last read back and found whole, in milliseconds: when it was copied, or verified since.
+    verified: dict[str, int] = msgspec.field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -213,6 +218,13 @@ class Pool:
         if directory is not None and not create and not directory.is_dir():
             raise NoBackup(target)
         self.target = target.rstrip("/")
+        #: The descriptions that could not be read, as of the last look.
+        self.damaged: list[DamagedFile] = []
+        #: None in an object store.
+        self._directory = directory
+        if directory is not None:
+            for folder in (*FILES, "backups"):
+                _refuse_link(directory / folder)
         try:
             self._folders: dict[Folder, ObjectStoreCold] = {
                 folder: ObjectStoreCold(f"{self.target}/{folder}", **(options or {})) for folder in (*FILES, "backups")
@@ -224,7 +236,11 @@ class Pool:
         return f"{self._folders[folder].describe()}/{name}"
 
     def sizes(self, folder: Folder) -> dict[str, int]:
-        return self._folders[folder].sizes()
+        """The files of a folder. Symbolic links are not among them: they may lead out of the pool."""
+        sizes = self._folders[folder].sizes()
+        if self._directory is None:
+            return sizes
+        return {name: size for name, size in sizes.items() if not (self._directory / folder / name).is_symlink()}
 
     def put(self, folder: Folder, name: str, data: bytes | Path) -> None:
         self._folders[folder].put(name, data)
@@ -234,6 +250,8 @@ class Pool:
 
     def read(self, folder: Folder, copy: FileCopy) -> Iterator[bytes]:
         """The bytes of a copy in pieces; raises DamagedFile behind the last if they are not what was put there."""
+        if self._directory is not None:
+            _refuse_link(self._directory / folder / copy.name)
         store, hasher = self._folders[folder], xxhash.xxh3_128()
         for start in range(0, copy.size, PIECE_BYTES):
             piece = store.read(copy.name, start, min(start + PIECE_BYTES, copy.size))
@@ -242,17 +260,28 @@ class Pool:
         if hasher.hexdigest() != copy.checksum:
             raise DamagedFile(self.place(folder, copy.name), "its checksum is not that of the backup")
 
+    def is_whole(self, folder: Folder, copy: FileCopy) -> bool:
+        """Whether a file is there with the bytes that were put there."""
+        try:
+            for _ in self.read(folder, copy):
+                pass
+        except DamagedFile:
+            return False
+        return True
+
     # --- descriptions --------------------------------------------------------------------------------------
 
     def backups(self) -> list[Backup]:
         """All backups, oldest first. A description that cannot be read makes no backup, and is reported."""
         found = []
+        self.damaged = []
         for name, size in self.sizes("backups").items():
-            if name.endswith(".json"):
+            if is_name("backup description", name):
                 try:
                     raw = self._folders["backups"].read(name, 0, size)
                     found.append(_decode(self.place("backups", name), raw))
                 except DamagedFile as error:
+                    self.damaged.append(error)
                     log.warning("%s", error)
         return sorted(found, key=lambda backup: backup.time)
 
@@ -298,6 +327,11 @@ class Pool:
         return needed
 
 
+def _refuse_link(path: Path) -> None:
+    if path.is_symlink():
+        raise DamagedFile(str(path), "it is a symbolic link; a pool of backups has files and folders of its own only")
+
+
 def journal_name(index: int, seed: int, checksum: str) -> str:
     return f"{index:08d}-{seed:016x}-{checksum[:16]}.journal"
 
@@ -337,6 +371,32 @@ def _decode(place: str, raw: bytes) -> Backup:
         version = msgspec.json.decode(outer.backup, type=_Version).version
         if version != VERSION:
             raise UnsupportedFormat(place, version, VERSION)
-        return msgspec.json.decode(outer.backup, type=Backup)
+        return _checked(msgspec.json.decode(outer.backup, type=Backup), place)
     except msgspec.MsgspecError as error:
         raise DamagedFile(place, str(error)) from None
+
+
+def _checked(backup: Backup, place: str) -> Backup:
+    """The backup, if it names only files that the program could have written, and as many as its manifest."""
+    manifest = checked(backup.manifest, place)
+    kinds: tuple[tuple[Kind, Sequence[FileCopy]], ...] = (
+        ("pool segment", backup.segments),
+        ("pool checkpoint", backup.checkpoints),
+        ("pool journal", backup.journal),
+    )
+    for kind, copies in kinds:
+        for copy in copies:
+            check_name(kind, copy.name, place)
+            if copy.size < 0:
+                raise DamagedFile(place, f"it says that {copy.name} has {copy.size} bytes")
+    for journal in backup.journal:
+        check_number("journal file", journal.index, place)
+    for what, named, copied in (
+        ("segments", len(manifest.segments), len(backup.segments)),
+        ("checkpoints", len(manifest.checkpoints), len(backup.checkpoints)),
+    ):
+        if named != copied:
+            raise DamagedFile(place, f"its manifest names {named} {what}, and it has copies of {copied}")
+    if not 0 <= backup.time <= MAX_TIME:
+        raise DamagedFile(place, f"it has the time {backup.time}; expected milliseconds from 0 to {MAX_TIME}")
+    return backup

@@ -24,7 +24,7 @@ from strandline.engine.backup.pool import (
     histories,
     locate,
 )
-from strandline.engine.catalog import CHECKPOINTS, Manifest, SegmentEntry, checkpoint_path, write_manifest
+from strandline.engine.catalog import CHECKPOINTS, JournalEntry, Manifest, SegmentEntry, checkpoint_path, write_manifest
 from strandline.engine.disk import Disk, LocalDisk
 from strandline.engine.errors import DamagedFile, EngineError
 from strandline.engine.frame import FILE_HEADER, FileKind, Frame, FrameReader, FrameType, encode, read_file_header
@@ -122,6 +122,8 @@ def restore(
 
 def _plan(pool: Pool, at: int | None, wanted: str | None) -> _Plan:
     backups = [backup for backup in pool.backups() if wanted is None or backup.history == wanted]
+    if not backups and pool.damaged:
+        raise pool.damaged[-1]
     if not backups:
         raise NoBackup(pool.target, wanted)
     sizes = pool.sizes("journal")
@@ -161,6 +163,7 @@ class _Restoring:
         self._total = sum(copy.size for copy in files)
         self._written = 0
         self._last_ts = plan.backup.manifest.last_ts
+        self._journals: list[JournalEntry] = []
 
     def run(self) -> RestoreReport:
         disk, manifest = self._disk, self._backup.manifest
@@ -175,7 +178,9 @@ class _Restoring:
             disk.sync_directory(folder)
         segments = [SegmentEntry(one.id, one.size, one.edges, one.rows, "hot") for one in manifest.segments]
         # From here on it goes its own way, so it is another directory, with backups and a cold tier of its own.
-        write_manifest(disk, msgspec.structs.replace(manifest, id=Manifest().id, segments=segments))
+        write_manifest(
+            disk, msgspec.structs.replace(manifest, id=Manifest().id, segments=segments, journals=self._journals)
+        )
         return RestoreReport(
             path=disk.local_path("").rstrip("/"),
             backup=self._backup.name,
@@ -213,7 +218,9 @@ class _Restoring:
             self._last_ts = max(self._last_ts, cut.last_ts)
             if cut.is_before_end or number == len(self._journal):
                 self._end(path, cut)
+                self._journals.append(JournalEntry(copy.index, self._disk.size(path)))
                 return number
+            self._journals.append(JournalEntry(copy.index, self._disk.size(path)))
         return 0
 
     def _end(self, path: str, cut: _Cut) -> None:

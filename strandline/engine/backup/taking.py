@@ -35,16 +35,21 @@ from strandline.engine.backup.restoring import (
 from strandline.engine.catalog import MANIFEST, Manifest, SegmentEntry, checkpoint_path, read_manifest
 from strandline.engine.clock import Clock, SystemClock
 from strandline.engine.disk import Disk, LocalDisk, pieces_of
-from strandline.engine.errors import BadConfig, BadRequest, DamagedFile, MissingFile, NoDataDirectory
+from strandline.engine.errors import BadConfig, BadRequest, DamagedFile, JournalIncomplete, MissingFile, NoDataDirectory
 from strandline.engine.frame import FILE_HEADER, Damage, FileKind, Frame, FrameReader, FrameType, read_file_header
 from strandline.engine.groups import whole
 from strandline.engine.journal import journal_indexes, journal_path
+from strandline.engine.journal_files import lost_journals
 from strandline.engine.segments.cold import ColdStore, ObjectStoreCold, directory_of
 from strandline.engine.segments.footer import ENDING, decode_footer, edges_sum, tail_start
 from strandline.engine.segments.store import object_name, segment_path
 
 #: A frame gets its time a moment before it is written. What has not been written after this long never will be.
 SETTLED_MS = 1_000
+
+#: A backup reads back this many bytes of the files that the pool has already, those first that were not read for
+#: longest. At a few hundred megabytes a second that takes some seconds, and 30 backups read a pool of 30 GiB once.
+VERIFY_BYTES = 1 << 30
 
 #: The bytes of a file from a start to before an end.
 Read = Callable[[int, int], bytes]
@@ -60,6 +65,11 @@ class BackupReport(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int
     copied_files: int
     copied_bytes: int
+    #: Files that were in the pool already and were read back, and their bytes.
+    verified_files: int
+    verified_bytes: int
+    #: Those of them that were damaged or missing and were copied again.
+    replaced: list[str]
     #: How often the housekeeping of a running server made it begin again.
     retries: int
     #: What cannot be read in the journal, in words. It is in the backup as it is in the directory.
@@ -78,11 +88,16 @@ def backup(
     clock: Clock | None = None,
     options: Mapping[str, str | bool] | None = None,
     progress: Progress | None = None,
+    verify_bytes: int = VERIFY_BYTES,
 ) -> BackupReport:
     """Back up a data directory into a pool: a directory, or ``s3://bucket/prefix`` with ``options`` for the client.
 
     ``cold`` is the cold tier of the data directory, needed when it holds segments that no backup has yet. ``keep``
     removes all but so many of the newest backups afterwards. One backup at a time may be taken into a pool.
+
+    Files that the pool has already are not copied again. ``verify_bytes`` of them are read back, those first that were
+    not read for longest, and replaced if they are damaged. ``verify_backups`` reads all of them.
+
     Raises NoDataDirectory, DamagedFile, BadRequest, BadConfig and OSError; the backups that were there stay valid.
     """
     if keep is not None and keep < 1:
@@ -97,6 +112,7 @@ def backup(
         Pool(target, options, create=True),
         clock or SystemClock(),
         progress,
+        verify_bytes,
     )
     return taking.run(keep)
 
@@ -110,7 +126,15 @@ def _check_apart(source: str, target: str) -> None:
 class _Taking:
     """One backup being taken."""
 
-    def __init__(self, disk: Disk, cold: ColdStore | None, pool: Pool, clock: Clock, progress: Progress | None) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        cold: ColdStore | None,
+        pool: Pool,
+        clock: Clock,
+        progress: Progress | None,
+        verify_bytes: int,
+    ) -> None:
         self._disk = disk
         self._cold = cold
         self._pool = pool
@@ -129,6 +153,15 @@ class _Taking:
         self._done = self._total = 0
         self._damage: dict[int, list[str]] = {}
         self._superseded: set[str] = set()
+        #: When each file of the pool was last found whole.
+        self._verified: dict[str, int] = {}
+        for known in self._backups:
+            self._verified |= known.verified
+        self._verify_bytes = verify_bytes
+        #: The files to read back, if they are used again; None: still to be chosen.
+        self._due: set[str] | None = None
+        self._verified_files = self._verified_bytes = 0
+        self._replaced: list[str] = []
 
     def run(self, keep: int | None) -> BackupReport:
         taken, retries = self._take_until_consistent()
@@ -144,6 +177,9 @@ class _Taking:
             bytes=taken.size,
             copied_files=self._copied_files,
             copied_bytes=self._copied_bytes,
+            verified_files=self._verified_files,
+            verified_bytes=self._verified_bytes,
+            replaced=self._replaced,
             retries=retries,
             damage=[line for index in sorted(self._damage) for line in self._damage[index]],
             pruned=[known.name for known in gone],
@@ -167,6 +203,8 @@ class _Taking:
         history = next((one for one in histories(self._backups) if one.id == manifest.id), None)
         self._total = self._done + self._to_copy(manifest)
         self._damage.clear()
+        if self._due is None:
+            self._due = self._due_for_verification(manifest, history)
         # What the server keeps for a while comes first: it may be gone after a long copy, and nobody would miss it
         # before it is too late.
         kept = list(self._kept_journal(manifest, history)) if history is not None else []
@@ -182,7 +220,55 @@ class _Taking:
             checkpoints=checkpoints,
             journal=kept + journal,
             until=max(last_ts - 1, time - SETTLED_MS),
+            verified={
+                copy.name: self._verified[copy.name]
+                for copy in (*segments, *checkpoints, *kept, *journal)
+                if copy.name in self._verified
+            },
         )
+
+    # --- what the pool has already -------------------------------------------------------------------------
+
+    def _due_for_verification(self, manifest: Manifest, history: History | None) -> set[str]:
+        """Which of the files that will be used again are read back this time: those not read for longest."""
+        segments = [self._segments.get((entry.id, entry.edges)) for entry in manifest.segments]
+        copies: dict[str, FileCopy] = {copy.name: copy for copy in segments if copy is not None}
+        if history is not None:
+            newest = history.backups[-1]
+            copies |= {copy.name: copy for copy in (*newest.checkpoints, *newest.journal)}
+        due: set[str] = set()
+        budget = self._verify_bytes
+        for copy in sorted(copies.values(), key=lambda copy: (self._verified.get(copy.name, 0), copy.name)):
+            # One file at least, however large: else it would be in the way of all that come after it.
+            if due and copy.size > budget:
+                break
+            budget -= copy.size
+            due.add(copy.name)
+        return due
+
+    def _has(self, folder: Folder, copy: FileCopy) -> bool:
+        """Whether the pool has a good copy. One whose turn it is is read back, once; a damaged one is copied again."""
+        if self._sizes[folder].get(copy.name) != copy.size:
+            if copy.name in self._verified or copy.name in self._sizes[folder]:
+                self._give_up(folder, copy)
+            return False
+        if self._due is None or copy.name not in self._due:
+            return True
+        self._due.discard(copy.name)
+        if not self._pool.is_whole(folder, copy):
+            self._give_up(folder, copy)
+            return False
+        self._verified[copy.name] = self._clock.now()
+        self._verified_files += 1
+        self._verified_bytes += copy.size
+        return True
+
+    def _give_up(self, folder: Folder, copy: FileCopy) -> None:
+        self._sizes[folder].pop(copy.name, None)
+        self._verified.pop(copy.name, None)
+        name = f"{folder}/{copy.name}"
+        if name not in self._replaced:
+            self._replaced.append(name)
 
     def _to_copy(self, manifest: Manifest) -> int:
         """About how many bytes, for those who watch."""
@@ -194,7 +280,7 @@ class _Taking:
 
     def _copy_segment(self, entry: SegmentEntry) -> FileCopy:
         known = self._segments.get((entry.id, entry.edges))
-        if known is not None and self._sizes["segments"].get(known.name) == known.size:
+        if known is not None and self._has("segments", known):
             return known
         try:
             copy = self._copy_hot(entry)
@@ -242,10 +328,11 @@ class _Taking:
         return FileCopy(name, entry.size, hasher.hexdigest())
 
     def _put(self, folder: Folder, copy: FileCopy, data: bytes | Path) -> None:
-        if self._sizes[folder].get(copy.name) == copy.size:
+        if self._has(folder, copy):
             return
         self._pool.put(folder, copy.name, data)
         self._sizes[folder][copy.name] = copy.size
+        self._verified[copy.name] = self._clock.now()
         self._copied_files += 1
         self._copied_bytes += copy.size
 
@@ -283,15 +370,20 @@ class _Taking:
         # The next file is made before it is needed. The switch to it has happened once it holds something, and
         # from then on nothing is added to those before it: look first, then read.
         last = max((index for index, size in sizes.items() if size > FILE_HEADER.size), default=0)
-        missing = [index for index in range(boundary, max(last, boundary) + 1) if index not in sizes]
-        if missing and read_manifest(self._disk) != manifest:
-            raise MissingFile(journal_path(missing[0]))
+        self._check_journal(manifest)
         for index in range(boundary, last + 1):
-            if index in missing:
-                # Recovery makes do with what there is, and so does a backup.
-                self._damage[index] = [str(MissingFile(journal_path(index)))]
-            else:
-                yield self._copy_journal(index, history, complete=index < last)
+            yield self._copy_journal(index, history, complete=index < last)
+
+    def _check_journal(self, manifest: Manifest) -> None:
+        """A directory that could not be opened is not backed up: nobody would notice before it is restored."""
+        try:
+            lost = lost_journals(self._disk, manifest)
+        except FileNotFoundError as error:
+            raise MissingFile(str(error.filename)) from None
+        if lost and read_manifest(self._disk) != manifest:
+            raise MissingFile(lost[0].path)  # sealed and removed in the meantime
+        if lost:
+            raise JournalIncomplete([(each.path, each.why) for each in lost])
 
     def _size_of_journal(self, index: int) -> int | None:
         try:
@@ -341,7 +433,7 @@ class _Taking:
         return hasher.hexdigest()
 
     def _is_unchanged(self, path: str, known: JournalCopy) -> bool:
-        if self._sizes["journal"].get(known.name) != known.size:
+        if not self._has("journal", known):
             return False
         try:
             header = _read(self._disk, path, 0, FILE_HEADER.size)

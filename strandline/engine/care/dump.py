@@ -126,8 +126,10 @@ def _dump_manifest(name: str, raw: bytes) -> Iterator[Item]:
 
 def _manifest_items(manifest: Manifest) -> Iterator[Item]:
     facts = msgspec.to_builtins(manifest)
-    segments = facts.pop("segments")
-    yield Item("manifest", {**facts, "last_ts": iso(manifest.last_ts), "segments": len(segments)})
+    journals, segments = facts.pop("journals"), facts.pop("segments")
+    counts = {"journals": len(journals), "segments": len(segments)}
+    yield Item("manifest", {**facts, "last_ts": iso(manifest.last_ts), **counts})
+    yield from (Item("journal", {**entry, "size": entry["size"] or "open"}) for entry in journals)
     yield from (Item("segment", {**entry, "edges": f"{entry['edges']:016x}"}) for entry in segments)
 
 

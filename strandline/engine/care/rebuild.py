@@ -7,23 +7,29 @@ deleted or hidden in segments comes back. All of that is told.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from graphlib import TopologicalSorter
 from itertools import pairwise
+from typing import NamedTuple
 
 from strandline.engine.bodies import Configure, Forward, unpack
 from strandline.engine.catalog import (
     CHECKPOINTS,
     Manifest,
     SegmentEntry,
+    checked,
+    checkpoint_path,
     load_books,
     scan_checkpoint,
 )
 from strandline.engine.disk import Disk
 from strandline.engine.errors import DamagedFile
+from strandline.engine.file_names import is_name
 from strandline.engine.frame import Frame, FrameType
-from strandline.engine.journal import journal_indexes, read_journal
+from strandline.engine.journal import journal_indexes, journal_path, read_journal
 from strandline.engine.logbook import Gap, Logbook
 from strandline.engine.parts import Run
+from strandline.engine.ranges import SeqRanges
 from strandline.engine.record import Config
 from strandline.engine.segments.cold import ColdStore
 from strandline.engine.segments.footer import RunInfo, SegmentInfo, describe
@@ -45,17 +51,25 @@ def checkpoint_frames(disk: Disk, names: Iterable[str]) -> Iterator[Frame]:
 # --- the manifest --------------------------------------------------------------------------------------------
 
 
-def rebuild_manifest(disk: Disk, cold: ColdStore | None) -> Manifest:
+class Rebuilt(NamedTuple):
+    manifest: Manifest
+    #: Nothing has happened since that the manifest does not know of, but for what the journal tells.
+    is_current: bool
+
+
+def rebuild_manifest(disk: Disk, cold: ColdStore | None) -> Rebuilt:
     """The copy that the newest checkpoint carries, or one that is pieced together from the files that are there."""
-    names = sorted(disk.list(CHECKPOINTS))
+    names = sorted(filter(partial(is_name, "checkpoint"), disk.list(CHECKPOINTS)))
     base = None
     for name in reversed(names):
         for frame in checkpoint_frames(disk, [name]):
             if base is None and frame.type is FrameType.MANIFEST:
-                base = unpack(frame.body, Manifest)
-        if base is not None and name == names[-1]:
-            return _with_tiers(disk, cold, base)
-    return _piece_together(disk, cold, base, names)
+                base = checked(unpack(frame.body, Manifest), checkpoint_path(name))
+        # The journal file at its boundary was made before the checkpoint and goes when the next one is written. If the
+        # file is not there, it is lost, or there was a newer checkpoint: then newer segments count as well.
+        if base is not None and name == names[-1] and disk.exists(journal_path(base.boundary)):
+            return Rebuilt(_with_tiers(disk, cold, base), True)
+    return Rebuilt(_piece_together(disk, cold, base, names), False)
 
 
 def _with_tiers(disk: Disk, cold: ColdStore | None, manifest: Manifest) -> Manifest:
@@ -78,7 +92,7 @@ def _piece_together(disk: Disk, cold: ColdStore | None, base: Manifest | None, n
     manifest.checkpoints = names[fulls[-1] :] if fulls else names
     manifest.segments = list(_find_segments(disk, cold))
     books = load_books(checkpoint_frames(disk, manifest.checkpoints))
-    manifest.boundary = _find_boundary(disk, books)
+    manifest.boundary = max(manifest.boundary, _find_boundary(disk, books))
     manifest.next_checkpoint = max([int(name.partition(".")[0]) + 1 for name in names], default=1)
     return manifest
 
@@ -167,8 +181,13 @@ def _journal_frames(disk: Disk, indexes: Iterable[int]) -> Iterator[Frame]:
 # --- states of logs ------------------------------------------------------------------------------------------
 
 
-def rebuild_books(books: dict[int, Logbook], dropped: set[int], footers: Footers) -> Iterator[str]:
-    """Add what the footers know and the books do not; yields what was done, as sentences."""
+def rebuild_books(
+    books: dict[int, Logbook], dropped: set[int], footers: Footers, unreadable: set[int]
+) -> Iterator[str]:
+    """Add what the footers know and the books do not; yields what was done, as sentences.
+
+    ``unreadable`` are the segments that count and whose footers cannot be read.
+    """
     runs: dict[int, list[Run]] = {}
     names: dict[int, str] = {}
     for segment, infos in footers.items():
@@ -179,7 +198,7 @@ def rebuild_books(books: dict[int, Logbook], dropped: set[int], footers: Footers
     for epoch in sorted(runs, reverse=True):
         book = books.get(epoch)
         if book is not None:
-            yield from _catch_up(book, runs[epoch], footers)
+            yield from _catch_up(book, runs[epoch], footers, unreadable)
         elif epoch not in dropped and newest.get(names[epoch], 0) < epoch:
             newest[names[epoch]] = epoch
             books[epoch] = _make_book(names[epoch], epoch, runs[epoch])
@@ -192,12 +211,22 @@ def rebuild_books(books: dict[int, Logbook], dropped: set[int], footers: Footers
         yield f"Log {book.name!r}: epoch {book.epoch} was dropped for epoch {newest[book.name]}."
 
 
-def _catch_up(book: Logbook, runs: list[Run], footers: Footers) -> Iterator[str]:
+def _catch_up(book: Logbook, runs: list[Run], footers: Footers, unreadable: set[int]) -> Iterator[str]:
     """A state that is older than the segments: its log gets the runs that are there now."""
     known = {run.segment: run for run in book.runs}
-    if known.keys() <= footers.keys() and runs[-1].last <= book.assigned:
+    if known.keys() <= footers.keys() | unreadable and runs[-1].last <= book.assigned:
         return
-    book.runs = tuple(known.get(run.segment, run) for run in runs if run.last >= book.earliest)
+    # Those in segments that cannot be read are still the log's: the repair of the segments reports them as lost.
+    there = [run for run in book.runs if run.segment in unreadable]
+    there += [known.get(run.segment, run) for run in runs if run.last >= book.earliest]
+    book.runs = tuple(sorted(there, key=lambda run: run.first))
+    if unreadable:
+        holes = SeqRanges(
+            (one.last + 1, other.first - 1) for one, other in pairwise(book.runs) if other.first > one.last + 1
+        )
+        for gap in book.gaps:
+            holes.remove(gap.first, gap.last)
+        book.gaps = tuple(sorted([*book.gaps, *(Gap(first, last, "lost") for first, last in holes)]))
     book.assigned = book.head = max(book.assigned, runs[-1].last)
     book.last_ts = max(book.last_ts, runs[-1].ts_last)
     yield (
@@ -235,6 +264,18 @@ def adopt_frames(disk: Disk, manifest: Manifest, books: dict[int, Logbook], drop
             if epoch not in configured | dropped and epoch not in books:
                 books[epoch] = Logbook(f"{NAMELESS}{epoch}", epoch, Config())
                 yield f"Log {NAMELESS}{epoch}: records of a log whose name and state are lost."
+
+
+def told_in_journal(disk: Disk, manifest: Manifest) -> set[int]:
+    """The epochs of the logs of which the journal tells how many seqs they have handed out."""
+    told: set[int] = set()
+    for frame in _journal_frames(disk, [index for index in journal_indexes(disk) if index >= manifest.boundary]):
+        # The header of every other frame has the highest seq of the log.
+        if frame.type is not FrameType.AMEND:
+            told.add(frame.epoch)
+        if frame.type is FrameType.FORWARD:
+            told.update(target.epoch for target in unpack(frame.body, Forward).targets)
+    return told
 
 
 #: The name of a log whose own is lost starts like this.

@@ -13,7 +13,14 @@ from itertools import chain
 from strandline.engine.care.book_check import info_of, recount
 from strandline.engine.care.damaged import DIRECTORY as DAMAGED
 from strandline.engine.care.damaged import place_for, put_aside
-from strandline.engine.care.rebuild import adopt_frames, checkpoint_frames, rebuild_books, rebuild_manifest, run_of
+from strandline.engine.care.rebuild import (
+    adopt_frames,
+    checkpoint_frames,
+    rebuild_books,
+    rebuild_manifest,
+    run_of,
+    told_in_journal,
+)
 from strandline.engine.care.report import Lost, Report
 from strandline.engine.care.verify import Check, locked, sentence_of, temporary_store
 from strandline.engine.catalog import (
@@ -32,11 +39,14 @@ from strandline.engine.clock import SystemClock
 from strandline.engine.disk import Disk, pieces_of
 from strandline.engine.engine import Engine, Options
 from strandline.engine.errors import DamagedFile
+from strandline.engine.file_names import number_in
 from strandline.engine.frame import FILE_HEADER, FileKind, Frame, FrameReader, FrameType, file_header
 from strandline.engine.journal import journal_indexes, journal_path, read_journal
+from strandline.engine.journal_files import lost_journals
 from strandline.engine.logbook import Gap, Logbook
 from strandline.engine.parts import Run
 from strandline.engine.ranges import SeqRanges
+from strandline.engine.recovery import SEQ_LEAP, leap
 from strandline.engine.segments.check import Stretch, damaged_blocks, stretches
 from strandline.engine.segments.cold import ColdStore
 from strandline.engine.segments.footer import RunInfo, SegmentInfo
@@ -47,6 +57,7 @@ from strandline.engine.segments.store import HOT_DIRECTORY, SegmentStore, Tier, 
 
 #: A repair seals, and moves nothing to the cold tier.
 OPTIONS = Options(hot_segments=1 << 30)
+STATE_LOST = "the newest state of the log is lost"
 
 
 def repair(disk: Disk, cold: ColdStore | None = None) -> Report:
@@ -67,19 +78,22 @@ def repair(disk: Disk, cold: ColdStore | None = None) -> Report:
             report = Check(disk, store, cold).run()
     report.repairs = work.repairs
     report.losses = work.losses
+    report.lossy = work.lossy or bool(work.losses)
     report.kept = [f"{DAMAGED}/{name}" for name in disk.list(DAMAGED) if name not in before]
     return report
 
 
 def _replay_and_seal(disk: Disk, cold: ColdStore | None, work: Repair) -> None:
-    engine = Engine(disk, OPTIONS, SystemClock(), cold, None)
+    engine = Engine(disk, OPTIONS, SystemClock(), cold, None, repairing=True)
     try:
         recovered = engine.recovered
         work.repairs.extend(map(sentence_of, recovered.losses))
-        if recovered.damaged_journals:
-            paths = ", ".join(map(journal_path, recovered.damaged_journals))
+        work.lossy |= any(not loss.allowed for loss in recovered.losses)
+        if recovered.damaged_journals or work.incomplete:
+            paths = ", ".join(map(journal_path, recovered.damaged_journals)) or work.checkpoints
+            why = "damage in the journal" if recovered.damaged_journals else STATE_LOST
             for book in recovered.books.values():
-                work.losses.extend(_new_gaps(book, work.gaps.get(book.epoch, ()), paths))
+                work.losses.extend(_new_gaps(book, work.gaps.get(book.epoch, ()), paths, why))
         for book in engine.by_epoch.values():
             # The journal may hold states from before the loss.
             engine.touch(book)
@@ -90,12 +104,12 @@ def _replay_and_seal(disk: Disk, cold: ColdStore | None, work: Repair) -> None:
         engine.close()
 
 
-def _new_gaps(book: Logbook, known: tuple[Gap, ...], paths: str) -> Iterator[Lost]:
+def _new_gaps(book: Logbook, known: tuple[Gap, ...], paths: str, why: str) -> Iterator[Lost]:
     lost = SeqRanges((gap.first, gap.last) for gap in book.gaps if gap.reason == "lost")
     for gap in known:
         lost.remove(gap.first, gap.last)
     for first, last in lost:
-        yield Lost(log=book.name, first=first, last=last, records=None, path=paths, why="damage in the journal")
+        yield Lost(log=book.name, first=first, last=last, records=None, path=paths, why=why)
 
 
 class Repair:
@@ -108,6 +122,8 @@ class Repair:
         self._check = check
         self.repairs: list[str] = []
         self.losses: list[Lost] = []
+        #: Something else than records is lost, too: states of logs, or changes in the journal.
+        self.lossy = False
         #: The gaps of every log as of the boundary, after the repair.
         self.gaps: dict[int, tuple[Gap, ...]] = {}
         #: What of every log was lost with segments.
@@ -116,6 +132,12 @@ class Repair:
         self._replaced: dict[int, SegmentInfo | None] = {}
         self._lost_rows: dict[int, list[Stretch]] = {}
         self._originals: list[tuple[int, Tier]] = []
+        #: Not every log has the state that it had at the boundary.
+        self.incomplete = False
+        #: Epochs of logs that may have handed out more seqs than anything tells of.
+        self._doubtful: set[int] = set()
+        #: The manifest is the last one that was written, or a copy of it.
+        self._is_current = True
 
     def run(self) -> None:
         manifest = self._manifest()
@@ -128,6 +150,8 @@ class Repair:
                 self._repair_segment(manifest, entry, books)
         for book in books.values():
             self._repair_book(book, manifest)
+            if book.epoch in self._doubtful:
+                self._leap(book)
             self.gaps[book.epoch] = book.gaps
         self._write(manifest, books)
 
@@ -138,7 +162,7 @@ class Repair:
         if manifest is None:
             if self._disk.exists(MANIFEST):
                 self._copy(MANIFEST)
-            manifest = rebuild_manifest(self._disk, self._cold)
+            manifest, self._is_current = rebuild_manifest(self._disk, self._cold)
             self.repairs.append(
                 f"{MANIFEST}: made again from {len(manifest.checkpoints)} checkpoints, "
                 f"{len(manifest.segments)} segments and the journal from file {manifest.boundary} on."
@@ -146,25 +170,56 @@ class Repair:
         names = [*self._disk.list(HOT_DIRECTORY), *([] if self._cold is None else self._cold.list())]
         ids = [id + 1 for name in names if (id := segment_id(name)) is not None]
         manifest.next_segment = max([manifest.next_segment, *ids, *(entry.id + 1 for entry in manifest.segments)])
-        numbers = [int(name.partition(".")[0]) + 1 for name in self._disk.list(CHECKPOINTS) if name[:8].isdigit()]
-        manifest.next_checkpoint = max([manifest.next_checkpoint, *numbers])
+        numbers = [number_in("checkpoint", name) or 0 for name in self._disk.list(CHECKPOINTS)]
+        manifest.next_checkpoint = max([manifest.next_checkpoint, *(number + 1 for number in numbers)])
         return manifest
 
     def _books(self, manifest: Manifest) -> dict[int, Logbook]:
         frames = list(checkpoint_frames(self._disk, manifest.checkpoints))
         books = load_books(frames)
-        if self._check.damaged_checkpoints or not manifest.checkpoints:
-            dropped = {frame.epoch for frame in frames if frame.type is FrameType.DROP}
-            footers = {
-                entry.id: segment.runs for entry in manifest.segments if (segment := self._open(entry)) is not None
-            }
-            self.repairs.extend(rebuild_books(books, dropped, footers))
-            self.repairs.extend(adopt_frames(self._disk, manifest, books, dropped))
+        dropped = {frame.epoch for frame in frames if frame.type is FrameType.DROP}
+        incomplete = not self._is_current or bool(self._check.damaged_checkpoints) or not manifest.checkpoints
+        self.incomplete = incomplete
+        lost_states: list[str] = []
+        if incomplete:
+            opened = {entry.id: self._open(entry) for entry in manifest.segments}
+            footers = {id: segment.runs for id, segment in opened.items() if segment is not None}
+            unreadable = opened.keys() - footers.keys()
+            known = {book.epoch: book.gaps for book in books.values()}
+            lost_states += rebuild_books(books, dropped, footers, unreadable)
+            if unreadable:
+                paths = ", ".join(map(segment_path, sorted(unreadable)))
+                for book in books.values():
+                    why = "the segment cannot be read, and the state of the log is lost"
+                    self.losses.extend(_new_gaps(book, known.get(book.epoch, ()), paths, why))
+            lost_states += (
+                f"{segment_path(id)}: it cannot be read, and neither can a checkpoint. Logs that nothing else names "
+                "are gone."
+                for id in sorted(unreadable)
+            )
+        if incomplete or lost_journals(self._disk, manifest, guess=True):
+            lost_states += adopt_frames(self._disk, manifest, books, dropped)
+        self.repairs += lost_states
+        self.lossy |= bool(lost_states)
         for name in self._check.damaged_checkpoints:
             if self._disk.exists(checkpoint_path(name)):
                 self._copy(checkpoint_path(name))
         manifest.next_epoch = max([manifest.next_epoch, *(epoch + 1 for epoch in books)])
+        if not self._is_current:
+            manifest.next_epoch += SEQ_LEAP
+        if incomplete:
+            self._find_doubtful(manifest, books)
         return books
+
+    def _find_doubtful(self, manifest: Manifest, books: dict[int, Logbook]) -> None:
+        """The logs of which nothing that is left tells for sure how many seqs they have handed out."""
+        certain: set[int] = set()
+        names = manifest.checkpoints
+        damaged = [at for at, name in enumerate(names) if name in self._check.damaged_checkpoints]
+        if self._is_current:
+            sound = checkpoint_frames(self._disk, names[damaged[-1] if damaged else 0 :])
+            certain = {frame.epoch for frame in sound if frame.type is FrameType.STATE}
+        self._doubtful = books.keys() - certain - told_in_journal(self._disk, manifest)
 
     def _open(self, entry: SegmentEntry) -> Segment | None:
         try:
@@ -294,6 +349,20 @@ class Repair:
         self.lost[book.epoch] = lost.copy()
         _add_gaps(book, lost)
         self._recount(book)
+
+    def _leap(self, book: Logbook) -> None:
+        """The log's newest state is lost: it may have handed out seqs that nothing tells of any more."""
+        first = book.assigned + 1
+        leap(book)
+        self.lost[book.epoch].add(first, book.assigned)
+        self.losses.append(
+            Lost(log=book.name, first=first, last=book.assigned, records=None, path=self.checkpoints, why=STATE_LOST)
+        )
+
+    @property
+    def checkpoints(self) -> str:
+        """The damaged checkpoints, in words."""
+        return ", ".join(map(checkpoint_path, self._check.damaged_checkpoints)) or CHECKPOINTS
 
     def _repair_run(self, book: Logbook, run: Run, known: set[int], lost: SeqRanges) -> Run | None:
         id, info = run.segment, None

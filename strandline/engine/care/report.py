@@ -20,7 +20,8 @@ class Report(msgspec.Struct, kw_only=True):
     """``problems`` are broken promises; ``notes`` are worth knowing and no reason to worry.
 
     ``repairs``, ``losses`` and ``kept`` are filled by a repair: what it did, the records that could not be saved,
-    and the damaged files that it put aside. The ``problems`` of a repair are those that are left after it.
+    and the damaged files that it put aside. The ``problems`` of a repair are those that are left after it. ``lossy``
+    says that something acknowledged is gone: records, or what was known of a log, such as its configuration.
     """
 
     problems: list[str] = msgspec.field(default_factory=list)
@@ -28,6 +29,7 @@ class Report(msgspec.Struct, kw_only=True):
     repairs: list[str] = msgspec.field(default_factory=list)
     losses: list[Lost] = msgspec.field(default_factory=list)
     kept: list[str] = msgspec.field(default_factory=list)
+    lossy: bool = False
     logs: int = 0
     #: Live records of all logs, and the bytes of their data and metas.
     records: int = 0

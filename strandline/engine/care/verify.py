@@ -31,9 +31,11 @@ from strandline.engine.catalog import (
 )
 from strandline.engine.disk import Disk
 from strandline.engine.errors import DamagedFile, EngineError, NoDataDirectory
+from strandline.engine.file_names import is_name
 from strandline.engine.frame import FILE_HEADER, Damage, FileKind, Frame, FrameType, read_file_header
 from strandline.engine.journal import DIRECTORY as JOURNAL
 from strandline.engine.journal import journal_indexes, journal_path, read_journal
+from strandline.engine.journal_files import lost_journals
 from strandline.engine.logbook import Logbook
 from strandline.engine.recovery import replay
 from strandline.engine.replay import Loss, Recovered
@@ -91,7 +93,8 @@ class Check:
         manifest = self.manifest = self._check_manifest()
         if manifest is None:
             for name in self._disk.list(CHECKPOINTS):
-                self._check_checkpoint(name)
+                if is_name("checkpoint", name):
+                    self._check_checkpoint(name)
             self._check_journals(journal_indexes(self._disk))
             return self.report
         for entry in manifest.segments:
@@ -248,10 +251,9 @@ class Check:
     def _replay(self, manifest: Manifest, books: dict[int, Logbook]) -> None:
         indexes = journal_indexes(self._disk)
         kept = [index for index in indexes if index < manifest.boundary]
-        if manifest.checkpoints and len(kept) == len(indexes):
-            self._problem(f"{journal_path(manifest.boundary)}: the file is missing.")
         try:
-            recovered = self.recovered = replay(self._disk, self._store, manifest, books)
+            lost = lost_journals(self._disk, manifest, guess=True)
+            recovered = self.recovered = replay(self._disk, self._store, manifest, books, lost)
         except Exception as error:
             # Whatever it is: it would stop the next start as well.
             self._check_journals(indexes)
@@ -267,6 +269,11 @@ class Check:
     def _tell_losses(self, recovered: Recovered) -> None:
         for loss in recovered.losses:
             (self._note if loss.allowed else self._problem)(sentence_of(loss))
+        if recovered.lost_journals:
+            self._note(
+                "The server refuses to start. A repair keeps every record that can be read. Each log that may have had "
+                "records in the lost journal files continues after a gap with the reason 'lost'."
+            )
         if recovered.torn is not None:
             torn = recovered.torn
             self._note(f"{torn.path}: {torn.length} bytes at {torn.offset} were half written when the last stop came.")
@@ -321,6 +328,8 @@ class Check:
 
 
 def sentence_of(loss: Loss) -> str:
+    if loss.path.startswith(f"{JOURNAL}/") and not loss.length:
+        return f"{loss.path}: {loss.what}."
     if loss.path.startswith(f"{JOURNAL}/"):
         return f"{loss.path}: {loss.length} bytes at {loss.offset}: {loss.what}."
     return f"Log {loss.path!r}: seqs {loss.offset} to {loss.offset + loss.length - 1} {loss.what}."

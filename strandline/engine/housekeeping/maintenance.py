@@ -19,6 +19,7 @@ import msgspec
 from strandline.engine.care.damaged import put_aside
 from strandline.engine.catalog import (
     CHECKPOINTS,
+    JournalEntry,
     Manifest,
     SegmentEntry,
     checkpoint_path,
@@ -61,6 +62,8 @@ class Maintenance:
     def __init__(self, engine: Engine, recovered: Recovered, worker: Runner | None) -> None:
         self._engine = engine
         self._manifest: Manifest = recovered.manifest
+        #: The journal files from the boundary on to which nothing more is added.
+        self._closed_journals = recovered.journals
         self._runner: Runner = worker or _InThisThread(engine)
         self._replayed_bytes = recovered.replayed_bytes
         self._replayed_copies = recovered.copied_bytes
@@ -132,6 +135,37 @@ class Maintenance:
                 raise
             return True
 
+    # --- which journal files there are ---------------------------------------------------------------------
+
+    def name_journals(self, *further: JournalEntry) -> None:
+        """Write down in the manifest which journal files there are: those so far, the one in use, and ``further``."""
+        journal = self._engine.journal
+        journals = [*self._closed_journals, JournalEntry(journal.index), *further]
+        if journals != self._manifest.journals:
+            manifest = msgspec.structs.replace(self._manifest, journals=journals)
+            write_manifest(self._engine.disk, manifest)
+            self._manifest = manifest
+
+    def note_stop(self) -> None:
+        """Everything is flushed: write down where the journal ends, so that it is noticed if it is cut off later."""
+        journal = self._engine.journal
+        try:
+            with self._turn:
+                journals = [*self._closed_journals, JournalEntry(journal.index, journal.size)]
+                write_manifest(self._engine.disk, msgspec.structs.replace(self._manifest, journals=journals))
+        except OSError as error:
+            log.warning("the final size of the journal could not be written to the manifest: %s", error)
+
+    def _rotate(self, begin: Callable[[], Snapshot]) -> Snapshot:
+        """Go on in a new journal file, which the manifest names before anything is written to it."""
+        engine = self._engine
+        left = engine.journal.index
+        engine.journal.prepare()
+        self.name_journals(JournalEntry(left + 1))
+        snapshot = engine.begin_snapshot(begin)
+        self._closed_journals = [*self._closed_journals, JournalEntry(left, engine.journal.left_size)]
+        return snapshot
+
     # --- one round -----------------------------------------------------------------------------------------
 
     def _round(self, merges: list[Merge]) -> None:
@@ -147,9 +181,11 @@ class Maintenance:
                 snapshot.add(engine.by_epoch.values())
             return snapshot
 
-        snapshot = engine.begin_snapshot(begin)
+        snapshot = self._rotate(begin)
         done = False
         try:
+            # Sealing takes its time; until it is done, the file that was left is needed whole.
+            self.name_journals()
             self._capture_all(snapshot)
             sealed = self._seal(snapshot)
             merges = [merge for merge in merges if self._merge(merge, snapshot)]
@@ -208,6 +244,7 @@ class Maintenance:
         manifest = Manifest(
             id=old.id,
             boundary=snapshot.boundary,
+            journals=[JournalEntry(snapshot.boundary)],
             checkpoints=[name] if full else [*old.checkpoints, name],
             segments=segments,
             next_segment=old.next_segment,
@@ -228,6 +265,7 @@ class Maintenance:
             if info is not None:
                 engine.store.add(info, "hot")
         self._manifest = manifest
+        self._closed_journals = []
         return manifest
 
     def _uses_after(self, snapshot: Snapshot) -> Counter[int]:

@@ -11,7 +11,7 @@ Moving a segment to the cold tier takes three steps, so that a crash between any
 
 from __future__ import annotations
 
-import re
+import logging
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from concurrent.futures import Future
@@ -23,6 +23,7 @@ from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 from strandline.engine.block import Block
 from strandline.engine.disk import Disk
 from strandline.engine.errors import BadConfig, BadRequest, DamagedFile, EngineError, MissingFile
+from strandline.engine.file_names import number_in
 from strandline.engine.segments.cold import ColdStore
 from strandline.engine.segments.cold_cache import ColdCache, Fetcher, empty_directory
 from strandline.engine.segments.segment import ROW_COLUMNS, Segment, footprint
@@ -40,11 +41,11 @@ CACHE_DIRECTORY = "cache"
 #: The object that says which data directory a cold tier belongs to.
 OWNER = "OWNER"
 
+log = logging.getLogger(__name__)
+
 Tier = Literal["hot", "cold"]
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
-
-_OBJECT = re.compile(r"(\d{8,})\.arrow")
 
 
 def object_name(id: int) -> str:
@@ -53,8 +54,7 @@ def object_name(id: int) -> str:
 
 def segment_id(name: str) -> int | None:
     """The id of a segment by the name of its file or object; None for any other name."""
-    found = _OBJECT.fullmatch(name)
-    return int(found[1]) if found else None
+    return number_in("segment", name)
 
 
 def segment_path(id: int) -> str:
@@ -127,6 +127,8 @@ class SegmentStore:
         self._opened: OrderedDict[int, _Opened] = OrderedDict()
         self._blocks: OrderedDict[tuple[int, int], tuple[Block, int]] = OrderedDict()
         self._blocks_bytes = 0
+        #: Segments that a read has found damaged: each is reported once, however many read it.
+        self._damaged: set[int] = set()
         self._opening: _Once[int, Segment] = _Once()
         self._loading: _Once[tuple[int, int], Block] = _Once()
 
@@ -145,6 +147,7 @@ class SegmentStore:
             if entry is None:
                 return
             self._forgotten[id] = entry
+            self._damaged.discard(id)
             dropped = self._opened.pop(id, None)
             for key in [key for key in self._blocks if key[0] == id]:
                 self._blocks_bytes -= self._blocks.pop(key)[1]
@@ -187,6 +190,11 @@ class SegmentStore:
     def cached_bytes(self) -> int:
         """Memory that decompressed blocks take."""
         return self._blocks_bytes
+
+    @property
+    def damaged(self) -> int:
+        """How many segments a read has found damaged or missing."""
+        return len(self._damaged)
 
     @property
     def mapped_bytes(self) -> int:
@@ -370,12 +378,23 @@ class SegmentStore:
         """Around every read of a file."""
         try:
             yield
-        except DamagedFile:
+        except DamagedFile as error:
             # Should it be the local copy that is damaged, the next read has a better one.
             self._discard_copy(id)
             # What was forgotten while it was read may have lost its files already.
             self._entry(id)
+            self._report(id, error)
             raise
+
+    def _report(self, id: int, error: DamagedFile) -> None:
+        with self._lock:
+            if id in self._damaged:
+                return
+            self._damaged.add(id)
+        log.error(
+            "%s. Reads that need the file fail. Stop the server and run 'strandline verify', or restore a backup.",
+            error,
+        )
 
     def _discard_copy(self, id: int) -> None:
         if self._pieces is not None:
@@ -411,9 +430,7 @@ class SegmentStore:
         with self._lock:
             known = {object_name(id) for id in self._entries}
             highest = max(self._entries, default=0)
-        return [
-            name for name in names if name not in known and (found := _OBJECT.match(name)) and int(found[1]) <= highest
-        ]
+        return [name for name in names if name not in known and (id := segment_id(name)) is not None and id <= highest]
 
     def _place(self, id: int) -> str:
         return self._place_of(object_name(id))

@@ -18,11 +18,10 @@ from strandline.engine.errors import (
     EngineClosed,
     JournalFailed,
     LogFull,
-    MissingFile,
     RecordTooLarge,
     UnknownLog,
 )
-from strandline.faces.web import Refusal, Reply
+from strandline.faces.web import Refusal, Reply, damaged_data
 
 
 def invalid(message: str, detail: dict[str, object] | None = None) -> Refusal:
@@ -91,10 +90,8 @@ _TABLE: tuple[tuple[type[Exception], Callable[[Any], Refusal]], ...] = (
     (BadName, lambda error: invalid(str(error))),
     (EngineClosed, lambda error: Refusal(503, "shutting_down", "the server is shutting down", retry_after=1)),
     (DiskFull, lambda error: Refusal(507, "disk_full", str(error), retry_after=5)),
+    (DamagedFile, damaged_data),
     (JournalFailed, lambda error: Refusal(503, "read_only", str(error), retry_after=5)),
-    # Whoever reads a history has to know what keeps it from being read.
-    (DamagedFile, lambda error: Refusal(500, "internal", str(error))),
-    (MissingFile, lambda error: Refusal(500, "internal", str(error))),
 )
 
 

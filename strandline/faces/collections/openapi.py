@@ -53,6 +53,7 @@ PROBLEMS: dict[str, Problem] = {
         415, "The body is not said to be JSON, or is compressed in another way than gzip."
     ),
     "rate_limited": Problem(429, "One request too many.", retry=True),
+    "damaged_data": Problem(500, "`damaged_data`: a file with the elements is damaged or missing; `file` says which."),
     "internal": Problem(500, "Something is wrong with the server: its log has the details."),
     "not_supported": Problem(501, "`regular_documents_not_supported`: the collection is not append-only."),
     "unavailable": Problem(

@@ -21,7 +21,7 @@ from strandline.engine.errors import (
     LogFull,
     RecordTooLarge,
 )
-from strandline.faces.web import Refusal, Reply
+from strandline.faces.web import Refusal, Reply, damaged_data
 
 Headers = tuple[tuple[bytes, bytes], ...]
 
@@ -182,6 +182,11 @@ def refuse(refusal: Refusal) -> Reply:
     return Refused(refusal.status, refusal.message, headers=headers).reply()
 
 
+def _damaged(error: DamagedFile) -> Refused:
+    refusal = damaged_data(error)
+    return Refused(refusal.status, refusal.code, {"message": refusal.message, **(refusal.detail or {})})
+
+
 #: The first match counts, so the special ones come first.
 _TABLE: tuple[tuple[type[Exception], Callable[[Any], Refused]], ...] = (
     (Throttled, lambda error: Refused(429, str(error), headers=retry_after(-(-error.retry_after_ms // 1000)))),
@@ -191,8 +196,8 @@ _TABLE: tuple[tuple[type[Exception], Callable[[Any], Refused]], ...] = (
     (BadRequest, lambda error: Refused(400, str(error))),
     (EngineClosed, lambda error: Refused(503, "the server is shutting down", headers=retry_after(1))),
     (DiskFull, lambda error: Refused(507, str(error), headers=retry_after(5))),
+    (DamagedFile, _damaged),
     (JournalFailed, lambda error: read_only(str(error))),
-    (DamagedFile, lambda error: Refused(500, str(error))),
 )
 
 

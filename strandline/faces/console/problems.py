@@ -6,8 +6,8 @@ from strandline.faces.arrow.problems import PROBLEMS as ARROW_PROBLEMS
 from strandline.faces.describing import Problem
 
 _SHARED = (
-    "invalid_request", "unauthorized", "forbidden", "log_not_found", "throttled", "internal", "not_ready",
-    "shutting_down",
+    "invalid_request", "unauthorized", "forbidden", "log_not_found", "throttled", "damaged_data", "internal",
+    "not_ready", "shutting_down",
 )  # fmt: skip
 
 PROBLEMS: dict[str, Problem] = {

@@ -13,6 +13,7 @@ from strandline.engine.errors import (
     BadName,
     BadRequest,
     BatchTooLarge,
+    DamagedFile,
     DiskFull,
     EngineClosed,
     JournalFailed,
@@ -21,7 +22,7 @@ from strandline.engine.errors import (
     RecordTooLarge,
     UnknownLog,
 )
-from strandline.faces.web import Refusal, Reply
+from strandline.faces.web import Refusal, Reply, damaged_data
 from strandline.query.errors import QueryError
 from strandline.schema.errors import SchemaError
 
@@ -89,6 +90,7 @@ _TABLE: tuple[tuple[type[Exception], Callable[[Any], Refusal]], ...] = (
     (Throttled, lambda error: overloaded(str(error))),
     (EngineClosed, lambda error: Refusal(503, "unavailable", "the server is shutting down")),
     (DiskFull, lambda error: Refusal(507, "disk_full", str(error), retry_after=5)),
+    (DamagedFile, damaged_data),
     (JournalFailed, lambda error: Refusal(503, "read_only", str(error), retry_after=5)),
 )
 

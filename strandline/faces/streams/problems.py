@@ -22,6 +22,9 @@ PROBLEMS: dict[str, Problem] = {
     "payload_too_large": Problem(413, "The body is larger than the server takes."),
     "unsupported_media_type": Problem(415, "The body is compressed otherwise than with gzip, or these are no traces."),
     "overloaded": Problem(429, "The server is busy, or one of its caps is reached.", retry=True),
+    "damaged_data": Problem(
+        500, "A file with the records is damaged or missing; `file` says which. Other records can be read."
+    ),
     "internal": Problem(500, "Something is wrong with the server: its log has the details."),
     "unavailable": Problem(503, "The server is replaying its journal, or about to stop.", retry=True),
     "read_only": Problem(

@@ -11,6 +11,7 @@ from strandline.delivery.pressure import Throttled
 from strandline.engine.errors import (
     BadRequest,
     BatchTooLarge,
+    DamagedFile,
     DiskFull,
     EngineClosed,
     JournalFailed,
@@ -18,7 +19,7 @@ from strandline.engine.errors import (
     UnknownLog,
 )
 from strandline.faces.tables.problems import CODES, PROBLEMS
-from strandline.faces.web import Refusal, Reply
+from strandline.faces.web import Refusal, Reply, damaged_data
 from strandline.tables import TableError
 
 #: After how many seconds to come again, where nobody says.
@@ -27,6 +28,11 @@ _RETRY_AFTER = {"THROTTLED": 1, "UNAVAILABLE": 1, "READ_ONLY": 5, "DISK_FULL": 5
 
 def invalid(message: str, **more: Any) -> TableError:
     return TableError("VALIDATION_FAILED", message, **more)
+
+
+def _damaged(error: DamagedFile) -> TableError:
+    refusal = damaged_data(error)
+    return TableError("DAMAGED_DATA", refusal.message, detail=refusal.detail)
 
 
 #: The first match counts.
@@ -38,6 +44,7 @@ _TABLE: tuple[tuple[type[Exception], Callable[[Any], TableError]], ...] = (
     (Throttled, lambda error: TableError("THROTTLED", str(error))),
     (EngineClosed, lambda error: TableError("UNAVAILABLE", "the server is shutting down")),
     (DiskFull, lambda error: TableError("DISK_FULL", str(error))),
+    (DamagedFile, _damaged),
     (JournalFailed, lambda error: TableError("READ_ONLY", str(error))),
     (UnicodeDecodeError, lambda error: invalid(f"the body is not valid UTF-8: {error}")),
     (RecursionError, lambda error: invalid("the JSON is nested too deeply")),

@@ -13,7 +13,7 @@ import msgspec
 from strandline.delivery.hub import SLICE_SECONDS, Waiter
 from strandline.delivery.watching import Place, Reader
 from strandline.engine import Log, Page
-from strandline.engine.errors import UnknownLog
+from strandline.engine.errors import DamagedFile, UnknownLog
 from strandline.faces import web
 from strandline.faces.access import Access
 from strandline.faces.tables.context import TablesContext
@@ -390,7 +390,8 @@ class LiveStream(web.Stream, Reader):
 
     def _fail(self, error: Exception) -> None:
         log.warning("a live reader of %r ends behind %s: %s", self.about, self._cursor, error)
-        self.end(TableError("INTERNAL", "the rows cannot be read"))
+        damaged = isinstance(error, DamagedFile)
+        self.end(TableError("DAMAGED_DATA" if damaged else "INTERNAL", "the rows cannot be read"))
 
     def _now(self) -> float:
         return self._context.hub.loop.time()

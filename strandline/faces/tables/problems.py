@@ -21,6 +21,9 @@ PROBLEMS: dict[str, Problem] = {
         429, "More rows than the table takes of one user in a while: `retryAfter` says when to go on.", retry=True
     ),
     "THROTTLED": Problem(429, "The server is busy, or one of its caps is reached.", retry=True),
+    "DAMAGED_DATA": Problem(
+        500, "A file with the rows is damaged or missing; `detail.file` says which. Other rows can be read."
+    ),
     "INTERNAL": Problem(500, "Something is wrong with the server or with a hook: its log has the details."),
     "UNAVAILABLE": Problem(503, "The server is starting or about to stop.", retry=True),
     "READ_ONLY": Problem(
@@ -42,6 +45,7 @@ CODES = {
     "payload_too_large": "PAYLOAD_TOO_LARGE",
     "unsupported_media_type": "UNSUPPORTED_MEDIA_TYPE",
     "throttled": "THROTTLED",
+    "damaged_data": "DAMAGED_DATA",
     "internal": "INTERNAL",
     "not_ready": "UNAVAILABLE",
     "shutting_down": "UNAVAILABLE",

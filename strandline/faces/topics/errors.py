@@ -14,6 +14,7 @@ from strandline.engine.errors import (
     BadName,
     BadRequest,
     BatchTooLarge,
+    DamagedFile,
     DiskFull,
     EngineClosed,
     JournalFailed,
@@ -21,7 +22,7 @@ from strandline.engine.errors import (
     RecordTooLarge,
     UnknownLog,
 )
-from strandline.faces.web import Refusal, Reply
+from strandline.faces.web import Refusal, Reply, damaged_data
 
 
 def topic_not_found(name: str) -> Refusal:
@@ -70,6 +71,7 @@ _TABLE: tuple[tuple[type[Exception], Callable[[Any], Refusal]], ...] = (
     (QueueError, lambda error: invalid(str(error))),
     (EngineClosed, lambda error: Refusal(503, "shutting_down", "the server is shutting down", retry_after=1)),
     (DiskFull, lambda error: Refusal(507, "disk_full", str(error), retry_after=5)),
+    (DamagedFile, damaged_data),
     (JournalFailed, lambda error: Refusal(503, "read_only", str(error), {"retry_after_ms": 5000}, retry_after=5)),
 )
 

@@ -37,6 +37,9 @@ PROBLEMS: dict[str, Problem] = {
     "throttled": Problem(
         429, "The server is busy, or one of its caps is reached (`detail.limit` says which).", retry=True
     ),
+    "damaged_data": Problem(
+        500, "A file with the records is damaged or missing; `detail.file` says which. Other records can be read."
+    ),
     "internal": Problem(500, "Something is wrong with the server: its log has the details."),
     "not_ready": Problem(503, "The server is replaying its journal; `detail.replay_progress` goes to 1.", retry=True),
     "shutting_down": Problem(503, "The server is about to stop.", retry=True),

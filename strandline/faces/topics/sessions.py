@@ -8,6 +8,7 @@ from time import perf_counter
 from strandline.delivery.hub import SLICE_SECONDS
 from strandline.delivery.pressure import RETRY_AFTER_MS
 from strandline.delivery.watching import Alarms, Feeds, Piece, Place
+from strandline.engine.errors import DamagedFile
 from strandline.faces.access import Access
 from strandline.faces.topics.context import Context
 from strandline.faces.topics.event_frames import (
@@ -24,7 +25,7 @@ from strandline.faces.topics.event_frames import (
 )
 from strandline.faces.topics.subscribing import Pattern, Start, Watcher, matching, topic_of
 from strandline.faces.topics.topics import Topic
-from strandline.faces.web import Sink, Stream
+from strandline.faces.web import Sink, Stream, damaged_data
 
 #: A reader that does not even take the last word of a stream is cut off after this time.
 CUT_OFF_SECONDS = 5.0
@@ -171,8 +172,9 @@ class Session(Watcher):
 
     def failed(self, place: Place, error: Exception) -> None:
         name = topic_of(place).name
+        why = damaged_data(error).message if isinstance(error, DamagedFile) else f"the topic cannot be read: {error}"
         for stream in list(self.streams):
-            stream.end(error_frame(code=500, error=f"the topic cannot be read: {error}", topics=[name]))
+            stream.end(error_frame(code=500, error=why, topics=[name]))
 
     def added(self, place: Place) -> None:
         self._ids = None

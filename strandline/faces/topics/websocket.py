@@ -14,6 +14,7 @@ from msgspec import Raw
 
 from strandline.delivery.pressure import RETRY_AFTER_MS
 from strandline.delivery.watching import Place
+from strandline.engine.errors import DamagedFile
 from strandline.faces.access import Access
 from strandline.faces.topics.context import Context
 from strandline.faces.topics.errors import invalid, reply_to
@@ -36,7 +37,7 @@ from strandline.faces.topics.subscribing import Request, TopicOptions, Watcher, 
 from strandline.faces.topics.topics import Topic
 from strandline.faces.topics.watching import Watching
 from strandline.faces.topics.writing import Writing
-from strandline.faces.web import Call, Head, Later, Refusal, Reply
+from strandline.faces.web import Call, Head, Later, Refusal, Reply, damaged_data
 
 log = logging.getLogger(__name__)
 
@@ -347,7 +348,11 @@ class Socket(Watcher):
     def failed(self, place: Place, error: Exception) -> None:
         name = topic_of(place).name
         self._drop(name)
-        self._say(Refusal(500, "internal", f"the topic cannot be read: {error}", {"topic": name}))
+        if isinstance(error, DamagedFile):
+            refusal = damaged_data(error)
+            self._say(Refusal(refusal.status, refusal.code, refusal.message, {"topic": name, **(refusal.detail or {})}))
+        else:
+            self._say(Refusal(500, "internal", f"the topic cannot be read: {error}", {"topic": name}))
 
     def added(self, place: Place) -> None:
         self._fresh.add(place)

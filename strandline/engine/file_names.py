@@ -1,0 +1,61 @@
+"""The names of files in data directories and backups: only the exact forms that the program writes are accepted.
+
+A manifest or a backup may come from anywhere. A name in it becomes part of a path, so a name like ``../../x`` must
+never get that far. Every name that is read from a file goes through :func:`check_name`, and every directory listing
+through :func:`is_name`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from strandline.engine.errors import DamagedFile
+
+#: What a name may be of. Those in a pool are of backups.
+Kind = Literal[
+    "segment", "checkpoint", "journal", "pool segment", "pool checkpoint", "pool journal", "backup description"
+]
+
+_NUMBER = "[0-9]{8,19}"
+_SUM = "[0-9a-f]{16}"
+#: Of every kind the pattern, and an example for messages.
+_FORMS: dict[Kind, tuple[str, str]] = {
+    "segment": (rf"({_NUMBER})\.arrow", "00000012.arrow"),
+    "checkpoint": (rf"({_NUMBER})\.(?:full|changes)", "00000003.full"),
+    "journal": (rf"({_NUMBER})\.journal", "00000034.journal"),
+    "pool segment": (rf"({_NUMBER})-{_SUM}\.arrow", "00000012-45688295e9894d05.arrow"),
+    "pool checkpoint": (rf"({_NUMBER})-{_SUM}\.(?:full|changes)", "00000003-91cf46bf0567c1e5.full"),
+    "pool journal": (rf"({_NUMBER})-{_SUM}-{_SUM}\.journal", "00000034-76b2f55a471cc588-a12db550cba80fbd.journal"),
+    "backup description": (r"([0-9]{8})T[0-9]{6}\.[0-9]{3}Z\.json", "20261115T091335.027Z.json"),
+}
+#: The largest number of a file. Numbers have as many digits as they need, and eight at least.
+MAX_NUMBER = 1 << 53
+
+
+def number_in(kind: Kind, name: str) -> int | None:
+    """The number that a name of this kind begins with; None for any other name."""
+    found = re.fullmatch(_FORMS[kind][0], name)
+    if found is None:
+        return None
+    number = int(found[1])
+    # One number has one name: no zeroes beyond the eighth digit.
+    return number if number < MAX_NUMBER and found[1] == f"{number:08d}" else None
+
+
+def is_name(kind: Kind, name: str) -> bool:
+    return number_in(kind, name) is not None
+
+
+def check_name(kind: Kind, name: str, path: str) -> str:
+    """The name, if it is of this kind; else a DamagedFile that says that ``path`` has it."""
+    if not is_name(kind, name):
+        raise DamagedFile(path, f"it names {name!r} as a {kind}; expected a name like {_FORMS[kind][1]}")
+    return name
+
+
+def check_number(what: str, number: int, path: str) -> int:
+    """The number of a file, if it can be one; else a DamagedFile that says that ``path`` has it."""
+    if not 1 <= number < MAX_NUMBER:
+        raise DamagedFile(path, f"it has the {what} {number}; expected a number from 1 to {MAX_NUMBER - 1}")
+    return number

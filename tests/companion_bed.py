@@ -97,7 +97,8 @@ class CompanionBed(Bed):
         kept = [entry for entry in self.listed() if entry.path not in gone]
         file = write_file(self.lake, TABLE, LISTED, [listed_table([*kept, *entries])])
         progress = {} if erasures is None else {ERASURES: erasures}
-        self.table.commit(add=[] if file is None else [file], remove=self.table.files(), progress=progress)
+        snapshot = self.table.snapshot()
+        snapshot.commit(add=[] if file is None else [file], remove=snapshot.files(), progress=progress)
 
     def listed(self) -> list[Listed]:
         return listed_in(self.table.open().to_pyarrow_table()) if self.table.exists else []

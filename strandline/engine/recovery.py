@@ -129,8 +129,10 @@ def replay(
             if index in lost:
                 doubts.add(lost[index])
             elif index == indexes[-1]:
-                # A crash while the file was being made; nothing was ever written to it, and it is begun again.
+                # A crash while the file was being made; nothing was ever written to it, and it is begun again. It will
+                # have records, so it must be sealed like any other.
                 recovered.next_journal = index
+                recovered.unreadable_journals.remove(index)
             continue
         if file.boot != boot and index != indexes[0]:
             # The machine stopped between this file and the one before it. The start that followed has told so.

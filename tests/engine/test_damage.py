@@ -469,6 +469,21 @@ def test_an_earlier_journal_file_that_was_cut_off_at_a_frame_is_noticed(killed: 
         open_engine(killed)
 
 
+@pytest.mark.parametrize("size", [0, 20, FILE_HEADER.size])
+def test_a_file_that_was_being_made_during_a_crash_is_used_and_sealed(size: int, killed: Path) -> None:
+    """The next file is made ahead of time. What a crash left of it is written again under the same number."""
+    (killed / journal_path(2)).write_bytes(bytes(size))
+    engine = open_engine(killed)
+    engine.log("log").append(Batch.of(b"sixth")).wait()
+    engine.seal()
+    engine.close()
+    engine = open_engine(killed)
+    assert data_of(engine) == [*PAYLOADS, b"sixth"]
+    assert engine.recovered.losses == []
+    engine.close()
+    assert verify(LocalDisk(killed)).sound
+
+
 def test_a_new_directory_that_crashed_before_its_first_journal_file_opens(tmp_path: Path) -> None:
     disk = LocalDisk(tmp_path)
     for directory in ("journal", "segments", "checkpoints"):

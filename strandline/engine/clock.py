@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple, Protocol
 
 log = logging.getLogger(__name__)
@@ -25,7 +26,7 @@ SLEW_PARTS = 10
 HOLD_MS = 3_600_000
 #: Smaller steps of the system clock are not logged: a leap second, or the first correction by an NTP daemon.
 STEP_MS = 1_000
-#: How often the own time is compared with the system clock. A comparison takes a microsecond.
+#: How often the own time is compared with the system clock. A comparison takes a few microseconds.
 COMPARE_MS = 100
 
 _NS = 1_000_000
@@ -86,7 +87,7 @@ class SteadyClock:
 
     def __init__(self, wall: Callable[[], int] = time.time_ns, elapsed: Callable[[], int] | None = None) -> None:
         self._wall = wall
-        self._elapsed = elapsed or (lambda: time.clock_gettime_ns(_ELAPSED))
+        self._elapsed = elapsed or partial(time.clock_gettime_ns, _ELAPSED)
         self._lock = threading.Lock()
         #: How far the system clock was ahead at the last comparison, and since when by more than MAX_AHEAD_MS.
         self._difference = 0
@@ -95,11 +96,13 @@ class SteadyClock:
         self._course = _Course(wall(), since, 0, since + COMPARE_MS * _NS)
 
     def now(self) -> int:
+        # Every request and every append asks several times, so the usual case is kept short.
         elapsed = self._elapsed()
         course = self._course
-        if elapsed >= course.compare_at:
-            course = self._compare(elapsed)
-        return course.reading(elapsed) // _NS
+        at, since, gap, compare_at = course
+        if elapsed >= compare_at:
+            return self._compare(elapsed).reading(elapsed) // _NS
+        return (course.reading(elapsed) if gap else at + elapsed - since) // _NS
 
     def continue_from(self, ts: int) -> None:
         with self._lock:
@@ -143,7 +146,8 @@ class SteadyClock:
 
     def _set_course(self, own: int, elapsed: int, difference: int) -> _Course:
         self._difference = difference
-        gap = difference if abs(difference) <= MAX_AHEAD_MS * _NS else 0
+        # Less than a millisecond is not worth a slower reading of the clock.
+        gap = difference if _NS <= abs(difference) <= MAX_AHEAD_MS * _NS else 0
         self._course = _Course(own, elapsed, gap, elapsed + COMPARE_MS * _NS)
         return self._course
 

@@ -138,6 +138,7 @@ class Engine:
         self.compacting = Compacting(self)
         # No record may be written to a journal file whose loss would go unnoticed.
         self.maintenance.name_journals()
+        disk.note_data()
 
     @classmethod
     def open(

@@ -72,6 +72,12 @@ def recover(disk: Disk, store: SegmentStore, progress: Progress | None = None, *
 
 def _begin(disk: Disk) -> Manifest:
     """A new directory. The manifest comes last: without it there is nothing yet."""
+    if disk.had_data and not any(map(disk.list, (DIRECTORY, HOT_DIRECTORY, CHECKPOINTS))):
+        raise DamagedFile(
+            "MANIFEST",
+            "it is missing, and so is everything else, but the file LOCK says that this directory had data. Put the"
+            " files back, or restore a backup. To begin with an empty directory, remove the file LOCK",
+        )
     for directory in (DIRECTORY, HOT_DIRECTORY, CHECKPOINTS):
         if disk.list(directory) and directory != DIRECTORY:
             raise DamagedFile("MANIFEST", f"it is missing, and there are files in {directory}/")

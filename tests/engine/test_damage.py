@@ -492,6 +492,24 @@ def test_a_new_directory_that_crashed_before_its_first_journal_file_opens(tmp_pa
     open_engine(tmp_path).close()
 
 
+def test_an_emptied_directory_is_noticed_by_its_lock(killed: Path) -> None:
+    for path in killed.iterdir():
+        if path.name != LocalDisk.LOCK_FILE:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    for _ in range(2):
+        with pytest.raises(DamagedFile, match="LOCK says that this directory had data"):
+            open_engine(killed)
+        assert [path.name for path in killed.iterdir()] == [LocalDisk.LOCK_FILE]
+    (killed / LocalDisk.LOCK_FILE).unlink()
+    open_engine(killed).close()
+
+
+def test_a_lock_without_data_is_no_reason_to_refuse(tmp_path: Path) -> None:
+    """A crash after the lock was taken, or a directory of an older release."""
+    (tmp_path / LocalDisk.LOCK_FILE).write_text("process 123456789\n")
+    open_engine(tmp_path).close()
+
+
 @pytest.mark.parametrize("journal_files", [True, False])
 def test_a_directory_of_an_older_release_opens(journal_files: bool, sealed: Path) -> None:
     """Its manifest names no journal files; just restored from a backup it may have none."""

@@ -33,6 +33,16 @@ def read_only(path: Path, at: Path) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", at], check=True)
 
 
+@contextmanager
+def bound(path: Path, at: Path) -> Iterator[Path]:
+    """The directory ``path`` in the place of ``at``, which must exist."""
+    _mount("--bind", path, at)
+    try:
+        yield at
+    finally:
+        subprocess.run(["umount", "--lazy", at], check=True)
+
+
 def _mount(*arguments: str | Path) -> None:
     need(["mount", "umount"])
     done = subprocess.run(["mount", *arguments], capture_output=True, text=True, check=False)

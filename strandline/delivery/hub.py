@@ -32,13 +32,19 @@ A = TypeVar("A")
 
 
 class Hub:
-    """One per server, made on the loop's thread. ``now`` gives milliseconds; ``health`` is where tasks that the loop
-    repeats say that they fail."""
+    """One per server, made on the loop's thread. ``now`` gives milliseconds and follows elapsed time. ``wall`` is the
+    system clock, for what must agree with the clocks of others. Tasks that the loop repeats report failures to
+    ``health``."""
 
     def __init__(
-        self, now: Callable[[], int], loop: asyncio.AbstractEventLoop | None = None, health: Health | None = None
+        self,
+        now: Callable[[], int],
+        loop: asyncio.AbstractEventLoop | None = None,
+        health: Health | None = None,
+        wall: Callable[[], int] | None = None,
     ) -> None:
         self.now = now
+        self.wall = wall or now
         self.health = health or Health()
         self.loop = loop or asyncio.get_running_loop()
         self.scheduler = Scheduler()

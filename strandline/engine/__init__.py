@@ -4,7 +4,7 @@ Plain synchronous Python. It knows no HTTP, no asyncio and no Spark. The door is
 everything a caller needs is exported here.
 """
 
-from strandline.engine.clock import Clock, ManualClock, SystemClock
+from strandline.engine.clock import Clock, ManualClock, SteadyClock, SystemClock
 from strandline.engine.commit import Commit
 from strandline.engine.engine import Engine, Options
 from strandline.engine.forwarding import Copy
@@ -50,6 +50,7 @@ __all__ = [
     "Record",
     "Restore",
     "Stats",
+    "SteadyClock",
     "SystemClock",
     "Tombstone",
 ]

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from strandline.engine.block import Block, Numbers
 from strandline.engine.bodies import Extras
+from strandline.engine.clock import FUTURE_MS, later
 from strandline.engine.frame import (
     HAS_EXTRAS,
     HAS_KEYS,
@@ -107,10 +108,11 @@ class LogRun:
         """When the last frame was written."""
         return int(self._run.written[self._end - 1])
 
-    @property
-    def ts(self) -> int:
-        """The time of the last record."""
-        return int(self._run.times[self._end - 1])
+    def last_ts(self, before: int) -> int:
+        """The time of the last record that is not from the future; ``before`` if there is none."""
+        times, written = self._run.times[self._start : self._end], self._run.written[self._start : self._end]
+        present = np.flatnonzero(times - written <= FUTURE_MS)
+        return int(times[present[-1]]) if len(present) else before
 
     def frames(self) -> Iterator[Frame]:
         return map(self._run.frame, range(self._start, self._end))
@@ -168,13 +170,11 @@ class AppendRun:
         self.written: Ints = np.ascontiguousarray(self.headers["ts"])
         #: Whether every frame has one record.
         self.is_single = bool((self.counts == 1).all())
+        #: When the last frame was written, or the latest one if that is no more than a day later.
+        self.last_ts = later(int(self.written.max()), int(headers["ts"][-1]))
 
     def __len__(self) -> int:
         return len(self._places)
-
-    @property
-    def last_ts(self) -> int:
-        return int(self.written.max())
 
     def frames(self) -> Iterator[Frame]:
         """The frames as they were written."""

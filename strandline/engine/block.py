@@ -187,6 +187,12 @@ class Block:
             return low if self.ts >= ts else high
         return bisect_left(self.ts, ts, low, high)
 
+    def last_before(self, ts: int, low: int, high: int) -> int | None:
+        """The last row from ``low`` to before ``high`` whose time is before ``ts``, in whatever order the times are."""
+        if isinstance(self.ts, int):
+            return high - 1 if self.ts < ts and low < high else None
+        return next((row for row in range(high - 1, low - 1, -1) if self.ts[row] < ts), None)
+
     def timestamp(self, row: int) -> int:
         return self.ts if isinstance(self.ts, int) else self.ts[row]
 

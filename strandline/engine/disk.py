@@ -99,6 +99,19 @@ class Disk(Protocol):
 
     def unlock(self) -> None: ...
 
+    @property
+    def had_data(self) -> bool:
+        """Whether the lock says that there was data in the directory before. Known once it is locked."""
+        ...
+
+    def note_data(self) -> None:
+        """Note with the lock that there is data, so that it is noticed if everything else is removed."""
+        ...
+
+
+#: A line of the lock file. It is written once the directory has a manifest.
+HAD_DATA = b"this directory has data\n"
+
 
 class Place:
     """The path of an open file, and which file it was when it was opened.
@@ -160,6 +173,7 @@ class LocalDisk:
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self.root = Path(root)
         self._lock_fd = -1
+        self._had_data = False
 
     def __repr__(self) -> str:
         return f"LocalDisk({str(self.root)!r})"
@@ -256,9 +270,23 @@ class LocalDisk:
             os.close(fd)
             raise DirectoryInUse(str(self.root), holder) from None
         self._lock_fd = fd
-        with suppress(OSError):  # it only helps the error message of the next process; the disk may be full
-            os.ftruncate(fd, 0)
-            os.pwrite(fd, f"process {os.getpid()}\n".encode(), 0)
+        self._had_data = HAD_DATA in os.pread(fd, 200, 0)
+        self._write_lock()
+
+    @property
+    def had_data(self) -> bool:
+        return self._had_data
+
+    def note_data(self) -> None:
+        if not self._had_data:
+            self._had_data = True
+            self._write_lock()
+
+    def _write_lock(self) -> None:
+        with suppress(OSError):  # it only helps the error messages of the next process; the disk may be full
+            text = f"process {os.getpid()}\n".encode() + (HAD_DATA if self._had_data else b"")
+            os.pwrite(self._lock_fd, text, 0)
+            os.ftruncate(self._lock_fd, len(text))
 
     def unlock(self) -> None:
         if self._lock_fd >= 0:

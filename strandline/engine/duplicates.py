@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from strandline.engine.bodies import Extras
+from strandline.engine.clock import MAX_AHEAD_MS
 from strandline.engine.errors import BadRequest, ProducerFenced, ProducerGap
 from strandline.engine.notes import check_changes
 from strandline.engine.record import Appended, Producer, ProducerState, Remembered
@@ -36,10 +37,10 @@ def _forget_old_keys(book: Logbook, now: int) -> None:
     assert book.idempotency is not None
     oldest = now - book.config.idempotency_window_ms
     # Keys stand in the order of their appends, and the engine's time never goes backwards: only the front can be too
-    # old.
+    # old. It goes back by more than a day after a wrong clock: keys from then would never become too old.
     expired = []
     for key, appended in book.idempotency.items():
-        if (appended.at or appended.ts) >= oldest:
+        if oldest <= (appended.at or appended.ts) <= now + MAX_AHEAD_MS:
             break
         expired.append(key)
     for key in expired:

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from strandline.engine.background import BackgroundThread, Health, Task
-from strandline.engine.clock import Clock, SystemClock
+from strandline.engine.clock import MAX_AHEAD_MS, Clock, SteadyClock
 from strandline.engine.commit import Commit
 from strandline.engine.creating import create, fork
 from strandline.engine.disk import Disk, LocalDisk
@@ -124,7 +124,7 @@ class Engine:
         #: The logs that ask for it.
         self.compacted: set[Logbook] = {book for book in self.by_epoch.values() if book.config.compact}
         self._dirty = set(self.recovered.changed)
-        self._last_ts = self.recovered.last_ts
+        self._last_ts = self._first_time(self.recovered.last_ts)
         self._next_epoch = self.recovered.next_epoch
         self.journal = Journal(disk, self.recovered.next_journal)
         self.reservations = Reservations(self.journal)
@@ -138,6 +138,7 @@ class Engine:
         self.compacting = Compacting(self)
         # No record may be written to a journal file whose loss would go unnoticed.
         self.maintenance.name_journals()
+        disk.note_data()
 
     @classmethod
     def open(
@@ -169,7 +170,7 @@ class Engine:
             try:
                 if cold is None and options.cold_url:
                     cold = ObjectStoreCold(options.cold_url, **options.cold_options)
-                engine = cls(disk, options, clock or SystemClock(), cold, worker, progress)
+                engine = cls(disk, options, clock or SteadyClock(), cold, worker, progress)
             except BaseException:
                 disk.unlock()
                 raise
@@ -375,11 +376,30 @@ class Engine:
             raise self.journal.failure.again()
 
     def now(self) -> int:
-        """The time, never earlier than any time given before."""
+        """The time. It is never earlier than any time given before, unless that was more than a day ahead: then it came
+        from a wrong clock, and must not hold the time for years."""
         now = self._clock.now()
         if now > self._last_ts:
             self._last_ts = now
+        elif self._last_ts - now > MAX_AHEAD_MS:
+            log.warning(
+                "the clock stepped back by %.3f s; new records have the earlier time", (self._last_ts - now) / 1000
+            )
+            self._last_ts = now
         return self._last_ts
+
+    def _first_time(self, last_ts: int) -> int:
+        """Where the time of this engine begins, in a directory whose last write was at ``last_ts``."""
+        ahead = last_ts - self._clock.now()
+        if ahead > MAX_AHEAD_MS:
+            log.warning(
+                "the last write to the data directory is %.3f s ahead of the clock, so it was made with a wrong clock;"
+                " new records have the time of the clock",
+                ahead / 1000,
+            )
+            return 0
+        self._clock.continue_from(last_ts)
+        return last_ts
 
     def touch(self, book: Logbook) -> None:
         """The book is about to change. A snapshot under way takes it down as it was."""

@@ -354,6 +354,14 @@ class FaultDisk:
                 del _locks[os.path.realpath(self.root)]
                 self._locked = False
 
+    @property
+    def had_data(self) -> bool:
+        """Its lock is no file, so nothing is noted with it."""
+        return False
+
+    def note_data(self) -> None:
+        """As above."""
+
     # How a call goes
 
     def _call(

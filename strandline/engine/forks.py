@@ -88,10 +88,11 @@ def revision_of(book: Logbook) -> int:
     return sum(part.revision for part in chain(book))
 
 
-def seq_since(book: Logbook, ts: int, segments: Segments) -> int:
-    """The seq of the first record, deleted or not, whose time is ``ts`` or later; head + 1 when there is none."""
+def seq_since(book: Logbook, ts: int, segments: Segments, *, closely: bool = False) -> int:
+    """The seq of the first record, deleted or not, whose time is ``ts`` or later; head + 1 when there is none. See
+    :meth:`Logbook.seq_since`."""
     for part, _, last in layers(book):
-        seq = part.seq_since(ts, segments)
+        seq = part.seq_since(ts, segments, closely=closely)
         if seq <= last:
             return seq
     return book.head + 1
@@ -115,7 +116,8 @@ def time_at(book: Logbook, seq: int) -> int:
         last = min(seq, layer.last)
         for part in reversed(tuple(layer.book.parts())):
             if part.first <= last and isinstance(part, Run):
-                return part.ts_last
+                # A record from the future at its end says nothing about the others.
+                return min(part.ts_last, layer.book.last_ts)
             if part.first <= last and isinstance(part, Tail) and part.blocks:
                 return _time_in(part, last)
     return book.last_ts

@@ -287,7 +287,8 @@ class Log:
         ``ts`` is taken for the time of the records instead of the present one. Times never go backwards in a log: the
         records get the last one's time if that is later. A TTL counts from the time of the records, so what is given a
         time that is longer ago than the TTL is gone at once, with a tombstone, and what is given a time in the future
-        stays until that much later. Nothing else goes by it: neither the engine's clock, nor idempotency windows.
+        stays until that much later, or until a record after it expires. Nothing else goes by it: neither the engine's
+        clock, nor idempotency windows. A time more than FUTURE_MS ahead of the clock moves no other record's time.
         """
         engine, book = self._engine, self._book
         size = batch.check(engine.options.max_record_bytes)
@@ -313,7 +314,7 @@ class Log:
                 check_room(book, len(batch), size)
             time = now if ts is None else ts
             if time < book.last_ts:
-                time = book.last_ts
+                time = book.time_of(now, ts)
             block = Block.of_batch(book.assigned + 1, time, batch)
             must_wait, reserved = engine.reservations.wanted(book, block.last, len(batch))
             engine.touch(book)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from strandline.engine.block import Block
 from strandline.engine.bodies import Extras
+from strandline.engine.clock import FUTURE_MS, MAX_AHEAD_MS
 from strandline.engine.duplicates import remember, remember_keys
 from strandline.engine.errors import UnknownLog
 from strandline.engine.forks import Base, earliest_of, evict_floor_of
@@ -46,10 +47,10 @@ class Logbook:
 
     __slots__ = (
         "active_ts", "assigned", "base", "cap_floor", "config", "count", "cursors", "dropped", "earliest", "epoch",
-        "filed_in", "forks", "gaps", "head", "idempotency", "journal_first", "journal_index", "last_ts", "listeners",
-        "name", "notes", "pending", "pending_count", "pending_size", "producers", "reserve_step", "reserved",
-        "reserved_durable", "revision", "rewrites", "runs", "size", "tail", "totals", "ttl_floor", "volatile_from",
-        "withdrawals",
+        "expired_ts", "filed_in", "forks", "gaps", "head", "idempotency", "journal_first", "journal_index", "last_ts",
+        "listeners", "name", "notes", "pending", "pending_count", "pending_size", "producers", "reserve_step",
+        "reserved", "reserved_durable", "revision", "rewrites", "runs", "size", "tail", "totals", "ttl_floor",
+        "volatile_from", "withdrawals",
     )  # fmt: skip
 
     def __init__(self, name: str, epoch: int, config: Config) -> None:
@@ -61,6 +62,8 @@ class Logbook:
         #: The time of the last record, and when the engine was last told to append, which may be another.
         self.last_ts = 0
         self.active_ts = 0
+        #: When it was last tried to expire records after one from the future.
+        self.expired_ts = 0
         self.earliest = 1
         self.cap_floor = 1
         self.ttl_floor = 1
@@ -155,15 +158,20 @@ class Logbook:
 
     # --- appending -----------------------------------------------------------------------------------------
 
-    def time_of(self, now: int) -> int:
-        """The time of a new record: never earlier than the last one's."""
-        return max(now, self.last_ts)
+    def time_of(self, now: int, ts: int | None = None) -> int:
+        """The time of a new record, of ``ts`` if that is given. It is not earlier than the last one's, unless that is
+        more than a day ahead of ``now``: then it came from a wrong clock."""
+        time = now if ts is None else ts
+        if time >= self.last_ts or self.last_ts - now > MAX_AHEAD_MS:
+            return time
+        return self.last_ts
 
     def assign(self, block: Block, ts: int, extras: Extras | None, now: int) -> Appended:
         """Hand out the block's seqs. They are taken from here on, whether or not anybody sees the records."""
         appended = Appended(block.first, block.last, ts)
         self.assigned = block.last
-        self.last_ts = ts
+        if ts - now <= FUTURE_MS:
+            self.last_ts = ts
         self.active_ts = now
         if extras is not None:
             self.keep(extras, appended, now)
@@ -237,23 +245,55 @@ class Logbook:
         self.head = self.assigned = first - 1
         return True
 
-    def seq_since(self, ts: int, segments: Segments) -> int:
-        """The seq of the first record, deleted or not, whose time is ``ts`` or later; head + 1 when there is none."""
+    def seq_since(self, ts: int, segments: Segments, *, closely: bool = False) -> int:
+        """The seq of the first record, deleted or not, whose time is ``ts`` or later; head + 1 when there is none.
+
+        A record from the future counts as of the time of the next record that is not: it was written before it. Of a
+        run that begins and ends with such records, the others are found only if it is looked at ``closely``, block by
+        block; else they count as later.
+        """
+        seq, found = self._first_since(ts, segments)
+        # In a log whose times are in order, none is later than the last.
+        return seq if found <= self.last_ts else self._end_of_earlier(ts, segments, closely)
+
+    def _first_since(self, ts: int, segments: Segments) -> tuple[int, int]:
+        """A record whose time is ``ts`` or later, right after one whose time is earlier: its seq and its time."""
         for run in self.runs:
             if run.ts_last >= ts and run.last >= self.earliest:
                 if run.ts_first >= ts:
-                    return run.first
-                return self._first_since(run, ts, segments)
+                    return run.first, run.ts_first
+                return self._first_in_run(run, ts, segments)
         if self.tail is not None and self.tail.blocks:
             blocks = self.tail.blocks
             at = bisect_left(blocks, ts, key=_block_end)
             if at < len(blocks):
                 block = blocks[at]
-                return block.seq(block.row_since(ts, 0, len(block)))
-        return self.head + 1
+                row = block.row_since(ts, 0, len(block))
+                return block.seq(row), block.timestamp(row)
+        return self.head + 1, 0
+
+    def _end_of_earlier(self, ts: int, segments: Segments, closely: bool) -> int:
+        """The seq after the last record whose time is before ``ts``. Looks at all times from the end on, so it takes
+        longer."""
+        if self.tail is not None:
+            for block in reversed(self.tail.blocks):
+                row = block.last_before(ts, 0, len(block))
+                if row is not None:
+                    return block.seq(row) + 1
+        for run in reversed(self.runs):
+            if run.last < self.earliest:
+                break
+            if run.ts_last < ts:
+                return run.last + 1
+            if run.ts_first < ts or (closely and run.ts_first > self.last_ts):
+                for block, start, end in reversed(list(run.pieces(run.first, run.last, segments))):
+                    row = block.last_before(ts, start, end)
+                    if row is not None:
+                        return block.seq(row) + 1
+        return self.runs[0].first if self.runs else self.earliest
 
     @staticmethod
-    def _first_since(run: Run, ts: int, segments: Segments) -> int:
+    def _first_in_run(run: Run, ts: int, segments: Segments) -> tuple[int, int]:
         """Found by halving: of a run of many blocks only a few are looked at."""
         segment, end_row = segments.segment(run.segment), run.row + run.rows
 
@@ -269,7 +309,9 @@ class Logbook:
         # The last one does: the run would not be looked at otherwise.
         at = bisect_left(indexes, True, hi=len(indexes) - 1, key=reaches)
         block, start, end = rows(indexes[at])
-        return block.seq(block.row_since(ts, start, end))
+        # Where a record from the future is in the middle of the run, the halving may end in a block without any.
+        row = min(block.row_since(ts, start, end), end - 1)
+        return block.seq(row), block.timestamp(row)
 
     # --- cursors -------------------------------------------------------------------------------------------
 

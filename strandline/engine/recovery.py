@@ -72,6 +72,12 @@ def recover(disk: Disk, store: SegmentStore, progress: Progress | None = None, *
 
 def _begin(disk: Disk) -> Manifest:
     """A new directory. The manifest comes last: without it there is nothing yet."""
+    if disk.had_data and not any(map(disk.list, (DIRECTORY, HOT_DIRECTORY, CHECKPOINTS))):
+        raise DamagedFile(
+            "MANIFEST",
+            "it is missing, and so is everything else, but the file LOCK says that this directory had data. Put the"
+            " files back, or restore a backup. To begin with an empty directory, remove the file LOCK",
+        )
     for directory in (DIRECTORY, HOT_DIRECTORY, CHECKPOINTS):
         if disk.list(directory) and directory != DIRECTORY:
             raise DamagedFile("MANIFEST", f"it is missing, and there are files in {directory}/")
@@ -129,8 +135,10 @@ def replay(
             if index in lost:
                 doubts.add(lost[index])
             elif index == indexes[-1]:
-                # A crash while the file was being made; nothing was ever written to it, and it is begun again.
+                # A crash while the file was being made; nothing was ever written to it, and it is begun again. It will
+                # have records, so it must be sealed like any other.
                 recovered.next_journal = index
+                recovered.unreadable_journals.remove(index)
             continue
         if file.boot != boot and index != indexes[0]:
             # The machine stopped between this file and the one before it. The start that followed has told so.

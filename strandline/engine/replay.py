@@ -25,6 +25,7 @@ from strandline.engine.bodies import (
 )
 from strandline.engine.bodies import Gap as GapFrame
 from strandline.engine.catalog import BookState, JournalEntry, Manifest
+from strandline.engine.clock import later
 from strandline.engine.errors import DamagedFile
 from strandline.engine.forks import Base, link
 from strandline.engine.frame import HEADER, MARK, Damage, Frame, FrameReader, FrameType, decode_append
@@ -135,8 +136,7 @@ class Replay:
     def frame(self, frame: Frame, path: str) -> None:
         recovered = self._recovered
         recovered.replayed_frames += 1
-        if frame.ts > recovered.last_ts:
-            recovered.last_ts = frame.ts
+        recovered.last_ts = later(recovered.last_ts, frame.ts)
         kind = frame.type
         self.clean = kind is FrameType.CLOSE
         if self.clean:
@@ -175,7 +175,7 @@ class Replay:
                 self.frame(frame, path)
             return
         recovered = self._recovered
-        recovered.last_ts = max(recovered.last_ts, run.last_ts)
+        recovered.last_ts = later(recovered.last_ts, run.last_ts)
         self.clean = False
         for log in logs:
             book = self._books[log.epoch]
@@ -187,9 +187,11 @@ class Replay:
             recovered.replayed_frames += len(log)
             self._records.add_all(log.epoch, *log.places())
             book.keep_all(*log.noted())
+            before = book.last_ts
             for block in log.blocks():
-                book.assign(block, log.ts, None, log.now)
+                book.assign(block, block.timestamp(len(block) - 1), None, log.now)
                 book.publish(block, self._segments)
+            book.last_ts = log.last_ts(before)
             book.reserved = log.reserved
 
     def _follows(self, log: LogRun) -> bool:

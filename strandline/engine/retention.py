@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from strandline.engine.logbook import Logbook
 
 
+#: While the first record of a log is from the future, the records after it are looked at no more often than this: it
+#: takes about a millisecond per 10,000 of them.
+LOOK_MS = 1_000
+
+
 def evict_over_caps(book: Logbook, segments: Segments) -> None:
     config = book.config
     records = book.count - config.cap_records if config.cap_records else 0
@@ -86,10 +91,14 @@ def _last_to_evict(book: Logbook, records: int, size: int, segments: Segments) -
 
 def is_stale(book: Logbook, now: int) -> bool:
     """Whether there may be something for ``expire`` to do; cheap."""
-    oldest = now - book.config.ttl_ms
     if book.runs:
-        return book.runs[0].ts_first < oldest
-    return book.tail is not None and bool(book.tail.blocks) and book.tail.blocks[0].timestamp(0) < oldest
+        first = book.runs[0].ts_first
+    elif book.tail is not None and book.tail.blocks:
+        first = book.tail.blocks[0].timestamp(0)
+    else:
+        return False
+    # A first record from the future says nothing about those after it, so these have to be looked at.
+    return first < now - book.config.ttl_ms or (first > book.last_ts and now - book.expired_ts >= LOOK_MS)
 
 
 def needs_expiring(book: Logbook, now: int, segments: Segments) -> bool:
@@ -103,6 +112,7 @@ def expire(book: Logbook, now: int, segments: Segments) -> bool:
     if not ttl or book.earliest > book.head:
         return False
     oldest = now - ttl
+    book.expired_ts = now
     # As with caps: what cannot be read now goes later.
     with suppress(DamagedFile, OSError):
         floor = book.seq_since(oldest, segments)

@@ -172,7 +172,7 @@ class _Step:
                 return
         if book.config.discard == "reject":
             self._usage.check_room(book, len(batch), size)
-        ts = book.time_of(self._now if append.ts is None else append.ts)
+        ts = book.time_of(self._now, append.ts)
         block = Block.of_batch(self._usage.next_seq(book), ts, batch)
         waits, reserved = self._engine.reservations.wanted(book, block.last, len(batch))
         self._waits = self._waits or waits

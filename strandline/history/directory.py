@@ -52,7 +52,7 @@ class DirectoryHistory:
         book = self._view.books[log.epoch]
         found: list[SegmentPiece] = []
         for run in self._view.runs(book, after, through, own=own):
-            if _may_have(run, where):
+            if _may_have(run, where, book.last_ts):
                 found += self._split(log, run, rows, where)
         return found
 
@@ -79,10 +79,11 @@ class DirectoryHistory:
                 )  # fmt: skip
 
 
-def _may_have(run: ViewedRun, where: Where) -> bool:
-    if where.since is not None and run.ts_last < where.since:
+def _may_have(run: ViewedRun, where: Where, last_ts: int) -> bool:
+    if where.since is not None and max(run.ts_first, run.ts_last) < where.since:
         return False
-    if where.until is not None and run.ts_first >= where.until:
+    # The times of a run are in order, except of records from the future: if one is at an edge, others may be earlier.
+    if where.until is not None and last_ts >= max(run.ts_first, run.ts_last) and run.ts_first >= where.until:
         return False
     if where.key is None:
         return True

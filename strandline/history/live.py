@@ -57,14 +57,14 @@ def sweep(
 
 
 def _bounds(log: Log, after: int, through: int, where: Where) -> tuple[int, int]:
-    """The seqs in question: times never go backwards in a log, so a stretch of time is one of seqs."""
+    """The seqs in question: a stretch of time is one of seqs, see ``seq_since``."""
     first, last = after + 1, through
     if where.since is not None:
         since = where.since
         first = max(first, _look(log, lambda segments: seq_since(log.book, since, segments)))
     if where.until is not None:
         until = where.until
-        last = min(last, _look(log, lambda segments: seq_since(log.book, until, segments)) - 1)
+        last = min(last, _look(log, lambda segments: seq_since(log.book, until, segments, closely=True)) - 1)
     return first, last
 
 

@@ -17,7 +17,7 @@ from strandline.delivery.hub import Hub
 from strandline.delivery.pressure import SAMPLE_MS, Pressure
 from strandline.delivery.recurrence import Recurrence
 from strandline.engine import Engine
-from strandline.engine.clock import SystemClock
+from strandline.engine.clock import Clock, SteadyClock, SystemClock
 from strandline.faces.access import Access
 from strandline.faces.arrow.context import ArrowContext
 from strandline.faces.arrow.face import ArrowFace
@@ -58,10 +58,20 @@ COMPANIONS = "companions"
 
 class Application:
     """One server. ``app`` is the ASGI app; it opens the data directory when its lifespan begins. ``program`` is how the
-    pipeline is run; without it there is none."""
+    pipeline is run; without it there is none. ``clock`` is the server's time and ``wall`` the system clock."""
 
-    def __init__(self, settings: Settings, program: Program | None = None, declared: Declared = NOTHING) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        program: Program | None = None,
+        declared: Declared = NOTHING,
+        *,
+        clock: Clock | None = None,
+        wall: Callable[[], int] | None = None,
+    ) -> None:
         self.settings = settings
+        self._clock = clock or SteadyClock()
+        self._wall = wall or SystemClock().now
         self._program = program
         self._declared = declared
         self._collections = settings.collections_config(declared.collections)
@@ -135,14 +145,19 @@ class Application:
         settings = self.settings
         try:
             engine = await asyncio.to_thread(
-                Engine.open, settings.storage.data_dir, settings.engine_options(), progress=self._progress
+                Engine.open,
+                settings.storage.data_dir,
+                settings.engine_options(),
+                clock=self._clock,
+                progress=self._progress,
             )
         except BaseException as error:
             self.failure = error
             log.critical("the data directory %s cannot be opened: %s", settings.storage.data_dir, error)
             return
         self.engine = engine
-        hub = Hub(SystemClock().now, health=engine.health)
+        # One clock for both: what the engine wrote and what a queue waits for are compared with each other.
+        hub = Hub(self._clock.now, health=engine.health, wall=self._wall)
         self.pressure = Pressure(hub.scheduler, settings.delivery.target_latency_ms)
         context = Context(engine, hub, self.pressure, settings.topics_settings(), self.limits.streams)
         shelf = Shelf(Lake.at(settings.lake), Path(settings.storage.data_dir) / COMPANIONS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 from engines import NOW, make, opened, texts
@@ -12,6 +13,7 @@ from strandline.engine.care.verify import verify
 from strandline.engine.disk import LocalDisk
 from strandline.engine.errors import BadRecord, BadRequest, BatchTooLarge, LogExists
 from strandline.engine.fault_disk import FaultDisk
+from strandline.engine.journal import journal_path
 
 CLASSES = ["ephemeral", "memory", "disk", "fsync"]
 NOTES = {"registry": {"v": 1}, "closed": True}
@@ -62,11 +64,13 @@ def test_after_a_torn_write_there_is_nothing(tmp_path: Path) -> None:
         make(engine, "before")
         size = engine.journal.size
         engine.create("a", notes=NOTES, batch=Batch.of(b"x" * 100)).wait()
-        path = tmp_path / "journal" / f"{engine.journal.index:08d}.journal"
-        whole = path.read_bytes()[: engine.journal.size]
+        index, end = engine.journal.index, engine.journal.size
+        killed = copytree(tmp_path, tmp_path.with_name("killed"))
+    whole = (killed / journal_path(index)).read_bytes()[:end]
     for cut in range(size, len(whole), 7):
-        path.write_bytes(whole[:cut])
-        with opened(tmp_path) as engine:
+        torn = copytree(killed, tmp_path.with_name(f"torn-{cut}"))
+        (torn / journal_path(index)).write_bytes(whole[:cut])
+        with opened(torn) as engine:
             assert engine.names() == ["before"]
 
 

@@ -469,11 +469,44 @@ def test_an_earlier_journal_file_that_was_cut_off_at_a_frame_is_noticed(killed: 
         open_engine(killed)
 
 
+@pytest.mark.parametrize("size", [0, 20, FILE_HEADER.size])
+def test_a_file_that_was_being_made_during_a_crash_is_used_and_sealed(size: int, killed: Path) -> None:
+    """The next file is made ahead of time. What a crash left of it is written again under the same number."""
+    (killed / journal_path(2)).write_bytes(bytes(size))
+    engine = open_engine(killed)
+    engine.log("log").append(Batch.of(b"sixth")).wait()
+    engine.seal()
+    engine.close()
+    engine = open_engine(killed)
+    assert data_of(engine) == [*PAYLOADS, b"sixth"]
+    assert engine.recovered.losses == []
+    engine.close()
+    assert verify(LocalDisk(killed)).sound
+
+
 def test_a_new_directory_that_crashed_before_its_first_journal_file_opens(tmp_path: Path) -> None:
     disk = LocalDisk(tmp_path)
     for directory in ("journal", "segments", "checkpoints"):
         disk.make_directory(directory)
     write_manifest(disk, Manifest())
+    open_engine(tmp_path).close()
+
+
+def test_an_emptied_directory_is_noticed_by_its_lock(killed: Path) -> None:
+    for path in killed.iterdir():
+        if path.name != LocalDisk.LOCK_FILE:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    for _ in range(2):
+        with pytest.raises(DamagedFile, match="LOCK says that this directory had data"):
+            open_engine(killed)
+        assert [path.name for path in killed.iterdir()] == [LocalDisk.LOCK_FILE]
+    (killed / LocalDisk.LOCK_FILE).unlink()
+    open_engine(killed).close()
+
+
+def test_a_lock_without_data_is_no_reason_to_refuse(tmp_path: Path) -> None:
+    """A crash after the lock was taken, or a directory of an older release."""
+    (tmp_path / LocalDisk.LOCK_FILE).write_text("process 123456789\n")
     open_engine(tmp_path).close()
 
 

@@ -41,6 +41,11 @@ from strandline.delivery.queues.state import Job, State, job_of
 from strandline.delivery.queues.together import Plan, Write, append_together
 from strandline.delivery.queues.undertaker import Undertaker
 from strandline.engine import Appended, Batch, Commit, Engine, Log, Record
+from strandline.engine.clock import MAX_AHEAD_MS
+
+#: Leases and delays are at most a day long; one that is longer after a restart was given by a wrong clock. The second
+#: day is for a clock that was set back and is not made up for yet.
+MAX_HELD_MS = 2 * MAX_AHEAD_MS
 
 
 class Queue:
@@ -97,6 +102,7 @@ class Queue:
             for seq in without_job:
                 state.forget(seq)
         self._forget_absent()
+        state.correct_times(self._now() + MAX_HELD_MS)
         state.index()
         unfinished = self._there(state.unfinished)
         state.unfinished.clear()

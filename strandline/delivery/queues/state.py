@@ -190,6 +190,14 @@ class State:
         self._order_ready()
         self._order_timers()
 
+    def correct_times(self, latest: int) -> None:
+        """After a replay: leases and delays that end after ``latest`` were given by a wrong clock, and are over. The
+        times that a writer has set for its jobs stay."""
+        for job in self.jobs.values():
+            if job.deliveries and job.until > latest:
+                job.lease = job.until = 0
+                job.node = None
+
     # --- time ----------------------------------------------------------------------------------------------
 
     def sweep(self, now: int) -> None:

@@ -80,6 +80,9 @@ class Subscriptions:
         self._linking = Linking(engine, hub, dialect.visible, self._write, self._wake_soon)
         self._linking.load(self._all)
         for subscription in list(self._all.values()):
+            # No lease is longer, so one that ends later was given by a wrong clock.
+            latest = hub.now() + subscription.definition.lease_ttl_ms
+            subscription.until = min(subscription.until, latest)
             self._resume(subscription)
         self._looking = hub.every(LOOK_SECONDS, "search for new streams", self.look_for_new)
 
@@ -345,7 +348,7 @@ class Subscriptions:
         body = self._dialect.notification(subscription, links, self._token(subscription))
         headers = {
             "content-type": "application/json",
-            "webhook-signature": self.signer.sign(body, self._hub.now()),
+            "webhook-signature": self.signer.sign(body, self._hub.wall()),
         }
 
         def answered(answer: Answer) -> None:

@@ -27,6 +27,7 @@ import msgspec
 import xxhash
 
 from strandline.engine.catalog import Manifest, checked
+from strandline.engine.clock import later
 from strandline.engine.errors import BadConfig, DamagedFile, EngineError, MissingFile, UnsupportedFormat
 from strandline.engine.file_names import Kind, check_name, check_number, is_name
 from strandline.engine.segments.cold import ObjectStoreCold, directory_of
@@ -171,7 +172,7 @@ class History:
         while index in self._newest:
             copy, until = self._newest[index]
             files.append(copy)
-            end = max(end, copy.last_ts - 1, until)
+            end = max(later(end, copy.last_ts - 1), until)
             if not copy.complete:
                 break
             index += 1

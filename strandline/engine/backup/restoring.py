@@ -25,6 +25,7 @@ from strandline.engine.backup.pool import (
     locate,
 )
 from strandline.engine.catalog import CHECKPOINTS, JournalEntry, Manifest, SegmentEntry, checkpoint_path, write_manifest
+from strandline.engine.clock import later
 from strandline.engine.disk import Disk, LocalDisk
 from strandline.engine.errors import DamagedFile, EngineError
 from strandline.engine.frame import FILE_HEADER, FileKind, Frame, FrameReader, FrameType, encode, read_file_header
@@ -215,13 +216,18 @@ class _Restoring:
             path = journal_path(copy.index)
             self._write(path, self._pieces("journal", copy))
             cut = _cut(self._disk, path, self._pool.place("journal", copy.name), self._at)
-            self._last_ts = max(self._last_ts, cut.last_ts)
-            if cut.is_before_end or number == len(self._journal):
+            self._last_ts = later(self._last_ts, cut.last_ts) if cut.last_ts else self._last_ts
+            if number == len(self._journal) or (cut.is_before_end and not self._goes_on(number)):
                 self._end(path, cut)
                 self._journals.append(JournalEntry(copy.index, self._disk.size(path)))
                 return number
             self._journals.append(JournalEntry(copy.index, self._disk.size(path)))
         return 0
+
+    def _goes_on(self, number: int) -> bool:
+        """Whether any file after the first ``number`` begins before the wanted time."""
+        assert self._at is not None
+        return any(0 < copy.first_ts <= self._at for copy in self._journal[number:])
 
     def _end(self, path: str, cut: _Cut) -> None:
         """Let a journal file end where it is to stop."""
@@ -259,11 +265,12 @@ def _cut(disk: Disk, path: str, place: str, at: int | None) -> _Cut:
         _, seed = read_file_header(place, disk.read(path, 0, FILE_HEADER.size), FileKind.JOURNAL)
     except DamagedFile:
         return _Cut(size, 0, False, False, None)
-    end, last_ts, closed = FILE_HEADER.size, 0, False
+    end, last_ts, closed, is_before_end = FILE_HEADER.size, 0, False, False
     for item in whole(FrameReader(partial(disk.read, path), size, seed).frames()):
         if not isinstance(item, Frame):
             continue
-        if at is not None and item.ts > at:
-            return _Cut(end, last_ts, True, closed, seed)
-        end, last_ts, closed = item.offset + item.length, max(last_ts, item.ts), item.type is FrameType.CLOSE
-    return _Cut(end, last_ts, False, closed, seed)
+        # A frame that was written with a wrong clock does not end the file: those after it are from before the moment.
+        is_before_end = at is not None and item.ts > at
+        if not is_before_end:
+            end, last_ts, closed = item.offset + item.length, later(last_ts, item.ts), item.type is FrameType.CLOSE
+    return _Cut(end, last_ts, is_before_end, closed, seed)

@@ -9,8 +9,8 @@ meantime: begin again from the new one; what was copied stays.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial, reduce
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
@@ -33,7 +33,7 @@ from strandline.engine.backup.restoring import (
     Progress,
 )
 from strandline.engine.catalog import MANIFEST, Manifest, SegmentEntry, checkpoint_path, read_manifest
-from strandline.engine.clock import Clock, SystemClock
+from strandline.engine.clock import Clock, SystemClock, later
 from strandline.engine.disk import Disk, LocalDisk, pieces_of
 from strandline.engine.errors import BadConfig, BadRequest, DamagedFile, JournalIncomplete, MissingFile, NoDataDirectory
 from strandline.engine.frame import FILE_HEADER, Damage, FileKind, Frame, FrameReader, FrameType, read_file_header
@@ -172,7 +172,7 @@ class _Taking:
         return BackupReport(
             name=taken.name,
             history=taken.history,
-            last_ts=max([taken.manifest.last_ts, *(copy.last_ts for copy in taken.own_journal)]),
+            last_ts=_last_time(taken.manifest.last_ts, taken.own_journal),
             files=len(taken.files),
             bytes=taken.size,
             copied_files=self._copied_files,
@@ -212,7 +212,7 @@ class _Taking:
         segments = [self._copy_segment(entry) for entry in manifest.segments]
         time = self._clock.now()
         journal = list(self._journal(manifest, history))
-        last_ts = max([manifest.last_ts, *(copy.last_ts for copy in journal)])
+        last_ts = _last_time(manifest.last_ts, journal)
         return Backup(
             time=max([time, *(known.time + 1 for known in self._backups)]),
             manifest=manifest,
@@ -471,7 +471,7 @@ class _Taking:
                     continue
                 damage += waiting
                 waiting = []
-                first_ts, last_ts = first_ts or item.ts, max(last_ts, item.ts)
+                first_ts, last_ts = first_ts or item.ts, later(last_ts, item.ts)
                 end, closed = item.offset + item.length, item.type is FrameType.CLOSE
             if complete and waiting:
                 damage += waiting
@@ -488,6 +488,10 @@ class _Taking:
             last_ts=last_ts,
             complete=complete or closed,
         )
+
+
+def _last_time(last_ts: int, journal: Sequence[JournalCopy]) -> int:
+    return reduce(later, (copy.last_ts for copy in journal if copy.last_ts), last_ts)
 
 
 def _read(disk: Disk, path: str, start: int = 0, end: int | None = None) -> bytes:

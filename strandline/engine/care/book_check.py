@@ -97,18 +97,14 @@ def _check_base(book: Logbook) -> Iterator[str]:
 
 
 def _check_order(book: Logbook) -> Iterator[str]:
-    edges = [(part.first, part.last, part.ts_first, part.ts_last) for part in book.runs]
+    edges = [(part.first, part.last) for part in book.runs]
     for block in book.tail.blocks if isinstance(book.tail, Tail) else ():
-        edges.append((block.first, block.last, block.timestamp(0), block.timestamp(len(block) - 1)))
+        edges.append((block.first, block.last))
     for one, other in pairwise(edges):
         if other[0] <= one[1]:
             yield f"seqs {other[0]} to {other[1]} come behind seqs {one[0]} to {one[1]}"
-        if other[2] < one[3]:
-            yield f"time goes backwards from {one[3]} to {other[2]} between seq {one[1]} and seq {other[0]}"
     if edges and edges[-1][1] > book.assigned:
         yield f"it has a record {edges[-1][1]}, but the highest seq handed out is {book.assigned}"
-    if edges and edges[-1][3] > book.last_ts:
-        yield f"it has a record of time {edges[-1][3]}, but its last time is {book.last_ts}"
 
 
 def _recount(book: Logbook, segments: Segments) -> Iterator[str]:

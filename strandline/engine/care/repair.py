@@ -35,7 +35,7 @@ from strandline.engine.catalog import (
     write_checkpoint,
     write_manifest,
 )
-from strandline.engine.clock import SystemClock
+from strandline.engine.clock import SteadyClock
 from strandline.engine.disk import Disk, pieces_of
 from strandline.engine.engine import Engine, Options
 from strandline.engine.errors import DamagedFile
@@ -84,7 +84,7 @@ def repair(disk: Disk, cold: ColdStore | None = None) -> Report:
 
 
 def _replay_and_seal(disk: Disk, cold: ColdStore | None, work: Repair) -> None:
-    engine = Engine(disk, OPTIONS, SystemClock(), cold, None, repairing=True)
+    engine = Engine(disk, OPTIONS, SteadyClock(), cold, None, repairing=True)
     try:
         recovered = engine.recovered
         work.repairs.extend(map(sentence_of, recovered.losses))

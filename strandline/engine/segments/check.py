@@ -166,8 +166,6 @@ def _check_run(run: RunInfo, rows: _Rows, names: list[str], keys: list[str]) -> 
         yield "its rows name another log"
     if (np.diff(seqs) <= 0).any():
         yield "its seqs do not ascend"
-    if (np.diff(ts) < 0).any():
-        yield "its times go backwards"
     if (int(seqs[0]), int(seqs[-1])) != (run.first, run.last):
         yield f"it goes from seq {seqs[0]} to {seqs[-1]} instead of {run.first} to {run.last}"
     if (int(ts[0]), int(ts[-1])) != (run.ts_first, run.ts_last):

@@ -52,7 +52,7 @@ class Appending:
         """The time that the records are said to be of. Times never go back in a log, so one that is far ahead would be
         that of all records to come."""
         ts, now = moment(call, "ts"), self._context.hub.now()
-        if ts is not None and ts > now + MAX_AHEAD_MS:
+        if ts is not None and ts > max(now, self._context.hub.wall()) + MAX_AHEAD_MS:
             raise invalid(f"ts is too far in the future: it is {ts}, and now it is {now}")
         return ts
 

@@ -165,7 +165,7 @@ class Batching:
 
     async def _caller(self, call: Call) -> Caller:
         try:
-            caller = self._context.admission.identify(call, self._context.hub.now())
+            caller = self._context.admission.identify(call, self._context.hub.wall())
             return caller if isinstance(caller, Caller) else await caller
         except Refused:
             return _NOBODY

@@ -44,7 +44,7 @@ class Listing:
             raise regular_document(found.entry.collection.name)
         if not values_fit(found.params):
             raise invalid_path()
-        caller = self._context.admission.admit(call, found.entry, LIST, found.params, self._context.hub.now())
+        caller = self._context.admission.admit(call, found.entry, LIST, found.params, self._context.hub.wall())
         if not isinstance(caller, Caller):
             return self._list_later(call, found, caller)
         return self._list(call, found, caller)

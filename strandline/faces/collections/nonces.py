@@ -59,12 +59,10 @@ class Nonces:
         return True
 
     def _forget(self, now: int) -> None:
-        first = now // SLICE_MS
-        if first <= self._first:
-            return
-        self._first = first
-        for place in [place for place in self._slices if place < first]:
+        for place in [place for place in self._slices if place < now // SLICE_MS]:
             self._count -= len(self._slices.pop(place))
+            # Not what the clock says: if it was wrong for a moment, later requests would be refused until it says so.
+            self._first = max(self._first, place + 1)
 
     def _digest(self, signer: str, nonce: str) -> int:
         text = f"{signer}|{nonce}".encode("utf-8", "surrogatepass")

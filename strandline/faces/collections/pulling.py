@@ -32,7 +32,7 @@ class Pulling:
         """GET /pull/<path>"""
         head, now = call.head, self._context.hub.now()
         place = self._places.find(head.path[self._skip :])
-        caller = self._context.admission.admit(call, place.entry, READ, place.params, now)
+        caller = self._context.admission.admit(call, place.entry, READ, place.params, self._context.hub.wall())
         if not isinstance(caller, Caller):
             return self._pull_later(call, place, caller)
         return self._pull(call, place, caller, now)

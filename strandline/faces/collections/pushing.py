@@ -52,7 +52,7 @@ class Pushing:
         """POST /push/<path>"""
         head, now = call.head, self._context.hub.now()
         place = self._places.find(head.path[self._skip :])
-        caller = self._context.admission.admit(call, place.entry, WRITE, place.params, now)
+        caller = self._context.admission.admit(call, place.entry, WRITE, place.params, self._context.hub.wall())
         if not isinstance(caller, Caller):
             return self._push_later(call, place, caller)
         return self._push(call, place, caller, now)
@@ -79,7 +79,7 @@ class Pushing:
             raise no_data()
         element, told = _element(place, body, caller)
         ts = time_of(body.ts)
-        if ts is not None and ts > now + MAX_AHEAD_MS:
+        if ts is not None and ts > max(now, context.hub.wall()) + MAX_AHEAD_MS:
             raise ts_in_future()
         announcing = context.announcing(place.entry)
         event = None if announcing is None else announcing.of(place.params, told, caller.identity)

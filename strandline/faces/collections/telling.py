@@ -34,7 +34,7 @@ class Telling:
     async def _caller(self, call: Call) -> Caller:
         """Who asks; somebody whose certificate is no good gets to see nothing."""
         try:
-            caller = self._context.admission.identify(call, self._context.hub.now())
+            caller = self._context.admission.identify(call, self._context.hub.wall())
             return caller if isinstance(caller, Caller) else await caller
         except Refused:
             return Caller()

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from strandline.engine import Config, Log
+from strandline.engine.clock import MAX_AHEAD_MS
 from strandline.engine.commit import Commit
 from strandline.engine.errors import EngineError
 from strandline.faces.neighbours import CLOSED, PROFILE, REGISTRY, STREAMS, is_hidden
@@ -151,6 +152,11 @@ class Stream:
         return self.log.next_seq - 1
 
     # --- time to live --------------------------------------------------------------------------------------------
+
+    def correct_use(self, now: int) -> None:
+        """If it was last used more than a day from now, a wrong clock said so: then it was used now."""
+        if self.used_at > now + MAX_AHEAD_MS:
+            self.used_at, self._used_until = now, 0
 
     @property
     def expires_at(self) -> int | None:

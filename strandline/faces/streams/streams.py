@@ -77,7 +77,7 @@ class Streams:
         for book in list(self.engine.by_epoch.values()):
             traits = traits_of(book.config)
             if traits.ttl_seconds is not None or traits.expires_at is not None:
-                self._note_expiry(self._timed.setdefault(book.name, Stream(self.engine.log(book.name))))
+                self._note_expiry(self._timed.setdefault(book.name, self._made(self.engine.log(book.name))))
         heapify(self._expiring)
         for book in list(self.engine.by_epoch.values()):
             log = None if book.dropped else self.engine.log(book.name)
@@ -109,7 +109,7 @@ class Streams:
         log = self.engine.find(name)
         if log is None:
             return None
-        stream = Stream(log)
+        stream = self._made(log)
         if stream.expires_at is not None:
             self._timed[name] = stream
             self._note_expiry(stream)
@@ -117,6 +117,11 @@ class Streams:
             if len(self._known) >= MAX_KNOWN:
                 self._known.clear()
             self._known[name] = stream
+        return stream
+
+    def _made(self, log: Log) -> Stream:
+        stream = Stream(log)
+        stream.correct_use(self._now())
         return stream
 
     def get(self, name: str) -> Stream:

@@ -47,11 +47,10 @@ def _unread(info: LogInfo, seen: Sequence[Seen], damage: Sequence[Damage]) -> It
 
 
 def _order(info: LogInfo, seen: Sequence[Seen]) -> Iterator[Finding]:
-    disordered, repeated, backwards = Bad(), Bad(), Bad()
+    disordered, repeated = Bad(), Bad()
     for each in seen:
         disordered.add(each.disordered)
         repeated.add(each.repeated)
-        backwards.add(each.backwards)
     there = [each for each in seen if each.rows]
     for one, other in pairwise(there):
         assert one.last_seq is not None
@@ -60,10 +59,7 @@ def _order(info: LogInfo, seen: Sequence[Seen]) -> Iterator[Finding]:
             repeated.add(Bad(1, other.first_seq))
         elif other.first_seq < one.last_seq:
             disordered.add(Bad(1, other.first_seq))
-        if other.first_ts < one.last_ts:
-            backwards.add(Bad(1, other.first_seq))
     yield from _bad(info, "order", disordered, "records come behind ones with a higher seq")
-    yield from _bad(info, "order", backwards, "records have an earlier time than the ones before them")
     yield from _bad(info, "duplicates", repeated, "seqs are there more than once")
 
 
@@ -82,8 +78,6 @@ def _floors(info: LogInfo, seen: Sequence[Seen]) -> Iterator[Finding]:
             faults.append((first_seq, f"seq {first_seq} is there, although nothing below {least} should be"))
         if last_seq > info.head:
             faults.append((last_seq, f"seq {last_seq} is there, behind the head {info.head}"))
-        if there[-1].last_ts > info.last_ts:
-            faults.append((last_seq, f"seq {last_seq} is of a later time than the last record should be"))
     if faults:
         details = "; ".join(text for _, text in faults)
         yield Finding(

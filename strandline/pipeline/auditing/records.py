@@ -62,11 +62,8 @@ class Seen(msgspec.Struct, array_like=True):
     rows: int = 0
     first_seq: int | None = None
     last_seq: int | None = None
-    first_ts: int = 0
-    last_ts: int = 0
     disordered: Bad = msgspec.field(default_factory=Bad)
     repeated: Bad = msgspec.field(default_factory=Bad)
-    backwards: Bad = msgspec.field(default_factory=Bad)
     proofs: int = 0
     forged: Bad = msgspec.field(default_factory=Bad)
     #: The first seq that is said to be there and is not.
@@ -152,14 +149,12 @@ def _part(piece: SegmentPiece, first: int, last: int) -> SegmentPiece:
 
 def _look(batch: Any, seen: Seen, digest_through: int) -> None:
     seqs: Seqs = batch.column("seq").to_numpy()
-    times: Seqs = batch.column("ts").cast(pa.int64()).to_numpy() // 1000
     steps = np.diff(seqs, prepend=seqs[0] - 1 if seen.last_seq is None else seen.last_seq)
     seen.repeated.found(seqs[steps == 0])
     seen.disordered.found(seqs[steps < 0])
-    seen.backwards.found(seqs[np.diff(times, prepend=times[0] if seen.last_seq is None else seen.last_ts) < 0])
     if seen.first_seq is None:
-        seen.first_seq, seen.first_ts = int(seqs[0]), int(times[0])
-    seen.last_seq, seen.last_ts = int(seqs[-1]), int(times[-1])
+        seen.first_seq = int(seqs[0])
+    seen.last_seq = int(seqs[-1])
     seen.rows += len(seqs)
     _check_proofs(batch, seqs, seen)
     covered = seqs <= digest_through

@@ -56,6 +56,16 @@ def test_a_clock_that_is_turned_back_does_not_make_room_for_replays() -> None:
     assert not nonces.take("alice", "n1", NOW, NOW)
 
 
+def test_a_clock_that_was_in_another_century_does_not_lock_signers_out() -> None:
+    nonces = Nonces(10)
+    nonces.take("alice", "n1", NOW, NOW)
+    far = NOW + 75 * 365 * 86_400_000
+    assert nonces.take("alice", "n2", far, far)
+    assert not nonces.take("alice", "n1", NOW, NOW + 2), "it was forgotten, and may have been taken"
+    later = NOW + SLICE_MS
+    assert nonces.take("alice", "n3", later, later)
+
+
 def test_any_text_can_be_a_nonce() -> None:
     nonces = Nonces(10)
     for nonce in ("", "\ud800", "\x00", "é" * 1000):

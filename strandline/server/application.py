@@ -143,7 +143,7 @@ class Application:
             return
         self.engine = engine
         hub = Hub(SystemClock().now, health=engine.health)
-        self.pressure = Pressure(hub.scheduler, settings.delivery.target_latency_ms)
+        self.pressure = Pressure(hub.scheduler, settings.delivery.target_latency_ms, lambda: engine.backlog.share)
         context = Context(engine, hub, self.pressure, settings.topics_settings(), self.limits.streams)
         shelf = Shelf(Lake.at(settings.lake), Path(settings.storage.data_dir) / COMPANIONS)
         streams = StreamsContext(engine, hub, self.pressure, settings.streams_settings(), self.limits.streams, shelf)

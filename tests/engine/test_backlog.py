@@ -16,7 +16,7 @@ from strandline.engine.backlog import MAX_COPIED, default_budget
 from strandline.engine.care.verify import verify
 from strandline.engine.disk import LocalDisk
 from strandline.engine.errors import BatchTooLarge, SealingBehind
-from strandline.engine.fault_disk import FaultDisk
+from strandline.engine.fault_disk import Crashed, FaultDisk
 from strandline.engine.forwarding import Copy
 from strandline.engine.journal import journal_indexes, journal_path
 from strandline.engine.machine_memory import memory_limit
@@ -194,7 +194,7 @@ def test_writers_that_outrun_sealing_never_pass_the_bounds(tmp_path: Path) -> No
     assert verify(LocalDisk(tmp_path)).problems == []
 
 
-def several_files(path: Path, files: int = 8) -> int:
+def several_files(path: Path | FaultDisk, files: int = 8) -> int:
     """A directory with unsealed journal files of about 100,000 bytes each; returns how many records are in them."""
     for number in range(files):
         with opened(path) as engine:
@@ -244,6 +244,30 @@ def test_a_start_that_cannot_seal_holds_everything_in_memory(tmp_path: Path, kin
         engine.seal()
     with opened(tmp_path) as engine:
         assert engine.log("a").state().count == left
+
+
+@pytest.mark.parametrize("end", ["power cut", "kill"])
+def test_a_crash_anywhere_in_a_start_that_seals_loses_nothing(tmp_path: Path, end: str) -> None:
+    stage = FaultDisk(tmp_path / "stage")
+    left = several_files(stage, files=4)
+    crashed = True
+    point = 0
+    while crashed:
+        point += 1
+        disk = stage.power_cut()
+        disk.crash_after(point)
+        crashed = False
+        try:
+            with opened(disk, unsealed_bytes=300_000):
+                pass
+        except Crashed:
+            crashed = True
+        disk = disk.power_cut(1) if end == "power cut" else disk.process_kill()
+        with opened(disk, unsealed_bytes=300_000) as engine:
+            assert engine.recovered.losses == [], point
+            assert engine.log("a").state().count == left, point
+            assert sum(len(page) for page in pages(engine.log("a"))) == left, point
+    assert point > 20
 
 
 def test_the_default_goes_by_the_memory(tmp_path: Path) -> None:

@@ -20,10 +20,12 @@ from contextlib import suppress
 from typing import IO
 
 import msgspec
+import pyarrow as pa
 
 from strandline.engine.children import environment
 from strandline.engine.disk import LocalDisk
 from strandline.engine.errors import DamagedFile, MissingFile, UnsupportedFormat, WorkerFailed
+from strandline.engine.housekeeping.memory import give_back
 from strandline.engine.segments.footer import SegmentInfo
 from strandline.engine.segments.sealing import MergeJob, SealJob, run
 
@@ -191,6 +193,9 @@ def serve(root: str, jobs: IO[bytes], answers: IO[bytes]) -> None:
             answer = _embalm(error)
         _send(answers, _encoder.encode(answer))
         gc.collect()
+        # The next job may be far away, and the server needs the memory.
+        pa.default_memory_pool().release_unused()
+        give_back()
 
 
 def _listen(jobs: IO[bytes], waiting: queue.SimpleQueue[bytes]) -> None:

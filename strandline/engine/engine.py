@@ -46,6 +46,8 @@ log = logging.getLogger(__name__)
 
 #: How often the housekeeping looks for something to do, and whether the data directory is still there.
 KEEP_SECONDS = 1.0
+#: The longest pause after a round that failed. Writers may be refused until the next one succeeds, so it is short.
+MAX_KEEP_DELAY_SECONDS = 10.0
 #: How often is looked for something to compact.
 COMPACT_SECONDS = 1.0
 
@@ -178,7 +180,7 @@ class Engine:
         options = options or Options()
         is_path = isinstance(path, (str, os.PathLike))
         disk: Disk = LocalDisk(path) if isinstance(path, (str, os.PathLike)) else path
-        worker = Worker(disk.local_path("")) if is_path and background else None
+        worker = Worker(disk.root, disk.spare) if isinstance(disk, LocalDisk) and is_path and background else None
         with room_to_start(disk.local_path("")):
             if is_path:
                 disk.make_directory("")
@@ -510,7 +512,7 @@ class Engine:
 
     def _start_threads(self) -> None:
         wake_keeper, wake_compactor = self._wake_keeper, self._wake_compactor
-        housekeeping = Task("housekeeping", self._keep_house, self.health)
+        housekeeping = Task("housekeeping", self._keep_house, self.health, max_delay=MAX_KEEP_DELAY_SECONDS)
         keeper = BackgroundThread(housekeeping, lambda: wake_keeper.wait(KEEP_SECONDS), wake_keeper.set)
         # It may be busy for long, and sealing must not wait for it.
         compaction = Task("compaction", self._compact_if_wanted, self.health)

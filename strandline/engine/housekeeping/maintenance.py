@@ -10,6 +10,7 @@ a bounded size however long a round takes: another thread goes on to the next fi
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -136,7 +137,7 @@ class Maintenance:
         """As ``run``, but an error is always raised, and never logged."""
         with self._turn:
             try:
-                merges = self._merging.wanted(self._manifest.segments)
+                merges = self._wanted_merges()
                 if not self._engine.writable or not (everything or self.due or merges):
                     return self._relocate()
                 # The journal goes on in a new file even if the round fails: its size no longer says that one is due.
@@ -149,6 +150,15 @@ class Maintenance:
                 self.failure = error
                 raise
             return True
+
+    def _wanted_merges(self) -> list[Merge]:
+        try:
+            return self._merging.wanted(self._manifest.segments)
+        except OSError as error:
+            # A segment that is open takes a descriptor for as long as it is. Merging can wait for one, sealing cannot.
+            if error.errno != errno.EMFILE:
+                raise
+            return []
 
     # --- which journal files there are ---------------------------------------------------------------------
 

@@ -69,9 +69,8 @@ class Pressure:
         self.throttled = 0
         #: Whether a write has to ask for its delay. False nearly always: writes look at nothing else.
         self.holds_writes = False
-        #: How long a write waits because of the unsealed records, and whether no more of them fit.
+        #: How long a write waits because of the unsealed records.
         self._sealing_ms = 0.0
-        self.sealing_behind = False
         #: How many writes were slowed down because of the unsealed records.
         self.slowed = 0
 
@@ -86,7 +85,6 @@ class Pressure:
         share = self._unsealed()
         over = max(0.0, min(1.0, (share - SLOW_FROM) / (1.0 - SLOW_FROM)))
         self._sealing_ms = SLOW_MAX_MS * over * over
-        self.sealing_behind = share >= 1.0
         self.holds_writes = self.level > 0.0 or over > 0.0
 
     def write_delay_ms(self, priority: int, patient: bool) -> float:

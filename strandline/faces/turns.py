@@ -10,6 +10,7 @@ from typing import TypeVar
 from strandline.delivery.hub import Hub
 from strandline.delivery.pressure import Pressure
 from strandline.engine.commit import Commit
+from strandline.engine.errors import SealingBehind
 from strandline.faces.web import Later, Reply
 
 T = TypeVar("T")
@@ -55,7 +56,11 @@ class Turns:
 
     def take_write(self, urgency: Urgency, act: Callable[[float], Replying], *, patient: bool = False) -> Replying:
         """As ``take``, for what writes: it also waits while sealing is behind."""
-        return self._take(self._pressure.write_delay_ms, urgency, act, patient)
+        delay = self._pressure.write_delay_ms
+        if patient:
+            # It waits also when it is refused before the pressure was measured again.
+            return self._take_later(delay, urgency, act, delay(urgency(), True), True)
+        return self._take(delay, urgency, act, False)
 
     def _take(self, delay: _Delay, urgency: Urgency, act: Callable[[float], Replying], patient: bool) -> Replying:
         if self._pressure.holds_writes:
@@ -68,13 +73,21 @@ class Turns:
         self, delay: _Delay, urgency: Urgency, act: Callable[[float], Replying], delay_ms: float, patient: bool
     ) -> Reply:
         started, pressure = perf_counter(), self._pressure
-        while delay_ms:
+        while True:
             await asyncio.sleep(delay_ms / 1000)
-            refused = pressure.shedding or pressure.sealing_behind
-            delay_ms = delay(urgency(), True) if patient and refused else 0.0
-            if (perf_counter() - started) > MAX_PARKED_SECONDS:
-                break
-        return await reply_of(act((perf_counter() - started) * 1000))
+            waited = perf_counter() - started
+            is_patient = patient and waited <= MAX_PARKED_SECONDS
+            if is_patient and pressure.shedding:
+                delay_ms = delay(urgency(), True)
+                if delay_ms:
+                    continue
+            try:
+                return await reply_of(act(waited * 1000))
+            except SealingBehind as error:
+                # Nothing has been written.
+                if not is_patient:
+                    raise
+                delay_ms = max(delay(urgency(), True), error.retry_after_ms / 10)
 
 
 async def reply_of(answer: Replying) -> Reply:

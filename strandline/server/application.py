@@ -56,6 +56,10 @@ log = logging.getLogger(__name__)
 COMPANIONS = "companions"
 
 
+class StartGivenUp(Exception):
+    """The server was told to stop while it replayed the journal. That changes nothing in the data directory."""
+
+
 class Application:
     """One server. ``app`` is the ASGI app; it opens the data directory when its lifespan begins. ``program`` is how the
     pipeline is run; without it there is none."""
@@ -137,6 +141,9 @@ class Application:
             engine = await asyncio.to_thread(
                 Engine.open, settings.storage.data_dir, settings.engine_options(), progress=self._progress
             )
+        except StartGivenUp:
+            log.info("stopped before the journal was replayed; the next start replays it from its beginning")
+            return
         except BaseException as error:
             self.failure = error
             log.critical("the data directory %s cannot be opened: %s", settings.storage.data_dir, error)
@@ -194,6 +201,9 @@ class Application:
         await self.face.websockets.serve(receive, send, access)
 
     def _progress(self, progress: float) -> None:
+        """Called by the thread that replays the journal."""
+        if self.status.draining:
+            raise StartGivenUp
         self.status.progress = progress
 
     def _sample(self) -> None:

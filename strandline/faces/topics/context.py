@@ -129,7 +129,7 @@ class Context:
         self, topic: Topic | None, act: Callable[[float], Replying], *, patient: bool = False
     ) -> Replying:
         """As ``in_turn``, for what writes records: it also waits while sealing is behind."""
-        if not self.pressure.holds_writes:
+        if not self.pressure.holds_writes and not patient:
             return act(0.0)
         return self._turns.take_write(self._urgency(topic), act, patient=patient)
 

@@ -60,6 +60,7 @@ class WriteBody(msgspec.Struct, gc=False):
             and self.node is None
             and self.create is None
             and self.config is None
+            and not self.disable_backpressure
         )
 
 

@@ -4,10 +4,14 @@ Every tenth of a second the pressure is measured: how long the loop takes to com
 delivered. While it is low nobody notices anything. As it rises, writes wait a little (those to urgent logs less), which
 lets them share their flushes; when it is high the least urgent ones are sent away with a time to come back, and at the
 very top everybody but the most urgent. Whoever says that they rather wait than fail are let in, however late.
+
+Writes are also slowed down when more is written than can be sealed: from half of the budget for unsealed records on,
+every write waits, and longer the fuller the budget is. The engine refuses what does not fit into the budget.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 #: How often the pressure is measured.
@@ -28,6 +32,11 @@ _MOST = 20.0
 #: So many deliveries waiting are full pressure.
 FULL_DEPTH = 20_000
 RETRY_AFTER_MS = 1_000
+#: From this share of the budget for unsealed records on, writes wait.
+SLOW_FROM = 0.5
+#: How long a write waits when the budget is full. The wait grows with the square, so that a short burst is hardly
+#: slowed down; and 16 connections that write 500 KiB each time are held to 8 MB/s, which any disk can seal.
+SLOW_MAX_MS = 1_000.0
 
 
 class Throttled(Exception):
@@ -43,9 +52,13 @@ class Depth(Protocol):
 
 
 class Pressure:
-    """``target_ms`` is how late the loop may be without anybody calling it busy; ten times that is full pressure."""
+    """``target_ms`` is how late the loop may be without anybody calling it busy; ten times that is full pressure.
 
-    def __init__(self, waiting: Depth, target_ms: float = 5.0) -> None:
+    ``unsealed`` says how full the budget for unsealed records is: 1.0 is all of it.
+    """
+
+    def __init__(self, waiting: Depth, target_ms: float = 5.0, unsealed: Callable[[], float] = lambda: 0.0) -> None:
+        self._unsealed = unsealed
         self._waiting = waiting
         self._target_ms = target_ms
         self._late_ms = 0.0
@@ -54,6 +67,12 @@ class Pressure:
         self.shedding = False
         #: How many requests were sent away so far.
         self.throttled = 0
+        #: Whether a write has to ask for its delay. False nearly always: writes look at nothing else.
+        self.holds_writes = False
+        #: How long a write waits because of the unsealed records.
+        self._sealing_ms = 0.0
+        #: How many writes were slowed down because of the unsealed records.
+        self.slowed = 0
 
     def sample(self, late_ms: float) -> None:
         """Take in how late the loop was this time."""
@@ -63,6 +82,17 @@ class Pressure:
         level = min(1.0, max(by_time, by_depth))
         self.level = level if level >= PARK_FROM else 0.0
         self.shedding = level >= SHED_FROM or (self.shedding and level >= SHED_UNTIL)
+        share = self._unsealed()
+        over = max(0.0, min(1.0, (share - SLOW_FROM) / (1.0 - SLOW_FROM)))
+        self._sealing_ms = SLOW_MAX_MS * over * over
+        self.holds_writes = self.level > 0.0 or over > 0.0
+
+    def write_delay_ms(self, priority: int, patient: bool) -> float:
+        """As ``delay_ms``, for a request that writes."""
+        delay = self.delay_ms(priority, patient)
+        if self._sealing_ms:
+            self.slowed += 1
+        return max(delay, self._sealing_ms)
 
     def delay_ms(self, priority: int, patient: bool) -> float:
         """How long a request for a log of this priority waits first; raises Throttled unless it is patient."""

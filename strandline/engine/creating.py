@@ -83,6 +83,7 @@ class _Creation:
             book.begin_behind(base)
         if batch is not None and config.discard == "reject":
             check_room(book, len(batch), self._size)
+        engine.backlog.check(book, 0 if batch is None else len(batch), self._size)
         now = engine.now()
         block = None if batch is None else Block.of_batch(book.assigned + 1, book.time_of(now), batch)
         self._journal(book, block, now)

@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
+from strandline.engine.descriptors import SpareDescriptors
 from strandline.engine.errors import DirectoryInUse
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -174,15 +175,17 @@ class LocalDisk:
         self.root = Path(root)
         self._lock_fd = -1
         self._had_data = False
+        #: Held for as long as this process has the directory.
+        self.spare = SpareDescriptors()
 
     def __repr__(self) -> str:
         return f"LocalDisk({str(self.root)!r})"
 
     def append_file(self, path: str) -> AppendFile:
-        return LocalAppendFile(self.root / path)
+        return self.spare.use(lambda: LocalAppendFile(self.root / path))
 
     def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
-        fd = os.open(self.root / path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = self.spare.use(lambda: os.open(self.root / path, os.O_RDONLY | os.O_CLOEXEC))
         try:
             left = max(os.fstat(fd).st_size - offset, 0) if size < 0 else size
             # Nearly always one call has it all; joining pieces would take the memory twice.
@@ -202,13 +205,13 @@ class LocalDisk:
 
     def list(self, directory: str) -> list[str]:
         with suppress(FileNotFoundError):
-            return sorted(os.listdir(self.root / directory))
+            return sorted(self.spare.use(lambda: os.listdir(self.root / directory)))
         return []
 
     def write_file(self, path: str, data: bytes | Iterable[bytes]) -> None:
         temporary = f"{path}.tmp"
         try:
-            with open(self.root / temporary, "wb", buffering=0) as file:
+            with self.spare.use(lambda: open(self.root / temporary, "wb", buffering=0)) as file:
                 for piece in (data,) if isinstance(data, bytes) else data:
                     view = memoryview(piece)
                     while view:
@@ -222,7 +225,7 @@ class LocalDisk:
         self.sync_directory(os.path.dirname(path))
 
     def rewrite(self, path: str, size: int) -> None:
-        with open(self.root / path, "r+b", buffering=0) as file:
+        with self.spare.use(lambda: open(self.root / path, "r+b", buffering=0)) as file:
             at = 0
             while at < size:
                 piece = os.pread(file.fileno(), min(PIECE_BYTES, size - at), at)
@@ -246,7 +249,7 @@ class LocalDisk:
         (self.root / path).mkdir(parents=True, exist_ok=True)
 
     def sync_directory(self, path: str) -> None:
-        fd = os.open(self.root / path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fd = self.spare.use(lambda: os.open(self.root / path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
         try:
             os.fsync(fd)
         finally:
@@ -270,6 +273,7 @@ class LocalDisk:
             os.close(fd)
             raise DirectoryInUse(str(self.root), holder) from None
         self._lock_fd = fd
+        self.spare.fill()
         self._had_data = HAD_DATA in os.pread(fd, 200, 0)
         self._write_lock()
 
@@ -289,6 +293,7 @@ class LocalDisk:
             os.ftruncate(self._lock_fd, len(text))
 
     def unlock(self) -> None:
+        self.spare.close()
         if self._lock_fd >= 0:
             os.close(self._lock_fd)
             self._lock_fd = -1

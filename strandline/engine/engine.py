@@ -12,17 +12,19 @@ from typing import Any
 import msgspec
 
 from strandline.engine.background import BackgroundThread, Health, Task
+from strandline.engine.backlog import Backlog, default_budget
 from strandline.engine.clock import MAX_AHEAD_MS, Clock, SteadyClock
 from strandline.engine.commit import Commit
 from strandline.engine.creating import create, fork
 from strandline.engine.disk import Disk, LocalDisk
 from strandline.engine.erasures import Erasures
-from strandline.engine.errors import BadRequest, EngineClosed, JournalFailed, UnknownLog
+from strandline.engine.errors import BadRequest, EngineClosed, EngineError, JournalFailed, UnknownLog
 from strandline.engine.flushing import Flushing
 from strandline.engine.forwarding import Copy, forward
 from strandline.engine.frame import FrameType, encode
 from strandline.engine.housekeeping.compacting import Compacting
-from strandline.engine.housekeeping.maintenance import Maintenance
+from strandline.engine.housekeeping.maintenance import InThisThread, Maintenance
+from strandline.engine.housekeeping.recovery_round import RecoveryRounds
 from strandline.engine.housekeeping.snapshot import Snapshot
 from strandline.engine.journal import Journal
 from strandline.engine.latest import Latests
@@ -44,6 +46,8 @@ log = logging.getLogger(__name__)
 
 #: How often the housekeeping looks for something to do, and whether the data directory is still there.
 KEEP_SECONDS = 1.0
+#: The longest pause after a round that failed. Writers may be refused until the next one succeeds, so it is short.
+MAX_KEEP_DELAY_SECONDS = 10.0
 #: How often is looked for something to compact.
 COMPACT_SECONDS = 1.0
 
@@ -51,8 +55,11 @@ COMPACT_SECONDS = 1.0
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """How an engine works; nothing in here changes what a log promises."""
 
-    #: A journal of this size is sealed. Recovery replays at most about as much.
+    #: A journal file of this size is sealed.
     journal_bytes: int = 64 << 20
+    #: At most this much may wait to be sealed, and appends are refused beyond it. Recovery replays at most as much. 0:
+    #: an eighth of the memory that the process may use, from 64 MiB to 512 MiB.
+    unsealed_bytes: int = 0
     #: Acknowledged ``disk`` records are flushed at the latest after this time.
     flush_interval_ms: int = 50
     #: In a log that is compacted, a record goes once a later one of its key has been there for this long.
@@ -115,7 +122,12 @@ class Engine:
         self.health = Health()
         self._wake_keeper = threading.Event()
         self._wake_compactor = threading.Event()
-        self.recovered: Recovered = recover(disk, self.store, progress, repairing=repairing)
+        self._wake_rotator = threading.Event()
+        budget = options.unsealed_bytes or default_budget()
+        rounds = RecoveryRounds(disk, self.store, worker or InThisThread(disk), budget // 2)
+        self.recovered: Recovered = recover(
+            disk, self.store, progress, repairing=repairing, before_file=None if repairing else rounds.before_file
+        )
         self.by_epoch = self.recovered.books
         self._by_name = {book.name: book for book in self.by_epoch.values()}
         self._names = Names(self._by_name)
@@ -129,6 +141,13 @@ class Engine:
         self.journal = Journal(disk, self.recovered.next_journal)
         self.reservations = Reservations(self.journal)
         self.flushing = Flushing(self.lock, self.journal, self.reservations, self.touch)
+        self.backlog = Backlog(
+            self.journal,
+            budget,
+            self.recovered.replayed_bytes,
+            self.recovered.copied_bytes,
+            self._wake_keeper.set,
+        )
         # Every append calls these: as attributes they cost no further call.
         self.later = self.flushing.later
         self.flush_in_time = self.flushing.flush_in_time
@@ -162,7 +181,7 @@ class Engine:
         options = options or Options()
         is_path = isinstance(path, (str, os.PathLike))
         disk: Disk = LocalDisk(path) if isinstance(path, (str, os.PathLike)) else path
-        worker = Worker(disk.local_path("")) if is_path and background else None
+        worker = Worker(disk.root, disk.spare) if isinstance(disk, LocalDisk) and is_path and background else None
         with room_to_start(disk.local_path("")):
             if is_path:
                 disk.make_directory("")
@@ -172,6 +191,8 @@ class Engine:
                     cold = ObjectStoreCold(options.cold_url, **options.cold_options)
                 engine = cls(disk, options, clock or SteadyClock(), cold, worker, progress)
             except BaseException:
+                if worker is not None:
+                    worker.close()
                 disk.unlock()
                 raise
         if background:
@@ -316,7 +337,11 @@ class Engine:
                 logs=len(self._by_name),
                 records=self.totals.records + self.side_totals.records,
                 size=self.totals.size + self.side_totals.size,
-                journal_bytes=self.maintenance.unsealed_bytes(),
+                journal_bytes=self.backlog.size,
+                unsealed_budget=self.backlog.budget,
+                refused=self.backlog.refused,
+                rounds=self.maintenance.rounds,
+                round_bytes=self.maintenance.round_bytes,
                 frames=self.journal.frames,
                 bytes_written=self.journal.written,
                 rotations=self.journal.rotations,
@@ -343,6 +368,8 @@ class Engine:
             self._closed = True
         for thread in self._threads:
             thread.end()
+        # However large the backlog is: what is not sealed now is replayed by the next start.
+        self.maintenance.close()
         for thread in self._threads:
             thread.join()
         try:
@@ -359,7 +386,6 @@ class Engine:
         finally:
             self.flushing.fail_pending(EngineClosed("the engine was closed before the change was durable"))
             self.journal.close()
-            self.maintenance.close()
             self.store.close()
             self.disk.unlock()
 
@@ -476,6 +502,13 @@ class Engine:
             self._snapshot = snapshot
             return snapshot
 
+    def switch_journal(self) -> None:
+        """Go on in the next journal file, which has been prepared."""
+        with self.flushing.turns, self.lock:
+            self.check_writable()
+            self.flushing.flush_within()
+            self.journal.rotate()
+
     def end_snapshot(self, given_up: Snapshot | None) -> None:
         """The snapshot is written down, or given up: then what it covered is to be taken down again."""
         with self.lock:
@@ -499,19 +532,30 @@ class Engine:
 
     def _start_threads(self) -> None:
         wake_keeper, wake_compactor = self._wake_keeper, self._wake_compactor
-        housekeeping = Task("housekeeping", self._keep_house, self.health)
+        housekeeping = Task("housekeeping", self._keep_house, self.health, max_delay=MAX_KEEP_DELAY_SECONDS)
         keeper = BackgroundThread(housekeeping, lambda: wake_keeper.wait(KEEP_SECONDS), wake_keeper.set)
         # It may be busy for long, and sealing must not wait for it.
         compaction = Task("compaction", self._compact_if_wanted, self.health)
         compactor = BackgroundThread(compaction, lambda: wake_compactor.wait(COMPACT_SECONDS), wake_compactor.set)
         flusher = self.flushing.start(self.options.flush_interval_ms / 1000, self._after_flush, self.health)
-        self._threads = [flusher, keeper, compactor]
+        # The keeper is in a round for as long as that takes.
+        wake_rotator = self._wake_rotator
+        rotation = Task("journal rotation", self._rotate_journal, self.health)
+        rotator = BackgroundThread(rotation, wake_rotator.wait, wake_rotator.set)
+        self._threads = [flusher, keeper, compactor, rotator]
         keeper.start()
+        rotator.start()
         compactor.start()
 
     def _after_flush(self) -> None:
         if self.maintenance.due:
             self._wake_keeper.set()
+        if self.maintenance.file_is_full:
+            self._wake_rotator.set()
+
+    def _rotate_journal(self) -> None:
+        self._wake_rotator.clear()
+        self.maintenance.rotate_full()
 
     def _keep_house(self) -> None:
         self._wake_keeper.clear()
@@ -522,7 +566,12 @@ class Engine:
             self.settle_idle()
         finally:
             # Where the disk is full, this may make room.
-            self.maintenance.attempt()
+            try:
+                self.maintenance.attempt()
+            except EngineError:
+                # A round that is given up because the engine is closed has not failed.
+                if not self._closed:
+                    raise
 
     def _compact_if_wanted(self) -> None:
         if self.compacted:

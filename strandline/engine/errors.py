@@ -242,6 +242,21 @@ class NoSpaceToStart(EngineError):
         self.free_files = free_files
 
 
+class SealingBehind(EngineError):
+    """More is written than can be sealed: nothing was taken. Try again once some of the backlog is sealed."""
+
+    #: Long enough for a round of sealing to make some progress.
+    retry_after_ms = 1_000
+
+    def __init__(self, unsealed: int, budget: int) -> None:
+        super().__init__(
+            f"writes outrun sealing: {unsealed} bytes are not sealed yet, and the limit is {budget}. Nothing was "
+            f"written; retry after {self.retry_after_ms} ms"
+        )
+        self.unsealed = unsealed
+        self.budget = budget
+
+
 class JournalFailed(EngineError):
     """A write or a flush of the journal failed. The engine is read-only until it is opened again.
 

@@ -75,6 +75,7 @@ def forward(engine: Engine, source: Log, copies: Sequence[Copy]) -> Commit[list[
             with engine.lock:
                 engine.check_writable()
                 source.book.check_there()
+                engine.backlog.check_copies()
                 let_all_expire(engine, source.book)
                 return _Round(engine, source.book, segments).run(copies)
         except NotResident as missing:

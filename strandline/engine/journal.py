@@ -69,7 +69,7 @@ class Journal:
         self.failure: JournalFailed | None = None
         self._failing = Lock()
         self.frames = 0
-        #: Bytes of records that this file refers to instead of having them once more.
+        #: Bytes of records that the journal refers to instead of having them once more, since it was opened.
         self.copied = 0
         self.rotations = 0
         #: The final size of the file before this one.
@@ -183,7 +183,6 @@ class Journal:
         self.left_size = self._file.size
         self._file, self._next = self._next, None
         self.rotations += 1
-        self.copied = 0
         self.index = self._file.index
         return self.index
 

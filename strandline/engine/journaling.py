@@ -39,6 +39,7 @@ def change(
     with engine.lock:
         engine.check_writable()
         book.check_there()
+        engine.backlog.check_change()
         now = engine.now()
         let_expire(engine, book, now)
         if (

@@ -312,6 +312,8 @@ class Log:
                 let_expire(engine, book, now)
             if config.discard == "reject":
                 check_room(book, len(batch), size)
+            if engine.journal.written + size > engine.backlog.limit and config.durability != "ephemeral":
+                engine.backlog.check(book, len(batch), size)
             time = now if ts is None else ts
             if time < book.last_ts:
                 time = book.time_of(now, ts)
@@ -483,6 +485,7 @@ class Log:
             self._check_writable()
             let_expire(self._engine, self._book)
             check_amendable(engine, book, seq)
+            engine.backlog.check(book, 1, len(data))
             return change(
                 engine,
                 book,

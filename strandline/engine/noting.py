@@ -34,6 +34,7 @@ def note(engine: Engine, book: Logbook, changes: Mapping[str, Any], producer: Pr
         if duplicate is not None:
             return after_pending(engine, book, duplicate)
         check_fits(book.notes, extras.notes)
+        engine.backlog.check_change()
         let_expire(engine, book, now)
         engine.journal.write(note_frame(book, extras, now))
         engine.touch(book)

@@ -48,7 +48,18 @@ Progress = Callable[[float], None]
 REPORT_BYTES = 1 << 20
 
 
-def recover(disk: Disk, store: SegmentStore, progress: Progress | None = None, *, repairing: bool = False) -> Recovered:
+#: Called before every journal file that is replayed, with what has been recovered so far and the number of the file.
+BeforeFile = Callable[[Recovered, int], None]
+
+
+def recover(
+    disk: Disk,
+    store: SegmentStore,
+    progress: Progress | None = None,
+    *,
+    repairing: bool = False,
+    before_file: BeforeFile | None = None,
+) -> Recovered:
     """Bring a data directory back to where it can be used; a new one is set up.
 
     Raises JournalIncomplete when journal files are lost, unless a repair asks: then every log that may have had records
@@ -63,10 +74,10 @@ def recover(disk: Disk, store: SegmentStore, progress: Progress | None = None, *
     for entry in manifest.segments:
         store.add(entry, entry.tier)
     books = load_books(frame for name in manifest.checkpoints for frame in read_checkpoint(disk, name))
-    recovered = replay(disk, store, manifest, books, lost, progress)
+    recovered = replay(disk, store, manifest, books, lost, progress, before_file)
     _make_durable(disk, recovered)
-    recovered.journals = final_sizes(disk, manifest, recovered.next_journal)
-    _remove_leftovers(disk, store, manifest)
+    recovered.journals = final_sizes(disk, recovered.manifest, recovered.next_journal)
+    _remove_leftovers(disk, store, recovered.manifest)
     return recovered
 
 
@@ -98,8 +109,9 @@ def replay(
     books: dict[int, Logbook],
     lost_files: list[LostJournal],
     progress: Progress | None = None,
+    before_file: BeforeFile | None = None,
 ) -> Recovered:
-    """Make of the books at the boundary what the journal from there on tells. Writes nothing.
+    """Make of the books at the boundary what the journal from there on tells. Writes nothing by itself.
 
     The logs that may have had records in ``lost_files`` leap over their seqs, as in a repair.
     """
@@ -144,6 +156,8 @@ def replay(
             # The machine stopped between this file and the one before it. The start that followed has told so.
             _settle_all(recovered, doubts.aside, crashed=not replay.clean, tell=False)
         boot = file.boot
+        if before_file is not None:
+            before_file(recovered, index)
         may_be_torn = bool(written) and index == written[-1] and index not in final
         end = _replay_file(file, replay, may_be_torn, report)
         report.passed += file.size

@@ -61,7 +61,14 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     #: Live records and their bytes over all logs.
     records: int
     size: int
+    #: The bytes that are not sealed yet, and how many may be.
     journal_bytes: int
+    unsealed_budget: int
+    #: Changes that were refused because the budget was used up.
+    refused: int
+    #: Rounds of housekeeping that went well, and the bytes of the journal that the last of them sealed.
+    rounds: int
+    round_bytes: int
     frames: int
     bytes_written: int
     rotations: int

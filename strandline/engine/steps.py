@@ -206,6 +206,7 @@ class _Step:
 
     def make(self) -> Commit[list[Any]]:
         engine, now = self._engine, self._now
+        self._check_backlog()
         events = self._journal()
         for alteration in self._alterations:
             engine.touch(alteration.book)
@@ -230,6 +231,20 @@ class _Step:
         self._make_visible()
         engine.flush_in_time()
         return Commit.of(self._results)
+
+    def _check_backlog(self) -> None:
+        backlog = self._engine.backlog
+        journaled = [member for member in self._members if member.book.config.durability != "ephemeral"]
+        amendments = [change for change in self._alterations if change.type is FrameType.AMEND]
+        size = sum([member.size for member in journaled]) + sum([len(change.body) for change in amendments])
+        # A table tells in another log which rows were removed.
+        frees = any(change.type in (FrameType.DELETE, FrameType.HIDE) for change in self._alterations)
+        for member in journaled:
+            backlog.check(member.book, len(member.block), size, frees=frees)
+        for amendment in amendments:
+            backlog.check(amendment.book, 1, size)
+        if self._alterations:
+            backlog.check_change()
 
     def _journal(self) -> Block | None:
         """What becomes of records that are there comes first: an append takes more seqs."""

@@ -10,6 +10,7 @@ from typing import TypeVar
 from strandline.delivery.hub import Hub
 from strandline.delivery.pressure import Pressure
 from strandline.engine.commit import Commit
+from strandline.engine.errors import SealingBehind
 from strandline.faces.web import Later, Reply
 
 T = TypeVar("T")
@@ -17,6 +18,8 @@ T = TypeVar("T")
 Replying = Reply | Later | Awaitable[Reply]
 #: How urgent something is at this moment.
 Urgency = Callable[[], int]
+#: The milliseconds to wait, by priority and by whether the request is patient.
+_Delay = Callable[[int, bool], float]
 
 #: Even a patient request is let in after this time.
 MAX_PARKED_SECONDS = 10.0
@@ -49,22 +52,42 @@ class Turns:
     def take(self, urgency: Urgency, act: Callable[[float], Replying], *, patient: bool = False) -> Replying:
         """Do it now, or after the wait that the pressure on the server asks for; ``act`` is told how long that was.
         One that is patient goes on waiting while it would be refused."""
-        if self._pressure.level:
-            delay_ms = self._pressure.delay_ms(urgency(), patient)
+        return self._take(self._pressure.delay_ms, urgency, act, patient)
+
+    def take_write(self, urgency: Urgency, act: Callable[[float], Replying], *, patient: bool = False) -> Replying:
+        """As ``take``, for what writes: it also waits while sealing is behind."""
+        delay = self._pressure.write_delay_ms
+        if patient:
+            # It waits also when it is refused before the pressure was measured again.
+            return self._take_later(delay, urgency, act, delay(urgency(), True), True)
+        return self._take(delay, urgency, act, False)
+
+    def _take(self, delay: _Delay, urgency: Urgency, act: Callable[[float], Replying], patient: bool) -> Replying:
+        if self._pressure.holds_writes:
+            delay_ms = delay(urgency(), patient)
             if delay_ms:
-                return self._take_later(urgency, act, delay_ms, patient)
+                return self._take_later(delay, urgency, act, delay_ms, patient)
         return act(0.0)
 
     async def _take_later(
-        self, urgency: Urgency, act: Callable[[float], Replying], delay_ms: float, patient: bool
+        self, delay: _Delay, urgency: Urgency, act: Callable[[float], Replying], delay_ms: float, patient: bool
     ) -> Reply:
-        started = perf_counter()
-        while delay_ms:
+        started, pressure = perf_counter(), self._pressure
+        while True:
             await asyncio.sleep(delay_ms / 1000)
-            delay_ms = self._pressure.delay_ms(urgency(), True) if patient and self._pressure.shedding else 0.0
-            if (perf_counter() - started) > MAX_PARKED_SECONDS:
-                break
-        return await reply_of(act((perf_counter() - started) * 1000))
+            waited = perf_counter() - started
+            is_patient = patient and waited <= MAX_PARKED_SECONDS
+            if is_patient and pressure.shedding:
+                delay_ms = delay(urgency(), True)
+                if delay_ms:
+                    continue
+            try:
+                return await reply_of(act(waited * 1000))
+            except SealingBehind as error:
+                # Nothing has been written.
+                if not is_patient:
+                    raise
+                delay_ms = max(delay(urgency(), True), error.retry_after_ms / 10)
 
 
 async def reply_of(answer: Replying) -> Reply:

@@ -70,6 +70,18 @@ class JournalFigures(msgspec.Struct):
     fsync_micros_total: Number
 
 
+class SealingFigures(msgspec.Struct):
+    #: Bytes of records that are not sealed yet, and the limit for them.
+    unsealed_bytes: Number
+    budget_bytes: Number
+    rounds_total: Number
+    #: The bytes that the last round sealed.
+    round_bytes: Number
+    #: Writes that waited, and writes that were refused, because too much was not sealed yet.
+    writes_slowed_total: Number
+    writes_refused_total: Number
+
+
 class BackgroundTask(msgspec.Struct):
     task: str
     failing: bool
@@ -122,6 +134,7 @@ class Metrics(msgspec.Struct):
     replay_progress: Share
     uptime_ms: Number
     wal: JournalFigures
+    sealing: SealingFigures
     damaged_files: Number
     pressure: Share
     throttled_total: Number

@@ -56,6 +56,10 @@ log = logging.getLogger(__name__)
 COMPANIONS = "companions"
 
 
+class StartGivenUp(Exception):
+    """The server was told to stop while it replayed the journal. That changes nothing in the data directory."""
+
+
 class Application:
     """One server. ``app`` is the ASGI app; it opens the data directory when its lifespan begins. ``program`` is how the
     pipeline is run; without it there is none. ``clock`` is the server's time and ``wall`` the system clock."""
@@ -151,6 +155,9 @@ class Application:
                 clock=self._clock,
                 progress=self._progress,
             )
+        except StartGivenUp:
+            log.info("stopped before the journal was replayed; the next start replays it from its beginning")
+            return
         except BaseException as error:
             self.failure = error
             log.critical("the data directory %s cannot be opened: %s", settings.storage.data_dir, error)
@@ -158,7 +165,7 @@ class Application:
         self.engine = engine
         # One clock for both: what the engine wrote and what a queue waits for are compared with each other.
         hub = Hub(self._clock.now, health=engine.health, wall=self._wall)
-        self.pressure = Pressure(hub.scheduler, settings.delivery.target_latency_ms)
+        self.pressure = Pressure(hub.scheduler, settings.delivery.target_latency_ms, lambda: engine.backlog.share)
         context = Context(engine, hub, self.pressure, settings.topics_settings(), self.limits.streams)
         shelf = Shelf(Lake.at(settings.lake), Path(settings.storage.data_dir) / COMPANIONS)
         streams = StreamsContext(engine, hub, self.pressure, settings.streams_settings(), self.limits.streams, shelf)
@@ -209,6 +216,9 @@ class Application:
         await self.face.websockets.serve(receive, send, access)
 
     def _progress(self, progress: float) -> None:
+        """Called by the thread that replays the journal."""
+        if self.status.draining:
+            raise StartGivenUp
         self.status.progress = progress
 
     def _sample(self) -> None:

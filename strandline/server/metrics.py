@@ -80,6 +80,30 @@ class Wal(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+class Sealing(msgspec.Struct, frozen=True, kw_only=True):
+    """How sealing keeps up with writes."""
+
+    unsealed_bytes: int = 0
+    budget_bytes: int = 0
+    rounds: int = 0
+    #: The bytes of the journal that the last round sealed.
+    round_bytes: int = 0
+    #: Writes that waited, and changes that were refused, because too much was not sealed yet.
+    slowed: int = 0
+    refused: int = 0
+
+    @classmethod
+    def of(cls, stats: Stats, slowed: int) -> Sealing:
+        return cls(
+            unsealed_bytes=stats.journal_bytes,
+            budget_bytes=stats.unsealed_budget,
+            rounds=stats.rounds,
+            round_bytes=stats.round_bytes,
+            slowed=slowed,
+            refused=stats.refused,
+        )
+
+
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """The numbers of one moment. Counters count from the start of the process."""
 
@@ -96,6 +120,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     streams: int = 0
     watch_sessions: int = 0
     wal: Wal = Wal()
+    sealing: Sealing = Sealing()
     #: Segments that a read has found damaged or missing.
     damaged_files: int = 0
     #: From 0 to 1.
@@ -123,6 +148,7 @@ def render_text(snapshot: Snapshot) -> bytes:
     parts = (
         _totals(snapshot),
         _wal(snapshot.wal),
+        _sealing(snapshot.sealing),
         _damage(snapshot),
         _load(snapshot),
         _topics(snapshot),
@@ -180,6 +206,19 @@ def _wal(wal: Wal) -> Iterator[str]:
         yield f'{name}_bucket{{le="{"+Inf" if bound == inf else _number(bound)}"}} {count}'
     yield f"{name}_sum {round(wal.fsync_us.sum)}"
     yield f"{name}_count {wal.fsync_us.count}"
+
+
+def _sealing(sealing: Sealing) -> Iterator[str]:
+    name = "strandline_unsealed"
+    yield from _single(f"{name}_bytes", "gauge", "Bytes that are not sealed yet.", sealing.unsealed_bytes)
+    yield from _single(f"{name}_budget_bytes", "gauge", "The limit for unsealed bytes.", sealing.budget_bytes)
+    name = "strandline_sealing"
+    yield from _single(f"{name}_rounds_total", "counter", "Rounds of sealing.", sealing.rounds)
+    yield from _single(f"{name}_round_bytes", "gauge", "Bytes that the last round sealed.", sealing.round_bytes)
+    name = "strandline_writes"
+    words = "because too much was not sealed yet."
+    yield from _single(f"{name}_slowed_total", "counter", f"Writes that waited {words}", sealing.slowed)
+    yield from _single(f"{name}_refused_total", "counter", f"Writes that were refused {words}", sealing.refused)
 
 
 def _load(snapshot: Snapshot) -> Iterator[str]:
@@ -321,6 +360,14 @@ def render_json(snapshot: Snapshot) -> bytes:
             "read_only": wal.read_only,
             "fsync_count": wal.fsync_us.count,
             "fsync_micros_total": round(wal.fsync_us.sum),
+        },
+        "sealing": {
+            "unsealed_bytes": snapshot.sealing.unsealed_bytes,
+            "budget_bytes": snapshot.sealing.budget_bytes,
+            "rounds_total": snapshot.sealing.rounds,
+            "round_bytes": snapshot.sealing.round_bytes,
+            "writes_slowed_total": snapshot.sealing.slowed,
+            "writes_refused_total": snapshot.sealing.refused,
         },
         "damaged_files": snapshot.damaged_files,
         "pressure": snapshot.pressure,

@@ -269,6 +269,9 @@ class StorageSettings(msgspec.Struct, frozen=True, kw_only=True):
     cold_url: Text = _ENGINE.cold_url
     #: A journal of this size becomes a segment.
     journal_bytes: Positive = _ENGINE.journal_bytes
+    #: Maximum bytes of records that are not in a segment yet. Writes slow down from half of it on and get 429 beyond
+    #: it. 0: an eighth of the memory that the server may use, from 64 MiB to 512 MiB.
+    unsealed_bytes: Count = _ENGINE.unsealed_bytes
     #: Records of the disk class are flushed at the latest after this time.
     flush_interval_ms: FlushInterval = _ENGINE.flush_interval_ms
     #: Sealed journal files are kept this long, for backups that can be restored to any moment.

@@ -1,4 +1,6 @@
-"""An engine in a process that has no file descriptors left: appends go on, sealing waits and catches up by itself."""
+"""An engine in a process that has no file descriptors left: appends and sealing go on with those in its reserve.
+
+Without the reserve sealing waits, and catches up by itself."""
 
 from __future__ import annotations
 
@@ -33,6 +35,16 @@ try:
         held.append(os.open(os.devnull, os.O_RDONLY))
 except OSError:
     pass
+for number in range(1, 8):  # with the reserve everything goes on, the start of the worker included
+    log.append(Batch.of(b"x" * 20_000)).wait()
+    eventually(lambda: engine.stats().rounds >= number)
+assert not engine.health.totals()["housekeeping"], engine.health.troubles()
+engine.disk.spare.close()
+try:
+    while True:
+        held.append(os.open(os.devnull, os.O_RDONLY))
+except OSError:
+    pass
 for _ in range(2):  # too few for a whole round, so several steps of it fail
     log.append(Batch.of(b"x" * 20_000)).wait()
     eventually(lambda: engine.health.troubles())
@@ -43,8 +55,8 @@ for _ in range(2):  # too few for a whole round, so several steps of it fail
 assert not engine.stats().read_only
 for fd in held:
     os.close(fd)
-eventually(lambda: engine.stats().segments and not engine.health.troubles())
-assert len(log.read()) == 3
+eventually(lambda: engine.stats().rounds > 7 and not engine.health.troubles())
+assert len(log.read()) == 10
 engine.close()
 print("done")
 """

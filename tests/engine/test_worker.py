@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from time import monotonic, sleep
 
 import pytest
 from journals import Append, open_segment, read_logs, records_of, write_journal
@@ -119,41 +120,50 @@ def kill_and_wait(process: int) -> None:
     wait_for_end(descriptor)
 
 
-def start_and_stall(tmp_path: Path, worker: Worker, pool: ThreadPoolExecutor):  # type: ignore[no-untyped-def]
-    """A job that hangs in the middle, reading a journal that is a pipe; the pipe's other end, and the process."""
-    os.mkfifo(tmp_path / "journal")
+def write_random_journal(disk: LocalDisk) -> None:
+    """Its segment does not fit into a pipe."""
+    write_journal(disk, "journal", [Append(1, 1, 5, Batch([os.urandom(1 << 20)]))])
+
+
+def start_and_stall(disk: LocalDisk, worker: Worker, pool: ThreadPoolExecutor):  # type: ignore[no-untyped-def]
+    """A job that hangs in the middle, writing its segment into a pipe; the pipe's other end, and the process."""
+    write_random_journal(disk)
+    os.mkfifo(disk.root / "sealed.tmp")
     job = pool.submit(worker.run, JOB)
-    # Opening a pipe waits for its reader, so behind this line the worker is in the middle of the job.
-    pipe = open(tmp_path / "journal", "wb")  # noqa: SIM115
+    # Opening a pipe waits for its writer, so after this line the worker is in the middle of the job.
+    pipe = open(disk.root / "sealed.tmp", "rb")  # noqa: SIM115
     assert worker.process_id is not None
     return job, pipe, worker.process_id
 
 
-def test_a_worker_killed_in_the_middle_of_a_job_is_replaced(disk: LocalDisk, worker: Worker, tmp_path: Path) -> None:
+def test_a_worker_killed_in_the_middle_of_a_job_is_replaced(disk: LocalDisk, worker: Worker) -> None:
     with ThreadPoolExecutor(1) as pool:
-        job, pipe, process = start_and_stall(tmp_path, worker, pool)
-        write_journal(disk, "journal", big_log(10))
+        job, pipe, process = start_and_stall(disk, worker, pool)
+        (disk.root / "sealed.tmp").unlink()
         os.kill(process, signal.SIGKILL)
         assert job.result(60) == run(disk, SealJob(1, "here", ["journal"], keep_all()))
         assert worker.process_id != process
         pipe.close()
 
 
-def test_a_job_that_kills_every_worker_is_given_up(worker: Worker, tmp_path: Path) -> None:
+def test_a_job_that_kills_every_worker_is_given_up(disk: LocalDisk, worker: Worker) -> None:
     with ThreadPoolExecutor(1) as pool:
-        job, pipe, process = start_and_stall(tmp_path, worker, pool)
+        job, pipe, process = start_and_stall(disk, worker, pool)
         kill_and_wait(process)
+        deadline = monotonic() + 60
+        while worker.process_id in (None, process):
+            assert monotonic() < deadline
+            sleep(0.01)
+        assert worker.process_id is not None
+        os.kill(worker.process_id, signal.SIGKILL)
+        with pytest.raises(WorkerFailed, match="twice"):
+            job.result(60)
         pipe.close()
-        with open(tmp_path / "journal", "wb"):
-            assert worker.process_id is not None
-            kill_and_wait(worker.process_id)
-            with pytest.raises(WorkerFailed, match="twice"):
-                job.result(60)
 
 
-def test_closing_gives_up_the_job_under_way(worker: Worker, tmp_path: Path) -> None:
+def test_closing_gives_up_the_job_under_way(disk: LocalDisk, worker: Worker) -> None:
     with ThreadPoolExecutor(1) as pool:
-        job, pipe, process = start_and_stall(tmp_path, worker, pool)
+        job, pipe, process = start_and_stall(disk, worker, pool)
         worker.close()
         with pytest.raises(WorkerFailed, match="closed"):
             job.result(60)
@@ -168,24 +178,25 @@ def test_closing_gives_up_the_job_under_way(worker: Worker, tmp_path: Path) -> N
 PARENT = """
 import sys
 from strandline.engine.segments.worker import Worker
-from strandline.engine.segments.sealing import SealJob
+from strandline.engine.segments.sealing import Keep, SealJob
 worker = Worker(sys.argv[1])
 worker.run(SealJob(1, "nothing", [], []))
 print(worker.process_id, flush=True)
 if sys.argv[2] == "busy":
-    worker.run(SealJob(1, "sealed", ["journal"], []))
+    worker.run(SealJob(1, "sealed", ["journal"], [Keep(1, "alpha", 0)]))
 sys.stdin.read()
 """
 
 
 @pytest.mark.parametrize("state", ["idle", "busy"])
-def test_a_worker_dies_with_its_parent(tmp_path: Path, state: str) -> None:
-    os.mkfifo(tmp_path / "journal")
+def test_a_worker_dies_with_its_parent(disk: LocalDisk, tmp_path: Path, state: str) -> None:
+    write_random_journal(disk)
+    os.mkfifo(tmp_path / "sealed.tmp")
     command = [sys.executable, "-c", PARENT, str(tmp_path), state]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment()) as parent:
         assert parent.stdout is not None
         orphan = os.pidfd_open(int(parent.stdout.readline()))
-        pipe = open(tmp_path / "journal", "wb") if state == "busy" else None  # noqa: SIM115
+        pipe = open(tmp_path / "sealed.tmp", "rb") if state == "busy" else None  # noqa: SIM115
         parent.kill()
         wait_for_end(orphan)
         if pipe is not None:

@@ -10,46 +10,19 @@ import resource
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import httpx
 import pytest
 from arrow_client import ARROW, encode, table
+from every_protocol import COLLECTIONS, Request
 from server_process import ServerProcess, StartServer
 from tables_bed import POLLS
 from topics_client import Client, eventually
 
-COLLECTIONS = {
-    "version": 1,
-    "collections": [
-        {
-            "name": "open",
-            "storagePath": "open/{id}",
-            "readRoles": ["public"],
-            "writeRoles": ["public"],
-            "encryption": "none",
-            "maxBodyBytes": 65536,
-            "appendOnly": {"type": "by_timestamp", "requireAuthorSignature": False},
-        }
-    ],
-}
 RECORD = {"records": [{"data": 1}]}
 #: The system lets no file grow beyond this. The journal is larger by then, the server's log is not.
 MAX_FILE_BYTES = 100_000
-
-
-class Request(NamedTuple):
-    method: str
-    path: str
-    body: Any = None
-    content_type: str = "application/json"
-
-    def send(self, client: Client) -> httpx.Response:
-        content = self.body if isinstance(self.body, bytes) else json.dumps(self.body).encode()
-        headers = {"content-type": self.content_type} if self.body is not None else {}
-        return client.http.request(
-            self.method, self.path, content=content if self.body is not None else None, headers=headers
-        )
 
 
 def topic_code(answer: Any) -> str:

@@ -55,11 +55,11 @@ def test_settings_cannot_be_changed() -> None:
 
 def test_the_engine_gets_its_options() -> None:
     storage = StorageSettings(
-        data_dir="elsewhere", cold_url="s3://bucket/cold", journal_bytes=1 << 20, flush_interval_ms=7,
+        data_dir="elsewhere", cold_url="s3://bucket/cold", journal_bytes=1 << 20, unsealed_bytes=6, flush_interval_ms=7,
         keep_journal_ms=8, segment_bytes=9, hot_segments=1, hot_bytes=2, cache_bytes=3, cold_cache_bytes=4,
     )  # fmt: skip
     assert Settings(storage=storage).engine_options() == Options(
-        cold_url="s3://bucket/cold", journal_bytes=1 << 20, flush_interval_ms=7,
+        cold_url="s3://bucket/cold", journal_bytes=1 << 20, unsealed_bytes=6, flush_interval_ms=7,
         keep_journal_ms=8, segment_bytes=9, hot_segments=1, hot_bytes=2, cache_bytes=3, cold_cache_bytes=4,
     )  # fmt: skip
 

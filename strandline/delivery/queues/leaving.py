@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from strandline.delivery.queues.state import Job
 from strandline.engine import Commit, Log
-from strandline.engine.errors import DiskFull, EngineError, JournalFailed
+from strandline.engine.errors import DiskFull, EngineError, JournalFailed, SealingBehind
 
 
 class _Departure(NamedTuple):
@@ -36,7 +36,7 @@ class Leaving:
         return commit
 
     def bury(self, seqs: list[int]) -> Commit[Any]:
-        """Delete dead letters: now, or if there is no space on the disk, whenever there is again."""
+        """Delete dead letters: now, or if there is no space for it, whenever there is again."""
         self._buried.extend(seqs)
         self.seqs.update(seqs)
         return self._finish()
@@ -60,8 +60,9 @@ class Leaving:
         return back
 
     def _finish(self) -> Commit[Any]:
-        # Without space, or once the journal has failed, the jobs stay in the log for now: nobody is given them.
-        with suppress(DiskFull, JournalFailed):
+        # Without space, while sealing is behind, or once the journal has failed, the jobs stay in the log for now:
+        # nobody is given them.
+        with suppress(DiskFull, JournalFailed, SealingBehind):
             seqs = self._buried
             commit = self._log.delete(seqs=seqs, erasure=False)
             self._buried = []

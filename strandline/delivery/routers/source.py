@@ -23,6 +23,10 @@ from strandline.engine.errors import EngineClosed
 #: What one round takes at the most.
 ROUND_RECORDS = 1024
 ROUND_BYTES = 8 << 20
+#: From this share of the budget for unsealed records on, rounds are smaller: copies of what is no longer in the newest
+#: journal file are written out once per destination. This is what one destination may get all the same.
+SMALL_FROM = 0.5
+SMALL_BYTES = 64 << 10
 #: More destinations than this, and nobody else would get a turn for too long.
 ROUND_ROUTERS = 2_000
 #: A reader does not wait for more rounds than this; what is left comes by itself.
@@ -200,7 +204,7 @@ class Source(Waiter):
     def _read(self, after: int) -> Page | None:
         """What comes behind; None when it has to be fetched from the disk first. One such page is under way then, and
         holds up nobody who is elsewhere in the log."""
-        page = self.log.read_resident(after, ROUND_RECORDS, max_bytes=ROUND_BYTES, epoch=self.log.epoch)
+        page = self.log.read_resident(after, ROUND_RECORDS, max_bytes=self._round_bytes, epoch=self.log.epoch)
         if page is not None or self._fetching:
             return page
         if after != self._missed_at:
@@ -214,7 +218,13 @@ class Source(Waiter):
         return None
 
     def _fetch(self, after: int) -> Page:
-        return self.log.read(after, ROUND_RECORDS, max_bytes=ROUND_BYTES, epoch=self.log.epoch)
+        return self.log.read(after, ROUND_RECORDS, max_bytes=self._round_bytes, epoch=self.log.epoch)
+
+    @property
+    def _round_bytes(self) -> int:
+        if self._shared.engine.backlog.share < SMALL_FROM:
+            return ROUND_BYTES
+        return max(ROUND_BYTES // max(len(self.routers), 1), SMALL_BYTES)
 
     def _fetched(self, future: asyncio.Future[Any]) -> None:
         self._fetching = False

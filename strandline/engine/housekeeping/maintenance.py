@@ -3,19 +3,24 @@
 One round switches to a new journal file and takes down every changed log as it was at that boundary. Then, while
 appends go on, everything before the boundary is sealed into one segment, segments are merged, and the outcome is
 written as a checkpoint. Replacing the manifest makes all of it true at once; only then do files go.
+
+A round seals what was written while the round before it ran. The backlog's budget bounds that, and journal files are of
+a bounded size however long a round takes: another thread goes on to the next file when one is full.
 """
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import chain
-from threading import Lock
-from typing import TYPE_CHECKING, Protocol
+from threading import Lock, RLock
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
 
+from strandline.engine.backlog import MAX_COPIED, ROUND_SHARE
 from strandline.engine.care.damaged import put_aside
 from strandline.engine.catalog import (
     CHECKPOINTS,
@@ -27,6 +32,7 @@ from strandline.engine.catalog import (
     write_checkpoint,
     write_manifest,
 )
+from strandline.engine.disk import Disk
 from strandline.engine.errors import DamagedFile, EngineError
 from strandline.engine.housekeeping.installing import install
 from strandline.engine.housekeeping.memory import give_back
@@ -44,8 +50,8 @@ if TYPE_CHECKING:
 
 #: Every restart begins a journal file; so many small ones are sealed even if they hold little.
 MAX_JOURNAL_FILES = 16
-#: Forwarded records are in the journal once and in the tails of many logs: sealed at so many times a journal's size.
-MAX_COPIED = 4
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -64,9 +70,9 @@ class Maintenance:
         self._manifest: Manifest = recovered.manifest
         #: The journal files from the boundary on to which nothing more is added.
         self._closed_journals = recovered.journals
-        self._runner: Runner = worker or _InThisThread(engine)
-        self._replayed_bytes = recovered.replayed_bytes
-        self._replayed_copies = recovered.copied_bytes
+        self._runner: Runner = worker or InThisThread(engine.disk)
+        #: A journal file of this size is full: a round begins, or if one is under way, only the next file.
+        self.file_bytes = min(engine.options.journal_bytes, max(engine.backlog.budget // ROUND_SHARE, 1))
         self._checkpoint_sizes = {
             name: engine.disk.size(checkpoint_path(name)) for name in recovered.manifest.checkpoints
         }
@@ -83,25 +89,35 @@ class Maintenance:
         self._merging = Merging(engine.store, engine.by_epoch, engine.options.segment_bytes)
         #: One round at a time, whoever asks for it.
         self._turn = Lock()
-
-    def unsealed_bytes(self) -> int:
-        return self._replayed_bytes + self._engine.journal.size
+        #: Guards the manifest and the list of journal files, which change during a round as well. It is taken before
+        #: the locks of the engine.
+        self._files_lock = RLock()
+        #: Rounds that went well, and the bytes of the journal that the last of them sealed.
+        self.rounds = 0
+        self.round_bytes = 0
 
     @property
     def due(self) -> bool:
-        limit = self._engine.options.journal_bytes
+        limit, backlog = self.file_bytes, self._engine.backlog
         return (
             self._unfinished
-            or self.unsealed_bytes() >= limit
-            or self._replayed_copies + self._engine.journal.copied >= MAX_COPIED * limit
+            or backlog.size >= limit
+            or backlog.copied >= MAX_COPIED * limit
+            or backlog.round_wanted
             or self._files >= MAX_JOURNAL_FILES
         )
+
+    @property
+    def file_is_full(self) -> bool:
+        """Whether a journal file is full that no round has taken yet."""
+        return self._engine.journal.size >= self.file_bytes
 
     @property
     def manifest(self) -> Manifest:
         return self._manifest
 
     def close(self) -> None:
+        """Give up the job that is under way, and start no other. A round that does not finish changes nothing."""
         self._runner.close()
 
     def run(self, everything: bool = False) -> bool:
@@ -121,7 +137,7 @@ class Maintenance:
         """As ``run``, but an error is always raised, and never logged."""
         with self._turn:
             try:
-                merges = self._merging.wanted(self._manifest.segments)
+                merges = self._wanted_merges()
                 if not self._engine.writable or not (everything or self.due or merges):
                     return self._relocate()
                 # The journal goes on in a new file even if the round fails: its size no longer says that one is due.
@@ -135,36 +151,53 @@ class Maintenance:
                 raise
             return True
 
+    def _wanted_merges(self) -> list[Merge]:
+        try:
+            return self._merging.wanted(self._manifest.segments)
+        except OSError as error:
+            # A segment that is open takes a descriptor for as long as it is. Merging can wait for one, sealing cannot.
+            if error.errno != errno.EMFILE:
+                raise
+            return []
+
     # --- which journal files there are ---------------------------------------------------------------------
 
     def name_journals(self, *further: JournalEntry) -> None:
         """Write down in the manifest which journal files there are: those so far, the one in use, and ``further``."""
-        journal = self._engine.journal
-        journals = [*self._closed_journals, JournalEntry(journal.index), *further]
-        if journals != self._manifest.journals:
-            manifest = msgspec.structs.replace(self._manifest, journals=journals)
-            write_manifest(self._engine.disk, manifest)
-            self._manifest = manifest
+        with self._files_lock:
+            journal = self._engine.journal
+            journals = [*self._closed_journals, JournalEntry(journal.index), *further]
+            if journals != self._manifest.journals:
+                manifest = msgspec.structs.replace(self._manifest, journals=journals)
+                write_manifest(self._engine.disk, manifest)
+                self._manifest = manifest
 
     def note_stop(self) -> None:
         """Everything is flushed: write down where the journal ends, so that it is noticed if it is cut off later."""
         journal = self._engine.journal
         try:
-            with self._turn:
+            with self._turn, self._files_lock:
                 journals = [*self._closed_journals, JournalEntry(journal.index, journal.size)]
                 write_manifest(self._engine.disk, msgspec.structs.replace(self._manifest, journals=journals))
         except OSError as error:
             log.warning("the final size of the journal could not be written to the manifest: %s", error)
 
-    def _rotate(self, begin: Callable[[], Snapshot]) -> Snapshot:
+    def rotate_full(self) -> None:
+        """Go on in a new journal file if the present one is full while a round is under way."""
+        # Without a round under way the next one does it: its boundary is a new file.
+        if self._turn.locked() and self.file_is_full and self._engine.writable:
+            self._rotate(self._engine.switch_journal)
+
+    def _rotate(self, switch: Callable[[], T]) -> T:
         """Go on in a new journal file, which the manifest names before anything is written to it."""
         engine = self._engine
-        left = engine.journal.index
-        engine.journal.prepare()
-        self.name_journals(JournalEntry(left + 1))
-        snapshot = engine.begin_snapshot(begin)
-        self._closed_journals = [*self._closed_journals, JournalEntry(left, engine.journal.left_size)]
-        return snapshot
+        with self._files_lock:
+            left = engine.journal.index
+            engine.journal.prepare()
+            self.name_journals(JournalEntry(left + 1))
+            result = switch()
+            self._closed_journals = [*self._closed_journals, JournalEntry(left, engine.journal.left_size)]
+            return result
 
     # --- one round -----------------------------------------------------------------------------------------
 
@@ -172,8 +205,12 @@ class Maintenance:
         engine = self._engine
         full = self._wants_full_checkpoint()
         merging = list(self._merging.books_in(merges))
+        mark = engine.backlog.mark()
+        engine.backlog.round_wanted = False
 
         def begin() -> Snapshot:
+            nonlocal mark
+            mark = engine.backlog.mark()
             overlays_of = None if full else set[int]().union(*(merge.ids for merge in merges))
             snapshot = Snapshot(engine.journal.index, engine.next_epoch, engine.now(), overlays_of)
             snapshot.add(book for book in merging if not book.dropped)
@@ -181,7 +218,7 @@ class Maintenance:
                 snapshot.add(engine.by_epoch.values())
             return snapshot
 
-        snapshot = self._rotate(begin)
+        snapshot = self._rotate(lambda: engine.begin_snapshot(begin))
         done = False
         try:
             # Sealing takes its time; until it is done, the file that was left is needed whole.
@@ -194,6 +231,10 @@ class Maintenance:
         finally:
             engine.end_snapshot(None if done else snapshot)
         install(snapshot, sealed, merges, engine.store, engine.lock)
+        with engine.lock:
+            size = engine.backlog.size
+            engine.backlog.sealed(mark)
+            self.rounds, self.round_bytes = self.rounds + 1, size - engine.backlog.size
         give_back()
         self._clean_up(manifest)
 
@@ -227,14 +268,20 @@ class Maintenance:
         return True
 
     def _run(self, job_for: Callable[[int], SealJob | MergeJob]) -> SegmentInfo | None:
-        id = self._manifest.next_segment
-        self._manifest.next_segment += 1
+        with self._files_lock:
+            id = self._manifest.next_segment
+            self._manifest.next_segment += 1
         return self._runner.run(job_for(id))
 
     def _write(self, snapshot: Snapshot, sealed: SegmentInfo | None, merges: list[Merge], full: bool) -> Manifest:
         """Checkpoint and manifest. When the manifest is in place, the round has happened."""
-        engine, old = self._engine, self._manifest
         snapshot.take_in(sealed, merges)
+        with self._files_lock:
+            return self._write_files(snapshot, sealed, merges, full)
+
+    def _write_files(self, snapshot: Snapshot, sealed: SegmentInfo | None, merges: list[Merge], full: bool) -> Manifest:
+        engine, old = self._engine, self._manifest
+        closed = [entry for entry in self._closed_journals if entry.index >= snapshot.boundary]
         # A number is used once, even if this comes to nothing: an unsynced manifest may name the file already.
         number = old.next_checkpoint
         old.next_checkpoint += 1
@@ -244,7 +291,7 @@ class Maintenance:
         manifest = Manifest(
             id=old.id,
             boundary=snapshot.boundary,
-            journals=[JournalEntry(snapshot.boundary)],
+            journals=[*closed, JournalEntry(engine.journal.index)],
             checkpoints=[name] if full else [*old.checkpoints, name],
             segments=segments,
             next_segment=old.next_segment,
@@ -265,7 +312,7 @@ class Maintenance:
             if info is not None:
                 engine.store.add(info, "hot")
         self._manifest = manifest
-        self._closed_journals = []
+        self._closed_journals = closed
         return manifest
 
     def _uses_after(self, snapshot: Snapshot) -> Counter[int]:
@@ -286,11 +333,11 @@ class Maintenance:
         for entry in old:
             merge = by_first_source.get(entry.id)
             if merge is not None and merge.info is not None:
-                yield _entry(merge.info)
+                yield entry_of(merge.info)
             if entry.id not in merged:
                 yield entry
         if sealed is not None:
-            yield _entry(sealed)
+            yield entry_of(sealed)
 
     # --- tidying up ----------------------------------------------------------------------------------------
 
@@ -305,7 +352,6 @@ class Maintenance:
             if name not in manifest.checkpoints:
                 engine.disk.remove(checkpoint_path(name))
         self._remove_journals(manifest.boundary)
-        self._replayed_bytes = self._replayed_copies = 0
 
     def _remove_journals(self, boundary: int) -> None:
         engine = self._engine
@@ -352,19 +398,20 @@ class Maintenance:
             SegmentEntry(e.id, e.size, e.edges, e.rows, "cold") if e.id in moving else e
             for e in self._manifest.segments
         ]
-        manifest = msgspec.structs.replace(self._manifest, segments=segments)
-        write_manifest(engine.disk, manifest)
-        self._manifest = manifest
+        with self._files_lock:
+            manifest = msgspec.structs.replace(self._manifest, segments=segments)
+            write_manifest(engine.disk, manifest)
+            self._manifest = manifest
         for id in moving:
             engine.store.mark_cold(id)
         return True
 
 
-class _InThisThread:
+class InThisThread:
     """Does the worker's work without a process: for tests, and where processes cannot be had."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._disk = engine.disk
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
 
     def run(self, job: SealJob | MergeJob) -> SegmentInfo | None:
         return run_here(self._disk, job)
@@ -373,5 +420,5 @@ class _InThisThread:
         pass
 
 
-def _entry(info: SegmentInfo) -> SegmentEntry:
+def entry_of(info: SegmentInfo) -> SegmentEntry:
     return SegmentEntry(info.id, info.size, info.edges, info.rows)

@@ -10,13 +10,16 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from strandline.engine.machine_memory import memory_limit
 from strandline.engine.segments.footer import RunInfo
 from strandline.engine.segments.pieces import Pieces, Rows
 from strandline.engine.segments.segment import ROW_COLUMNS, Segment
 from strandline.engine.segments.writer import Codes, Ints, Strings
 
-#: Up to this much decompressed data is kept at hand. What a larger merge has beyond it is decompressed twice.
+#: Up to this much decompressed data is kept in memory. What a larger merge has beyond it is decompressed twice.
 MEMORY_BYTES = 256 << 20
+#: And at most this part of the memory that the process may use: a merge takes no more than sealing does.
+MEMORY_SHARE = 8
 
 
 def read_segments(
@@ -99,6 +102,7 @@ class _Contents:
         self._places: list[tuple[Segment, int]] = []
         self._kept: dict[int, _Content] = {}
         self._kept_bytes = 0
+        self._kept_limit = min(MEMORY_BYTES, memory_limit() // MEMORY_SHARE)
         self._recent: OrderedDict[int, _Content] = OrderedDict()
         # The output walks through every segment from front to back: one block of each is wanted at a time,
         # two where the output's block reaches over an edge.
@@ -109,7 +113,7 @@ class _Contents:
         self._places.append((segment, index))
         content = _Content(_values(meta), _values(data))
         size = len(content.metas) + len(content.data)
-        if self._kept_bytes + size <= MEMORY_BYTES:
+        if self._kept_bytes + size <= self._kept_limit:
             self._kept[source] = content
             self._kept_bytes += size
         return source

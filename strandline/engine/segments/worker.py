@@ -20,10 +20,13 @@ from contextlib import suppress
 from typing import IO
 
 import msgspec
+import pyarrow as pa
 
 from strandline.engine.children import environment
+from strandline.engine.descriptors import FOR_A_PROCESS, SpareDescriptors
 from strandline.engine.disk import LocalDisk
 from strandline.engine.errors import DamagedFile, MissingFile, UnsupportedFormat, WorkerFailed
+from strandline.engine.housekeeping.memory import give_back
 from strandline.engine.segments.footer import SegmentInfo
 from strandline.engine.segments.sealing import MergeJob, SealJob, run
 
@@ -52,8 +55,10 @@ _encoder = msgspec.msgpack.Encoder()
 class Worker:
     """The parent's side. The process is started by the first job; jobs of several threads take turns."""
 
-    def __init__(self, root: str | os.PathLike[str]) -> None:
+    def __init__(self, root: str | os.PathLike[str], spare: SpareDescriptors | None = None) -> None:
+        """``spare``: for the start of the process, if no others are left."""
         self._root = os.fspath(root)
+        self._spare = spare or SpareDescriptors()
         self._process: subprocess.Popen[bytes] | None = None
         self._turn = threading.Lock()
         self._closed = False
@@ -90,7 +95,7 @@ class Worker:
     def _ask(self, message: bytes) -> _Done | _Failed | None:
         """None when the process died."""
         if self._process is None:
-            self._process = _start(self._root)
+            self._process = self._spare.use(lambda: _start(self._root), FOR_A_PROCESS)
         # Only now: whoever closes sets this first and then kills the process it sees.
         if self._closed:
             self._bury()
@@ -191,6 +196,9 @@ def serve(root: str, jobs: IO[bytes], answers: IO[bytes]) -> None:
             answer = _embalm(error)
         _send(answers, _encoder.encode(answer))
         gc.collect()
+        # The next job may be far away, and the server needs the memory.
+        pa.default_memory_pool().release_unused()
+        give_back()
 
 
 def _listen(jobs: IO[bytes], waiting: queue.SimpleQueue[bytes]) -> None:

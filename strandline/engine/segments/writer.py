@@ -95,31 +95,85 @@ def write_segment(disk: Disk, path: str, id: int, columns: Columns, runs: Sequen
     draft = encode_footer(
         Footer(id, rows, run_infos, [BlockInfo(start, end - start, 0, 0, 0, 0) for start, end in cuts])
     )
-    sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression="zstd")
-    blocks: list[tuple[int, int]] = []
-    with pa.ipc.new_file(sink, SCHEMA, options=options, metadata={METADATA_KEY: draft}) as writer:
-        for batch in _batches(columns, runs, by_key, cuts):
-            offset = sink.tell()
-            writer.write_batch(batch)
-            blocks.append((offset, sink.tell()))
-    file = memoryview(sink.getvalue()).cast("B")
-    blocks[0] = (_first_block(file), blocks[0][1])
-    infos = [
-        BlockInfo(
-            start,
-            end - start,
-            offset,
-            stop,
-            xxhash.xxh3_64_intdigest(file[offset:stop]),
-            int(bounds[end] - bounds[start]),
+    file = _SegmentFile(id, columns, runs, by_key, cuts, bounds, run_infos, draft)
+    disk.write_file(path, file.pieces())
+    return SegmentInfo(id, file.size, file.edges, rows, run_infos)
+
+
+class _SegmentFile:
+    """Makes the bytes of a segment piece by piece, so that no more than a block of it is in memory at a time."""
+
+    def __init__(
+        self,
+        id: int,
+        columns: Columns,
+        runs: Sequence[Run],
+        by_key: Any,
+        cuts: Sequence[tuple[int, int]],
+        bounds: Ints,
+        run_infos: list[RunInfo],
+        draft: bytes,
+    ) -> None:
+        self._id = id
+        self._batches = _batches(columns, runs, by_key, cuts)
+        self._cuts = cuts
+        self._bounds = bounds
+        self._run_infos = run_infos
+        self._draft = draft
+        #: Known once all pieces are made.
+        self.size = 0
+        self.edges = 0
+
+    def pieces(self) -> Iterator[bytes]:
+        sink, head = _Sink(), b""
+        infos: list[BlockInfo] = []
+        options = pa.ipc.IpcWriteOptions(compression="zstd")
+        with pa.ipc.new_file(sink, SCHEMA, options=options, metadata={METADATA_KEY: self._draft}) as writer:
+            for (start, end), batch in zip(self._cuts, self._batches, strict=True):
+                writer.write_batch(batch)
+                piece = sink.take()
+                if not infos:
+                    head = piece[: _first_block(piece)]
+                offset, self.size = self.size + (0 if infos else len(head)), self.size + len(piece)
+                checksum = xxhash.xxh3_64_intdigest(piece if infos else piece[len(head) :])
+                size = int(self._bounds[end] - self._bounds[start])
+                infos.append(BlockInfo(start, end - start, offset, self.size, checksum, size))
+                yield piece
+        tail = _fill_in(
+            sink.take(), self._draft, encode_footer(Footer(self._id, len(self._bounds) - 1, self._run_infos, infos))
         )
-        for (start, end), (offset, stop) in zip(cuts, blocks, strict=True)
-    ]
-    head, body, tail = file[: blocks[0][0]], file[blocks[0][0] : blocks[-1][1]], bytes(file[blocks[-1][1] :])
-    tail = _fill_in(tail, draft, encode_footer(Footer(id, rows, run_infos, infos)))
-    disk.write_file(path, b"".join((head, body, tail)))
-    return SegmentInfo(id, len(file), edges_sum(head, tail), rows, run_infos)
+        self.size += len(tail)
+        self.edges = edges_sum(head, tail)
+        yield tail
+
+
+class _Sink:
+    """What Arrow writes to: a file that is taken away piece by piece."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._at = 0
+
+    def write(self, data: Any) -> int:
+        part = bytes(data)
+        self._parts.append(part)
+        self._at += len(part)
+        return len(part)
+
+    def take(self) -> bytes:
+        taken, self._parts = b"".join(self._parts), []
+        return taken
+
+    def tell(self) -> int:
+        return self._at
+
+    def flush(self) -> None:
+        """Nothing is kept back."""
+
+    def close(self) -> None:
+        self.closed = True
 
 
 def _cut(bounds: Ints) -> Iterator[tuple[int, int]]:
@@ -214,7 +268,7 @@ def _binary_array(values: Values, start: int, end: int) -> Any:
     return pa.Array.from_buffers(pa.binary(), end - start, buffers, missing)
 
 
-def _first_block(file: memoryview) -> int:
+def _first_block(file: bytes) -> int:
     """Where the first record batch starts: Arrow writes the dictionaries together with it."""
     stream = pa.BufferReader(file)
     stream.seek(8)

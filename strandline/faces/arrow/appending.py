@@ -46,7 +46,7 @@ class Appending:
                 return await self._into_new(name, batch, advance, ts)
             return _answer(await self._written(log, batch, advance, ts), advance, 200)
 
-        return await reply_of(self._context.topics.in_turn(None, lambda _: act()))
+        return await reply_of(self._context.topics.write_in_turn(None, lambda _: act()))
 
     def _time(self, call: Call) -> int | None:
         """The time that the records are said to be of. Times never go back in a log, so one that is far ahead would be

@@ -19,6 +19,7 @@ from strandline.engine.errors import (
     JournalFailed,
     LogFull,
     RecordTooLarge,
+    SealingBehind,
     UnknownLog,
 )
 from strandline.faces.web import Refusal, Reply, damaged_data
@@ -73,7 +74,7 @@ def _full(error: LogFull) -> Refusal:
     return Refusal(422, "log_full", f"log {error.name!r} is full and rejects what does not fit", detail)
 
 
-def _throttled(error: Throttled) -> Refusal:
+def _throttled(error: Throttled | SealingBehind) -> Refusal:
     wait_ms = error.retry_after_ms
     return Refusal(429, "throttled", str(error), {"retry_after_ms": wait_ms}, retry_after=-(-wait_ms // 1000))
 
@@ -83,6 +84,7 @@ _TABLE: tuple[tuple[type[Exception], Callable[[Any], Refusal]], ...] = (
     (UnknownLog, lambda error: log_not_found(error.name)),
     (LogFull, _full),
     (Throttled, _throttled),
+    (SealingBehind, _throttled),
     (BatchTooLarge, lambda error: Refusal(400, "record_too_large", str(error), {"log": error.name})),
     (RecordTooLarge, lambda error: Refusal(400, "record_too_large", str(error))),
     (BadRecord, lambda error: invalid(str(error))),

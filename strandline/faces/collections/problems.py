@@ -20,6 +20,7 @@ from strandline.engine.errors import (
     JournalFailed,
     LogFull,
     RecordTooLarge,
+    SealingBehind,
 )
 from strandline.faces.web import Refusal, Reply, damaged_data
 
@@ -182,6 +183,10 @@ def refuse(refusal: Refusal) -> Reply:
     return Refused(refusal.status, refusal.message, headers=headers).reply()
 
 
+def throttled(error: Throttled | SealingBehind) -> Refused:
+    return Refused(429, str(error), headers=retry_after(-(-error.retry_after_ms // 1000)))
+
+
 def _damaged(error: DamagedFile) -> Refused:
     refusal = damaged_data(error)
     return Refused(refusal.status, refusal.code, {"message": refusal.message, **(refusal.detail or {})})
@@ -189,7 +194,8 @@ def _damaged(error: DamagedFile) -> Refused:
 
 #: The first match counts, so the special ones come first.
 _TABLE: tuple[tuple[type[Exception], Callable[[Any], Refused]], ...] = (
-    (Throttled, lambda error: Refused(429, str(error), headers=retry_after(-(-error.retry_after_ms // 1000)))),
+    (Throttled, throttled),
+    (SealingBehind, throttled),
     (RecordTooLarge, lambda error: too_large()),
     (LogFull, lambda error: Refused(507, str(error))),
     (BadName, lambda error: invalid_path()),

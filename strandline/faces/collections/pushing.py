@@ -83,9 +83,9 @@ class Pushing:
             raise ts_in_future()
         announcing = context.announcing(place.entry)
         event = None if announcing is None else announcing.of(place.params, told, caller.identity)
-        if not context.pressure.level:
+        if not context.pressure.holds_writes:
             return self._keep(place, element, ts, event, caller.request_id)
-        return context.turns.take(lambda: 0, lambda _: self._keep(place, element, ts, event, caller.request_id))
+        return context.turns.take_write(lambda: 0, lambda _: self._keep(place, element, ts, event, caller.request_id))
 
     def _keep(
         self, place: Place, element: Element, ts: int | None, event: Event | None, request_id: str | None

@@ -114,10 +114,10 @@ class Appending:
             raise too_large(context.settings.max_append_bytes)
         if stream.name in SYSTEM:
             raise Refusal(403, "forbidden", "this stream is written by the server alone")
-        if not context.pressure.level:
+        if not context.pressure.holds_writes:
             return self._append(stream, head, body)
         # Until it is its turn the stream may have been deleted.
-        return context.in_turn(lambda _: self._append(context.stream(call), head, body))
+        return context.write_in_turn(lambda _: self._append(context.stream(call), head, body))
 
     def _append(self, stream: Stream, head: AppendHead, body: bytes) -> Replying:
         if not body:

@@ -115,11 +115,11 @@ class StreamsContext:
         if appends.count >= settings.max_waiting_appends or appends.size >= settings.max_waiting_bytes:
             raise overloaded("too many appends wait for the disk")
 
-    def in_turn(self, act: Callable[[float], Replying]) -> Replying:
+    def write_in_turn(self, act: Callable[[float], Replying]) -> Replying:
         """Do it now, or after the wait that the pressure on the server asks for."""
-        if not self.pressure.level:
+        if not self.pressure.holds_writes:
             return act(0.0)
-        return self.turns.take(lambda: 0, act)
+        return self.turns.take_write(lambda: 0, act)
 
     def stop(self) -> None:
         self._sweeping.stop()

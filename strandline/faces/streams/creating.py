@@ -153,7 +153,7 @@ class Creating:
             raise too_large(context.settings.max_append_bytes)
         if head.fork is not None:
             _check_access(call.access, head.fork.source)
-        return context.in_turn(lambda _: self._put(call, name, head))
+        return context.write_in_turn(lambda _: self._put(call, name, head))
 
     def _put(self, call: Call, name: str, head: CreateHead) -> Replying:
         context = self._context

@@ -20,6 +20,7 @@ from strandline.engine.errors import (
     LogExists,
     LogFull,
     RecordTooLarge,
+    SealingBehind,
     UnknownLog,
 )
 from strandline.faces.web import Refusal, Reply, damaged_data
@@ -88,6 +89,7 @@ _TABLE: tuple[tuple[type[Exception], Callable[[Any], Refusal]], ...] = (
     (SchemaError, lambda error: Refusal(error.status, _code_of(error.status), str(error))),
     (QueryError, lambda error: bad_request(str(error))),
     (Throttled, lambda error: overloaded(str(error))),
+    (SealingBehind, lambda error: overloaded(str(error))),
     (EngineClosed, lambda error: Refusal(503, "unavailable", "the server is shutting down")),
     (DiskFull, lambda error: Refusal(507, "disk_full", str(error), retry_after=5)),
     (DamagedFile, damaged_data),

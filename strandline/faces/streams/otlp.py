@@ -72,6 +72,9 @@ class Otlp:
         return await self._take(call, name, creates=settings.otlp_auto_create)
 
     async def _take(self, call: Call, name: str, *, creates: bool) -> Reply:
+        return await reply_of(self._context.write_in_turn(lambda _: self._take_now(call, name, creates)))
+
+    async def _take_now(self, call: Call, name: str, creates: bool) -> Reply:
         context = self._context
         form = _form(call.head)
         while True:

@@ -52,6 +52,12 @@ class TablesContext:
             return act()
         return self.turns.take(lambda: 0, lambda _: act())
 
+    def write_in_turn(self, act: Callable[[], Replying]) -> Replying:
+        """As ``in_turn``, for what writes records: it also waits while sealing is behind."""
+        if not self.pressure.holds_writes:
+            return act()
+        return self.turns.take_write(lambda: 0, lambda _: act())
+
     @property
     def writes_elsewhere(self) -> bool:
         """Whether something is being written on the other thread: it has the tables' lock, or will."""

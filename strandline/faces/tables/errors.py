@@ -16,6 +16,7 @@ from strandline.engine.errors import (
     EngineClosed,
     JournalFailed,
     RecordTooLarge,
+    SealingBehind,
     UnknownLog,
 )
 from strandline.faces.tables.problems import CODES, PROBLEMS
@@ -42,6 +43,7 @@ _TABLE: tuple[tuple[type[Exception], Callable[[Any], TableError]], ...] = (
     (UnknownLog, lambda error: TableError("NOT_FOUND", "the rows are gone: somebody has removed their log")),
     (BadRequest, lambda error: invalid(str(error))),
     (Throttled, lambda error: TableError("THROTTLED", str(error))),
+    (SealingBehind, lambda error: TableError("THROTTLED", str(error))),
     (EngineClosed, lambda error: TableError("UNAVAILABLE", "the server is shutting down")),
     (DiskFull, lambda error: TableError("DISK_FULL", str(error))),
     (DamagedFile, _damaged),

@@ -82,7 +82,7 @@ class Writing:
                 return self._done(write(), render)
             return self._elsewhere(write, render)
 
-        return self._context.in_turn(act)
+        return self._context.write_in_turn(act)
 
     def _is_quick(self, parent: str, keys: list[str | None]) -> bool:
         context = self._context
@@ -100,7 +100,11 @@ class Writing:
         body = body_of(call, UpdateBody)
         user = self._changer(call, "write", body.id)
         table, expected = self._table, body.expected_updated_at
-        return self._change(lambda: table.update(body.id, body.patch, user=user, expected_updated_at=expected), _row)
+
+        def update() -> Write[Row]:
+            return table.update(body.id, body.patch, user=user, expected_updated_at=expected)
+
+        return self._context.write_in_turn(lambda: self._elsewhere(update, _row))
 
     def rm(self, call: Call) -> Replying:
         """POST /tables/{table}/rm"""

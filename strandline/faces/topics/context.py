@@ -123,7 +123,18 @@ class Context:
         Refuses when the server is too busy for it. Without a topic it is about one that is to be made."""
         if not self.pressure.level:
             return act(0.0)
-        return self._turns.take(lambda: 0 if topic is None else topic.priority(self.hub.now()), act, patient=patient)
+        return self._turns.take(self._urgency(topic), act, patient=patient)
+
+    def write_in_turn(
+        self, topic: Topic | None, act: Callable[[float], Replying], *, patient: bool = False
+    ) -> Replying:
+        """As ``in_turn``, for what writes records: it also waits while sealing is behind."""
+        if not self.pressure.holds_writes and not patient:
+            return act(0.0)
+        return self._turns.take_write(self._urgency(topic), act, patient=patient)
+
+    def _urgency(self, topic: Topic | None) -> Callable[[], int]:
+        return lambda: 0 if topic is None else topic.priority(self.hub.now())
 
     def check_quota(self, batches: Iterable[Batch]) -> None:
         """Refuse what would bring all topics together over their quota."""

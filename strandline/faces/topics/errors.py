@@ -20,6 +20,7 @@ from strandline.engine.errors import (
     JournalFailed,
     LogFull,
     RecordTooLarge,
+    SealingBehind,
     UnknownLog,
 )
 from strandline.faces.web import Refusal, Reply, damaged_data
@@ -53,7 +54,7 @@ def _full(error: LogFull) -> Refusal:
     return Refusal(422, "topic_full", f"topic {error.name!r} is full and rejects what does not fit", detail)
 
 
-def _throttled(error: Throttled) -> Refusal:
+def _throttled(error: Throttled | SealingBehind) -> Refusal:
     wait_ms = error.retry_after_ms
     return Refusal(429, "throttled", str(error), {"retry_after_ms": wait_ms}, retry_after=-(-wait_ms // 1000))
 
@@ -63,6 +64,7 @@ _TABLE: tuple[tuple[type[Exception], Callable[[Any], Refusal]], ...] = (
     (UnknownLog, lambda error: topic_not_found(error.name)),
     (LogFull, _full),
     (Throttled, _throttled),
+    (SealingBehind, _throttled),
     (BatchTooLarge, lambda error: Refusal(400, "record_too_large", str(error), {"topic": error.name})),
     (RecordTooLarge, lambda error: Refusal(400, "record_too_large", str(error))),
     (BadRequest, lambda error: invalid(str(error))),

@@ -84,7 +84,7 @@ class MultiWriting:
         check_idempotency_key(key)
         self._check(call, body)
         parts = self._parts(body)
-        return self._context.in_turn(
+        return self._context.write_in_turn(
             self._least_urgent(parts),
             lambda waited_ms: self._append(call, body, parts, key, waited_ms),
             patient=body.disable_backpressure,

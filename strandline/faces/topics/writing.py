@@ -60,6 +60,7 @@ class WriteBody(msgspec.Struct, gc=False):
             and self.node is None
             and self.create is None
             and self.config is None
+            and not self.disable_backpressure
         )
 
 
@@ -98,7 +99,7 @@ class Writing:
         """What most writes are: one record without anything to it, to a topic that is there and takes it. Does the
         same as ``append``, sooner; None when this is not such a write."""
         context, settings = self._context, self._settings
-        if context.pressure.level or settings.max_total_bytes:
+        if context.pressure.holds_writes or settings.max_total_bytes:
             return None
         topic = context.topics.find(name)
         if topic is not None and topic.is_plain and len(record.data) <= settings.max_record_bytes:
@@ -116,7 +117,7 @@ class Writing:
             write.waited_ms = waited_ms
             return self._append(name, body, write, key)
 
-        return context.in_turn(context.topics.find(name), act, patient=body.disable_backpressure)
+        return context.write_in_turn(context.topics.find(name), act, patient=body.disable_backpressure)
 
     def _append(self, name: str, body: WriteBody, write: _Write, key: str | None) -> Reply | Later:
         topic = self._context.topics.find(name)

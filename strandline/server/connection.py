@@ -11,7 +11,7 @@ import asyncio
 import logging
 import resource
 from math import ceil
-from typing import Any, NamedTuple
+from typing import Any
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
@@ -100,14 +100,6 @@ def connection_limit(wanted: int) -> int:
     return min(wanted or possible, possible)
 
 
-class _Read(NamedTuple):
-    """Where the parser was before it got some more data."""
-
-    in_message: bool
-    in_head: bool
-    body_bytes: int
-
-
 class Connection(HttpToolsProtocol):
     cap: ConnectionCap
     deadlines: Deadlines
@@ -119,7 +111,8 @@ class Connection(HttpToolsProtocol):
         self._in_head = False
         self._head_bytes = 0
         self._head_too_large = False
-        #: Requests that began with the data that is being parsed.
+        #: The size of the data that is being parsed, and how many requests began with it.
+        self._read_bytes = 0
         self._begun = 0
         #: Content of the body, and what came beside it.
         self._body_bytes = 0
@@ -142,24 +135,23 @@ class Connection(HttpToolsProtocol):
 
     def pass_on(self, data: bytes) -> None:
         """Leave the data to the parser, which would take heads and trailers of any size."""
-        before = _Read(self.in_message, self._in_head, self._body_bytes)
-        if not before.in_message:
+        was_in_message, was_in_head, body_bytes = self.in_message, self._in_head, self._body_bytes
+        if not was_in_message:
             self.in_message = self._in_head = True
             self._head_turns = 0
+        self._read_bytes = len(data)
         self._begun = 0
         self._parse(data)
-        if self.in_message and not self.transport.is_closing():
-            self._check_size(len(data), before)
-
-    def _check_size(self, size: int, before: _Read) -> None:
+        if not self.in_message or self.transport.is_closing():
+            return
         if self._in_head:
             # Where other requests were in the same data it is not known where this one begins: count from the next.
-            if self._begun + before.in_message <= 1:
-                self._head_bytes += size
+            if self._begun + was_in_message <= 1:
+                self._head_bytes += len(data)
             if self._head_bytes > MAX_REQUEST_HEAD_BYTES:
                 self._refuse_head()
-        elif not before.in_head and not self._begun:
-            self._framing_bytes += size - (self._body_bytes - before.body_bytes)
+        elif was_in_message and not was_in_head and not self._begun:
+            self._framing_bytes += len(data) - (self._body_bytes - body_bytes)
             if self._framing_bytes > MAX_FRAMING_BYTES + MAX_FRAMING_RATIO * self._body_bytes:
                 self._end(400, "The chunks of the body hold too little content, or its trailers are too large.")
 
@@ -223,10 +215,12 @@ class Connection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._in_head = False
-        size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
-        if size > MAX_REQUEST_HEAD_BYTES:
-            self._head_too_large = True
-            raise ValueError("the head is too large")
+        if self._head_bytes + self._read_bytes > MAX_REQUEST_HEAD_BYTES:
+            # It may be: part of the data may belong to other requests, or to the body.
+            size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+            if size > MAX_REQUEST_HEAD_BYTES:
+                self._head_too_large = True
+                raise ValueError("the head is too large")
         if self.parser.should_upgrade() and not self._should_upgrade():
             self._wants_upgrade = True
         else:
@@ -246,14 +240,21 @@ class Connection(HttpToolsProtocol):
     def _refuse_head(self) -> None:
         self._end(431, f"The head of the request is larger than {MAX_REQUEST_HEAD_BYTES} bytes.")
 
+    def send_400_response(self, msg: str) -> None:
+        self._end(400, msg)
+
     def _end(self, status: int, message: str, further: bytes = b"") -> None:
-        """Answer outside of any request, and close."""
-        if not self.transport.is_closing():
+        """Answer what is no request, or not a whole one, and close."""
+        if self.transport.is_closing():
+            return
+        # While another answer is due or under way, the client would take this one for a part of it.
+        started = self.cycle is not None and self.cycle.response_started and not self.cycle.response_complete
+        if not started and not self.waits_for_answer:
             self.transport.write(
                 b"%bcontent-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n%bconnection: close\r\n\r\n%b"
                 % (STATUS_LINE[status], len(message), further, message.encode())
             )
-            self.transport.close()
+        self.transport.close()
 
     # --- time ----------------------------------------------------------------------------------------------
 
@@ -289,16 +290,10 @@ class Connection(HttpToolsProtocol):
                 self.transport.abort()
         elif self.receives_body:
             if self.idle_turns > deadlines.body_turns:
-                self._end_overdue(f"No more of the body came for {deadlines.body_seconds:g} s.")
+                self._end(408, f"No more of the body came for {deadlines.body_seconds:g} s.")
         elif self.in_message:
             self._head_turns += 1
             if self._head_turns > deadlines.head_turns:
-                self._end_overdue(f"The head of the request took longer than {deadlines.head_seconds:g} s.")
+                self._end(408, f"The head of the request took longer than {deadlines.head_seconds:g} s.")
         elif self.idle_turns > deadlines.idle_turns:
-            self.transport.close()
-
-    def _end_overdue(self, message: str) -> None:
-        if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
-            self._end(408, message)
-        else:
             self.transport.close()

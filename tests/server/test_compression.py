@@ -17,7 +17,7 @@ from strandline.server.compression import INLINE_BYTES, MAX_MEMBERS, NotSmall, c
 from strandline.server.gate import Gate, Status
 from strandline.server.limits import Limits
 
-EMPTY = gzip.compress(b"")
+EMPTY = gzip.compress(b"", mtime=0)
 LIMIT = 1 << 20
 
 
@@ -57,7 +57,11 @@ def test_the_limit_is_on_what_is_decompressed(limit: int) -> None:
             assert refused.value.status == 413
 
 
-@pytest.mark.parametrize("data", [b"", b"x", EMPTY[:-1], EMPTY + b"x", EMPTY + EMPTY[:5]])
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"x", EMPTY[:-1], EMPTY + b"x", EMPTY + EMPTY[:5]],
+    ids=["nothing", "text", "cut off", "text after it", "the second cut off"],
+)
 def test_what_is_not_gzip_is_refused(data: bytes) -> None:
     with pytest.raises(Refusal, match="the body is not valid gzip: ") as refused:
         decompress(data, LIMIT)

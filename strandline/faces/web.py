@@ -302,6 +302,10 @@ class Refusal(Exception):
         return Reply(msgspec.json.encode({"error": error}), self.status, headers=tuple(headers))
 
 
+def too_large(limit: int) -> Refusal:
+    return Refusal(413, "payload_too_large", f"the body is larger than {limit} bytes", {"max": limit})
+
+
 def damaged_data(error: DamagedFile) -> Refusal:
     """A file that a read needs is damaged or missing. The log of the server has the reason, and where the file is."""
     message = f"the records cannot be read: {error.file} is damaged or missing; the server's log says why"

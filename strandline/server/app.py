@@ -19,11 +19,14 @@ from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from strandline.faces.access import Access
-from strandline.faces.web import BODILESS, NOSNIFF, Call, Head, Headers, Later, Refusal, Reply, Sink, Stream
-from strandline.server.gate import Gate, too_large
+from strandline.faces.web import BODILESS, NOSNIFF, Call, Head, Headers, Later, Refusal, Reply, Sink, Stream, too_large
+from strandline.server.gate import CLOSE, Gate
 
 #: A stream that has this much unsent is told to wait.
 HIGH_WATER_BYTES = 64 << 10
+#: How long the server reads and drops the body of a refused request before it closes the connection. A client that
+#: sends everything before it reads gets its answer if it can send everything in this time.
+LINGER_SECONDS = 10.0
 
 Lifespan = Callable[[Starlette], AbstractAsyncContextManager[None]]
 
@@ -62,7 +65,11 @@ class _AllHttp(BaseRoute):
                     call.body = body
                     await self._answer(call, receive, send)
                 return
-        await _send_reply(send, gate.finish(head, refused))
+        reply = await _finished(gate, head, refused)
+        if gate.leaves_body(head):
+            await _send_last_reply(receive, send, reply, gate.max_body_bytes)
+        else:
+            await _send_reply(send, reply)
 
     async def _answer(self, call: Call, receive: Receive, send: Send) -> None:
         gate = self._gate
@@ -73,9 +80,18 @@ class _AllHttp(BaseRoute):
             except Exception as error:
                 answer = gate.failed(call, error)
         if isinstance(answer, Reply):
-            await _send_reply(send, gate.finish(call.head, answer))
+            await _send_reply(send, await _finished(gate, call.head, answer))
         else:
             await _run_stream(answer, call.head.further, receive, send)
+
+
+async def _finished(gate: Gate, head: Head, reply: Reply) -> Reply:
+    finished = gate.finish(head, reply)
+    if isinstance(finished, Reply):
+        return finished
+    answer = await finished
+    assert isinstance(answer, Reply)
+    return answer
 
 
 def _headers(scope: Scope, gate: Gate) -> dict[bytes, bytes]:
@@ -107,12 +123,34 @@ async def _read_body(receive: Receive, limit: int) -> bytes | None:
             return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
-async def _send_reply(send: Send, reply: Reply) -> None:
+async def _send_reply(send: Send, reply: Reply, *, more: bool = False) -> None:
     headers = [NOSNIFF, *reply.headers]
     if reply.status not in BODILESS:
         headers += [(b"content-type", reply.content_type), (b"content-length", str(len(reply.body)).encode())]
     await send({"type": "http.response.start", "status": reply.status, "headers": headers})
-    await send({"type": "http.response.body", "body": reply.body})
+    await send({"type": "http.response.body", "body": reply.body, "more_body": more})
+
+
+async def _send_last_reply(receive: Receive, send: Send, reply: Reply, most: int) -> None:
+    """Answer a request whose body is not wanted, and close the connection.
+
+    Closing a connection that the client still writes to resets it, and the client may never see the answer. So up to
+    ``most`` bytes of the body are read and dropped first.
+    """
+    if CLOSE not in reply.headers:
+        reply = Reply(reply.body, reply.status, reply.content_type, (*reply.headers, CLOSE))
+    await _send_reply(send, reply, more=True)
+    dropped = 0
+    try:
+        async with asyncio.timeout(LINGER_SECONDS):
+            while dropped <= most:
+                message = await receive()
+                dropped += len(message.get("body", b""))
+                if not message.get("more_body", False):
+                    break
+    except TimeoutError:
+        pass
+    await send({"type": "http.response.body", "body": b""})
 
 
 class SocketDoor:

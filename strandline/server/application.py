@@ -38,6 +38,7 @@ from strandline.faces.web import Reply
 from strandline.lake.place import Lake
 from strandline.query.companions.shelf import Shelf
 from strandline.server.app import SocketDoor, make_app
+from strandline.server.connection import ConnectionCap, connection_limit
 from strandline.server.declaring import NOTHING, Declared
 from strandline.server.gate import Gate, Status
 from strandline.server.limits import Limits
@@ -116,6 +117,7 @@ class Application:
         self.collections: CollectionsFace | None = None
         self.tables: TablesFace | None = None
         self.console: ConsoleFace | None = None
+        self.connection_cap = ConnectionCap(connection_limit(limits.max_connections))
         #: How many connections are open. Whoever has them sets it; it is not less than the open streams.
         self.count_connections: Callable[[], int] = lambda: self.limits.streams.used
         self.engine: Engine | None = None

@@ -1,6 +1,6 @@
 """The fast lane: hot requests are answered from the transport's callback, without a task, a scope or a message.
 
-A connection is uvicorn's own httptools protocol. What comes in at the boundary between two requests is looked at here
+What comes in at the boundary between two requests is looked at here
 first: if it is the head of a hot route, this class reads the body, calls the gate and writes the answer; anything else
 goes to uvicorn and on into the ASGI app. Clients send the same head again and again, so a head that has been parsed and
 admitted once is remembered, and not looked at again.
@@ -16,17 +16,22 @@ from time import perf_counter
 from typing import Any
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from strandline.faces.web import BODILESS, NOSNIFF, Call, Head, Later, Reply, Sink, Stream
-from strandline.server.gate import Gate
+from strandline.server.connection import Connection, ConnectionCap, Deadlines
+from strandline.server.gate import CLOSE, Gate
 
 #: Heads that are remembered. Every topic a client writes to is another one.
 MAX_HEADS = 16_384
+#: Memory for remembered heads: of clients, and as much again of trusted proxies. Enough for as many usual heads, which
+#: have ten headers at the most.
+MAX_HEADS_BYTES = 32 << 20
+#: What a remembered head takes beside its bytes, and what each of its headers takes beside theirs, as measured.
+HEAD_OVERHEAD_BYTES = 700
+HEADER_OVERHEAD_BYTES = 120
 #: Larger heads are not worth remembering.
 MAX_HEAD_BYTES = 4096
-#: A request line with its headers is never larger than this.
-MAX_REQUEST_HEAD_BYTES = 64 << 10
 #: A body from this size on is not copied to put its head in front of it.
 LARGE_BODY_BYTES = 64 << 10
 #: What a client may send ahead, while its last request is still being answered.
@@ -36,13 +41,17 @@ MAX_HELD_BYTES = 1 << 20
 class HotHead:
     """A head of a hot route, as remembered: admitted, or refused for good."""
 
-    __slots__ = ("head", "keep_alive", "length", "refused")
+    __slots__ = ("head", "keep_alive", "length", "refused", "size")
 
     def __init__(self, head: Head, length: int, keep_alive: bool, refused: Reply | None) -> None:
         self.head = head
         self.length = length
         self.keep_alive = keep_alive
         self.refused = refused
+        #: The memory that it takes, about.
+        self.size = HEAD_OVERHEAD_BYTES + sum(
+            len(name) + len(value) + HEADER_OVERHEAD_BYTES for name, value in head.headers.items()
+        )
 
     @property
     def comes_again(self) -> bool:
@@ -62,6 +71,7 @@ class Heads:
         self._trusted = trusted
         #: By the head itself, or by its digest where heads hold secrets.
         self.known: dict[bytes, HotHead | None] = {}
+        self._bytes = 0
         self._generation = gate.generation
         self._digest = hashlib.blake2b(digest_size=16, key=os.urandom(32)) if gate.keys is not None else None
 
@@ -69,6 +79,7 @@ class Heads:
         if self._generation != self._gate.generation:
             self._generation = self._gate.generation
             self.known.clear()
+            self._bytes = 0
         key = raw
         if self._digest is not None:
             digest = self._digest.copy()
@@ -81,9 +92,11 @@ class Heads:
             pass
         found = self._parse(raw)
         if len(raw) <= MAX_HEAD_BYTES and (found is None or found.comes_again):
-            if len(known) >= MAX_HEADS:
-                del known[next(iter(known))]
             known[key] = found
+            self._bytes += _size(key, found)
+            while len(known) > MAX_HEADS or self._bytes > MAX_HEADS_BYTES:
+                oldest = next(iter(known))
+                self._bytes -= _size(oldest, known.pop(oldest))
         return found
 
     def _parse(self, raw: bytes) -> HotHead | None:
@@ -101,9 +114,13 @@ class Heads:
             # It has been seen who asks; the secret itself is not kept.
             parsed.headers.pop(b"authorization", None)
         length = int(parsed.headers.get(b"content-length", b"0"))
-        if refused is not None and refused.status == 413:
+        if length > self._gate.max_body_bytes:
             return None  # the other lane knows how to leave a body unread
         return HotHead(head, length, parsed.keep_alive, refused)
+
+
+def _size(key: bytes, found: HotHead | None) -> int:
+    return HEAD_OVERHEAD_BYTES + len(key) if found is None else len(key) + found.size
 
 
 class NoHeads(Heads):
@@ -129,6 +146,8 @@ class _HeadParser:
             self._parser.feed_data(raw)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             self.plain = False
+        # The parser refers to this object: without the cycle both go at once, and not when the collector comes by.
+        del self._parser
 
     def on_url(self, url: bytes) -> None:
         self._url += url
@@ -155,7 +174,7 @@ class _HeadParser:
         )
 
 
-class FastLane(HttpToolsProtocol):
+class FastLane(Connection):
     """Make a subclass per server with :func:`fast_lane`, which gives it the gate."""
 
     gate: Gate
@@ -174,10 +193,6 @@ class FastLane(HttpToolsProtocol):
         #: A hot request is being answered; what comes in meanwhile is held.
         self._busy = False
         self._held = bytearray()
-        #: uvicorn's parser is inside a request; inside its head, of which so much has come.
-        self._elsewhere = False
-        self._in_head = False
-        self._head_bytes = 0
         self._closing = False
         self._stream: _FastSink | None = None
         self._default_headers: list[tuple[bytes, bytes]] | None = None
@@ -185,8 +200,6 @@ class FastLane(HttpToolsProtocol):
         self._joined = b""
         self._front_type = b""
         self._front_bytes = b""
-        #: How often the sweep of idle connections has come by since something last came in or went out.
-        self.idle_turns = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
@@ -201,28 +214,10 @@ class FastLane(HttpToolsProtocol):
             self._more_body(data)
         elif self._busy:
             self._hold(data)
-        elif self._elsewhere or (self.cycle is not None and not self.cycle.response_complete):
-            self._pass_on(data)
+        elif self.in_message or (self.cycle is not None and not self.cycle.response_complete):
+            self.pass_on(data)
         else:
             self._take(data)
-
-    def _pass_on(self, data: bytes) -> None:
-        """Leave the data to uvicorn's parser, which would take a head of any size."""
-        super().data_received(data)
-        if self._in_head:
-            self._head_bytes += len(data)
-            if self._head_bytes > MAX_REQUEST_HEAD_BYTES and not self.transport.is_closing():
-                self.transport.write(b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n\r\n")
-                self.transport.close()
-
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        self._in_head = True
-        self._head_bytes = 0
-
-    def on_headers_complete(self) -> None:
-        self._in_head = False
-        super().on_headers_complete()
 
     def _take(self, data: bytes) -> None:
         """Answer the requests in the data, up to one that takes longer or belongs to the other lane. What comes
@@ -234,8 +229,7 @@ class FastLane(HttpToolsProtocol):
             if hot is None and end > 4:
                 hot = self.heads.get(raw)
             if hot is None:
-                self._elsewhere = True
-                self._pass_on(data)
+                self.pass_on(data)
                 return
             stop = end + hot.length
             if len(data) < stop:
@@ -243,7 +237,8 @@ class FastLane(HttpToolsProtocol):
                 if self._refused is None:
                     self.gate.hold(hot.head)
                 self._hot = hot
-                self._chunks = [data[end:]]
+                # The body of a request that is refused is not kept.
+                self._chunks = [data[end:]] if self._refused is None else []
                 self._missing = stop - len(data)
                 return
             body = data[end:stop]
@@ -257,11 +252,11 @@ class FastLane(HttpToolsProtocol):
     def _more_body(self, data: bytes) -> None:
         hot, missing = self._hot, self._missing
         assert hot is not None
+        if self._refused is None:
+            self._chunks.append(data[:missing] if len(data) > missing else data)
         if len(data) < missing:
-            self._chunks.append(data)
             self._missing -= len(data)
             return
-        self._chunks.append(data[:missing] if len(data) > missing else data)
         body = b"".join(self._chunks)
         self._forget_upload()
         if self._refused is None:
@@ -284,10 +279,6 @@ class FastLane(HttpToolsProtocol):
         self._held += data
         if len(self._held) > MAX_HELD_BYTES:
             self.flow.pause_reading()
-
-    def on_message_complete(self) -> None:
-        super().on_message_complete()
-        self._elsewhere = False
 
     # --- what goes out -------------------------------------------------------------------------------------
 
@@ -323,13 +314,36 @@ class FastLane(HttpToolsProtocol):
         else:
             self._begin_stream(hot, answer)
         if self._held and not self._busy:
-            data = bytes(self._held)
-            self._held.clear()
-            self.flow.resume_reading()
-            self._take(data)
+            self._take_held()
+
+    def _take_held(self) -> None:
+        data = bytes(self._held)
+        self._held.clear()
+        self.flow.resume_reading()
+        self._take(data)
 
     def _reply(self, hot: HotHead, reply: Reply) -> None:
-        reply = self.gate.finish(hot.head, reply)
+        finished = self.gate.finish(hot.head, reply)
+        if isinstance(finished, Reply):
+            self._write(hot, finished)
+        else:
+            self._busy = True
+            finished.then(partial(self._finished, hot))
+
+    def _finished(self, hot: HotHead, later: Later) -> None:
+        """A large reply has been compressed."""
+        reply = later.answer
+        if self.transport.is_closing():
+            return
+        if not isinstance(reply, Reply):
+            self.transport.abort()
+            return
+        self._busy = False
+        self._write(hot, reply)
+        if self._held:
+            self._take_held()
+
+    def _write(self, hot: HotHead, reply: Reply) -> None:
         body = reply.body
         if reply.status == 200 and hot.keep_alive and not reply.headers and not self._closing:
             # What nearly every reply looks like.
@@ -340,9 +354,10 @@ class FastLane(HttpToolsProtocol):
                 self.transport.writelines((b"%b%d\r\n\r\n" % (front, len(body)), body))
             return
         further = _lines(reply.headers)
-        keep_alive = hot.keep_alive and not self._closing
-        if not keep_alive:
-            further += b"connection: close\r\n"
+        closes = CLOSE in reply.headers
+        keep_alive = hot.keep_alive and not self._closing and not closes
+        if not keep_alive and not closes:
+            further += _lines((CLOSE,))
         begin = STATUS_LINE[reply.status], self._defaults()
         if reply.status in BODILESS:
             self.transport.write(b"%b%b%b\r\n" % (*begin, further))
@@ -387,15 +402,13 @@ class FastLane(HttpToolsProtocol):
 
     # --- the connection ------------------------------------------------------------------------------------
 
-    def on_response_complete(self) -> None:
-        super().on_response_complete()
-        # Idle connections are swept; a timer per request would cost more than the request.
-        self._unset_keepalive_if_required()
-        self.idle_turns = 0
-
     @property
     def waits_for_answer(self) -> bool:
-        return self._busy or (self.cycle is not None and not self.cycle.response_complete and not self._elsewhere)
+        return self._busy or super().waits_for_answer
+
+    @property
+    def receives_body(self) -> bool:
+        return self._hot is not None or super().receives_body
 
     @property
     def has_work(self) -> bool:
@@ -459,9 +472,9 @@ class _FastSink(Sink):
             self._lane.transport.abort()
 
 
-def fast_lane(gate: Gate, *, hot: bool = True) -> type[FastLane]:
-    """The protocol class to give to uvicorn. Unless ``hot``, everything goes through the ASGI app; the bounds on idle
-    connections and on the size of heads are the same."""
+def fast_lane(gate: Gate, cap: ConnectionCap, deadlines: Deadlines, *, hot: bool = True) -> type[FastLane]:
+    """The protocol class to give to uvicorn. Unless ``hot``, everything goes through the ASGI app; the bounds on
+    connections are the same."""
     kind = Heads if hot else NoHeads
     heads = {"heads": kind(gate), "trusted_heads": kind(gate, trusted=True)}
-    return type("FastLane", (FastLane,), {"gate": gate, **heads})
+    return type("FastLane", (FastLane,), {"gate": gate, "cap": cap, "deadlines": deadlines, **heads})

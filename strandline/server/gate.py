@@ -1,29 +1,48 @@
 """The gate: what every request passes before it gets to its handler, in either lane, in one fixed order.
 
-Host and origin, key, requests in flight, scope, names, size, media type; then the handler. What depends on the head of
-a request alone is decided by :meth:`Gate.admit`, which the fast lane remembers per head.
+Whether the server is up, host and origin, key, requests in flight, scope, names, size, media type; then the handler.
+What depends on the head of a request alone is decided by :meth:`Gate.admit`, which the fast lane remembers per head.
 """
 
 from __future__ import annotations
 
 import logging
-import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 
 import msgspec
 
 from strandline.faces.access import FULL_ACCESS, Access, Keys
-from strandline.faces.web import Answer, Call, Head, Later, Refusal, Reply, Route, Stream, accepts_gzip, later_of
+from strandline.faces.web import (
+    Answer,
+    Call,
+    Head,
+    Later,
+    Refusal,
+    Reply,
+    Route,
+    Stream,
+    accepts_gzip,
+    later_of,
+    too_large,
+)
+from strandline.server.compression import (
+    INLINE_BYTES,
+    MIN_COMPRESSED_BYTES,
+    NotSmall,
+    compress,
+    compress_in_thread,
+    compresses,
+    decompress_in_thread,
+    decompress_small,
+)
 from strandline.server.limits import Limits
 from strandline.server.origin import Origins
 from strandline.server.paths import Paths
 
 log = logging.getLogger(__name__)
 
-#: Smaller replies are not worth compressing.
-GZIP_FROM_BYTES = 1024
-#: The fastest level: who asks for compression has a slow line, but everybody shares the loop.
-GZIP_LEVEL = 1
+#: The header of a reply after which the server closes the connection.
+CLOSE = (b"connection", b"close")
 
 
 class Status(msgspec.Struct):
@@ -120,10 +139,11 @@ class Gate:
         for name in route.names:
             if not head.access.may_touch(head.params[name]):
                 raise Refusal(403, "forbidden", f"the API key may not touch {head.params[name]!r}")
+        self._check_length(head)
         if route.stream:
             _check_accept(head)
         elif route.body != "none":
-            self._check_body(head, route)
+            _check_media_type(head, route)
 
     def _identify(self, head: Head) -> Access | None:
         if self.keys is None:
@@ -145,12 +165,12 @@ class Gate:
 
     def admit_socket(self, headers: Mapping[bytes, bytes]) -> Access:
         """Who opens a WebSocket: the key must be in a header. Takes one of the streams, or raises Refusal."""
+        self.status.check()
         head = Head("GET", "", "", headers)
         self.origins.check(head)
         access = self._identify(head)
         if access is None:
             raise Refusal(401, "unauthorized", "a valid API key is required")
-        self.status.check()
         if not self.limits.streams.acquire(access):
             raise Refusal(429, "throttled", "too many streams are open", retry_after=1)
         return access
@@ -158,39 +178,35 @@ class Gate:
     def _no_route(self, head: Head) -> Refusal:
         if head.access is None:
             return Refusal(401, "unauthorized", "a valid API key is required")
-        # Before the server is ready it does not have all of its routes yet.
-        self.status.check()
         found = self._paths.find(head.path)
         if found is not None:
             words = f"{head.method} is not allowed for {head.path}"
             return Refusal(405, "method_not_allowed", words, allow=", ".join(sorted(found[0])))
         return Refusal(404, "not_found", f"there is nothing at {head.path}")
 
-    def _check_body(self, head: Head, route: Route) -> None:
-        stated = head.headers.get(b"content-length") or b"0"
-        if not stated.isdigit():
-            raise Refusal(400, "invalid_request", "Invalid Content-Length")
-        length = int(stated)
-        if length > self.max_body_bytes:
+    def _check_length(self, head: Head) -> None:
+        if body_length(head) > self.max_body_bytes:
             raise too_large(self.max_body_bytes)
-        if route.body == "any" or head.headers.get(b"content-type", b"").startswith(b"application/json"):
-            return
-        has_body = length > 0 or b"transfer-encoding" in head.headers
-        if has_body or route.body == "required":
-            raise Refusal(415, "unsupported_media_type", "the content type must be application/json")
+
+    def leaves_body(self, head: Head) -> bool:
+        """Whether a refused request has a body that the server does not read to its end: a body that is too large, one
+        that may be, or one that the client sends only on demand."""
+        headers = head.headers
+        stated = headers.get(b"content-length", b"0")
+        too_long = not stated.isdigit() or int(stated) > self.max_body_bytes
+        return too_long or b"transfer-encoding" in headers or b"expect" in headers
 
     # --- every single request ------------------------------------------------------------------------------
 
     def check_now(self, head: Head) -> Reply | None:
         """What may differ from one moment to the next: whether the server is up, and what its key has under way. It
-        comes before everything else that a head can be refused for, but not before asking who it is from."""
+        comes before everything else that a head can be refused for. A server that starts does not have all of its
+        routes yet, so it can tell neither what is there nor who may have it: clients have to come back later."""
         route = head.route
-        if head.access is None:
-            return None
         try:
             if not self.status.serving and (route is None or not route.always):
                 self.status.check()
-            if self.keys is not None and not self.limits.requests.room(head.access):
+            if self.keys is not None and head.access is not None and not self.limits.requests.room(head.access):
                 raise Refusal(429, "throttled", "too many requests are in flight for this API key", retry_after=1)
         except Refusal as refusal:
             return _refuse(route, refusal)
@@ -212,9 +228,10 @@ class Gate:
         route = head.route
         assert route is not None
         try:
-            if b"content-encoding" in head.headers:
-                self._decode(call)
-            answer = route.handler(call)
+            if b"content-encoding" not in head.headers or self._decode(call):
+                answer = route.handler(call)
+            else:
+                answer = self._answer_large(call, route)
         except Exception as error:
             return self.failed(call, error)
         if isinstance(answer, Reply):
@@ -259,56 +276,66 @@ class Gate:
             reply = _refuse(route, Refusal(500, "internal", "an internal error; the server's log has the details"))
         return reply
 
-    def finish(self, head: Head, reply: Reply) -> Reply:
-        """Count the reply, give it the headers of its route, and compress it if the client asked for that, it is worth
-        it, and nobody has done so."""
+    def finish(self, head: Head, reply: Reply) -> Reply | Later:
+        """Count the reply, give it the headers of its route, and compress it if the client accepts that and it makes
+        the reply smaller; a large reply is compressed in a thread. A server that stops ends the connection."""
         route = head.route
         counted = ("" if route is None else route.path, reply.status)
         self.answered[counted] = self.answered.get(counted, 0) + 1
-        if head.further:
-            reply = Reply(reply.body, reply.status, reply.content_type, reply.headers + head.further)
-        if len(reply.body) >= GZIP_FROM_BYTES and b"accept-encoding" in head.headers and accepts_gzip(head):
-            if any(name == b"content-encoding" for name, _ in reply.headers):
-                return reply
-            compressor = zlib.compressobj(GZIP_LEVEL, wbits=31)
-            body = compressor.compress(reply.body) + compressor.flush()
-            headers = (*reply.headers, (b"content-encoding", b"gzip"), (b"vary", b"accept-encoding"))
-            return Reply(body, reply.status, reply.content_type, headers)
-        return reply
+        further = head.further
+        if self.status.draining:
+            further += (CLOSE,)
+        if further:
+            reply = Reply(reply.body, reply.status, reply.content_type, reply.headers + further)
+        size = len(reply.body)
+        if size < MIN_COMPRESSED_BYTES or b"accept-encoding" not in head.headers or not accepts_gzip(head):
+            return reply
+        if not compresses(reply.content_type) or any(name == b"content-encoding" for name, _ in reply.headers):
+            return reply
+        if size > INLINE_BYTES:
+            return later_of(_compress_large(reply))
+        return _compressed(reply, compress(reply.body))
 
-    def _decode(self, call: Call) -> None:
+    def _decode(self, call: Call) -> bool:
+        """Undo the compression of a body; False if it is left to a thread."""
         encoding = call.head.headers[b"content-encoding"].strip().lower()
         if encoding in (b"", b"identity"):
-            return
+            return True
         if encoding != b"gzip":
             raise Refusal(415, "unsupported_media_type", "the content encoding must be gzip or identity")
-        call.body = _unzip(call.body, self.max_body_bytes)
+        try:
+            call.body = decompress_small(call.body, self.max_body_bytes)
+        except NotSmall:
+            return False
+        return True
+
+    async def _answer_large(self, call: Call, route: Route) -> Answer:
+        call.body = await decompress_in_thread(call.body, self.max_body_bytes)
+        answer = route.handler(call)
+        return await answer if isinstance(answer, Later | Awaitable) else answer
 
 
 #: Somebody without a valid key, at a route that says by itself who may call it.
 NOBODY = Access("", frozenset(), ())
 
 
-def too_large(limit: int) -> Refusal:
-    return Refusal(413, "payload_too_large", f"the body is larger than {limit} bytes", {"max": limit})
+def body_length(head: Head) -> int:
+    """The length that the request states for its body; 0 if it states none."""
+    stated = head.headers.get(b"content-length") or b"0"
+    if not stated.isdigit():
+        raise Refusal(400, "invalid_request", "Invalid Content-Length")
+    return int(stated)
 
 
-def _unzip(data: bytes, limit: int) -> bytes:
-    """What was compressed, in one piece or in several behind one another."""
-    body = b""
-    while True:
-        decompressor = zlib.decompressobj(wbits=31)
-        try:
-            body += decompressor.decompress(data, limit + 1 - len(body))
-        except zlib.error as error:
-            raise Refusal(400, "invalid_request", f"the body is not valid gzip: {error}") from None
-        if len(body) > limit:
-            raise too_large(limit)
-        if not decompressor.eof:
-            raise Refusal(400, "invalid_request", "the gzip body is cut off")
-        data = decompressor.unused_data
-        if not data:
-            return body
+async def _compress_large(reply: Reply) -> Answer:
+    return _compressed(reply, await compress_in_thread(reply.body))
+
+
+def _compressed(reply: Reply, body: bytes | None) -> Reply:
+    if body is None:
+        return reply
+    headers = (*reply.headers, (b"content-encoding", b"gzip"), (b"vary", b"accept-encoding"))
+    return Reply(body, reply.status, reply.content_type, headers)
 
 
 def _refuse(route: Route | None, refusal: Refusal) -> Reply:
@@ -319,3 +346,11 @@ def _check_accept(head: Head) -> None:
     accept = head.headers.get(b"accept", b"*/*")
     if b"text/event-stream" not in accept and b"*/*" not in accept:
         raise Refusal(406, "not_acceptable", "this is an event stream: accept text/event-stream")
+
+
+def _check_media_type(head: Head, route: Route) -> None:
+    if route.body == "any" or head.headers.get(b"content-type", b"").startswith(b"application/json"):
+        return
+    has_body = body_length(head) > 0 or b"transfer-encoding" in head.headers
+    if has_body or route.body == "required":
+        raise Refusal(415, "unsupported_media_type", "the content type must be application/json")

@@ -61,6 +61,9 @@ async def take_snapshot(application: Application, prefixes: tuple[str, ...]) -> 
         replay_progress=application.status.progress,
         uptime_ms=application.probes.uptime_ms,
         streams=application.limits.streams.used,
+        connections=application.count_connections(),
+        max_connections=application.connection_cap.most,
+        connections_refused=application.connection_cap.refused,
         requests=dict(application.gate.answered),
     )
     if face is None or engine is None:

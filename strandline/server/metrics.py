@@ -118,6 +118,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     queues: int = 0
     leases_in_flight: int = 0
     streams: int = 0
+    connections: int = 0
+    max_connections: int = 0
+    connections_refused: int = 0
     watch_sessions: int = 0
     wal: Wal = Wal()
     sealing: Sealing = Sealing()
@@ -179,6 +182,16 @@ def _totals(snapshot: Snapshot) -> Iterator[str]:
     yield from _single("topics_queue_topics", "gauge", "Topics that are queues.", snapshot.queues)
     yield from _single("topics_queue_leases_in_flight", "gauge", "Jobs held by workers.", snapshot.leases_in_flight)
     yield from _single("topics_sse_connections", "gauge", "Open event streams and WebSockets.", snapshot.streams)
+    yield from _single("strandline_connections", "gauge", "Open connections.", snapshot.connections)
+    yield from _single(
+        "strandline_connections_limit", "gauge", "Connections that may be open.", snapshot.max_connections
+    )
+    yield from _single(
+        "strandline_connections_refused_total",
+        "counter",
+        "Connections refused because too many were open.",
+        snapshot.connections_refused,
+    )
     yield from _single("topics_watch_sessions", "gauge", "Watch sessions.", snapshot.watch_sessions)
     yield from _single("topics_ready", "gauge", "1 once the journal is replayed.", int(snapshot.ready))
     yield from _single("topics_recovery_progress", "gauge", "How much is replayed, 0 to 1.", snapshot.replay_progress)

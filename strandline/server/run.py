@@ -15,6 +15,7 @@ import uvicorn
 
 from strandline.engine.errors import DamagedFile
 from strandline.server.application import Application
+from strandline.server.connection import IDLE_SECONDS, Connection, Deadlines
 from strandline.server.declaring import Declared, load
 from strandline.server.fast_lane import FastLane, fast_lane
 from strandline.server.log_lines import log_to_stderr
@@ -23,9 +24,6 @@ from strandline.server.settings import Settings, check_exposure
 
 log = logging.getLogger("strandline")
 
-#: A connection that nobody uses is closed after this time; so is one whose request never gets complete.
-IDLE_SECONDS = 75.0
-SWEEP_SECONDS = 5.0
 #: Connections that wait to be accepted.
 BACKLOG = 4096
 #: The exit code when the data directory is damaged: starting again does not help, see ``strandline verify``.
@@ -113,10 +111,12 @@ class Server(uvicorn.Server):
     def __init__(self, application: Application) -> None:
         self._application = application
         settings = application.settings.server
+        self._deadlines = Deadlines(settings.head_timeout_seconds, settings.body_timeout_seconds)
+        self._cap = application.connection_cap
         super().__init__(
             uvicorn.Config(
                 application.app,
-                http=fast_lane(application.gate, hot=settings.fast_lane),
+                http=fast_lane(application.gate, self._cap, self._deadlines, hot=settings.fast_lane),
                 loop="uvloop",
                 ws="websockets-sansio",
                 # Compressing would cost time per message and memory per socket, on every one of them.
@@ -138,7 +138,7 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self._loop = asyncio.get_running_loop()
-        self._loop.call_later(SWEEP_SECONDS, self._sweep)
+        self._loop.call_later(self._deadlines.sweep_seconds, self._sweep)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self._application.status.draining or not self.started:
@@ -169,14 +169,14 @@ class Server(uvicorn.Server):
         return self._application.failure is not None or await super().on_tick(counter)
 
     def _sweep(self) -> None:
-        """Close connections that nobody uses."""
+        """Close connections that are idle, and those whose clients take too long."""
         # First, so that no error can end the sweeping.
-        self._loop.call_later(SWEEP_SECONDS, self._sweep)
-        for connection in list(self.server_state.connections):
-            if isinstance(connection, FastLane) and not connection.waits_for_answer:
-                connection.idle_turns += 1
-                if connection.idle_turns > IDLE_SECONDS / SWEEP_SECONDS:
-                    connection.transport.close()
+        self._loop.call_later(self._deadlines.sweep_seconds, self._sweep)
+        connections = self.server_state.connections
+        self._cap.relax(len(connections))
+        for connection in list(connections):
+            if isinstance(connection, Connection):
+                connection.look()
 
 
 def _is_busy(connection: object) -> bool:

@@ -70,6 +70,7 @@ Positive = Annotated[int, Meta(ge=1, lt=1 << 62, description="a whole number, 1 
 Count = Annotated[int, Meta(ge=0, lt=1 << 62, description="a whole number, 0 or more")]
 Cap = Annotated[int, Meta(ge=0, lt=1 << 62, description="a whole number, 0 or more; 0 is unlimited")]
 Seconds = Annotated[float, Meta(ge=0, le=86_400, description="a number of seconds from 0 to 86400")]
+Timeout = Annotated[float, Meta(gt=0, le=86_400, description="a number of seconds, over 0 and up to 86400")]
 Latency = Annotated[float, Meta(gt=0, le=60_000, description="a number of milliseconds, over 0 and up to 60000")]
 FlushInterval = Annotated[int, Meta(ge=0, le=60_000, description="a whole number of milliseconds from 0 to 60000")]
 Heartbeat = Annotated[int, Meta(ge=1, le=1000, description="a whole number of milliseconds from 1 to 1000")]
@@ -124,6 +125,10 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     log_level: LogLevel = "info"
     #: How long a server that is told to stop lets requests and streams finish.
     drain_seconds: Seconds = 10.0
+    #: Close a connection whose request line and headers take longer than this to come in.
+    head_timeout_seconds: Timeout = 10.0
+    #: Close a connection when nothing more of a request's body comes in for this long.
+    body_timeout_seconds: Timeout = 30.0
     #: Answer the hot requests from the parser's callback.
     fast_lane: Flag = True
     #: A Python file or module that declares tables and collections; empty: none.
@@ -147,6 +152,9 @@ class LimitSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_sse_connections_per_key: Cap = 1000
     #: Requests of one key that are under way at a time.
     max_inflight_per_key: Cap = 1000
+    #: Connections that are open at a time; further ones are answered with 503 and closed. 0: the limit of open files,
+    #: less 256 (or a quarter, if that is less) for the journal and other files. It is never more than that.
+    max_connections: Count = 0
     #: Bytes of the live records of all topics together.
     max_total_bytes: Cap = _TOPICS.max_total_bytes
 

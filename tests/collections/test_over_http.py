@@ -100,7 +100,8 @@ def test_many_connections_append_to_one_document(served: ServerProcess, name: st
 
 def test_requests_that_are_sent_ahead_are_answered_in_turn(served: ServerProcess, name: str) -> None:
     request = b"".join(
-        b"POST /push/open/%b HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 18\r\n\r\n"
+        b"POST /push/open/%b HTTP/1.1\r\nhost: localhost\r\n"
+        b"content-type: application/json\r\ncontent-length: 18\r\n\r\n"
         b'{"data":{"n":%d}}' % (name.encode(), n)
         for n in range(100, 120)
     )

@@ -288,3 +288,45 @@ def test_every_page_may_be_allowed(start_server: StartServer, lane: str) -> None
     assert response.headers["cross-origin-resource-policy"] == "cross-origin"
     evil = httpx.get(f"{server.url}/v1/streams", headers={"host": "evil.example"}, trust_env=False)
     assert evil.status_code == 403, "a host is not an origin"
+
+
+# --- what a client says about itself ---------------------------------------------------------------------------
+
+
+LIMITED = """
+[[collections.collection]]
+name = "open"
+storage_path = "open/{id}"
+read_roles = ["public"]
+write_roles = ["public"]
+append_only = { require_author_signature = false }
+rate_limit.push = { window_ms = 3600000, max_requests = 2, bucket = "ip" }
+"""
+
+
+@pytest.mark.parametrize(("proxies", "trusted"), [("192.0.2.7", False), ("127.0.0.1", True)])
+def test_only_a_trusted_proxy_says_for_whom_it_asks(tmp_path: Path, lane: str, proxies: str, trusted: bool) -> None:
+    """The host, the scheme and the address of the client."""
+    config = tmp_path / "strandline.toml"
+    config.write_text(LIMITED)
+    settings: dict[str, object] = {"trusted_proxies": proxies, "trusted_proxy_hops": 1}
+    server = ServerProcess(tmp_path / "data", fast_lane=lane == "fast", settings=settings, config=config).start()
+    try:
+        with httpx.Client(base_url=server.url, trust_env=False) as http:
+            # A name that the server does not answer to, and one that it does, at a hot route and at another one.
+            for method, path in (("POST", "/v0/topics/a"), ("PUT", "/v0/topics/a")):
+                evil = {"host": "localhost", "x-forwarded-host": "evil.example"}
+                good = {"host": "evil.example", "x-forwarded-host": "localhost"}
+                body = {"records": [{"data": 1}]} if method == "POST" else {}
+                assert (http.request(method, path, json=body, headers=evil).status_code == 403) == trusted
+                assert (http.request(method, path, json=body, headers=good).status_code == 403) != trusted
+            headers = {"x-forwarded-proto": "https", "content-type": "text/plain"}
+            made = http.put("/v1/stream/made", headers=headers).headers["location"]
+            assert made.startswith("https://" if trusted else "http://")
+            statuses = [
+                http.post("/push/open/1", json={"data": {}}, headers={"x-forwarded-for": f"198.51.100.{n}"}).status_code
+                for n in range(4)
+            ]
+            assert (429 in statuses) != trusted
+    finally:
+        server.end()

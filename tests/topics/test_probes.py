@@ -231,7 +231,7 @@ def test_a_background_task_that_fails_shows_until_it_works_again(tmp_path: Path)
         application = Application(Settings(storage=StorageSettings(data_dir=str(tmp_path / "data"))))
         transport = httpx.ASGITransport(application.app)
         async with (
-            httpx.AsyncClient(transport=transport, base_url="http://server") as client,
+            httpx.AsyncClient(transport=transport, base_url="http://localhost") as client,
             application.app.router.lifespan_context(application.app),
         ):
             while not application.status.ready:

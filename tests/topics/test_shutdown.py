@@ -138,3 +138,28 @@ def test_a_new_client_after_the_end_is_not_answered(server: ServerProcess) -> No
     server.stop()
     with pytest.raises(httpx.ConnectError):
         Client(url).get("a")
+
+
+def test_what_is_answered_while_the_server_stops_ends_the_connection(server: ServerProcess) -> None:
+    """A client that would use the connection again would find it closed in the middle of a request."""
+    one = request("POST", "/v0/topics/a", BODY)
+    idle = [RawConnection(server.url) for _ in range(4)]
+    for connection in idle:
+        connection.send(one)
+        assert b"connection:" not in connection.answer()[0].lower()
+    with upload(server) as under_way:
+        server.terminate()
+        eventually(lambda: refused_as_shutting_down(server, "/v0/ready"))
+        requests = [one, request("GET", "/v0/topics/a"), request("GET", "/nowhere"), request("GET", "/v0/health")]
+        for connection, late in zip(idle, requests, strict=True):
+            with connection:
+                connection.send(late)
+                answer = connection.everything()
+                assert answer.count(b"HTTP/1.1 ") == 1
+                assert answer.startswith(b"HTTP/1.1 200" if late is requests[-1] else b"HTTP/1.1 503")
+                assert b"connection: close\r\n" in answer
+        under_way.send(BODY[-1:])
+        answer = under_way.everything()
+        assert answer.startswith(b"HTTP/1.1 200 OK")
+        assert b"connection: close\r\n" in answer
+    assert server.wait() == 0

@@ -1,0 +1,299 @@
+"""A connection over which requests come in, with bounds on everything that a client can send without a key.
+
+It is uvicorn's own httptools protocol. What uvicorn leaves open is decided here: how large a head may be and how long
+it may take, how long a body may stall, what becomes of trailers and of protocols that nobody can upgrade to, and how
+many connections there may be.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import resource
+from math import ceil
+from typing import Any
+
+import httptools
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+log = logging.getLogger(__name__)
+
+#: The request line and headers of one request. Clients with cookies, tokens and long queries stay below 16 KiB.
+MAX_REQUEST_HEAD_BYTES = 64 << 10
+#: What a chunked body may have beside its content (sizes and extensions of chunks, trailers): this many bytes, and
+#: ``MAX_FRAMING_RATIO`` bytes for each byte of content, which is enough for chunks of one byte.
+MAX_FRAMING_BYTES = 64 << 10
+MAX_FRAMING_RATIO = 16
+#: A connection without a request is closed after this time. Longer than the 60 s after which most clients and proxies
+#: give up idle connections, so that the server seldom closes one that a client is about to use.
+IDLE_SECONDS = 75.0
+#: The longest time between two looks at all connections. A deadline is noticed at most one look late.
+SWEEP_SECONDS = 5.0
+#: File descriptors that connections leave to everything else: 64 open segments, of which cold ones take two each, the
+#: journal, sealing, indexes, webhooks, and the loop itself. At most a quarter of all, for systems with low limits.
+RESERVED_FILES = 256
+#: Below this share of the limit, the next time that the limit is reached is logged again.
+RELAXED_SHARE = 0.9
+#: The limit where the system has none.
+UNLIMITED = 1 << 20
+
+#: Headers that belong to one connection, and to an upgrade of it that does not happen.
+_UPGRADE_HEADERS = (b"connection", b"upgrade", b"http2-settings")
+
+
+class Deadlines:
+    """When a connection is closed, counted in looks at it (turns)."""
+
+    def __init__(self, head_seconds: float, body_seconds: float) -> None:
+        self.head_seconds = head_seconds
+        self.body_seconds = body_seconds
+        #: The time between two looks.
+        self.sweep_seconds = min(SWEEP_SECONDS, head_seconds / 4, body_seconds / 4)
+        self.head_turns = ceil(head_seconds / self.sweep_seconds)
+        self.body_turns = ceil(body_seconds / self.sweep_seconds)
+        self.idle_turns = ceil(IDLE_SECONDS / self.sweep_seconds)
+
+
+class ConnectionCap:
+    """How many connections may be open, and how many were refused because of that."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.refused = 0
+        self._told = False
+
+    def admits(self, open_now: int) -> bool:
+        if open_now < self.most:
+            return True
+        self.refused += 1
+        if not self._told:
+            self._told = True
+            log.warning(
+                "%d connections are open, which is the limit: the server refuses further ones with 503 until some are "
+                "closed. The limit is limits.max_connections, or the limit of open files less %d",
+                self.most,
+                RESERVED_FILES,
+            )
+        return False
+
+    def relax(self, open_now: int) -> None:
+        if open_now < self.most * RELAXED_SHARE:
+            self._told = False
+
+
+def connection_limit(wanted: int) -> int:
+    """How many connections there may be; ``wanted`` is what the settings say, 0 for as many as possible. There are
+    never so many that no files can be opened any more."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files == resource.RLIM_INFINITY:
+        possible = UNLIMITED
+    else:
+        possible = files - min(RESERVED_FILES, files // 4)
+    if wanted > possible:
+        log.warning(
+            "limits.max_connections is %d, but this process may open %d files only: the limit is %d connections. Raise "
+            "the limit of open files (ulimit -n, LimitNOFILE)",
+            wanted,
+            files,
+            possible,
+        )
+    return min(wanted or possible, possible)
+
+
+class Connection(HttpToolsProtocol):
+    cap: ConnectionCap
+    deadlines: Deadlines
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        #: The parser is inside a request; inside its head, of which this much has come.
+        self.in_message = False
+        self._in_head = False
+        self._head_bytes = 0
+        self._head_too_large = False
+        #: The size of the data that is being parsed, and how many requests began with it.
+        self._read_bytes = 0
+        self._begun = 0
+        #: Content of the body, and what came beside it.
+        self._body_bytes = 0
+        self._framing_bytes = 0
+        #: The head asks for another protocol, which is not spoken here.
+        self._wants_upgrade = False
+        #: How many looks ago something came in or went out, and the head began.
+        self.idle_turns = 0
+        self._head_turns = 0
+        self._unsent = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        if self.cap.admits(len(self.connections)):
+            super().connection_made(transport)
+            return
+        self.transport = transport
+        self._end(503, "Too many connections are open. Try again later.", b"retry-after: 1\r\n")
+
+    # --- what comes in -------------------------------------------------------------------------------------
+
+    def pass_on(self, data: bytes) -> None:
+        """Leave the data to the parser, which would take heads and trailers of any size."""
+        was_in_message, was_in_head, body_bytes = self.in_message, self._in_head, self._body_bytes
+        if not was_in_message:
+            self.in_message = self._in_head = True
+            self._head_turns = 0
+        self._read_bytes = len(data)
+        self._begun = 0
+        self._parse(data)
+        if not self.in_message or self.transport.is_closing():
+            return
+        if self._in_head:
+            # Where other requests were in the same data it is not known where this one begins: count from the next.
+            if self._begun + was_in_message <= 1:
+                self._head_bytes += len(data)
+            if self._head_bytes > MAX_REQUEST_HEAD_BYTES:
+                self._refuse_head()
+        elif was_in_message and not was_in_head and not self._begun:
+            self._framing_bytes += len(data) - (self._body_bytes - body_bytes)
+            if self._framing_bytes > MAX_FRAMING_BYTES + MAX_FRAMING_RATIO * self._body_bytes:
+                self._end(400, "The chunks of the body hold too little content, or its trailers are too large.")
+
+    def _parse(self, data: bytes) -> None:
+        self._unset_keepalive_if_required()
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            # Anyone can send anything, so it is not worth a warning.
+            log.debug("invalid HTTP request: %s", error)
+            if self._head_too_large:
+                self._refuse_head()
+            else:
+                self.send_400_response("Invalid HTTP request received.")
+        except httptools.HttpParserUpgrade as upgrade:
+            if self._should_upgrade():
+                self.handle_websocket_upgrade()
+            else:
+                self._ignore_upgrade(data[upgrade.args[0] :])
+
+    def _should_upgrade(self) -> bool:
+        """Only a GET without a body becomes a WebSocket, and only when nothing else is to be answered."""
+        return (
+            super()._should_upgrade()
+            and self.parser.get_method() == b"GET"
+            and self.parser.get_http_version() == "1.1"
+            and (self.cycle is None or self.cycle.response_complete)
+            and not any(
+                name == b"transfer-encoding" or (name == b"content-length" and value != b"0")
+                for name, value in self.headers
+            )
+        )
+
+    def _ignore_upgrade(self, rest: bytes) -> None:
+        """A client offers to speak another protocol, and a server may go on with HTTP. The parser takes what follows
+        the head for that protocol, so another parser gets the request, without the offer. It is the last one of the
+        connection: a proxy that believes in the upgrade would take what comes next for something else."""
+        method = self.parser.get_method()
+        if method == b"CONNECT":
+            self.send_400_response("CONNECT is not supported.")
+            return
+        self._wants_upgrade = False
+        lines = [b"%b %b HTTP/%b" % (method, self.url, self.parser.get_http_version().encode())]
+        lines += [b"%b: %b" % header for header in self.headers if header[0] not in _UPGRADE_HEADERS]
+        lines += [b"connection: close", b"", rest]
+        self.parser = httptools.HttpRequestParser(self)
+        # As uvicorn has it: what follows a last request is no error, and is never executed.
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        self._parse(b"\r\n".join(lines))
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self.in_message = self._in_head = True
+        self._begun += 1
+        self._head_bytes = self._head_turns = self._body_bytes = self._framing_bytes = 0
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        # What comes after the head is a trailer. It must not change who the request is from, or anything else.
+        if self._in_head:
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        if self._head_bytes + self._read_bytes > MAX_REQUEST_HEAD_BYTES:
+            # It may be: part of the data may belong to other requests, or to the body.
+            size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+            if size > MAX_REQUEST_HEAD_BYTES:
+                self._head_too_large = True
+                raise ValueError("the head is too large")
+        if self.parser.should_upgrade() and not self._should_upgrade():
+            self._wants_upgrade = True
+        else:
+            super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._body_bytes += len(body)
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        if not self._wants_upgrade:
+            self.in_message = False
+            super().on_message_complete()
+
+    # --- the end -------------------------------------------------------------------------------------------
+
+    def _refuse_head(self) -> None:
+        self._end(431, f"The head of the request is larger than {MAX_REQUEST_HEAD_BYTES} bytes.")
+
+    def send_400_response(self, msg: str) -> None:
+        self._end(400, msg)
+
+    def _end(self, status: int, message: str, further: bytes = b"") -> None:
+        """Answer what is no request, or not a whole one, and close."""
+        if self.transport.is_closing():
+            return
+        # While another answer is due or under way, the client would take this one for a part of it.
+        started = self.cycle is not None and self.cycle.response_started and not self.cycle.response_complete
+        if not started and not self.waits_for_answer:
+            self.transport.write(
+                b"%bcontent-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n%bconnection: close\r\n\r\n%b"
+                % (STATUS_LINE[status], len(message), further, message.encode())
+            )
+        self.transport.close()
+
+    # --- time ----------------------------------------------------------------------------------------------
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        # Idle connections are swept; a timer per request would cost more than the request.
+        self._unset_keepalive_if_required()
+        self.idle_turns = 0
+
+    @property
+    def waits_for_answer(self) -> bool:
+        """Whether a request has come in as a whole and is not answered yet."""
+        cycle = self.cycle
+        return bool(self.pipeline) or (cycle is not None and not cycle.response_complete and not cycle.more_body)
+
+    @property
+    def receives_body(self) -> bool:
+        return self.in_message and not self._in_head
+
+    def look(self) -> None:
+        """Close the connection if its client is overdue. Called every ``deadlines.sweep_seconds``."""
+        if self.waits_for_answer:
+            return
+        unsent = self.transport.get_write_buffer_size()
+        if unsent != self._unsent:
+            # The client takes what it was sent, if slowly.
+            self._unsent = unsent
+            self.idle_turns = 0
+        self.idle_turns += 1
+        deadlines = self.deadlines
+        if self.transport.is_closing():
+            if self.idle_turns > deadlines.idle_turns:
+                self.transport.abort()
+        elif self.receives_body:
+            if self.idle_turns > deadlines.body_turns:
+                self._end(408, f"No more of the body came for {deadlines.body_seconds:g} s.")
+        elif self.in_message:
+            self._head_turns += 1
+            if self._head_turns > deadlines.head_turns:
+                self._end(408, f"The head of the request took longer than {deadlines.head_seconds:g} s.")
+        elif self.idle_turns > deadlines.idle_turns:
+            self.transport.close()

@@ -6,14 +6,27 @@ a request alone is decided by :meth:`Gate.admit`, which the fast lane remembers 
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 
 import msgspec
 
 from strandline.faces.access import FULL_ACCESS, Access, Keys
-from strandline.faces.web import Answer, Call, Head, Later, Refusal, Reply, Route, Stream, accepts_gzip, later_of
+from strandline.faces.web import (
+    Answer,
+    Call,
+    ElementLimit,
+    Head,
+    Later,
+    Refusal,
+    Reply,
+    Route,
+    Stream,
+    accepts_gzip,
+    later_of,
+)
 from strandline.server.limits import Limits
 from strandline.server.origin import Origins
 from strandline.server.paths import Paths
@@ -24,6 +37,8 @@ log = logging.getLogger(__name__)
 GZIP_FROM_BYTES = 1024
 #: The fastest level: who asks for compression has a slow line, but everybody shares the loop.
 GZIP_LEVEL = 1
+#: The elements of smaller bodies are not counted: making objects of all of them takes a few milliseconds.
+COUNTED_FROM_BYTES = 64 << 10
 
 
 class Status(msgspec.Struct):
@@ -62,6 +77,7 @@ class Gate:
         limits: Limits,
         status: Status,
         max_body_bytes: int,
+        max_body_values: int = 0,
         probe_auth: bool = False,
         origins: Origins | None = None,
     ) -> None:
@@ -70,6 +86,8 @@ class Gate:
         self.limits = limits
         self.origins = Origins(keyed=keys is not None) if origins is None else origins
         self.max_body_bytes = max_body_bytes
+        #: For routes that have no limit of their own; None: no bound.
+        self._elements = _values_limit(max_body_values) if max_body_values else None
         #: Requests answered so far, by path of the route and status.
         self.answered: dict[tuple[str, int], int] = {}
         self._probe_auth = probe_auth
@@ -214,7 +232,10 @@ class Gate:
         try:
             if b"content-encoding" in head.headers:
                 self._decode(call)
-            answer = route.handler(call)
+            if len(call.body) > COUNTED_FROM_BYTES:
+                answer = self._handle_large(call, route)
+            else:
+                answer = route.handler(call)
         except Exception as error:
             return self.failed(call, error)
         if isinstance(answer, Reply):
@@ -228,6 +249,24 @@ class Gate:
         if self.keys is not None and head.access is not None and self.limits.requests.acquire(head.access):
             return self._counted(later, head.access)
         return later
+
+    def _handle_large(self, call: Call, route: Route) -> Answer | Later | Awaitable[Answer]:
+        """A body may have more elements than anybody should make objects of. If it looks like that, they are counted
+        on another thread first."""
+        elements = route.elements or self._elements
+        media_type = call.head.headers.get(b"content-type", b"").lower()
+        if elements is None or not media_type.startswith(b"application/json"):
+            return route.handler(call)
+        if not elements.may_be_exceeded(call.body):
+            return route.handler(call)
+        return self._count_first(call, route, elements)
+
+    async def _count_first(self, call: Call, route: Route, elements: ElementLimit) -> Answer:
+        if await asyncio.to_thread(elements.is_exceeded, call.body):
+            # Not raised: an exception would keep the body until the collector looks for it.
+            return self.failed(call, elements.refuse())
+        answer = route.handler(call)
+        return answer if isinstance(answer, Reply | Stream) else await answer
 
     def _counted(self, later: Later, access: Access) -> Later:
         """The same, with the slot given back before anybody learns of the answer."""
@@ -291,6 +330,11 @@ NOBODY = Access("", frozenset(), ())
 
 def too_large(limit: int) -> Refusal:
     return Refusal(413, "payload_too_large", f"the body is larger than {limit} bytes", {"max": limit})
+
+
+def _values_limit(most: int) -> ElementLimit:
+    message = f"the body has more than {most} values; send it in smaller parts"
+    return ElementLimit(most=most, refuse=lambda: Refusal(413, "payload_too_large", message, {"max_values": most}))
 
 
 def _unzip(data: bytes, limit: int) -> bytes:

@@ -61,6 +61,10 @@ async def take_snapshot(application: Application, prefixes: tuple[str, ...]) -> 
         uptime_ms=application.probes.uptime_ms,
         streams=application.limits.streams.used,
         requests=dict(application.gate.answered),
+        unread_bytes=application.limits.unread.total,
+        slow_readers=application.limits.unread.cut,
+        unfinished_bytes=application.unfinished.total,
+        refused_sockets=application.unfinished.closed,
     )
     if face is None or engine is None:
         return started

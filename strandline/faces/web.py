@@ -17,6 +17,7 @@ import msgspec
 
 from strandline.engine.errors import DamagedFile
 from strandline.faces.access import Access
+from strandline.faces.element_count import has_more_elements, may_have_more_elements
 
 JSON = b"application/json"
 Headers = tuple[tuple[bytes, bytes], ...]
@@ -78,6 +79,16 @@ class Stream(ABC):
     def closed(self) -> None:
         """The connection is gone, whoever ended it. Called exactly once for every ``opened``."""
 
+    @property
+    def waiting_bytes(self) -> int:
+        """What the stream itself holds for a reader that does not keep up."""
+        return 0
+
+    @abstractmethod
+    def too_slow(self) -> None:
+        """The reader does not keep up, and its connection is about to be dropped: send the last message, if the
+        protocol has one, and close."""
+
 
 class Slots(Protocol):
     """How many streams may be open at a time, of everybody and of a key."""
@@ -91,6 +102,28 @@ class Slots(Protocol):
         """Take a slot; False when there is none. Whoever got one calls ``release`` exactly once."""
 
     def release(self, access: Access) -> None: ...
+
+
+class Holder(Protocol):
+    """A connection, or a part of one, that holds what its client has not read."""
+
+    @property
+    def unread_bytes(self) -> int:
+        """How much it holds now."""
+
+    def cut_off(self, grace: float) -> None:
+        """End the connection, with the last message of its protocol if there is one. Drop everything after ``grace``
+        seconds."""
+
+
+class Unread(Protocol):
+    """What all clients together have not read yet."""
+
+    def add(self, holder: Holder) -> None:
+        """The client does not keep up."""
+
+    def remove(self, holder: Holder) -> None:
+        """The client has caught up, or is gone."""
 
 
 Answer = Reply | Stream
@@ -158,6 +191,31 @@ def preflight(call: Call) -> Reply:
     return Reply(b"", 204)
 
 
+class ElementLimit(msgspec.Struct, frozen=True, kw_only=True):
+    """How many elements the JSON body of a request may have before anything is made of them.
+
+    Only a coarse bound: whoever makes records of the body knows the exact one. ``depth`` is how deep elements are
+    nested that become objects one by one; what is in them is kept as it came.
+    """
+
+    most: int
+    depth: int = 1 << 30
+    #: Whether a body that is not an array is a single element.
+    arrays_only: bool = False
+    #: What such a request is refused with.
+    refuse: Callable[[], Refusal]
+
+    def may_be_exceeded(self, body: bytes) -> bool:
+        """A look that takes no time for a body of ordinary size."""
+        return may_have_more_elements(body, self.most)
+
+    def is_exceeded(self, body: bytes) -> bool:
+        """Takes up to a second for the largest bodies, so it is not for an event loop."""
+        if self.arrays_only and body.lstrip(b" \t\r\n")[:1] != b"[":
+            return False
+        return has_more_elements(body, self.most, self.depth)
+
+
 class Route(msgspec.Struct, frozen=True, kw_only=True):
     """Where a handler is found and what its caller must be allowed to do.
 
@@ -176,6 +234,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     #: An event stream: the client must accept one, and its key may come in the query string.
     stream: bool = False
     fast: bool = False
+    #: How many elements a JSON body may have; None: what the server has for all of them.
+    elements: ElementLimit | None = None
     #: Answered without a key, unless the server is told to ask for one there too.
     probe: bool = False
     #: Answered without a key, whatever the server is told.

@@ -86,8 +86,10 @@ def _regroup(found: Iterator[Any], rows: int, size: int) -> Iterator[Any]:
     count = weight = 0
     for batch in found:
         start = 0
+        # Of large records fewer go into a batch: a block of them may be many times as large as one.
+        most = max(1, size * batch.num_rows // max(1, batch.nbytes))
         while start < batch.num_rows:
-            part = batch.slice(start, rows - count)
+            part = batch.slice(start, min(rows - count, most))
             start += part.num_rows
             gathered.append(part)
             count += part.num_rows

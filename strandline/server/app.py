@@ -21,6 +21,7 @@ from starlette.websockets import WebSocket
 from strandline.faces.access import Access
 from strandline.faces.web import BODILESS, NOSNIFF, Call, Head, Headers, Later, Refusal, Reply, Sink, Stream, too_large
 from strandline.server.gate import CLOSE, Gate
+from strandline.server.unread import UnreadBytes
 
 #: A stream that has this much unsent is told to wait.
 HIGH_WATER_BYTES = 64 << 10
@@ -82,7 +83,7 @@ class _AllHttp(BaseRoute):
         if isinstance(answer, Reply):
             await _send_reply(send, await _finished(gate, call.head, answer))
         else:
-            await _run_stream(answer, call.head.further, receive, send)
+            await _run_stream(answer, call.head.further, receive, send, gate.limits.unread)
 
 
 async def _finished(gate: Gate, head: Head, reply: Reply) -> Reply:
@@ -186,7 +187,8 @@ async def _deny(websocket: WebSocket, reply: Reply) -> None:
 class _AsgiSink(Sink):
     """Collects what a stream writes until it can be sent."""
 
-    def __init__(self) -> None:
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
         self.chunks: deque[bytes] = deque()
         self.size = 0
         self.ended = False
@@ -212,11 +214,26 @@ class _AsgiSink(Sink):
         if self._task is not None:
             self._task.cancel()
 
+    @property
+    def unread_bytes(self) -> int:
+        return self.size + self._stream.waiting_bytes
 
-async def _run_stream(stream: Stream, further: Headers, receive: Receive, send: Send) -> None:
+    def cut_off(self, grace: float) -> None:
+        if not grace:
+            self.abort()
+            return
+        asyncio.get_running_loop().call_later(grace, self._abort_unless_ended)
+        self._stream.too_slow()
+
+    def _abort_unless_ended(self) -> None:
+        if self._task is not None and not self._task.done():
+            self.abort()
+
+
+async def _run_stream(stream: Stream, further: Headers, receive: Receive, send: Send, unread: UnreadBytes) -> None:
     headers = [NOSNIFF, (b"content-type", stream.content_type), *stream.headers, *further]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
-    sink = _AsgiSink()
+    sink = _AsgiSink(stream)
     gone = asyncio.ensure_future(_wait_for_disconnect(receive, sink))
     try:
         stream.opened(sink)
@@ -224,10 +241,14 @@ async def _run_stream(stream: Stream, further: Headers, receive: Receive, send: 
             await sink.something.wait()
             sink.something.clear()
             while sink.chunks and not gone.done():
-                data = b"".join(sink.chunks)
+                data = sink.chunks[0] if len(sink.chunks) == 1 else b"".join(sink.chunks)
                 sink.chunks.clear()
+                if sink.paused:
+                    # Another answer may be in the buffer of the connection, which the server below counts.
+                    unread.add(sink)
                 await send({"type": "http.response.body", "body": data, "more_body": True})
                 sink.size -= len(data)
+                unread.remove(sink)
             if sink.ended:
                 break
             if sink.paused:
@@ -239,6 +260,7 @@ async def _run_stream(stream: Stream, further: Headers, receive: Receive, send: 
         if not sink.aborted:
             raise
     finally:
+        unread.remove(sink)
         gone.cancel()
         stream.closed()
 

@@ -49,6 +49,8 @@ from strandline.server.pipeline.keeping import Keeper, Program
 from strandline.server.pipeline.telling import PipelineRoutes
 from strandline.server.probes import Probes
 from strandline.server.settings import BadSettings, Settings
+from strandline.server.unread import UnreadBytes
+from strandline.server.websocket_protocol import UnfinishedMessages
 from strandline.tables import Tables
 
 log = logging.getLogger(__name__)
@@ -94,7 +96,9 @@ class Application:
             max_inflight_per_key=limits.max_inflight_per_key,
             max_sse_connections=limits.max_sse_connections,
             max_sse_connections_per_key=limits.max_sse_connections_per_key,
+            unread=UnreadBytes(limits.max_unread_bytes, settings.delivery.slow_consumer_timeout_ms / 1000),
         )
+        self.unfinished = UnfinishedMessages(limits.max_unfinished_bytes)
         self.probes = Probes(self.status, self._count_topics, self._metrics, self._count_series, lambda: self.engine)
         self.gate = Gate(
             self.probes.routes(),
@@ -102,6 +106,7 @@ class Application:
             limits=self.limits,
             status=self.status,
             max_body_bytes=limits.max_body_bytes,
+            max_body_values=limits.max_body_values,
             probe_auth=settings.server.probe_auth,
             origins=Origins(
                 keyed=bool(settings.server.api_keys),
@@ -215,7 +220,7 @@ class Application:
 
     async def _serve_socket(self, receive: Receive, send: Send, access: Access) -> None:
         assert self.face is not None, "the gate admits nobody before"
-        await self.face.websockets.serve(receive, send, access)
+        await self.face.websockets.serve(receive, send, access, self.limits.unread)
 
     def _progress(self, progress: float) -> None:
         """Called by the thread that replays the journal."""

@@ -223,6 +223,10 @@ class FastLane(Connection):
         """Answer the requests in the data, up to one that takes longer or belongs to the other lane. What comes
         behind a last request is not one."""
         while data and not self.transport.is_closing():
+            if self.flow.write_paused:
+                # The client has not read its last answers: it gets no further ones until it has.
+                self._hold(data)
+                return
             end = data.find(b"\r\n\r\n") + 4
             raw = data[:end]
             hot = self.heads.known.get(raw)
@@ -313,14 +317,14 @@ class FastLane(Connection):
             self._reply(hot, answer)
         else:
             self._begin_stream(hot, answer)
-        if self._held and not self._busy:
-            self._take_held()
+        self._take_held()
 
     def _take_held(self) -> None:
-        data = bytes(self._held)
-        self._held.clear()
-        self.flow.resume_reading()
-        self._take(data)
+        if self._held and not self._busy and not self.flow.write_paused:
+            data = bytes(self._held)
+            self._held.clear()
+            self.flow.resume_reading()
+            self._take(data)
 
     def _reply(self, hot: HotHead, reply: Reply) -> None:
         finished = self.gate.finish(hot.head, reply)
@@ -340,8 +344,7 @@ class FastLane(Connection):
             return
         self._busy = False
         self._write(hot, reply)
-        if self._held:
-            self._take_held()
+        self._take_held()
 
     def _write(self, hot: HotHead, reply: Reply) -> None:
         body = reply.body
@@ -419,15 +422,32 @@ class FastLane(Connection):
         super().pause_writing()
         if self._stream is not None:
             self._stream.paused = True
+        self.gate.limits.unread.add(self)
 
     def resume_writing(self) -> None:
         super().resume_writing()
+        self.gate.limits.unread.remove(self)
         sink = self._stream
         if sink is not None and sink.paused:
             sink.paused = False
             sink.stream.resumed()
+        self._take_held()
+
+    @property
+    def unread_bytes(self) -> int:
+        waiting = 0 if self._stream is None else self._stream.stream.waiting_bytes
+        return self.transport.get_write_buffer_size() + waiting
+
+    def cut_off(self, grace: float) -> None:
+        """The client does not read. A stream says a last word; an answer that stays incomplete says enough."""
+        if self._stream is None or not grace:
+            self.transport.abort()
+            return
+        self.loop.call_later(grace, self._stream.abort)
+        self._stream.stream.too_slow()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self.gate.limits.unread.remove(self)
         self._forget_upload()
         sink, self._stream = self._stream, None
         if sink is not None:
@@ -459,7 +479,11 @@ class _FastSink(Sink):
 
     def write(self, data: bytes) -> bool:
         if not self.gone:
-            self._lane.transport.write(b"%x\r\n%b\r\n" % (len(data), data))
+            if len(data) < LARGE_BODY_BYTES:
+                self._lane.transport.write(b"%x\r\n%b\r\n" % (len(data), data))
+            else:
+                # Not copied: all readers at the same place share the bytes.
+                self._lane.transport.writelines((b"%x\r\n" % len(data), data, b"\r\n"))
         return not self.paused
 
     def close(self) -> None:

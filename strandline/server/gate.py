@@ -6,6 +6,7 @@ What depends on the head of a request alone is decided by :meth:`Gate.admit`, wh
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Mapping, Sequence
 
@@ -15,6 +16,7 @@ from strandline.faces.access import FULL_ACCESS, Access, Keys
 from strandline.faces.web import (
     Answer,
     Call,
+    ElementLimit,
     Head,
     Later,
     Refusal,
@@ -43,6 +45,8 @@ log = logging.getLogger(__name__)
 
 #: The header of a reply after which the server closes the connection.
 CLOSE = (b"connection", b"close")
+#: The elements of smaller bodies are not counted: making objects of all of them takes a few milliseconds.
+COUNTED_FROM_BYTES = 64 << 10
 
 
 class Status(msgspec.Struct):
@@ -81,6 +85,7 @@ class Gate:
         limits: Limits,
         status: Status,
         max_body_bytes: int,
+        max_body_values: int = 0,
         probe_auth: bool = False,
         origins: Origins | None = None,
     ) -> None:
@@ -89,6 +94,8 @@ class Gate:
         self.limits = limits
         self.origins = Origins(keyed=keys is not None) if origins is None else origins
         self.max_body_bytes = max_body_bytes
+        #: For routes that have no limit of their own; None: no bound.
+        self._elements = _values_limit(max_body_values) if max_body_values else None
         #: Requests answered so far, by path of the route and status.
         self.answered: dict[tuple[str, int], int] = {}
         self._probe_auth = probe_auth
@@ -227,11 +234,14 @@ class Gate:
         head = call.head
         route = head.route
         assert route is not None
+        answer: Answer | Later | Awaitable[Answer]
         try:
-            if b"content-encoding" not in head.headers or self._decode(call):
-                answer = route.handler(call)
-            else:
+            if b"content-encoding" in head.headers and not self._decode(call):
                 answer = self._answer_large(call, route)
+            elif len(call.body) > COUNTED_FROM_BYTES:
+                answer = self._handle_large(call, route)
+            else:
+                answer = route.handler(call)
         except Exception as error:
             return self.failed(call, error)
         if isinstance(answer, Reply):
@@ -245,6 +255,24 @@ class Gate:
         if self.keys is not None and head.access is not None and self.limits.requests.acquire(head.access):
             return self._counted(later, head.access)
         return later
+
+    def _handle_large(self, call: Call, route: Route) -> Answer | Later | Awaitable[Answer]:
+        """A body may have more elements than anybody should make objects of. If it looks like that, they are counted
+        on another thread first."""
+        elements = route.elements or self._elements
+        media_type = call.head.headers.get(b"content-type", b"").lower()
+        if elements is None or not media_type.startswith(b"application/json"):
+            return route.handler(call)
+        if not elements.may_be_exceeded(call.body):
+            return route.handler(call)
+        return self._count_first(call, route, elements)
+
+    async def _count_first(self, call: Call, route: Route, elements: ElementLimit) -> Answer:
+        if await asyncio.to_thread(elements.is_exceeded, call.body):
+            # Not raised: an exception would keep the body until the collector looks for it.
+            return self.failed(call, elements.refuse())
+        answer = route.handler(call)
+        return answer if isinstance(answer, Reply | Stream) else await answer
 
     def _counted(self, later: Later, access: Access) -> Later:
         """The same, with the slot given back before anybody learns of the answer."""
@@ -311,7 +339,7 @@ class Gate:
 
     async def _answer_large(self, call: Call, route: Route) -> Answer:
         call.body = await decompress_in_thread(call.body, self.max_body_bytes)
-        answer = route.handler(call)
+        answer = self._handle_large(call, route)
         return await answer if isinstance(answer, Later | Awaitable) else answer
 
 
@@ -336,6 +364,11 @@ def _compressed(reply: Reply, body: bytes | None) -> Reply:
         return reply
     headers = (*reply.headers, (b"content-encoding", b"gzip"), (b"vary", b"accept-encoding"))
     return Reply(body, reply.status, reply.content_type, headers)
+
+
+def _values_limit(most: int) -> ElementLimit:
+    message = f"the body has more than {most} values; send it in smaller parts"
+    return ElementLimit(most=most, refuse=lambda: Refusal(413, "payload_too_large", message, {"max_values": most}))
 
 
 def _refuse(route: Route | None, refusal: Refusal) -> Reply:

@@ -6,6 +6,7 @@ Only used on the event loop's thread. Where there is no key to attribute somethi
 from __future__ import annotations
 
 from strandline.faces.access import Access
+from strandline.server.unread import UnreadBytes
 
 
 class Slots:
@@ -54,10 +55,17 @@ class Slots:
 
 
 class Limits:
-    """``requests`` are in flight until answered; ``streams``, event streams and WebSockets, are open until they end."""
+    """``requests`` are in flight until answered; ``streams``, event streams and WebSockets, are open until they end;
+    ``unread`` is what clients have not read yet."""
 
     def __init__(
-        self, *, max_inflight_per_key: int = 0, max_sse_connections: int = 0, max_sse_connections_per_key: int = 0
+        self,
+        *,
+        max_inflight_per_key: int = 0,
+        max_sse_connections: int = 0,
+        max_sse_connections_per_key: int = 0,
+        unread: UnreadBytes | None = None,
     ) -> None:
+        self.unread = UnreadBytes() if unread is None else unread
         self.requests = Slots(per_key=max_inflight_per_key)
         self.streams = Slots(max_sse_connections, max_sse_connections_per_key)

@@ -65,6 +65,10 @@ async def take_snapshot(application: Application, prefixes: tuple[str, ...]) -> 
         max_connections=application.connection_cap.most,
         connections_refused=application.connection_cap.refused,
         requests=dict(application.gate.answered),
+        unread_bytes=application.limits.unread.total,
+        slow_readers=application.limits.unread.cut,
+        unfinished_bytes=application.unfinished.total,
+        refused_sockets=application.unfinished.closed,
     )
     if face is None or engine is None:
         return started

@@ -130,6 +130,12 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     pressure: float = 0.0
     #: Requests that were told to come back later because the server was busy.
     throttled: int = 0
+    #: What clients have not read yet, and how many of them were disconnected because they did not read.
+    unread_bytes: int = 0
+    slow_readers: int = 0
+    #: What has come of unfinished messages on WebSockets, and how many sockets were closed because it was too much.
+    unfinished_bytes: int = 0
+    refused_sockets: int = 0
     #: Answers by route and status.
     requests: Mapping[tuple[str, int], int] = {}
     topic_rows: Sequence[TopicRow] = ()
@@ -239,6 +245,14 @@ def _load(snapshot: Snapshot) -> Iterator[str]:
     yield from _series("topics_requests_total", "counter", "Answers by route and status.", answers)
     yield from _single("topics_throttled_total", "counter", "Requests told to come back later.", snapshot.throttled)
     yield from _single("topics_pressure", "gauge", "How busy the server is, 0 to 1.", snapshot.pressure)
+    unread, slow = snapshot.unread_bytes, snapshot.slow_readers
+    yield from _single("strandline_unread_bytes", "gauge", "Bytes that slow clients have not read yet.", unread)
+    yield from _single("strandline_slow_readers_total", "counter", "Clients disconnected for not reading.", slow)
+    unfinished, refused = snapshot.unfinished_bytes, snapshot.refused_sockets
+    name = "strandline_unfinished_message_bytes"
+    yield from _single(name, "gauge", "Bytes of unfinished messages on WebSockets.", unfinished)
+    name = "strandline_refused_sockets_total"
+    yield from _single(name, "counter", "WebSockets closed because unfinished messages took too much.", refused)
 
 
 def _topics(snapshot: Snapshot) -> Iterator[str]:

@@ -21,6 +21,7 @@ from strandline.server.fast_lane import FastLane, fast_lane
 from strandline.server.log_lines import log_to_stderr
 from strandline.server.pipeline.keeping import Program
 from strandline.server.settings import Settings, check_exposure
+from strandline.server.websocket_protocol import socket_protocol
 
 log = logging.getLogger("strandline")
 
@@ -110,7 +111,7 @@ class Server(uvicorn.Server):
 
     def __init__(self, application: Application) -> None:
         self._application = application
-        settings = application.settings.server
+        settings, limits = application.settings.server, application.settings.limits
         self._deadlines = Deadlines(settings.head_timeout_seconds, settings.body_timeout_seconds)
         self._cap = application.connection_cap
         super().__init__(
@@ -118,10 +119,10 @@ class Server(uvicorn.Server):
                 application.app,
                 http=fast_lane(application.gate, self._cap, self._deadlines, hot=settings.fast_lane),
                 loop="uvloop",
-                ws="websockets-sansio",
+                ws=socket_protocol(application.unfinished, application.limits.unread),
                 # Compressing would cost time per message and memory per socket, on every one of them.
                 ws_per_message_deflate=False,
-                ws_max_size=application.settings.limits.max_body_bytes,
+                ws_max_size=min(limits.max_message_bytes, limits.max_body_bytes),
                 lifespan="on",
                 log_config=None,
                 access_log=False,
@@ -139,6 +140,7 @@ class Server(uvicorn.Server):
         await super().startup(sockets)
         self._loop = asyncio.get_running_loop()
         self._loop.call_later(self._deadlines.sweep_seconds, self._sweep)
+        self._sweep_unread()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self._application.status.draining or not self.started:
@@ -177,6 +179,13 @@ class Server(uvicorn.Server):
         for connection in list(connections):
             if isinstance(connection, Connection):
                 connection.look()
+
+    def _sweep_unread(self) -> None:
+        """Disconnect clients that read nothing."""
+        unread = self._application.limits.unread
+        # First, so that no error can end the sweeping.
+        self._loop.call_later(unread.sweep_seconds, self._sweep_unread)
+        unread.sweep()
 
 
 def _is_busy(connection: object) -> bool:

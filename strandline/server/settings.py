@@ -138,8 +138,20 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
 class LimitSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Caps on what everybody together, or one key, can use up; 0 is unlimited except for the size of a body."""
 
-    #: The body of a request, also when it is decompressed, and a message on a WebSocket.
+    #: The body of a request, also when it is decompressed.
     max_body_bytes: BatchBytes = 64 << 20
+    #: Values in a JSON body, at any depth. Records that are kept as they came do not count: how many of them one
+    #: request may have is set by `topics.max_batch_records` and `streams.max_append_records`.
+    max_body_values: Cap = 1_000_000
+    #: A message on a WebSocket, in one frame or in many; a larger one closes the connection with 1009. Never more than
+    #: `max_body_bytes`.
+    max_message_bytes: BatchBytes = 16 << 20
+    #: Messages on WebSockets that are not complete or not processed yet, of all connections together. Over it, the
+    #: connections that hold the most are closed with 1013.
+    max_unfinished_bytes: Cap = 64 << 20
+    #: Answers and events that clients have not read yet, of all connections together. Over it, the clients that have
+    #: held the most for the longest are disconnected.
+    max_unread_bytes: Cap = 256 << 20
     #: Topics there can be.
     max_topics: Cap = _TOPICS.max_topics
     #: Routers there can be.
@@ -187,6 +199,8 @@ class StreamTableSettings(msgspec.Struct, frozen=True, kw_only=True):
     stream_durability: Durability = _STREAMS.stream_durability
     #: The body of one append.
     max_append_bytes: BatchBytes = _STREAMS.max_append_bytes
+    #: Records of one append: elements of its JSON array.
+    max_append_records: BatchRecords = _STREAMS.max_append_records
     #: Records of one page.
     read_max_records: Positive = _STREAMS.read_max_records
     #: Payload of one page, but for a single record that is larger.
@@ -412,6 +426,12 @@ def check(settings: Settings) -> None:
         raise BadSettings(
             f"collections.trusted_proxy_hops is {settings.collections.trusted_proxy_hops}, but no proxy is trusted: "
             "set server.trusted_proxies (TOPICS_TRUSTED_PROXIES) to the addresses of the proxies"
+        )
+    limits = settings.limits
+    if 0 < limits.max_unfinished_bytes < limits.max_message_bytes:
+        raise BadSettings(
+            f"limits.max_unfinished_bytes ({limits.max_unfinished_bytes}) must not be less than "
+            f"limits.max_message_bytes ({limits.max_message_bytes}): no message of that size could be received"
         )
     if delivery.slow_consumer_timeout_ms < delivery.slow_consumer_grace_ms:
         raise BadSettings(

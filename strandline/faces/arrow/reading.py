@@ -74,7 +74,7 @@ class Reading:
 
 
 class RecordStream(web.Stream):
-    """While one piece is on its way, the next one is made; then a reader that does not take them costs nothing."""
+    """A piece is made when the reader has taken the one before, so a reader that does not keep up holds one."""
 
     __slots__ = ("_access", "_context", "_ended", "_gone", "_held", "_log", "_making", "_paused", "_pieces", "_ready",
                  "_sink", "headers")  # fmt: skip
@@ -123,6 +123,13 @@ class RecordStream(web.Stream):
             self._held = False
             self._context.slots.release(self._access)
 
+    @property
+    def waiting_bytes(self) -> int:
+        return 0 if self._ready is None else len(self._ready)
+
+    def too_slow(self) -> None:
+        self._cut()
+
     def _go_on(self) -> None:
         sink = self._sink
         if self._gone or sink is None:
@@ -133,7 +140,7 @@ class RecordStream(web.Stream):
         if self._ready is None and self._ended:
             self._gone = True
             sink.close()
-        elif self._ready is None and not self._making:
+        elif self._ready is None and not self._making and not self._paused:
             self._making = True
             made = self._context.submit(partial(next, self._pieces, b""))
             made.add_done_callback(lambda made: self._context.hub.post(partial(self._made, made)))

@@ -89,6 +89,9 @@ class EventStream(web.Stream):
         self._context.alarms.set(self, self._now() + CUT_OFF_SECONDS)
         self._sink.close()
 
+    def too_slow(self) -> None:
+        self.end()
+
     def _leave(self) -> None:
         if not self.ended:
             self.ended = True

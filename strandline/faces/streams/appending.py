@@ -167,10 +167,11 @@ class Appending:
     def _batch(self, stream: Stream, head: AppendHead, body: bytes) -> Batch:
         if not stream.is_json:
             return byte_batch(body, head.key, None if stream.is_plain else stream.registry)
+        most = self._context.settings.max_append_records
         if stream.is_plain:
-            batch = json_batch(body, head.key)
+            batch = json_batch(body, head.key, most)
         else:
-            batch = checked_batch(body, head.key, stream.registry, stream.profile, self._context.hub.now())
+            batch = checked_batch(body, head.key, most, stream.registry, stream.profile, self._context.hub.now())
         if batch is None:
             raise bad_request("the body is an empty array")
         return batch

@@ -191,11 +191,12 @@ class Creating:
 
     def _batch(self, body: bytes, head: CreateHead, plan: _Plan) -> Batch | None:
         batch = None
+        most = self._context.settings.max_append_records
         if body and media_type(plan.traits.content_type) == JSON:
             if plan.registry is not None:
-                batch = checked_batch(body, head.key, plan.registry, plan.profile, self._context.hub.now())
+                batch = checked_batch(body, head.key, most, plan.registry, plan.profile, self._context.hub.now())
             else:
-                batch = json_batch(body, head.key)
+                batch = json_batch(body, head.key, most)
         elif body:
             batch = byte_batch(body, head.key, plan.registry)
         if plan.prefix:

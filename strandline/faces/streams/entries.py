@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Raw
 
 from strandline.engine import Batch
-from strandline.faces.streams.errors import bad_request
+from strandline.faces.streams.errors import bad_request, too_many_records
 from strandline.schema.profiles import Profile
 from strandline.schema.registry import Registry
 
@@ -20,30 +20,35 @@ _encoder = msgspec.json.Encoder()
 _SPACE = b" \t\r\n"
 
 
-def split_json(body: bytes) -> list[Raw]:
-    """The values in a JSON body: one level of an array is taken apart."""
+def split_json(body: bytes, most: int) -> list[Raw]:
+    """The values in a JSON body: one level of an array is taken apart. Refuses more than ``most``."""
     try:
         if not body.isascii():
             # What is kept raw is not looked at when it is decoded, but whoever reads it must be able to.
             body.decode()
         if body[:1] == b"[" or body.lstrip(_SPACE)[:1] == b"[":
-            return _array.decode(body)
+            values = _array.decode(body)
+            if len(values) > most:
+                raise too_many_records(most)
+            return values
         return [_value.decode(body)]
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise bad_request(f"the body is not valid JSON: {error}") from None
 
 
-def json_batch(body: bytes, key: str | None) -> Batch | None:
+def json_batch(body: bytes, key: str | None, most: int) -> Batch | None:
     """A batch of what is in the body, as it came; None if it is an empty array."""
-    values = split_json(body)
+    values = split_json(body, most)
     if not values:
         return None
     return Batch(values, None if key is None else [key] * len(values))
 
 
-def checked_batch(body: bytes, key: str | None, registry: Registry, profile: Profile, now: int) -> Batch | None:
+def checked_batch(
+    body: bytes, key: str | None, most: int, registry: Registry, profile: Profile, now: int
+) -> Batch | None:
     """The same, put into form by the profile, checked against the schema, and with the keys that these say."""
-    values = split_json(body)
+    values = split_json(body, most)
     if not values:
         return None
     documents: list[Any] = [_documents.decode(value) for value in values]

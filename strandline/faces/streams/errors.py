@@ -63,6 +63,11 @@ def too_large(limit: int) -> Refusal:
     return Refusal(413, "payload_too_large", f"the body is larger than {limit} bytes")
 
 
+def too_many_records(limit: int) -> Refusal:
+    message = f"the body has more than {limit} records; append them in several requests"
+    return Refusal(413, "payload_too_large", message)
+
+
 def overloaded(message: str) -> Refusal:
     return Refusal(429, "overloaded", message)
 

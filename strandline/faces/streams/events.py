@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 
 #: A reader that hears nothing for this long is told where it stands.
 SILENCE_SECONDS = 30.0
+#: A piece from this size on is written as it is, so that all readers at the same place share its bytes.
+SHARED_BYTES = 64 << 10
 _LINE = re.compile(rb"\r\n|\r|\n")
 
 
@@ -157,6 +159,10 @@ class EventStream(web.Stream, Reader):
             self._ended = True
             self._sink.close()
 
+    def too_slow(self) -> None:
+        """The protocol has no word for it: the client comes again with the last offset it has got."""
+        self.end()
+
     # --- what is new -----------------------------------------------------------------------------------------------
 
     def deliver(self, place: Place) -> None:
@@ -173,7 +179,7 @@ class EventStream(web.Stream, Reader):
                 moved = piece.next_after != place.cursor
                 place.move(piece)
                 if piece.content:
-                    self._write(piece.content + self._control(place.cursor))
+                    self._write_piece(piece.content, self._control(place.cursor))
                     continue
             if not self._greeted or self._stream.ended:
                 self._write(self._control(place.cursor))
@@ -194,6 +200,17 @@ class EventStream(web.Stream, Reader):
             b',"upToDate":true' if up_to_date else b"",
             cursor(self._context.hub.now(), self._cursor),
         )
+
+    def _write_piece(self, content: bytes, control: bytes) -> None:
+        if len(content) < SHARED_BYTES:
+            self._write(content + control)
+            return
+        assert self._sink is not None
+        self._context.meters.event_bytes.add(len(content))
+        # Both go out whatever the sink says: data without a control event would be read again.
+        keeps_up = self._sink.write(content)
+        self._write(control)
+        self._paused = self._paused or not keeps_up
 
     def _write(self, data: bytes) -> None:
         assert self._sink is not None

@@ -9,7 +9,7 @@ from strandline.faces.streams.appending import Appending
 from strandline.faces.streams.context import StreamsContext
 from strandline.faces.streams.creating import Creating
 from strandline.faces.streams.deleting import Deleting
-from strandline.faces.streams.errors import refuse, reply_to
+from strandline.faces.streams.errors import refuse, reply_to, too_many_records
 from strandline.faces.streams.inspecting import Inspecting
 from strandline.faces.streams.listing import Listing
 from strandline.faces.streams.observing import Observing
@@ -25,7 +25,7 @@ from strandline.faces.streams.searching import Searching
 from strandline.faces.streams.server_details import ServerDetails
 from strandline.faces.streams.subscriptions.subscribing import Subscribing
 from strandline.faces.streams.touching import Touching
-from strandline.faces.web import Handler, Route, preflight
+from strandline.faces.web import ElementLimit, Handler, Route, preflight
 
 ONE = "/v1/stream/{name}"
 
@@ -57,9 +57,10 @@ class StreamsFace:
         self.sampling.begin()
 
     def routes(self) -> list[Route]:
+        records = self._records_limit()
         routes = [
-            _route("PUT", ONE, self.creating.put, "write", body="any"),
-            _route("POST", ONE, self.appending.append, "write", body="any", fast=True),
+            _route("PUT", ONE, self.creating.put, "write", body="any", elements=records),
+            _route("POST", ONE, self.appending.append, "write", body="any", fast=True, elements=records),
             _route("GET", ONE, self.reading.get, "read", fast=True),
             _route("HEAD", ONE, self.reading.head, "read"),
             _route("DELETE", ONE, self.deleting.delete, "delete"),
@@ -85,6 +86,11 @@ class StreamsFace:
             _route("GET", "/v1/server/_mem", self.server_details.mem, "read"),
         ]
         return [*routes, *self._preflights(routes), *self.subscribing.routes()]
+
+    def _records_limit(self) -> ElementLimit:
+        """Twice as many as one append may have are not even taken apart."""
+        most = self.context.settings.max_append_records
+        return ElementLimit(most=2 * most, depth=1, arrays_only=True, refuse=lambda: too_many_records(most))
 
     def _preflights(self, routes: list[Route]) -> list[Route]:
         """Every path says what pages may send there. A browser asks that without a key."""
@@ -113,6 +119,7 @@ def _route(
     body: str = "none",
     fast: bool = False,
     public: bool = False,
+    elements: ElementLimit | None = None,
 ) -> Route:
     names_stream = "{name}" in path
     return Route(
@@ -124,6 +131,7 @@ def _route(
         body=body,
         fast=fast,
         public=public,
+        elements=elements,
         any_case=True,
         spans="name" if names_stream else "",
         headers=SANDBOX,

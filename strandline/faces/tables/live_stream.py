@@ -125,6 +125,9 @@ class LiveStream(web.Stream, Reader):
         self._context.alarms.set(self, self._now() + CUT_OFF_SECONDS)
         self._sink.close()
 
+    def too_slow(self) -> None:
+        self.end(TableError("THROTTLED", "the reader does not keep up; connect again with the last id"))
+
     def _leave(self) -> None:
         self._ended = True
         context = self._context

@@ -13,7 +13,7 @@ from strandline.engine import Batch
 from strandline.faces.topics.errors import invalid
 from strandline.faces.topics.settings import MAX_IDEMPOTENCY_KEY_BYTES, TopicsSettings
 from strandline.faces.topics.topics import Topic
-from strandline.faces.web import Call, Refusal
+from strandline.faces.web import Call, ElementLimit, Refusal
 
 T = TypeVar("T")
 _NULL = b"null"
@@ -39,6 +39,23 @@ def check_utf8(body: bytes) -> None:
             body.decode()
         except UnicodeDecodeError as error:
             raise invalid(f"the body is not valid UTF-8: {error.reason} at byte {error.start}") from None
+
+
+def write_limit(settings: TopicsSettings) -> ElementLimit:
+    """``{"records":[…]}``. What else there is in a write is a few fields, and leaves the count far below this."""
+    return _elements_limit(8 * settings.max_batch_records, 2, settings.max_batch_records)
+
+
+def multi_write_limit(settings: TopicsSettings) -> ElementLimit:
+    """``{"writes":[{"records":[…]}]}``, where every write may have a configuration beside its only record."""
+    return _elements_limit(32 * settings.max_batch_records, 4, settings.max_batch_records)
+
+
+def _elements_limit(most: int, depth: int, max_records: int) -> ElementLimit:
+    message = f"the request has more than {max_records} records; send them in several requests"
+    return ElementLimit(
+        most=most, depth=depth, refuse=lambda: Refusal(400, "batch_too_large", message, {"max": max_records})
+    )
 
 
 def make_batch(records: list[WriteRecord], node: str | None, settings: TopicsSettings) -> Batch:

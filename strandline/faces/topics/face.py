@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from strandline.faces.topics.administering import Administering
+from strandline.faces.topics.batches import multi_write_limit, write_limit
 from strandline.faces.topics.consumers import Consumers
 from strandline.faces.topics.context import Context
 from strandline.faces.topics.deleting import Deleting
@@ -17,7 +18,7 @@ from strandline.faces.topics.watching import Watching
 from strandline.faces.topics.websocket import WebSockets
 from strandline.faces.topics.working import Working
 from strandline.faces.topics.writing import Writing
-from strandline.faces.web import Handler, Route
+from strandline.faces.web import ElementLimit, Handler, Route
 
 
 class TopicsFace:
@@ -42,13 +43,14 @@ class TopicsFace:
         topics, consumers = self.administering, self.consumers
         one = "/v0/topics/{topic}"
         consumer = one + "/consumers/{consumer}"
+        records, writes = write_limit(self.context.settings), multi_write_limit(self.context.settings)
         return [
             _route("GET", "/v0/topics", topics.list, "read"),
             _route("PUT", one, topics.put, "admin", body="optional"),
             _route("GET", one, topics.get, "read", fast=True),
             _route("DELETE", one, topics.delete, "delete"),
-            _route("POST", one, self.writing.write, "write", body="required", fast=True),
-            _route("POST", "/v0/write", self.multi_writing.write, "write", body="required", fast=True),
+            _route("POST", one, self.writing.write, "write", body="required", fast=True, elements=records),
+            _route("POST", "/v0/write", self.multi_writing.write, "write", body="required", fast=True, elements=writes),
             _route("POST", one + "/diff", self.reading.diff, "read", body="optional", fast=True),
             _route("POST", one + "/delete", self.deleting.delete, "delete", body="required"),
             _route("GET", one + "/consumers", consumers.list, "read"),
@@ -89,6 +91,7 @@ def _route(
     fast: bool = False,
     stream: bool = False,
     own_access: bool = False,
+    elements: ElementLimit | None = None,
     names: tuple[str, ...] | None = None,
 ) -> Route:
     if names is None:
@@ -103,5 +106,6 @@ def _route(
         fast=fast,
         stream=stream,
         own_access=own_access,
+        elements=elements,
         errors=reply_to,
     )

@@ -30,6 +30,9 @@ from strandline.faces.web import Sink, Stream, damaged_data
 #: A reader that does not even take the last word of a stream is cut off after this time.
 CUT_OFF_SECONDS = 5.0
 
+#: The last message to a reader that does not keep up.
+TOO_SLOW = "the reader does not keep up; come back with the last id"
+
 _NOTHING: frozenset[Place] = frozenset()
 
 
@@ -273,6 +276,9 @@ class EventStream(Stream):
         self._session.alarms.set(self, self._now() + CUT_OFF_SECONDS)
         self._sink.close()
 
+    def too_slow(self) -> None:
+        self.end(error_frame(code=408, error=TOO_SLOW))
+
     # --- time ------------------------------------------------------------------------------------------------------
 
     def ring(self, now: float) -> float | None:
@@ -288,7 +294,7 @@ class EventStream(Stream):
             due = self.paused_at + timeout_ms / 1000
             if now < due:
                 return due
-            self.end(error_frame(code=408, error="the reader does not keep up; come back with the last id"))
+            self.too_slow()
             return None
         due = self.sent_at + session.heartbeat
         if now >= due:

@@ -37,7 +37,7 @@ from strandline.faces.topics.subscribing import Request, TopicOptions, Watcher, 
 from strandline.faces.topics.topics import Topic
 from strandline.faces.topics.watching import Watching
 from strandline.faces.topics.writing import Writing
-from strandline.faces.web import Call, Head, Later, Refusal, Reply, damaged_data
+from strandline.faces.web import Call, Head, Later, Refusal, Reply, Unread, damaged_data
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +47,8 @@ MAX_WAITING_MESSAGES = 16
 MAX_WAITING_BYTES = 1 << 20
 #: So many publishes may be under way before no further command is read.
 MAX_UNDER_WAY = 256
+#: The elements of smaller messages are not counted: making objects of all of them takes a few milliseconds.
+COUNTED_FROM_CHARACTERS = 64 << 10
 #: The close code for "come back in a moment".
 SERVICE_RESTART = 1012
 
@@ -67,9 +69,10 @@ class WebSockets:
     def __len__(self) -> int:
         return len(self._sockets)
 
-    async def serve(self, receive: Receive, send: Send, access: Access) -> None:
-        """Talk to a client whose handshake is done, until one of the two goes."""
-        socket = Socket(self, access)
+    async def serve(self, receive: Receive, send: Send, access: Access, unread: Unread | None = None) -> None:
+        """Talk to a client whose handshake is done, until one of the two goes. What waits to be sent counts as
+        ``unread``."""
+        socket = Socket(self, access, unread)
         self._sockets.add(socket)
         try:
             await socket.run(receive, send)
@@ -89,11 +92,12 @@ class Socket(Watcher):
 
     __slots__ = (
         "_alarms", "_blocked_at", "_close_code", "_fresh", "_heads", "_open", "_outbox", "_relief", "_something",
-        "_task", "_too_slow", "_under_way", "_waiting_bytes", "_writing", "rings_at",
+        "_task", "_too_slow", "_under_way", "_unread", "_waiting_bytes", "_writing", "rings_at",
     )  # fmt: skip
 
-    def __init__(self, sockets: WebSockets, access: Access) -> None:
+    def __init__(self, sockets: WebSockets, access: Access, unread: Unread | None) -> None:
         super().__init__(sockets.context, sockets.watching.feeds, access)
+        self._unread = unread
         self._alarms = sockets.watching.alarms
         self._writing = sockets.writing
         self._outbox: deque[str] = deque()
@@ -138,6 +142,8 @@ class Socket(Watcher):
             self._open = False
             self.leave()
             self._alarms.cancel(self)
+            if self._unread is not None:
+                self._unread.remove(self)
             sender.cancel()
 
     async def _send_all(self, send: Send) -> None:
@@ -186,6 +192,8 @@ class Socket(Watcher):
         if self._blocked_at:
             self._blocked_at = 0.0
             self._alarms.cancel(self)
+            if self._unread is not None:
+                self._unread.remove(self)
             self.go_on()
         self._let_talk()
 
@@ -195,14 +203,28 @@ class Socket(Watcher):
 
     def ring(self, now: float) -> float | None:
         """The client has taken nothing for too long."""
-        if self._blocked_at and self._open and self._task is not None:
+        if self._blocked_at:
+            self.cut_off(0.0)
+        return None
+
+    @property
+    def unread_bytes(self) -> int:
+        return self._waiting_bytes
+
+    def cut_off(self, grace: float) -> None:
+        """Drop the connection. What waits would come before a last message, so there is none."""
+        if self._open and self._task is not None:
             self._too_slow = True
             self._task.cancel()
-        return None
 
     # --- commands --------------------------------------------------------------------------------------------------
 
     def _obey(self, text: str) -> None:
+        # A message is much smaller than a body may be, so its elements can be counted here.
+        elements = self._writing.elements
+        if len(text) > COUNTED_FROM_CHARACTERS and elements.is_exceeded(text.encode()):
+            self.put(error_message(None, elements.refuse().reply()))
+            return
         try:
             command = command_decoder.decode(text)
         except msgspec.MsgspecError as error:
@@ -333,6 +355,8 @@ class Socket(Watcher):
             timeout_ms = self.context.settings.slow_consumer_timeout_ms
             if timeout_ms:
                 self._alarms.set(self, self._blocked_at + timeout_ms / 1000)
+            if self._unread is not None:
+                self._unread.add(self)
 
     def gone(self, place: Place) -> None:
         topic = topic_of(place)

@@ -110,6 +110,9 @@ class WorkStream(Stream, Worker):
             self._counted = False
             self._context.streams.release(self._access)
 
+    def too_slow(self) -> None:
+        self._end(408, "the worker does not read its jobs; connect again to get jobs")
+
     def ring(self, now: float) -> float | None:
         """Send a heartbeat if nothing else was sent for long enough."""
         if self._sink is None:

@@ -22,6 +22,7 @@ from strandline.faces.topics.batches import (
     key_of,
     make_batch,
     make_schedules,
+    write_limit,
 )
 from strandline.faces.topics.config import TopicConfig, config_of_new
 from strandline.faces.topics.context import Context
@@ -77,6 +78,7 @@ class Writing:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._settings = context.settings
+        self.elements = write_limit(context.settings)
         self._gathered: dict[Topic, _Gathered] = {}
         self._writes_of_turn = 0
         #: Whether the last turn had one write only.

@@ -1,0 +1,203 @@
+"""WebSocket connections below the topics protocol: how much of unfinished messages the server keeps.
+
+A message may come in one large frame or in many small ones, and the client may never finish it. What has come of it is
+held meanwhile, so one message has a limit, and all unfinished messages together have one. uvicorn's protocol does the
+rest.
+"""
+
+from __future__ import annotations
+
+import logging
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.frames import Frame
+
+if TYPE_CHECKING:
+    from uvicorn._types import ASGIReceiveEvent
+
+    from strandline.server.unread import UnreadBytes
+
+log = logging.getLogger(__name__)
+
+#: The close code for a server that has no room now.
+TRY_AGAIN_LATER = 1013
+#: A connection that the server closes is read from for this long: closing it while the client still sends would reset
+#: it, and the client would not see why.
+LINGER_SECONDS = 2.0
+#: Closing sockets is logged at most this often, with their number.
+LOG_SECONDS = 10.0
+
+
+class UnfinishedMessages:
+    """The bytes of messages that are not complete, or not processed yet, over all sockets. ``limit`` 0: no bound.
+
+    Only used on the event loop's thread.
+    """
+
+    def __init__(self, limit: int = 0) -> None:
+        self._limit = limit
+        self._held: dict[SocketProtocol, int] = {}
+        self.total = 0
+        #: Sockets that were closed so far because there was no room.
+        self.closed = 0
+        self._logged_at = -LOG_SECONDS
+        self._logged = 0
+
+    def set(self, socket: SocketProtocol, held: int) -> None:
+        """What a socket holds now. If that is too much for all of them, those that hold the most are closed."""
+        before = self._held.get(socket, 0)
+        if held:
+            self._held[socket] = held
+        elif before:
+            del self._held[socket]
+        self.total += held - before
+        while self._limit and self.total > self._limit:
+            self._close(max(self._held, key=self._held.__getitem__))
+
+    def forget(self, socket: SocketProtocol) -> None:
+        self.total -= self._held.pop(socket, 0)
+
+    def _close(self, socket: SocketProtocol) -> None:
+        self.forget(socket)
+        self.closed += 1
+        self._logged += 1
+        now = monotonic()
+        if now - self._logged_at >= LOG_SECONDS:
+            words = "closed %d WebSockets: unfinished messages of all sockets together had more than %d bytes"
+            log.warning(words, self._logged, self._limit)
+            self._logged_at, self._logged = now, 0
+        socket.refuse(TRY_AGAIN_LATER, "too many unfinished messages; try again later")
+
+
+class SocketProtocol(WebSocketsSansIOProtocol):
+    """Make a subclass per server with :func:`socket_protocol`, which gives it the budgets."""
+
+    unfinished: UnfinishedMessages
+    unread: UnreadBytes
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        #: The fragments of a message so far, as one piece: many small ones would take far more memory than their bytes.
+        self._fragments = bytearray()
+        #: Bytes of complete messages that the application has not taken yet.
+        self._queued = 0
+        self._write_paused = False
+        #: The server has closed: whatever else comes in is dropped.
+        self._refused = False
+
+    # --- what comes in -----------------------------------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        if self._refused:
+            return
+        super().data_received(data)
+        if not self._refused:
+            self._tell()
+
+    def _tell(self) -> None:
+        held = len(self.conn.reader.buffer) + len(self._fragments) + self._queued
+        self.unfinished.set(self, held)
+
+    def handle_text(self, event: Frame) -> None:
+        if event.fin:
+            super().handle_text(event)
+        else:
+            self.curr_msg_data_type = "text"
+            self._fragments = bytearray(event.data)
+
+    def handle_bytes(self, event: Frame) -> None:
+        if event.fin:
+            super().handle_bytes(event)
+        else:
+            self.curr_msg_data_type = "bytes"
+            self._fragments = bytearray(event.data)
+
+    def handle_cont(self, event: Frame) -> None:
+        self._fragments += event.data
+        if event.fin:
+            self.frames = [bytes(self._fragments)]
+            self._fragments = bytearray()
+            self.send_receive_event_to_app()
+
+    def send_receive_event_to_app(self) -> None:
+        if not self.close_sent:
+            self._queued += len(self.frames[0])
+        super().send_receive_event_to_app()
+
+    async def receive(self) -> ASGIReceiveEvent:
+        message = await self.queue.get()
+        if self.queue.empty():
+            self._queued = 0
+            if self.read_paused:
+                self.read_paused = False
+                self._read_on()
+            if not self._refused and not self.disconnected:
+                self._tell()
+        return message
+
+    # --- what goes out -----------------------------------------------------------------------------------------------
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._write_paused = True
+        # Pongs are written whatever the application does: a client that does not read them may not send pings either.
+        self.transport.pause_reading()
+        self.unread.add(self)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._write_paused = False
+        self.unread.remove(self)
+        self._read_on()
+
+    def _read_on(self) -> None:
+        if not self.read_paused and not self._write_paused and not self.transport.is_closing():
+            self.transport.resume_reading()
+
+    @property
+    def unread_bytes(self) -> int:
+        return self.transport.get_write_buffer_size()
+
+    def cut_off(self, grace: float) -> None:
+        """The client does not read, so it would not read why either."""
+        self.transport.abort()
+
+    # --- the end -----------------------------------------------------------------------------------------------------
+
+    def refuse(self, code: int, reason: str) -> None:
+        """Close the connection and drop what came in."""
+        if self.conn.close_sent is None:
+            self.conn.fail(code, reason)
+        self.handle_parser_exception()
+
+    def handle_parser_exception(self) -> None:
+        """The connection has failed: tell the client why, and read on for a moment without keeping anything."""
+        self._refused = True
+        self.unfinished.forget(self)
+        self._fragments = bytearray()
+        self._queued = 0
+        closing = self.conn.close_sent
+        assert closing is not None
+        self.queue.put_nowait({"type": "websocket.disconnect", "code": closing.code, "reason": closing.reason})
+        self.conn.reader.discard()
+        self.transport.write(b"".join(self.conn.data_to_send()))
+        self.close_sent = True
+        self.stop_keepalive()
+        if self.close_timer is None:
+            self.close_timer = self.loop.call_later(LINGER_SECONDS, self.transport.close)
+        self.read_paused = False
+        self._read_on()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._refused = True
+        self.unfinished.forget(self)
+        self.unread.remove(self)
+        self._fragments = bytearray()
+        super().connection_lost(exc)
+
+
+def socket_protocol(unfinished: UnfinishedMessages, unread: UnreadBytes) -> type[SocketProtocol]:
+    """The protocol class to give to uvicorn."""
+    return type("SocketProtocol", (SocketProtocol,), {"unfinished": unfinished, "unread": unread})

@@ -57,6 +57,7 @@ def test_a_file_is_below_the_variables_and_those_are_below_the_options(tmp_path:
         ("TOPICS_DATA_DIR", "data_dir", "/srv/data", "/srv/data"),
         ("TOPICS_COLD_DIR", "cold_url", "/srv/cold", "/srv/cold"),
         ("TOPICS_SEGMENT_MAX_BYTES", "journal_bytes", "4096", 4096),
+        ("TOPICS_UNSEALED_BYTES", "unsealed_bytes", "8192", 8192),
         ("TOPICS_HOT_RETAIN_SEGMENTS", "hot_segments", "0", 0),
         ("TOPICS_HOT_RETAIN_BYTES", "hot_bytes", "9", 9),
         ("TOPICS_MAX_TOPICS", "max_topics", "0", 0),

@@ -32,7 +32,7 @@ def server(lane: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serv
     process = ServerProcess(
         tmp_path_factory.mktemp(f"server-{lane}") / "data",
         fast_lane=lane == "fast",
-        settings={"webhook_allow_private": True},
+        settings={"webhook_allow_loopback": True},
     )
     try:
         yield process.start()

@@ -25,7 +25,7 @@ from documents import ROOT
 
 GUIDE = ROOT / "docs/streams.md"
 #: What the guide tells its readers to set: webhooks go to their own machine.
-SETTINGS = {"webhook_allow_private": True}
+SETTINGS = {"webhook_allow_loopback": True}
 #: Where the guide says that the server listens, and programs of its own.
 SERVER_PORT, PROGRAM_PORT = 4000, 8000
 #: No command takes this long. Generous: the machine may be busy.

@@ -231,8 +231,11 @@ class StreamTableSettings(msgspec.Struct, frozen=True, kw_only=True):
     otlp_traces_stream: Text = _STREAMS.otlp_traces_stream
     #: Make that stream if it is not there.
     otlp_auto_create: Flag = _STREAMS.otlp_auto_create
-    #: Let webhooks go to this machine and to private networks, also in the clear. Whoever may make a subscription could
-    #: reach services there that trust everyone who can connect, so it is off unless you need it.
+    #: Let webhooks go to this machine, also over plain HTTP. Anyone who may create a subscription can then reach
+    #: services of this machine that trust every local connection.
+    webhook_allow_loopback: Flag = _STREAMS.webhook_allow_loopback
+    #: Let webhooks go to this machine and to private networks, also over plain HTTP. Anyone who may create a
+    #: subscription can then reach services there that trust every connection.
     webhook_allow_private: Flag = _STREAMS.webhook_allow_private
 
 

@@ -19,7 +19,7 @@ def packages() -> None:
 def server(request: pytest.FixtureRequest, packages: None, tmp_path: Path) -> Iterator[ServerProcess]:
     """A server of one's own, over each of the lanes. The test may kill it and start it again."""
     process = ServerProcess(
-        tmp_path / "data", fast_lane=request.param == "fast", settings={"webhook_allow_private": True}
+        tmp_path / "data", fast_lane=request.param == "fast", settings={"webhook_allow_loopback": True}
     )
     try:
         yield process.start()

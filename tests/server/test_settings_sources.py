@@ -119,6 +119,7 @@ def test_a_file_is_below_the_variables_and_those_are_below_the_options(tmp_path:
         ("STREAMS_METRICS_FLUSH_MS", "metrics_flush_ms", "0", 0),
         ("STREAMS_OTLP_TRACES_STREAM", "otlp_traces_stream", "traces", "traces"),
         ("STREAMS_OTLP_AUTO_CREATE", "otlp_auto_create", "1", True),
+        ("STREAMS_WEBHOOK_ALLOW_LOOPBACK", "webhook_allow_loopback", "1", True),
         ("STREAMS_WEBHOOK_ALLOW_PRIVATE", "webhook_allow_private", "1", True),
         ("COLLECTIONS_CONFIG_FILE", "config_file", "", ""),
         ("COLLECTIONS_MAX_COLLECTIONS_PER_BATCH", "max_collections_per_batch", "1", 1),

@@ -191,7 +191,7 @@ class Bed:
 def bed(lane: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
     """A server of its own, since nobody knows what will be left of its streams. Nothing waits for long there."""
     settings = {"sse_rotate_seconds": 0.01, "long_poll_ms": 2, "metrics_flush_ms": 0, "stream_durability": "memory",
-                "otlp_traces_stream": "otlp", "otlp_auto_create": True, "webhook_allow_private": True}  # fmt: skip
+                "otlp_traces_stream": "otlp", "otlp_auto_create": True, "webhook_allow_loopback": True}  # fmt: skip
     process = ServerProcess(
         tmp_path_factory.mktemp(f"fuzzed-{lane}") / "data", fast_lane=lane == "fast", settings=dict(settings)
     )

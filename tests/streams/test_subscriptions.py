@@ -133,11 +133,11 @@ def test_unsafe_webhooks_are_rejected(streams: StreamsClient, name: str, url: st
 
 def test_a_webhook_on_this_machine_needs_a_setting(start_server: StartServer, name: str) -> None:
     streams = StreamsClient(start_server().url)
-    for url in ("http://127.0.0.1:9000/hook", "http://localhost/", "https://10.0.0.1/"):
+    for url, setting in (("http://127.0.0.1:9000/hook", "LOOPBACK"), ("https://10.0.0.1/", "PRIVATE")):
         body = {"type": "webhook", "pattern": "a/*", "webhook": {"url": url}}
         answer = streams.request("PUT", _path(name), body)
         _error(answer, 400, "WEBHOOK_URL_REJECTED")
-        assert "STREAMS_WEBHOOK_ALLOW_PRIVATE" in answer.text
+        assert f"STREAMS_WEBHOOK_ALLOW_{setting}" in answer.text
     streams.close()
 
 
@@ -379,7 +379,7 @@ def test_topics_are_streams_too(streams: StreamsClient, name: str) -> None:
 
 
 def test_everything_survives_a_kill(start_server: StartServer, name: str, receiver: WebhookReceiver) -> None:
-    server = start_server(webhook_allow_private=True)
+    server = start_server(webhook_allow_loopback=True)
     streams = StreamsClient(server.url)
     hook = _put(streams, "hook", _webhook(receiver, pattern=f"{name}/*"))
     _put(streams, "pull", _pull(name, pattern=f"{name}/*"))
@@ -412,7 +412,7 @@ def test_everything_survives_a_kill(start_server: StartServer, name: str, receiv
 def test_a_webhook_that_was_never_delivered_is_sent_after_a_kill(
     start_server: StartServer, name: str, receiver: WebhookReceiver
 ) -> None:
-    server = start_server(webhook_allow_private=True)
+    server = start_server(webhook_allow_loopback=True)
     streams = StreamsClient(server.url)
     receiver.answers = [(503, {})]
     _put(streams, "hook", _webhook(receiver, pattern=f"{name}/*"))
@@ -432,7 +432,7 @@ def test_a_webhook_that_was_never_delivered_is_sent_after_a_kill(
 
 
 def test_keys_limit_what_a_subscription_can_be_about(start_server: StartServer, receiver: WebhookReceiver) -> None:
-    server = start_server(keys="all,mine::mine/,reader:read+write:mine/,other::other/", webhook_allow_private=True)
+    server = start_server(keys="all,mine::mine/,reader:read+write:mine/,other::other/", webhook_allow_loopback=True)
     everything, mine = StreamsClient(server.url, "all"), StreamsClient(server.url, "mine")
     reader, other, nobody = (StreamsClient(server.url, key) for key in ("reader", "other", ""))
     for body in (
@@ -486,7 +486,7 @@ def test_a_stream_that_expires_is_gone(streams: StreamsClient, name: str) -> Non
 def test_kills_lose_no_wake_and_use_no_generation_twice(
     start_server: StartServer, name: str, receiver: WebhookReceiver
 ) -> None:
-    server = start_server(webhook_allow_private=True)
+    server = start_server(webhook_allow_loopback=True)
     receiver.answers = [(200, {"done": True})]
     streams = StreamsClient(server.url)
     _put(streams, "hook", _webhook(receiver, pattern=f"{name}/*"))

@@ -65,13 +65,19 @@ class HttpCourier(Courier):
     """Connections are not kept: one that was made for a name must not serve another one at the same address.
 
     ``resolve`` finds the addresses of a name, on another thread; ``trust`` is whose certificates count. By default both
-    as usual. ``private``: webhooks may go to this machine and to private networks.
+    as usual. ``private``: webhooks may go to this machine and to private networks. ``loopback``: to this machine.
     """
 
     def __init__(
-        self, resolve: Resolve | None = None, trust: ssl.SSLContext | None = None, *, private: bool = False
+        self,
+        resolve: Resolve | None = None,
+        trust: ssl.SSLContext | None = None,
+        *,
+        private: bool = False,
+        loopback: bool = False,
     ) -> None:
         self._private = private
+        self._loopback = loopback
         self._resolve = resolve or _resolve
         self._trust = trust
         self._threads = ThreadPoolExecutor(MAX_LOOKUPS, "strandline-lookup")
@@ -80,7 +86,7 @@ class HttpCourier(Courier):
         self._tasks: set[asyncio.Task[None]] = set()
 
     def check(self, url: str) -> None:
-        parse_url(url, private=self._private)
+        parse_url(url, private=self._private, loopback=self._loopback)
 
     def deliver(self, url: str, body: bytes, headers: Mapping[str, str], tell: Callable[[Answer], None]) -> None:
         task = asyncio.get_running_loop().create_task(self._deliver(url, body, headers, tell))
@@ -96,7 +102,9 @@ class HttpCourier(Courier):
         async with self._slots:
             try:
                 async with asyncio.timeout(SEND_SECONDS):
-                    answer = await self._send(parse_url(url, private=self._private), body, headers)
+                    answer = await self._send(
+                        parse_url(url, private=self._private, loopback=self._loopback), body, headers
+                    )
             except Exception as error:  # whatever it is: it is tried again
                 log.warning("a webhook at %s was not delivered: %s", _host(url), error or type(error).__name__)
                 answer = Answer(delivered=False)
@@ -106,11 +114,13 @@ class HttpCourier(Courier):
         host, port = url.raw_host.decode("ascii"), url.port or (443 if url.scheme == "https" else 80)
         loop = asyncio.get_running_loop()
         found = await loop.run_in_executor(self._threads, self._resolve, host, port)
-        addresses = [address for address in found if is_allowed(url, address, private=self._private)]
+        addresses = [
+            address for address in found if is_allowed(url, address, private=self._private, loopback=self._loopback)
+        ]
         if not addresses:
             raise AddressRejected(
-                "its name stands for no address that a webhook may be sent to; this machine and private networks need "
-                "streams.webhook_allow_private"
+                "its name stands for no address that a webhook may be sent to; this machine needs "
+                "streams.webhook_allow_loopback, private networks need streams.webhook_allow_private"
             )
         for address in addresses[:-1]:
             try:

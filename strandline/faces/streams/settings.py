@@ -42,5 +42,7 @@ class StreamsSettings(msgspec.Struct, frozen=True, kw_only=True):
     #: Where traces go that come in without a stream; empty: they are refused.
     otlp_traces_stream: str = ""
     otlp_auto_create: bool = False
+    #: Whether webhooks may go to this machine.
+    webhook_allow_loopback: bool = False
     #: Whether webhooks may go to this machine and to private networks.
     webhook_allow_private: bool = False

@@ -32,6 +32,18 @@ def test_public_addresses_over_tls_are_allowed(url: str) -> None:
         "http://[::1]/",
         "https://localhost/",
         "https://api.localhost/",
+    ],
+)
+def test_this_machine_needs_a_setting(url: str) -> None:
+    with pytest.raises(AddressRejected, match="STREAMS_WEBHOOK_ALLOW_LOOPBACK"):
+        parse_url(url)
+    assert str(parse_url(url, loopback=True)) == url
+    assert str(parse_url(url, private=True)) == url
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
         "http://10.0.0.1/hook",
         "http://192.168.1.1/",
         "https://172.16.0.1/",
@@ -39,9 +51,10 @@ def test_public_addresses_over_tls_are_allowed(url: str) -> None:
         "https://[fd00::1]/",
     ],
 )
-def test_this_machine_and_private_networks_need_a_setting(url: str) -> None:
+@pytest.mark.parametrize("loopback", [False, True])
+def test_private_networks_need_a_setting_of_their_own(url: str, loopback: bool) -> None:
     with pytest.raises(AddressRejected, match="STREAMS_WEBHOOK_ALLOW_PRIVATE"):
-        parse_url(url)
+        parse_url(url, loopback=loopback)
     assert str(parse_url(url, private=True)) == url
 
 
@@ -129,3 +142,8 @@ def test_what_a_name_stands_for_is_checked_too(address: str) -> None:
 )
 def test_what_a_name_may_stand_for(scheme: str, address: str, private: bool, allowed: bool) -> None:
     assert is_allowed(httpx.URL(f"{scheme}://hooks.example/"), ip_address(address), private=private) == allowed
+
+
+@pytest.mark.parametrize(("address", "allowed"), [("127.0.0.1", True), ("::1", True), ("10.0.0.1", False)])
+def test_a_name_may_stand_for_this_machine_alone(address: str, allowed: bool) -> None:
+    assert is_allowed(httpx.URL("http://localhost/"), ip_address(address), loopback=True) == allowed

@@ -221,7 +221,7 @@ def test_the_certificate_must_be_that_of_the_name_although_the_address_is_connec
     host: str, delivered: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The loopback stands for the public internet here.
-    monkeypatch.setattr(courier_module, "is_allowed", lambda url, address, private: True)
+    monkeypatch.setattr(courier_module, "is_allowed", lambda url, address, private, loopback: True)
     server, client = _certificate("hooks.example", tmp_path)
 
     def resolve(host: str, port: int) -> list[Any]:

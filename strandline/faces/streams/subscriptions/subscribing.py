@@ -43,7 +43,9 @@ class Subscribing:
     def __init__(self, context: StreamsContext) -> None:
         self._context = context
         self._dialect = StreamsDialect(context)
-        courier = HttpCourier(private=context.settings.webhook_allow_private)
+        courier = HttpCourier(
+            private=context.settings.webhook_allow_private, loopback=context.settings.webhook_allow_loopback
+        )
         self.subscriptions = Subscriptions(context.engine, context.hub, self._dialect, courier)
         context.streams.made.append(lambda stream: self.subscriptions.look_for_new())
         #: One is made after the other: whoever confirms one finds it complete.

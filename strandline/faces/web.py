@@ -200,6 +200,8 @@ class ElementLimit(msgspec.Struct, frozen=True, kw_only=True):
 
     most: int
     depth: int = 1 << 30
+    #: What an element takes at least, with its comma: shorter bodies are not looked at.
+    least_bytes: int = 2
     #: Whether a body that is not an array is a single element.
     arrays_only: bool = False
     #: What such a request is refused with.
@@ -207,7 +209,7 @@ class ElementLimit(msgspec.Struct, frozen=True, kw_only=True):
 
     def may_be_exceeded(self, body: bytes) -> bool:
         """A look that takes no time for a body of ordinary size."""
-        return may_have_more_elements(body, self.most)
+        return len(body) > self.least_bytes * self.most and may_have_more_elements(body, self.most)
 
     def is_exceeded(self, body: bytes) -> bool:
         """Takes up to a second for the largest bodies, so it is not for an event loop."""

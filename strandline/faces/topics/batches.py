@@ -17,6 +17,9 @@ from strandline.faces.web import Call, ElementLimit, Refusal
 
 T = TypeVar("T")
 _NULL = b"null"
+#: A record in a body is at least ``{"data":1}`` and a comma; decoding stops at the first one that is less. So a batch
+#: of ordinary records is not looked at before it is decoded.
+LEAST_RECORD_BYTES = 11
 
 
 class WriteRecord(msgspec.Struct, gc=False):
@@ -43,7 +46,7 @@ def check_utf8(body: bytes) -> None:
 
 def write_limit(settings: TopicsSettings) -> ElementLimit:
     """``{"records":[…]}``. What else there is in a write is a few fields, and leaves the count far below this."""
-    return _elements_limit(8 * settings.max_batch_records, 2, settings.max_batch_records)
+    return _elements_limit(16 * settings.max_batch_records, 2, settings.max_batch_records)
 
 
 def multi_write_limit(settings: TopicsSettings) -> ElementLimit:
@@ -54,7 +57,10 @@ def multi_write_limit(settings: TopicsSettings) -> ElementLimit:
 def _elements_limit(most: int, depth: int, max_records: int) -> ElementLimit:
     message = f"the request has more than {max_records} records; send them in several requests"
     return ElementLimit(
-        most=most, depth=depth, refuse=lambda: Refusal(400, "batch_too_large", message, {"max": max_records})
+        most=most,
+        depth=depth,
+        least_bytes=LEAST_RECORD_BYTES,
+        refuse=lambda: Refusal(400, "batch_too_large", message, {"max": max_records}),
     )
 
 

@@ -269,7 +269,7 @@ class LocalDisk:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            holder = os.pread(fd, 200, 0).decode("utf-8", "replace").strip() or "another process"
+            holder = os.pread(fd, 200, 0).partition(b"\n")[0].decode("utf-8", "replace") or "another process"
             os.close(fd)
             raise DirectoryInUse(str(self.root), holder) from None
         self._lock_fd = fd

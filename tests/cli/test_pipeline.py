@@ -17,6 +17,7 @@ from typer.testing import CliRunner, Result
 from strandline.cli import pipeline_run
 from strandline.engine import Batch, Engine
 from strandline.lake.claiming import claim
+from strandline.lake.fence import Fence
 from strandline.lake.place import Lake
 from strandline.lake.status import Lag, LogLag, Problem, RoundSummary, StageStatus, Status, read_status, write_status
 from strandline.pipeline.missing import SparkUnavailable
@@ -54,8 +55,17 @@ class Spark:
         self.stopped += 1
 
     def run_round(
-        self, stand_in: Spark, history: Any, lake: Lake, reporter: Reporter, chosen: Any, complete: bool
+        self,
+        stand_in: Spark,
+        history: Any,
+        lake: Lake,
+        reporter: Reporter,
+        chosen: Any,
+        *,
+        complete: bool,
+        fence: Fence,
     ) -> None:
+        assert fence, "all rounds of a driver are made behind one fence"
         self.rounds.append((lake.url, tuple(chosen.logs), chosen.prefix, complete))
         heads = {info.name: info.head for info in history.logs()}
         with reporter.stage("records", sum(heads.values())) as stage:

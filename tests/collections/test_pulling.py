@@ -15,6 +15,9 @@ from strandline.faces.collections.config import AppendOnly, CollectionRateLimit,
 from strandline.faces.collections.documents import Element
 from strandline.faces.collections.elements import AT_ONCE, PAGE, PARSED_AT_ONCE
 
+#: The headers of every answer to a page whose origin is not known.
+FOR_BROWSERS = {"cross-origin-resource-policy": "same-origin", "vary": "origin"}
+
 
 def filled(server: Stand, count: int = 5, path: str = "events") -> None:
     """Elements with the times 1000, 1010, …"""
@@ -95,14 +98,14 @@ def test_an_answer_says_what_the_log_is_like_and_what_time_it_is(stand: MakeStan
     server.clock.advance(5)
     answer = server.pull("events")
     assert answer.json == {"data": {"entries": [{"ts": NOW, "data": {"n": 1}}]}, "hash": hash, "timestamp": NOW + 5}
-    assert answer.headers == {"etag": f'"{hash}"'}
+    assert answer.headers == {"etag": f'"{hash}"', **FOR_BROWSERS}
 
 
 def test_a_document_that_is_not_there_is_an_empty_one(stand: MakeStand) -> None:
     server = stand(opened(cache_duration_ms=5000, ttl_ms=1))
     answer = server.pull("events", "last=1")
     assert (answer.status, answer.json) == (200, {"data": {"items": []}, "hash": "", "timestamp": NOW})
-    assert answer.headers == {}
+    assert answer.headers == FOR_BROWSERS
 
 
 def test_whoever_has_the_same_version_is_told_so(stand: MakeStand) -> None:
@@ -110,7 +113,7 @@ def test_whoever_has_the_same_version_is_told_so(stand: MakeStand) -> None:
     hash = server.push("events", {"n": 1}).json["hash"]
     for query in ("full=true", "last=1", "checkpoint=7"):
         answer = server.pull("events", query, if_none_match=f'"{hash}"')
-        assert (answer.status, answer.body, answer.headers) == (304, b"", {})
+        assert (answer.status, answer.body, answer.headers) == (304, b"", FOR_BROWSERS)
     for other in (hash, f'W/"{hash}"', f'"x", "{hash}"', "*", f'"{hash}" '):
         assert server.pull("events", if_none_match=other).status == 200
     assert server.pull("events", "", if_none_match=f'"{hash}"').status == 400
@@ -166,7 +169,7 @@ def test_a_document_that_was_not_appended_to_for_too_long_is_not_shown(stand: Ma
     server.clock.advance(1)
     expired = server.pull("events", if_none_match=f'"{hash}"')
     assert (expired.status, expired.json) == (200, {"data": {}, "hash": "", "timestamp": NOW + 1001})
-    assert expired.headers == {}
+    assert expired.headers == FOR_BROWSERS
     server.pushed("events", {"n": 2})
     assert len(server.pull("events").items) == 2, "nothing was deleted"
 

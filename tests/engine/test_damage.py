@@ -11,18 +11,20 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 import xxhash
 from directories import change_manifest
 from oracle import observe_log
 
-from strandline.engine import Batch, Config, Engine, ManualClock, Options
+from strandline.engine import Batch, Config, Engine, ManualClock, Options, viewing
+from strandline.engine.backup import taking
 from strandline.engine.backup.taking import backup
 from strandline.engine.care.repair import repair
 from strandline.engine.care.verify import verify
 from strandline.engine.catalog import Manifest, write_manifest
-from strandline.engine.disk import LocalDisk
+from strandline.engine.disk import Disk, LocalDisk
 from strandline.engine.errors import (
     DamagedFile,
     DirectoryInUse,
@@ -512,6 +514,31 @@ def test_a_flush_mark_that_is_missing_torn_or_damaged_is_ignored(damage: Callabl
     CUTS["by one byte"](journal(crashed))
     engine = open_engine(crashed)
     assert engine.recovered.torn is not None
+    engine.close()
+
+
+def test_a_view_and_a_backup_are_not_disturbed_by_flushes_under_way(
+    crashed: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server writes and flushes after the journal was listed: then the mark is ahead of the sizes that were seen."""
+    engine = open_engine(crashed)
+
+    def indexes_before_a_flush(disk: Disk) -> list[int]:
+        found = journal_indexes(disk)
+        engine.log("log").append(Batch.of(b"meanwhile")).wait()
+        return found
+
+    class FrozenBeforeAFlush(viewing._FrozenDisk):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            engine.log("log").append(Batch.of(b"meanwhile")).wait()
+
+    monkeypatch.setattr(viewing, "_FrozenDisk", FrozenBeforeAFlush)
+    monkeypatch.setattr(viewing, "ATTEMPTS", 1)
+    monkeypatch.setattr(taking, "journal_indexes", indexes_before_a_flush)
+    with View.take(crashed) as view:
+        assert view.books
+    assert backup(crashed, str(tmp_path_factory.mktemp("pool"))).retries == 0
     engine.close()
 
 

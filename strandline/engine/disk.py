@@ -46,9 +46,22 @@ class AppendFile(Protocol):
     def close(self) -> None: ...
 
 
+class SectorFile(Protocol):
+    """A file of one record, shorter than a sector, that is overwritten in place. It is never synced: a power cut leaves
+    the last record, an earlier one, or a mixture of two."""
+
+    def write(self, record: bytes) -> None: ...
+
+    def close(self) -> None: ...
+
+
 class Disk(Protocol):
     def append_file(self, path: str) -> AppendFile:
         """Open ``path`` for appending, creating it when absent."""
+        ...
+
+    def sector_file(self, path: str) -> SectorFile:
+        """Open ``path`` for overwriting its one record, creating it when absent."""
         ...
 
     def read(self, path: str, offset: int = 0, size: int = -1) -> bytes: ...
@@ -168,6 +181,20 @@ class LocalAppendFile:
             self._fd = -1
 
 
+class LocalSectorFile:
+    def __init__(self, path: Path) -> None:
+        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+
+    def write(self, record: bytes) -> None:
+        if os.pwrite(self._fd, record, 0) != len(record):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
 class LocalDisk:
     LOCK_FILE = "LOCK"
 
@@ -183,6 +210,9 @@ class LocalDisk:
 
     def append_file(self, path: str) -> AppendFile:
         return self.spare.use(lambda: LocalAppendFile(self.root / path))
+
+    def sector_file(self, path: str) -> SectorFile:
+        return self.spare.use(lambda: LocalSectorFile(self.root / path))
 
     def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
         fd = self.spare.use(lambda: os.open(self.root / path, os.O_RDONLY | os.O_CLOEXEC))

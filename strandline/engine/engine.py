@@ -19,6 +19,7 @@ from strandline.engine.creating import create, fork
 from strandline.engine.disk import Disk, LocalDisk
 from strandline.engine.erasures import Erasures
 from strandline.engine.errors import BadRequest, EngineClosed, EngineError, JournalFailed, UnknownLog
+from strandline.engine.flush_mark import FlushMarkFile
 from strandline.engine.flushing import Flushing
 from strandline.engine.forwarding import Copy, forward
 from strandline.engine.frame import FrameType, encode
@@ -138,7 +139,8 @@ class Engine:
         self._dirty = set(self.recovered.changed)
         self._last_ts = self._first_time(self.recovered.last_ts)
         self._next_epoch = self.recovered.next_epoch
-        self.journal = Journal(disk, self.recovered.next_journal)
+        mark = FlushMarkFile(disk, self.recovered.manifest.id)
+        self.journal = Journal(disk, self.recovered.next_journal, mark)
         self.reservations = Reservations(self.journal)
         self.flushing = Flushing(self.lock, self.journal, self.reservations, self.touch)
         self.backlog = Backlog(

@@ -4,7 +4,7 @@
 and, in memory, what of it is *durable*: what would still be there after a power cut. The rules are as
 strict as POSIX allows:
 
-- appended bytes and truncations are pending until that file is synced;
+- appended bytes and truncations are pending until that file is synced, and so are overwritten records;
 - an entry that was created, renamed, removed or made is pending until its directory is synced, and syncing
   the file does not help it. A removed file may come back; a directory that is lost takes its files along;
 - after a failed sync the bytes it was to write count as written: the next sync succeeds and leaves zeroes.
@@ -22,14 +22,16 @@ from contextlib import suppress
 from pathlib import Path
 from random import Random
 from threading import RLock
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
-from strandline.engine.disk import AppendFile, LocalDisk, Place
+from strandline.engine.disk import AppendFile, LocalDisk, Place, SectorFile
 from strandline.engine.errors import DirectoryInUse
 from strandline.engine.fault_model import Change, Inode, Tree, key_of, restore_directory, scan_directory
 
 #: The mutating calls. ``write_file`` consists of create, write, sync, rename and sync_directory.
-Kind = Literal["create", "write", "truncate", "sync", "rename", "remove", "make_directory", "sync_directory"]
+Kind = Literal[
+    "create", "write", "overwrite", "truncate", "sync", "rename", "remove", "make_directory", "sync_directory"
+]
 
 
 class Crashed(BaseException):
@@ -101,6 +103,39 @@ class FaultAppendFile:
                 self._disk._files.discard(self)
 
 
+class FaultSectorFile:
+    """An open file of one record. As for :class:`FaultAppendFile`, closing it is no disk call."""
+
+    def __init__(self, disk: FaultDisk, path: str, inode: Inode, fd: int) -> None:
+        self._disk = disk
+        self._path = path
+        self._inode = inode
+        self._fd = fd
+
+    def write(self, record: bytes) -> None:
+        half = record[: len(record) // 2]
+        self._disk._call(
+            "overwrite",
+            self._path,
+            lambda: self._overwrite(record),
+            lambda failure: self._overwrite(half if failure.short else b""),
+        )
+
+    def _overwrite(self, data: bytes) -> None:
+        if data:
+            os.pwrite(self._fd, data, 0)
+            self._inode.changes.append(Change(data, overwrites=True))
+
+    def close(self) -> None:
+        with self._disk._guard:
+            if self._fd >= 0:
+                os.close(self._fd)
+                self._fd = -1
+                self._disk._files.discard(self)
+
+
+_File = TypeVar("_File", FaultAppendFile, FaultSectorFile)
+
 #: Who has which directory. A disk that dies lets go of it, as a process does.
 _locks: dict[str, FaultDisk] = {}
 
@@ -120,7 +155,7 @@ class FaultDisk:
         self._local = LocalDisk(root)
         self._tree = _tree or Tree(scan_directory(self.root), str(uuid.uuid4()))
         self._guard = RLock()
-        self._files: set[FaultAppendFile] = set()
+        self._files: set[FaultAppendFile | FaultSectorFile] = set()
         self._counts: Counter[Kind] = Counter()
         self._failures: list[_Failure] = []
         self._read_failures: list[tuple[str, int]] = []
@@ -214,13 +249,19 @@ class FaultDisk:
     # The disk
 
     def append_file(self, path: str) -> AppendFile:
+        return self._open(path, os.O_APPEND, FaultAppendFile)
+
+    def sector_file(self, path: str) -> SectorFile:
+        return self._open(path, 0, FaultSectorFile)
+
+    def _open(self, path: str, flags: int, make: Callable[[FaultDisk, str, Inode, int], _File]) -> _File:
         def open_file() -> None:
-            fd = os.open(self.root / path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-            file = FaultAppendFile(self, path, self._inode(key_of(path)), fd)
+            fd = os.open(self.root / path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | flags, 0o644)
+            file = make(self, path, self._inode(key_of(path)), fd)
             self._files.add(file)
             opened.append(file)
 
-        opened: list[FaultAppendFile] = []
+        opened: list[_File] = []
         with self._guard:
             self._check_alive()
             if self._local.exists(path):

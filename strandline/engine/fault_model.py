@@ -22,6 +22,8 @@ class Change(NamedTuple):
     size: int = 0
     #: A sync of these bytes failed: they may be on the disk, but no later sync puts them there.
     given_up: bool = False
+    #: The data is not appended: it replaces what is at the start of the file.
+    overwrites: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -55,13 +57,15 @@ class Inode:
                 position = change.size
                 continue
             patched = bytearray(change.data)
-            _overlay(patched, offset - position, data)
+            _overlay(patched, offset - (0 if change.overwrites else position), data)
             self.changes[index] = change._replace(data=bytes(patched))
-            position += len(patched)
+            position = max(position, len(patched)) if change.overwrites else position + len(patched)
 
     def after_power_cut(self, random: Random | None) -> bytes:
         if random is None or not self.changes:
             return bytes(self.durable)
+        if self.changes[-1].overwrites:
+            return self._record_after_power_cut(random)
         # Truncations reach the disk in order, so those that did are a prefix of them; what was written
         # behind one that did not cannot be there either.
         truncations = [index for index, change in enumerate(self.changes) if change.data is None]
@@ -72,9 +76,21 @@ class Inode:
                 stable = min(stable, change.size)
         return bytes(content[:stable]) + _survivors(random, stable, bytes(content[stable:]))
 
+    def _record_after_power_cut(self, random: Random) -> bytes:
+        """A file of one record: one of the records it has had, or the start of one and the end of the one before."""
+        content = bytearray(self.durable)
+        last = random.randrange(len(self.changes))
+        for change in self.changes[:last]:
+            _apply(content, change)
+        torn = self.changes[last].data or b""
+        _apply(content, self.changes[last]._replace(data=torn[: random.choice([0, len(torn), len(torn) // 2])]))
+        return bytes(content)
+
 
 def _apply(content: bytearray, change: Change) -> None:
-    if change.data is not None:
+    if change.data is not None and change.overwrites:
+        content[: len(change.data)] = change.data
+    elif change.data is not None:
         content += change.data
     elif change.size < len(content):
         del content[change.size :]

@@ -122,6 +122,7 @@ class Flushing:
             self.fail_pending(error)
             raise
         self.times.add((perf_counter() - began) * 1e6)
+        self._journal.mark_flushed(position)
         self._flushed(position, reserving)
 
     def _flushed(self, position: int, reserving: dict[Logbook, int]) -> None:

@@ -20,6 +20,7 @@ import xxhash
 from strandline.engine.disk import AppendFile, Disk
 from strandline.engine.errors import DamagedFile, DiskFull, JournalFailed
 from strandline.engine.file_names import number_in
+from strandline.engine.flush_mark import FlushMarkFile
 from strandline.engine.frame import (
     FILE_HEADER,
     Damage,
@@ -56,8 +57,9 @@ class Journal:
     Not thread-safe: the engine's lock is held around everything but ``sync``.
     """
 
-    def __init__(self, disk: Disk, index: int) -> None:
+    def __init__(self, disk: Disk, index: int, mark: FlushMarkFile | None = None) -> None:
         self._disk = disk
+        self._mark = mark
         self._next: _File | None = None
         self._file = _File(disk, index)
         self._disk.sync_directory(DIRECTORY)
@@ -164,6 +166,11 @@ class Journal:
         except Exception as error:
             raise self.fail(error).again() from error
 
+    def mark_flushed(self, position: int) -> None:
+        """Note that everything up to ``position`` is durable, so that the next start notices if it is cut off."""
+        if self._mark is not None:
+            self._mark.write(self.index, position - self._file.begin, self.left_size)
+
     def prepare(self) -> None:
         """Make the next file beforehand, so that ``rotate`` does not have to wait for the directory."""
         if self._next is None:
@@ -182,6 +189,7 @@ class Journal:
         self._file.handle.close()
         self.left_size = self._file.size
         self._file, self._next = self._next, None
+        self._file.begin = self.written - FILE_HEADER.size
         self.rotations += 1
         self.index = self._file.index
         return self.index
@@ -190,6 +198,8 @@ class Journal:
         self._file.handle.close()
         if self._next is not None:
             self._next.handle.close()
+        if self._mark is not None:
+            self._mark.close()
 
 
 class _File:
@@ -209,6 +219,8 @@ class _File:
             self.handle.close()
             raise
         self.size = FILE_HEADER.size
+        #: Where the file begins among the bytes of ``Journal.written``.
+        self.begin = -FILE_HEADER.size
 
 
 def boot_mark(disk: Disk) -> bytes:

@@ -1,8 +1,9 @@
 """Which journal files must exist, and which of them are lost.
 
 The manifest names every journal file from the boundary on before a record is written to it, and gives its final size
-once nothing more is added to it. A file that is missing, shorter than that, or without a readable header took
-acknowledged records with it. Only the newest file of a directory that was not stopped in order may end anywhere.
+once nothing more is added to it. The flush mark says how far the file in use was flushed. A file that is missing,
+shorter than that, or without a readable header took acknowledged records with it. Only after its flushed bytes may the
+newest file of a directory that was not stopped in order end anywhere.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import NamedTuple
 from strandline.engine.catalog import JournalEntry, Manifest
 from strandline.engine.disk import Disk
 from strandline.engine.errors import DamagedFile
+from strandline.engine.flush_mark import FlushMark
 from strandline.engine.frame import FILE_HEADER, FileKind, read_file_header
 from strandline.engine.journal import journal_indexes, journal_path
 
@@ -31,14 +33,24 @@ class LostJournal(NamedTuple):
         return journal_path(self.number)
 
 
-def lost_journals(disk: Disk, manifest: Manifest, *, guess: bool = False) -> list[LostJournal]:
+def least_sizes(manifest: Manifest, mark: FlushMark | None) -> dict[int, int]:
+    """The files from the boundary on that must exist, and how long each must be at least; 0: not known."""
+    sizes = {entry.index: entry.size for entry in manifest.journals}
+    for index, size in ({} if mark is None else mark.sizes(manifest.id)).items():
+        sizes[index] = max(sizes.get(index, 0), size)
+    return {index: size for index, size in sizes.items() if index >= manifest.boundary}
+
+
+def lost_journals(disk: Disk, manifest: Manifest, mark: FlushMark | None, *, guess: bool = False) -> list[LostJournal]:
     """The files that must exist and are missing, cut off or unreadable. Raises UnsupportedFormat.
+
+    Where a server may be at work, the ``mark`` was read before this is called, and before sizes were taken down.
 
     Older releases did not name the files. The one at the boundary was made before the checkpoint, so it ought to exist
     unless an older release has just restored the directory from a backup. With ``guess`` it counts as lost.
     """
     found = [index for index in journal_indexes(disk) if index >= manifest.boundary]
-    sizes = {entry.index: entry.size for entry in manifest.journals if entry.index >= manifest.boundary}
+    sizes = least_sizes(manifest, mark)
     if guess and not sizes and manifest.checkpoints:
         sizes[manifest.boundary] = 0
     lost = []
@@ -77,17 +89,22 @@ def _problem_with(disk: Disk, index: int, named_size: int | None) -> LostJournal
     return None
 
 
-def final_sizes(disk: Disk, manifest: Manifest, before: int) -> list[JournalEntry]:
+def final_sizes(disk: Disk, manifest: Manifest, mark: FlushMark | None, before: int) -> list[JournalEntry]:
     """The files from the boundary to the one ``before`` this index, to which nothing more will be added.
 
-    A size that the manifest has stays: if the file is shorter by now, that must not be forgotten before it is repaired.
+    A size that the manifest or the mark has stays: if the file is shorter by now, that must not be forgotten before it
+    is repaired.
     """
     found = set(journal_indexes(disk))
-    known = {entry.index: entry.size for entry in manifest.journals}
+    named = {entry.index: entry.size for entry in manifest.journals}
+    least = least_sizes(manifest, mark)
+
+    def final_size(index: int) -> int:
+        size = disk.size(journal_path(index)) if index in found else FILE_HEADER.size
+        return named.get(index) or max(size, least.get(index, 0))
+
     return [
-        JournalEntry(
-            index, known.get(index) or (disk.size(journal_path(index)) if index in found else FILE_HEADER.size)
-        )
-        for index in sorted(found | known.keys())
+        JournalEntry(index, final_size(index))
+        for index in sorted(found | least.keys())
         if manifest.boundary <= index < before
     ]

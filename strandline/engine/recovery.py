@@ -22,6 +22,7 @@ from strandline.engine.catalog import (
 )
 from strandline.engine.disk import Disk, pieces_of
 from strandline.engine.errors import DamagedFile, JournalIncomplete
+from strandline.engine.flush_mark import FlushMark, read_mark
 from strandline.engine.frame import FILE_HEADER, Damage, Frame
 from strandline.engine.groups import Broken, whole
 from strandline.engine.journal import (
@@ -33,7 +34,7 @@ from strandline.engine.journal import (
     journal_path,
     read_journal,
 )
-from strandline.engine.journal_files import LostJournal, final_sizes, lost_journals
+from strandline.engine.journal_files import LostJournal, final_sizes, least_sizes, lost_journals
 from strandline.engine.logbook import Logbook
 from strandline.engine.parts import Segments
 from strandline.engine.replay import Loss, Recovered, Replay
@@ -68,15 +69,16 @@ def recover(
     manifest = read_manifest(disk)
     if manifest is None:
         manifest = _begin(disk)
-    lost = lost_journals(disk, manifest, guess=repairing)
+    mark = read_mark(disk)
+    lost = lost_journals(disk, manifest, mark, guess=repairing)
     if lost and not repairing:
         raise JournalIncomplete([(each.path, each.why) for each in lost])
     for entry in manifest.segments:
         store.add(entry, entry.tier)
     books = load_books(frame for name in manifest.checkpoints for frame in read_checkpoint(disk, name))
-    recovered = replay(disk, store, manifest, books, lost, progress, before_file)
+    recovered = replay(disk, store, manifest, books, mark, lost, progress, before_file)
     _make_durable(disk, recovered)
-    recovered.journals = final_sizes(disk, recovered.manifest, recovered.next_journal)
+    recovered.journals = final_sizes(disk, recovered.manifest, mark, recovered.next_journal)
     _remove_leftovers(disk, store, recovered.manifest)
     return recovered
 
@@ -107,6 +109,7 @@ def replay(
     segments: Segments,
     manifest: Manifest,
     books: dict[int, Logbook],
+    mark: FlushMark | None,
     lost_files: list[LostJournal],
     progress: Progress | None = None,
     before_file: BeforeFile | None = None,
@@ -129,6 +132,7 @@ def replay(
     indexes = [index for index in found if index >= manifest.boundary]
     lost = {each.number: each for each in lost_files}
     final = {entry.index for entry in manifest.journals if entry.size}
+    least = least_sizes(manifest, mark)
     named = max((entry.index for entry in manifest.journals), default=0)
     # Behind the file that was written to there may be the next one, made beforehand.
     sizes = {index: disk.size(journal_path(index)) for index in indexes}
@@ -159,7 +163,8 @@ def replay(
         if before_file is not None:
             before_file(recovered, index)
         may_be_torn = bool(written) and index == written[-1] and index not in final
-        end = _replay_file(file, replay, may_be_torn, report)
+        torn_from = least.get(index, 0) if may_be_torn else file.size
+        end = _replay_file(file, replay, torn_from, report)
         report.passed += file.size
         recovered.replayed_bytes += file.size - FILE_HEADER.size
         if end < file.size:
@@ -260,8 +265,11 @@ def _open(disk: Disk, index: int, recovered: Recovered, lost: LostJournal | None
         return None
 
 
-def _replay_file(file: JournalFile, replay: Replay, is_last: bool, report: _Report) -> int:
-    """Replay a file; returns where what is good in it ends."""
+def _replay_file(file: JournalFile, replay: Replay, torn_from: int, report: _Report) -> int:
+    """Replay a file; returns where it ends, without what a crash left half written.
+
+    Bytes from ``torn_from`` on may be torn. Earlier ones were durable: if they cannot be read, they are damaged.
+    """
     end = FILE_HEADER.size
     report.tell(0)
     replay.begin(file)
@@ -281,9 +289,11 @@ def _replay_file(file: JournalFile, replay: Replay, is_last: bool, report: _Repo
             end = item.end
         if end >= report.due:
             report.tell(end)
-    if missing and not is_last:
+    if end >= torn_from:
+        return end
+    if missing:
         replay.lost(file, missing)
-    return end if is_last else file.size
+    return file.size
 
 
 def _make_durable(disk: Disk, recovered: Recovered) -> None:

@@ -26,6 +26,7 @@ from typing import NamedTuple
 from strandline.engine.catalog import MANIFEST, Manifest, load_books, parse_manifest, read_checkpoint
 from strandline.engine.disk import LocalDisk
 from strandline.engine.errors import JournalIncomplete, MissingFile, NoDataDirectory
+from strandline.engine.flush_mark import read_mark
 from strandline.engine.forks import layers
 from strandline.engine.housekeeping.snapshot import Captured
 from strandline.engine.journal import DIRECTORY as JOURNAL
@@ -185,6 +186,8 @@ def _visible(part: Part, first: int, last: int) -> list[tuple[int, int]]:
 
 
 def _take(cls: type[View], root: Path, place: _Place, cold: ColdStore | None) -> View:
+    # First of all: the server writes it, and it must not be ahead of the journal files as they are seen here.
+    mark = read_mark(LocalDisk(root))
     manifest = parse_manifest((root / MANIFEST).read_bytes())
     for entry in manifest.segments:
         if entry.tier == "hot":
@@ -194,11 +197,11 @@ def _take(cls: type[View], root: Path, place: _Place, cold: ColdStore | None) ->
     for entry in manifest.segments:
         store.add(entry, entry.tier)
     books = load_books(frame for name in manifest.checkpoints for frame in read_checkpoint(disk, name))
-    lost = lost_journals(disk, manifest)
+    lost = lost_journals(disk, manifest, mark)
     if lost:
         # Lost, or sealed and removed a moment ago: then the manifest is another one by now.
         raise JournalIncomplete([(each.path, each.why) for each in lost])
-    recovered = replay(disk, store, manifest, books, [])
+    recovered = replay(disk, store, manifest, books, mark, [])
     disk.unreadable = set(recovered.unreadable_journals)
     return cls(disk, store, manifest, recovered.books)
 

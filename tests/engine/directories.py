@@ -92,11 +92,11 @@ def poke(path: Path, offset: int, size: int = 1) -> None:
 
 
 def tree(path: Path) -> dict[str, bytes]:
-    """All files but the lock."""
+    """All files with data: not the lock, and not the flush mark."""
     return {
         str(file.relative_to(path)): file.read_bytes()
         for file in sorted(path.rglob("*"))
-        if file.is_file() and file.name != "LOCK"
+        if file.is_file() and file.name not in ("LOCK", "FLUSHED")
     }
 
 

@@ -20,6 +20,7 @@ from oracle import OPTIONS, Observed, Scribe, check_recovery, observe, open_engi
 from strandline.engine import Batch, Engine, ManualClock, Options, Producer
 from strandline.engine.errors import DiskFull, EngineClosed, EngineError, JournalFailed
 from strandline.engine.fault_disk import Crashed, FaultDisk
+from strandline.engine.flush_mark import FLUSHED
 from strandline.engine.segments.cold import ColdStore, ObjectStoreCold
 
 LONG = os.environ.get("STRANDLINE_LONG") == "1"
@@ -474,6 +475,9 @@ class Stage:
         if self.failed is None:
             return
         refused = isinstance(self.raised, DiskFull)
+        if self.failed.path == FLUSHED:
+            assert self.raised is None, "the flush was done before the mark was written"
+            return
         if self.strict and self.failed.name == "write" and error == errno.ENOSPC:
             assert refused, self.raised
         elif self.strict:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import struct
@@ -10,17 +11,20 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 import xxhash
 from directories import change_manifest
 from oracle import observe_log
 
-from strandline.engine import Batch, Config, Engine, ManualClock, Options
+from strandline.engine import Batch, Config, Engine, ManualClock, Options, viewing
+from strandline.engine.backup import taking
+from strandline.engine.backup.taking import backup
 from strandline.engine.care.repair import repair
 from strandline.engine.care.verify import verify
 from strandline.engine.catalog import Manifest, write_manifest
-from strandline.engine.disk import LocalDisk
+from strandline.engine.disk import Disk, LocalDisk
 from strandline.engine.errors import (
     DamagedFile,
     DirectoryInUse,
@@ -30,9 +34,11 @@ from strandline.engine.errors import (
     UnsupportedFormat,
 )
 from strandline.engine.fault_disk import Crashed, FaultDisk
+from strandline.engine.flush_mark import FLUSHED, read_mark
 from strandline.engine.frame import FILE_HEADER, HEADER, MARK_BYTES, FileKind, Frame, FrameType, file_header, scan
 from strandline.engine.journal import journal_indexes, journal_path, read_journal
 from strandline.engine.recovery import SEQ_LEAP
+from strandline.engine.viewing import View
 
 FSYNC = Config(durability="fsync")
 PAYLOADS = [b"record %d " % number + b"." * (number * 20) for number in range(1, 6)]
@@ -139,6 +145,8 @@ def test_garbage_behind_the_last_frame_is_cut_off(what: str, killed: Path) -> No
 
 @pytest.mark.parametrize("kept", [0, 3, 4, 8, 20, HEADER.size - 1, HEADER.size, HEADER.size + 7, -1])
 def test_a_torn_last_frame_is_cut_off(kept: int, killed: Path) -> None:
+    """It was not flushed: the mark does not cover it, or the power cut took the mark as well."""
+    (killed / FLUSHED).unlink()
     last = frames(killed)[-1]
     size = last.offset + (kept if kept >= 0 else last.length - 1)
     os.truncate(journal(killed), size)
@@ -161,6 +169,9 @@ def test_no_flipped_bit_of_the_last_frame_passes(killed: Path) -> None:
         flip(journal(killed), at)
         engine = open_engine(killed)
         assert data_of(engine) == PAYLOADS[:4]
+        [loss] = engine.recovered.losses
+        assert (loss.path, loss.offset, loss.allowed) == (journal_path(1), last.offset, False)
+        assert engine.recovered.torn is None, "it was flushed, so no crash can have torn it"
         abandon(engine)
         for index in journal_indexes(LocalDisk(killed))[1:]:
             (killed / journal_path(index)).unlink()
@@ -382,9 +393,15 @@ def test_all_journal_files_may_be_lost_at_once(crashed: Path) -> None:
     engine.close()
 
 
-def test_a_repair_that_crashes_can_be_repeated(crashed: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+@pytest.mark.parametrize("what", ["missing", "cut off"])
+def test_a_repair_that_crashes_can_be_repeated(
+    what: str, crashed: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     """Wherever it stops, the loss is not forgotten: the start is refused, or the seqs are given up."""
-    journal(crashed).unlink()
+    if what == "missing":
+        journal(crashed).unlink()
+    else:
+        os.truncate(journal(crashed), FILE_HEADER.size)
     whole = FaultDisk(shutil.copytree(crashed, tmp_path_factory.mktemp("whole") / "data"))
     repair(whole)
     for call in range(0, whole.calls, 3):
@@ -461,6 +478,106 @@ def test_a_journal_that_was_cut_off_after_an_orderly_stop_is_noticed(what: str, 
     engine.close()
 
 
+CUTS: dict[str, Callable[[Path], None]] = {
+    "to its header": cut(FILE_HEADER.size),
+    "to half": lambda path: os.truncate(path, path.stat().st_size // 2),
+    "by one byte": lambda path: os.truncate(path, path.stat().st_size - 1),
+}
+
+
+@pytest.mark.parametrize("what", CUTS)
+def test_a_newest_journal_that_was_cut_off_after_a_kill_is_noticed(
+    what: str, crashed: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    CUTS[what](journal(crashed))
+    before = files_of(crashed)
+    with pytest.raises(JournalIncomplete, match=r"00000002.journal: it was cut off: \d+ of \d+ bytes are missing"):
+        open_engine(crashed)
+    with pytest.raises(JournalIncomplete):
+        View.take(crashed)
+    with pytest.raises(JournalIncomplete):
+        backup(crashed, str(tmp_path_factory.mktemp("pool")))
+    assert files_of(crashed) == before
+    report = repair(LocalDisk(crashed))
+    assert (report.problems, report.lossy) == ([], True)
+    engine = open_engine(crashed)
+    assert engine.log("log").append(Batch.of(b"next")).wait().first > SEQ_LEAP
+    assert engine.create("new", FSYNC).wait().epoch > SEQ_LEAP
+    engine.close()
+    assert verify(LocalDisk(crashed)).sound
+
+
+@pytest.mark.parametrize("damage", [lambda path: path.unlink(), cut(0), cut(30), lambda path: flip(path, 33)])
+def test_a_flush_mark_that_is_missing_torn_or_damaged_is_ignored(damage: Callable[[Path], None], crashed: Path) -> None:
+    damage(crashed / FLUSHED)
+    assert verify(LocalDisk(crashed)).sound
+    CUTS["by one byte"](journal(crashed))
+    engine = open_engine(crashed)
+    assert engine.recovered.torn is not None
+    engine.close()
+
+
+def test_a_view_and_a_backup_are_not_disturbed_by_flushes_under_way(
+    crashed: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server writes and flushes after the journal was listed: then the mark is ahead of the sizes that were seen."""
+    engine = open_engine(crashed)
+
+    def indexes_before_a_flush(disk: Disk) -> list[int]:
+        found = journal_indexes(disk)
+        engine.log("log").append(Batch.of(b"meanwhile")).wait()
+        return found
+
+    class FrozenBeforeAFlush(viewing._FrozenDisk):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            engine.log("log").append(Batch.of(b"meanwhile")).wait()
+
+    monkeypatch.setattr(viewing, "_FrozenDisk", FrozenBeforeAFlush)
+    monkeypatch.setattr(viewing, "ATTEMPTS", 1)
+    monkeypatch.setattr(taking, "journal_indexes", indexes_before_a_flush)
+    with View.take(crashed) as view:
+        assert view.books
+    assert backup(crashed, str(tmp_path_factory.mktemp("pool"))).retries == 0
+    engine.close()
+
+
+def test_the_flush_mark_of_another_directory_is_ignored(
+    crashed: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    other = tmp_path_factory.mktemp("other")
+    open_engine(other).close()
+    shutil.copy(crashed / FLUSHED, other / FLUSHED)
+    assert verify(LocalDisk(other)).sound
+    open_engine(other).close()
+
+
+def test_a_flush_mark_that_cannot_be_written_fails_no_commit(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    disk = FaultDisk(tmp_path)
+    engine = Engine.open(disk, clock=ManualClock(), background=False)
+    disk.fail_from(1, errno.ENOSPC, kind="overwrite")
+    log = engine.create("log", FSYNC).wait()
+    assert [log.append(Batch.of(b"record")).wait().first for _ in range(3)] == [1, 2, 3]
+    assert [record.message[:20] for record in caplog.records] == ["cannot write FLUSHED"]
+    disk.heal()
+    log.append(Batch.of(b"record")).wait()
+    mark = read_mark(disk)
+    assert mark is not None
+    assert (mark.number, mark.size) == (1, disk.size(journal_path(1)))
+
+
+def test_a_file_that_was_left_while_a_round_was_under_way_is_covered_by_the_mark(tmp_path: Path) -> None:
+    engine = open_engine(tmp_path)
+    log = engine.create("log", FSYNC).wait()
+    log.append(Batch.of(b"first file")).wait()
+    engine.maintenance._rotate(engine.switch_journal)
+    log.append(Batch.of(b"second file")).wait()
+    abandon(engine)
+    CUTS["to half"](tmp_path / journal_path(1))
+    with pytest.raises(JournalIncomplete, match=r"00000001\.journal: it was cut off"):
+        open_engine(tmp_path)
+
+
 def test_an_earlier_journal_file_that_was_cut_off_at_a_frame_is_noticed(killed: Path) -> None:
     """The start after the kill has written down how long the file was."""
     abandon(open_engine(killed))
@@ -512,7 +629,8 @@ def test_a_lock_without_data_is_no_reason_to_refuse(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("journal_files", [True, False])
 def test_a_directory_of_an_older_release_opens(journal_files: bool, sealed: Path) -> None:
-    """Its manifest names no journal files; just restored from a backup it may have none."""
+    """It has no flush mark, and its manifest names no journal files; just restored from a backup it may have none."""
+    (sealed / FLUSHED).unlink()
     change_manifest(sealed, lambda manifest: setattr(manifest, "journals", []))
     if not journal_files:
         for path in (sealed / "journal").iterdir():

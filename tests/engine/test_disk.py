@@ -36,6 +36,16 @@ def test_an_append_file_grows_by_what_is_written(disk: Disk) -> None:
     assert disk.size("journal") == 11
 
 
+def test_the_record_of_a_sector_file_is_overwritten(disk: Disk) -> None:
+    for record in (b"first", b"again"):
+        file = disk.sector_file("mark")
+        file.write(record[::-1])
+        file.write(record)
+        assert disk.read("mark") == record
+        file.close()
+        file.close()
+
+
 def test_an_append_file_that_is_opened_again_goes_on_at_its_end(disk: Disk) -> None:
     for part in (b"one", b"two"):
         file = disk.append_file("journal")

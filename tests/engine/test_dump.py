@@ -35,6 +35,7 @@ from strandline.engine.catalog import (
 )
 from strandline.engine.disk import LocalDisk
 from strandline.engine.duplicates import check_extras
+from strandline.engine.flush_mark import FLUSHED, FlushMark, encode_mark
 from strandline.engine.frame import Encoded, FileKind, FrameType, encode, encode_append, file_header, group
 from strandline.engine.logbook import Logbook
 from strandline.engine.segments.sealing import Keep, SealJob, run
@@ -277,6 +278,15 @@ def test_damage_in_a_segment_is_shown(tmp_path: Path) -> None:
     assert (damage.kind, damage.offset) == ("damage", block.offset)
     assert damage.facts["why"] == "the checksum of block 0 does not match"
     poke(path, -1)
+    assert [item.kind for item in dump(path)] == ["file", "damage"]
+
+
+def test_a_flush_mark(tmp_path: Path) -> None:
+    path = tmp_path / FLUSHED
+    path.write_bytes(encode_mark(FlushMark(1, 7, 4096, 512)))
+    [_, mark] = dump(path)
+    assert (mark.kind, mark.facts) == ("mark", {"journal": 7, "flushed": 4096, "left_size": 512})
+    poke(path, 30)
     assert [item.kind for item in dump(path)] == ["file", "damage"]
 
 

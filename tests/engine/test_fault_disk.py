@@ -67,6 +67,15 @@ def test_a_truncation_is_pending_until_the_file_is_synced(disk: FaultDisk) -> No
     assert after.power_cut().read("journal") == b"0123new"
 
 
+def test_an_overwritten_record_is_an_old_one_a_new_one_or_torn(disk: FaultDisk) -> None:
+    file = disk.sector_file("mark")
+    disk.sync_directory("")
+    for record in (b"1111", b"2222"):
+        file.write(record)
+    assert outcomes(disk, "mark") == {b"", b"11", b"1111", b"2211", b"2222"}
+    assert disk.power_cut().read("mark") == b""
+
+
 def test_a_new_file_is_lost_without_a_sync_of_its_directory(disk: FaultDisk) -> None:
     file = disk.append_file("journal")
     file.write([b"synced"])

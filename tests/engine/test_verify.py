@@ -283,7 +283,8 @@ def test_a_journal_that_was_cut_off_after_an_orderly_stop_is_found(path: Path, s
 
 
 def test_a_torn_end_is_no_problem_but_noted(path: Path) -> None:
-    """After a stop that was not an orderly one: the manifest does not know where the journal ended."""
+    """After a stop that was not an orderly one: neither the manifest nor a flush mark knows where the journal ended."""
+    (path / "FLUSHED").unlink()
     change_manifest(path, lambda manifest: setattr(manifest, "journals", [JournalEntry(3)]))
     file = path / "journal/00000003.journal"
     file.write_bytes(file.read_bytes()[:-160])

@@ -17,6 +17,7 @@ from mounts import bound
 from server_process import ServerProcess, StartServer
 from topics_client import eventually
 
+from strandline.engine.frame import FILE_HEADER
 from strandline.engine.recovery import SEQ_LEAP
 from strandline.server.run import DAMAGED
 
@@ -120,6 +121,63 @@ def test_lost_journal_files_are_named_and_their_seqs_not_used_again(
     else:
         # Nobody knows how many records were in the newest file.
         assert answer["first_seq"] == next_seq or (not next_seq and answer["first_seq"] > SEQ_LEAP)
+
+
+#: Records that were acknowledged, and flushed, before the server was killed.
+FLUSHED_RECORDS = 200
+
+
+@pytest.fixture(scope="module")
+def killed_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The log is in the first journal file, and all of its records are in the second one."""
+    server = ServerProcess(tmp_path_factory.mktemp("killed-once") / "data")
+    server.start()
+    configure(server, "t", "fsync")
+    server.stop()
+    server.start()
+    try:
+        with httpx.Client(trust_env=False) as client:
+            for _ in range(FLUSHED_RECORDS):
+                answer = client.post(f"{server.url}/v0/topics/t", json={"records": [{"data": 1}]})
+                assert answer.status_code == 200
+    finally:
+        server.kill()
+    return server.data
+
+
+#: What is left of the newest file, and what the server says of it.
+NEWEST: dict[str, tuple[Callable[[Path], object], str]] = {
+    "its header": (lambda path: os.truncate(path, FILE_HEADER.size), "it was cut off"),
+    "half": (lambda path: os.truncate(path, path.stat().st_size // 2), "it was cut off"),
+    "all but a byte": (lambda path: os.truncate(path, path.stat().st_size - 1), "it was cut off: 1 of "),
+    "nothing": (lambda path: path.unlink(), "the file is missing"),
+}
+
+
+@pytest.mark.parametrize("what", NEWEST)
+def test_the_newest_file_of_a_killed_server_loses_no_record_silently(
+    what: str, killed_once: Path, tmp_path: Path, start_server: StartServer
+) -> None:
+    damage, told = NEWEST[what]
+    data = shutil.copytree(killed_once, tmp_path / "data")
+    damage(journals(data)[-1])
+    before = digests(data)
+    verified = verify(data)
+    assert (verified.returncode, told in verified.stdout) == (1, True)
+    assert told in refusal(ServerProcess(data))
+    assert digests(data) == before, "neither has changed anything"
+    repaired = verify(data, "--repair")
+    assert (repaired.returncode, "repaired, with losses" in repaired.stdout) == (3, True)
+    assert verify(data).returncode == 0
+    assert write(start_server(data=data)).json()["first_seq"] > SEQ_LEAP
+
+
+def test_a_killed_server_starts_if_nothing_is_cut_off(
+    killed_once: Path, tmp_path: Path, start_server: StartServer
+) -> None:
+    data = shutil.copytree(killed_once, tmp_path / "data")
+    assert verify(data).returncode == 0
+    assert write(start_server(data=data)).json()["first_seq"] == FLUSHED_RECORDS + 1
 
 
 def test_an_emptied_directory_is_not_taken_for_a_new_one(killed: Path, tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ from strandline.engine.catalog import MANIFEST, Manifest, SegmentEntry, checkpoi
 from strandline.engine.clock import Clock, SystemClock, later
 from strandline.engine.disk import Disk, LocalDisk, pieces_of
 from strandline.engine.errors import BadConfig, BadRequest, DamagedFile, JournalIncomplete, MissingFile, NoDataDirectory
+from strandline.engine.flush_mark import read_mark
 from strandline.engine.frame import FILE_HEADER, Damage, FileKind, Frame, FrameReader, FrameType, read_file_header
 from strandline.engine.groups import whole
 from strandline.engine.journal import journal_indexes, journal_path
@@ -377,7 +378,9 @@ class _Taking:
     def _check_journal(self, manifest: Manifest) -> None:
         """A directory that could not be opened is not backed up: nobody would notice before it is restored."""
         try:
-            lost = lost_journals(self._disk, manifest)
+            # The mark first: the server may be at work, and its journal files grow.
+            mark = read_mark(self._disk)
+            lost = lost_journals(self._disk, manifest, mark)
         except FileNotFoundError as error:
             raise MissingFile(str(error.filename)) from None
         if lost and read_manifest(self._disk) != manifest:

@@ -1,4 +1,4 @@
-"""Printing a file of a data directory for a person: journal, checkpoint, segment or manifest.
+"""Printing a file of a data directory for a person: journal, checkpoint, segment, manifest or flush mark.
 
 :func:`dump` yields one :class:`Item` for everything there is to see, damage included, and never stops at damage.
 An item prints as one line.
@@ -34,6 +34,7 @@ from strandline.engine.bodies import (
 from strandline.engine.catalog import MANIFEST, BookState, Manifest, OverlayState, RunState, parse_manifest
 from strandline.engine.disk import LocalDisk
 from strandline.engine.errors import DamagedFile, EngineError
+from strandline.engine.flush_mark import FLUSHED, decode_mark
 from strandline.engine.frame import (
     FILE_HEADER,
     MAGIC,
@@ -77,7 +78,9 @@ def dump(path: str | os.PathLike[str], rows: int = SHOWN_ROWS) -> Iterator[Item]
     file = Path(path)
     with open(file, "rb", buffering=0) as opened:
         start = opened.read(FILE_HEADER.size)
-    if _looks_like(file, start, b"{", MANIFEST, ""):
+    if file.name == FLUSHED:
+        yield from _dump_mark(file.read_bytes())
+    elif _looks_like(file, start, b"{", MANIFEST, ""):
         yield from _dump_manifest(file.name, file.read_bytes())
     elif _looks_like(file, start, ARROW_MAGIC, "", ".arrow"):
         yield from _dump_segment(file, file.read_bytes(), rows)
@@ -108,6 +111,15 @@ def shorten(data: bytes) -> str:
     if text.isprintable() and "\ufffd" not in text and (more or text.encode() == start):
         return f"{text!r}{more}"
     return f"0x{start.hex()}{more}"
+
+
+def _dump_mark(raw: bytes) -> Iterator[Item]:
+    yield Item("file", {"name": FLUSHED, "what": "flush mark", "size": len(raw)})
+    mark = decode_mark(raw)
+    if mark is None:
+        yield Item("damage", {"why": "it is not whole; a start ignores it"}, 0)
+    else:
+        yield Item("mark", {"journal": mark.number, "flushed": mark.size, "left_size": mark.left_size}, 0)
 
 
 # --- the manifest --------------------------------------------------------------------------------------------

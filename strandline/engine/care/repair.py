@@ -40,6 +40,7 @@ from strandline.engine.disk import Disk, pieces_of
 from strandline.engine.engine import Engine, Options
 from strandline.engine.errors import DamagedFile
 from strandline.engine.file_names import number_in
+from strandline.engine.flush_mark import read_mark
 from strandline.engine.frame import FILE_HEADER, FileKind, Frame, FrameReader, FrameType, file_header
 from strandline.engine.journal import journal_indexes, journal_path, read_journal
 from strandline.engine.journal_files import lost_journals
@@ -197,7 +198,7 @@ class Repair:
                 "are gone."
                 for id in sorted(unreadable)
             )
-        if incomplete or lost_journals(self._disk, manifest, guess=True):
+        if incomplete or lost_journals(self._disk, manifest, read_mark(self._disk), guess=True):
             lost_states += adopt_frames(self._disk, manifest, books, dropped)
         self.repairs += lost_states
         self.lossy |= bool(lost_states)

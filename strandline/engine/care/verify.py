@@ -32,6 +32,7 @@ from strandline.engine.catalog import (
 from strandline.engine.disk import Disk
 from strandline.engine.errors import DamagedFile, EngineError, NoDataDirectory
 from strandline.engine.file_names import is_name
+from strandline.engine.flush_mark import read_mark
 from strandline.engine.frame import FILE_HEADER, Damage, FileKind, Frame, FrameType, read_file_header
 from strandline.engine.journal import DIRECTORY as JOURNAL
 from strandline.engine.journal import journal_indexes, journal_path, read_journal
@@ -252,8 +253,9 @@ class Check:
         indexes = journal_indexes(self._disk)
         kept = [index for index in indexes if index < manifest.boundary]
         try:
-            lost = lost_journals(self._disk, manifest, guess=True)
-            recovered = self.recovered = replay(self._disk, self._store, manifest, books, lost)
+            mark = read_mark(self._disk)
+            lost = lost_journals(self._disk, manifest, mark, guess=True)
+            recovered = self.recovered = replay(self._disk, self._store, manifest, books, mark, lost)
         except Exception as error:
             # Whatever it is: it would stop the next start as well.
             self._check_journals(indexes)

@@ -39,7 +39,7 @@ def replayed(root: Path) -> dict[str, Any]:
     for entry in manifest.segments:
         store.add(entry, entry.tier)
     books = load_books(each for name in manifest.checkpoints for each in read_checkpoint(disk, name))
-    found = replay(disk, store, manifest, books, [])
+    found = replay(disk, store, manifest, books, None, [])
     try:
         return {
             "books": {epoch: state_of(book, store) for epoch, book in found.books.items()},

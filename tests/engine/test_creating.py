@@ -13,6 +13,7 @@ from strandline.engine.care.verify import verify
 from strandline.engine.disk import LocalDisk
 from strandline.engine.errors import BadRecord, BadRequest, BatchTooLarge, LogExists
 from strandline.engine.fault_disk import FaultDisk
+from strandline.engine.flush_mark import FLUSHED
 from strandline.engine.journal import journal_path
 
 CLASSES = ["ephemeral", "memory", "disk", "fsync"]
@@ -66,6 +67,7 @@ def test_after_a_torn_write_there_is_nothing(tmp_path: Path) -> None:
         engine.create("a", notes=NOTES, batch=Batch.of(b"x" * 100)).wait()
         index, end = engine.journal.index, engine.journal.size
         killed = copytree(tmp_path, tmp_path.with_name("killed"))
+    (killed / FLUSHED).unlink()  # a write that is torn was never flushed
     whole = (killed / journal_path(index)).read_bytes()[:end]
     for cut in range(size, len(whole), 7):
         torn = copytree(killed, tmp_path.with_name(f"torn-{cut}"))

@@ -151,12 +151,16 @@ def test_commits_fail_if_the_flusher_dies(engine: Engine, monkeypatch: pytest.Mo
     monkeypatch.setattr(threading, "excepthook", lambda _: None)
     monkeypatch.setattr(engine.flushing, "flush", failing(SystemExit(), 1, engine.flushing.flush))
     done = threading.Event()
-    with pytest.raises(JournalFailed, match="RuntimeError"):
-        # The append fails by itself if the flusher has come by and died before it.
+
+    def append() -> None:
+        # It fails by itself if the flusher has come by and died before it.
         commit = log.append(Batch.of(b"x"))
         commit.add_done_callback(lambda _: done.set())
         assert done.wait(60)
         commit.wait()
+
+    with pytest.raises(JournalFailed, match="RuntimeError"):
+        append()
     with pytest.raises(JournalFailed):
         log.append(Batch.of(b"y"))
 

@@ -20,7 +20,7 @@ from bench.collections_peers import COLLECTIONS, OPEN, Side
 from bench.streams_load import ANSWER_SECONDS, Answer, Line, Refused
 from bench.topics_server import HOST, Server
 from bench.workload import payloads
-from strandline.signing import author_proofs, caps, minting, requests
+from strandline.signing import author_proofs, certificates, signed_requests
 from strandline.signing.keys import KemKey, Signer
 
 #: Of the data of one element.
@@ -52,8 +52,8 @@ class Author:
         scope = {"ops": ["read", "write", "list"], "collections": list(COLLECTIONS), "paths": ["**"]}
         # An hour ago: clocks that are read twice need not agree.
         now_s = int(time.time()) - 3600
-        cert = minting.mint_device(self.signer, self.signer.public, KemKey.generate().public, scope, now_s=now_s)
-        self._authorization = caps.SCHEME + caps.encode(cert)
+        cert = certificates.mint_device(self.signer, self.signer.public, KemKey.generate().public, scope, now_s=now_s)
+        self._authorization = certificates.SCHEME + certificates.encode(cert)
 
     def element(self, document: str, data: bytes) -> bytes:
         """The body of an append with the proof of who wrote it."""
@@ -63,7 +63,7 @@ class Author:
     def request(self, server: Server, method: str, target: str, body: bytes) -> bytes:
         """The bytes of a signed request, good for five minutes and for one time."""
         host = f"{HOST}:{server.port}"
-        signed = requests.sign(self.signer, method, target, host, body, int(time.time() * 1000))
+        signed = signed_requests.sign(self.signer, method, target, host, body, int(time.time() * 1000))
         return _request(server, method, target, body, {"authorization": self._authorization, **signed})
 
 

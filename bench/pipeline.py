@@ -23,9 +23,10 @@ from bench.pipeline_history import LOG, documents, fill
 from bench.topics_server import serving
 from bench.workload import directory
 from strandline.history.directory import DirectoryHistory
-from strandline.lake.place import Lake
-from strandline.pipeline import companions, records
-from strandline.pipeline.missing import what_is_missing
+from strandline.lake.location import Lake
+from strandline.pipeline import records
+from strandline.pipeline.companions import stage
+from strandline.pipeline.requirements import what_is_missing
 from strandline.pipeline.round import Round
 from strandline.pipeline.rounds import run_round
 from strandline.pipeline.session import open_session
@@ -137,7 +138,7 @@ class Stages:
     def _companions_stage(self) -> Sample:
         with self._round() as round:
             covered: dict[int, int] = {}
-            sample = timed(self._records, lambda: covered.update(companions.run(round)))
+            sample = timed(self._records, lambda: covered.update(stage.run(round)))
             assert set(covered.values()) == {self._records}
             return sample
 
@@ -164,9 +165,9 @@ class Stages:
         return turn
 
     def _parquet(self, lake: Lake) -> Callable[[], Sample]:
-        from strandline.lake import tables
+        from strandline.lake import layout
 
-        files = tables.records(lake).open().file_uris()
+        files = layout.records(lake).open().file_uris()
 
         def turn() -> Sample:
             frame = self._spark.read.parquet(*files)

@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 from bench.measure import Sample, timed
 from bench.pipeline_history import LOG
 from strandline.history.directory import DirectoryHistory
-from strandline.history.opening import History
+from strandline.history.source import History
 from strandline.lake.files import COMPRESSION, COMPRESSION_LEVEL
-from strandline.lake.place import Lake
+from strandline.lake.location import Lake
 from strandline.query.chunk import Chunk
 from strandline.query.companions.rollups import sum_up
 from strandline.query.extraction import Extractor

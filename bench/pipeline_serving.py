@@ -17,7 +17,7 @@ from bench.streams_load import Line
 from bench.streams_query import USERS, WORDS
 from bench.topics_server import serving
 from strandline.history.directory import DirectoryHistory
-from strandline.lake.place import Lake
+from strandline.lake.location import Lake
 from strandline.pipeline.rounds import run_round
 from strandline.pipeline.status import Silent
 

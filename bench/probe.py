@@ -17,7 +17,7 @@ import msgspec
 
 from bench.workload import batches
 from strandline.engine import Engine
-from strandline.engine.children import environment
+from strandline.engine.child_process import environment
 
 
 class Memory(msgspec.Struct, frozen=True):

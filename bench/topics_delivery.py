@@ -18,7 +18,7 @@ from bench.measure import Effort, Figure, Row, alone, beside, single
 from bench.topics_load import Collected, Worked, raise_file_limit
 from bench.topics_server import Server, send_all, serving, write_body
 from bench.workload import directory, payloads
-from strandline.engine.children import environment
+from strandline.engine.child_process import environment
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from strandline.engine import children
+from strandline.engine import child_process
 
 #: A server that is not ready by then never will be.
 START_SECONDS = 30.0
@@ -53,7 +53,7 @@ def serving(
     command += ["--port", "0", "--port-file", str(port_file)]
     if not fast_lane:
         command.append("--no-fast-lane")
-    environment = {name: value for name, value in children.environment().items() if not name.startswith("TOPICS_")}
+    environment = {name: value for name, value in child_process.environment().items() if not name.startswith("TOPICS_")}
     # What is measured has the machine to itself.
     settings = {"pipeline": "off", **settings}
     environment |= {f"TOPICS_{name.upper()}": str(value) for name, value in settings.items()} | dict(variables or {})

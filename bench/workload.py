@@ -14,7 +14,7 @@ from pathlib import Path
 
 from strandline.engine import Batch, Engine, Options, SystemClock
 from strandline.engine.disk import LocalDisk
-from strandline.engine.segments.cold import ColdStore, ObjectStoreCold
+from strandline.engine.segments.cold_store import ColdStore, ObjectStoreCold
 from strandline.engine.segments.worker import Worker
 
 #: A journal that never fills up: nothing is sealed unless the measurement says so.

@@ -10,7 +10,7 @@ import httpx
 from signed_calls import headers_of
 from topics_client import PATIENCE_SECONDS
 
-from strandline.signing import minting
+from strandline.signing import certificates
 from strandline.signing.author_proofs import sign
 from strandline.signing.keys import KemKey, Signer
 
@@ -19,7 +19,7 @@ KEM = KemKey("65" * 32).public
 
 def root_of(signer: Signer) -> dict[str, Any]:
     """A certificate that lets a device do everything, good from now on."""
-    return minting.mint_device(signer, signer.public, KEM, minting.everything(), now_s=int(time()))
+    return certificates.mint_device(signer, signer.public, KEM, certificates.everything(), now_s=int(time()))
 
 
 class CollectionsClient:

@@ -31,7 +31,7 @@ from strandline.client.credentials import Credential
 from strandline.client.errors import Refused, StrandlineError, WrongAuthor
 from strandline.client.synchronous.collections import Collections, Document
 from strandline.client.synchronous.cursors import AppendLogCursor
-from strandline.signing import caps, keyring, minting
+from strandline.signing import certificates, keyring
 from strandline.signing.keys import KemKey, Signer
 from strandline.signing.roots import root_of
 
@@ -321,15 +321,15 @@ class OwnSpeaker:
 
     def _device(self, issuer: Json, subject: Json, scope: Json) -> Json:
         now_s = int(time())
-        return minting.mint_device(Signer(issuer["priv"]), subject["pub"], subject["kemPub"], scope, now_s=now_s)
+        return certificates.mint_device(Signer(issuer["priv"]), subject["pub"], subject["kemPub"], scope, now_s=now_s)
 
     def _member(self, issuer: Json, subject: Json, collection: str, scope: Json) -> Json:
         signer, now_s = Signer(issuer["priv"]), int(time())
-        return minting.mint_member(signer, subject["pub"], subject["kemPub"], collection, scope, now_s=now_s)
+        return certificates.mint_member(signer, subject["pub"], subject["kemPub"], collection, scope, now_s=now_s)
 
     def _link(self, issuer: Json, collection: str, scope: Json, audience: list[str] | None = None) -> str:
-        cap = minting.mint_audience(Signer(issuer["priv"]), collection, scope, audience, now_s=int(time()))
-        return caps.encode_link(cap)
+        cap = certificates.mint_audience(Signer(issuer["priv"]), collection, scope, audience, now_s=int(time()))
+        return certificates.encode_link(cap)
 
     def _append(self, key: str, data: Json, ts: int | None = None, keys: Json | None = None, **where: Any) -> Any:
         return self._document(key, keys, **where).append(data, ts=ts)

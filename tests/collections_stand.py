@@ -12,21 +12,21 @@ from typing import Any
 
 from signed_calls import headers_of, plain
 
+from strandline.collections import AppendOnly, Collection, Declared, RateLimit, Roles
 from strandline.delivery.hub import Hub
 from strandline.delivery.pressure import Pressure
 from strandline.engine import Engine, ManualClock, Options
 from strandline.engine.disk import Disk
-from strandline.faces.collections import AppendOnly, Collection, Declared, RateLimit, Roles
-from strandline.faces.collections.checking import check
-from strandline.faces.collections.config import CollectionsConfig
-from strandline.faces.collections.context import CollectionsContext
-from strandline.faces.collections.face import CollectionsFace
-from strandline.faces.collections.opening import open_admission
-from strandline.faces.collections.settings import CollectionsSettings
-from strandline.faces.topics.context import Context
-from strandline.faces.topics.face import TopicsFace
-from strandline.faces.topics.settings import TopicsSettings
-from strandline.faces.web import Later, Reply
+from strandline.protocols.collections.admission import open_admission
+from strandline.protocols.collections.config import CollectionsConfig
+from strandline.protocols.collections.config_check import check
+from strandline.protocols.collections.context import CollectionsContext
+from strandline.protocols.collections.routes import CollectionsFace
+from strandline.protocols.collections.settings import CollectionsSettings
+from strandline.protocols.http import Later, Reply
+from strandline.protocols.topics.context import Context
+from strandline.protocols.topics.routes import TopicsFace
+from strandline.protocols.topics.settings import TopicsSettings
 from strandline.server.gate import Gate, Status
 from strandline.server.limits import Limits
 from strandline.signing.author_proofs import sign

@@ -11,16 +11,16 @@ import pyarrow as pa
 from search_bed import CONFIG, NOW, ROOM, Bed, encode
 
 from strandline.engine import Batch, Engine, Log, ManualClock
-from strandline.engine.catalog import read_manifest
-from strandline.engine.erasures import NAME as ERASURES_LOG
-from strandline.engine.standing import standing_of
+from strandline.engine.operations.erasures import NAME as ERASURES_LOG
+from strandline.engine.reads.remaining import standing_of
+from strandline.engine.state.checkpoints import read_manifest
 from strandline.lake.files import write_file
-from strandline.lake.place import Lake
+from strandline.lake.location import Lake
 from strandline.lake.table import Table
+from strandline.query.companions.builder import Made, Origin, build, merge
+from strandline.query.companions.catalog import Shelf
 from strandline.query.companions.file import Companion, open_companion
-from strandline.query.companions.listing import ERASURES, FOLDER, LISTED, TABLE, Listed, listed_in, listed_table
-from strandline.query.companions.making import Made, Origin, build, merge
-from strandline.query.companions.shelf import Shelf
+from strandline.query.companions.table import ERASURES, FOLDER, LISTED, TABLE, Listed, listed_in, listed_table
 from strandline.query.config import SearchConfig
 from strandline.query.searcher import Searcher
 

@@ -16,17 +16,17 @@ from watch_stand import ListSink
 from strandline.delivery.hub import Hub
 from strandline.delivery.pressure import Pressure
 from strandline.engine import Batch, Config, Engine, Log, ManualClock, Options
-from strandline.faces.access import Keys
-from strandline.faces.console.catalogue import SMALL
-from strandline.faces.console.context import ConsoleContext, Surroundings
-from strandline.faces.console.face import ConsoleFace
-from strandline.faces.streams.context import StreamsContext
-from strandline.faces.streams.face import StreamsFace
-from strandline.faces.streams.settings import StreamsSettings
-from strandline.faces.topics.context import Context
-from strandline.faces.topics.face import TopicsFace
-from strandline.faces.topics.settings import TopicsSettings
-from strandline.faces.web import Call, Head, Later, Reply, Stream
+from strandline.protocols.access import Keys
+from strandline.protocols.console.catalogue import SMALL
+from strandline.protocols.console.context import ConsoleContext, Surroundings
+from strandline.protocols.console.routes import ConsoleFace
+from strandline.protocols.http import Call, Head, Later, Reply, Stream
+from strandline.protocols.streams.context import StreamsContext
+from strandline.protocols.streams.routes import StreamsFace
+from strandline.protocols.streams.settings import StreamsSettings
+from strandline.protocols.topics.context import Context
+from strandline.protocols.topics.routes import TopicsFace
+from strandline.protocols.topics.settings import TopicsSettings
 from strandline.server.gate import Gate, Status
 from strandline.server.limits import Limits
 

@@ -13,14 +13,14 @@ from pathlib import Path
 
 import msgspec
 
-from strandline.faces.access import Keys
-from strandline.faces.collections import AppendOnly, Collection, QueueEvents
-from strandline.faces.describing import Problem
-from strandline.faces.streams.problems import PROBLEMS as STREAM_PROBLEMS
-from strandline.faces.tables.problems import PROBLEMS as TABLE_PROBLEMS
-from strandline.faces.topics.config import TopicConfig, config_json, engine_config, traits_of
-from strandline.faces.topics.descriptions import DESCRIPTIONS
-from strandline.faces.topics.problems import PROBLEMS
+from strandline.collections import AppendOnly, Collection, QueueEvents
+from strandline.protocols.access import Keys
+from strandline.protocols.openapi import Problem
+from strandline.protocols.streams.problems import PROBLEMS as STREAM_PROBLEMS
+from strandline.protocols.tables.problems import PROBLEMS as TABLE_PROBLEMS
+from strandline.protocols.topics.config import TopicConfig, config_json, engine_config, traits_of
+from strandline.protocols.topics.descriptions import DESCRIPTIONS
+from strandline.protocols.topics.problems import PROBLEMS
 from strandline.server.settings import TABLES
 from strandline.server.settings_sources import OPTIONS, VARIABLES
 

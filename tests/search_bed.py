@@ -14,8 +14,8 @@ import msgspec
 
 from strandline.engine import Batch, Config, Engine, Log, ManualClock
 from strandline.query.config import SearchConfig
+from strandline.query.config_parser import parse_search_config
 from strandline.query.coverage import Coverage
-from strandline.query.declaring import parse_search_config
 from strandline.query.requests import parse_aggregate_body, read_search
 from strandline.query.search import SearchResult
 from strandline.query.searcher import Searcher

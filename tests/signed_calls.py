@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from strandline.faces.web import Call, Head
-from strandline.signing import caps, minting, requests
+from strandline.protocols.http import Call, Head
+from strandline.signing import certificates, signed_requests
 from strandline.signing.keys import KemKey, Signer
 
 NOW_S = 1_714_000_000
@@ -21,21 +21,21 @@ WRITING = {"ops": ["write"], "collections": ["events"], "paths": ["events/**", "
 
 def device(issuer: Signer = ALICE, subject: Signer = ALICE, **scope: Any) -> dict[str, Any]:
     """A certificate for a device: without a scope for everything."""
-    return minting.mint_device(issuer, subject.public, KEM, scope or minting.everything(), now_s=NOW_S)
+    return certificates.mint_device(issuer, subject.public, KEM, scope or certificates.everything(), now_s=NOW_S)
 
 
 def member(issuer: Signer = ALICE, subject: Signer = BOB, **scope: Any) -> dict[str, Any]:
-    return minting.mint_member(issuer, subject.public, KEM, "events", scope or WRITING, now_s=NOW_S)
+    return certificates.mint_member(issuer, subject.public, KEM, "events", scope or WRITING, now_s=NOW_S)
 
 
 def audience(issuer: Signer = ALICE, aud: list[str] | None = None, **scope: Any) -> dict[str, Any]:
-    return minting.mint_audience(issuer, "events", scope or WRITING, aud, now_s=NOW_S)
+    return certificates.mint_audience(issuer, "events", scope or WRITING, aud, now_s=NOW_S)
 
 
 def changed(cert: dict[str, Any], issuer: Signer = ALICE, **members: Any) -> dict[str, Any]:
     """The certificate with other members, signed again, whether or not it makes sense."""
     cert = {**cert, **members}
-    return {**cert, "sig": issuer.sign(caps.signed_bytes(cert))}
+    return {**cert, "sig": issuer.sign(certificates.signed_bytes(cert))}
 
 
 def plain(method: str, target: str, body: bytes = b"", headers: dict[str, str] | None = None, peer: str = "") -> Call:
@@ -58,11 +58,11 @@ def headers_of(
     """The headers that a client sends."""
     headers = {
         "Host": host,
-        "Authorization": caps.SCHEME + caps.encode(cert),
-        **requests.sign(signer, method, target, host, body, ts, nonce),
+        "Authorization": certificates.SCHEME + certificates.encode(cert),
+        **signed_requests.sign(signer, method, target, host, body, ts, nonce),
     }
     if cert["kind"] == "audience":
-        headers[requests.PRESENTER_HEADER] = signer.public
+        headers[signed_requests.PRESENTER_HEADER] = signer.public
     if method == "POST":
         headers |= {"Content-Type": "application/json", "Content-Length": str(len(body))}
     return headers

@@ -17,7 +17,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from strandline.cli.on_spark import (
+from strandline.cli.output import open_console, put
+from strandline.cli.pipeline import parse_conf
+from strandline.cli.spark_options import (
     EXIT_FAILED,
     EXIT_USAGE,
     AsJson,
@@ -33,12 +35,10 @@ from strandline.cli.on_spark import (
     session,
     watching,
 )
-from strandline.cli.output import open_console, put
-from strandline.cli.pipeline import parse_conf
 
 if TYPE_CHECKING:
-    from strandline.history.opening import History
-    from strandline.pipeline.auditing.report import AuditReport, Finding
+    from strandline.history.source import History
+    from strandline.pipeline.audit.report import AuditReport, Finding
 
 
 def audit_command(
@@ -105,11 +105,11 @@ def _audit(
     remote: str | None,
     conf: dict[str, str],
 ) -> AuditReport:
-    from strandline.lake.place import Lake
-    from strandline.pipeline.auditing.lakes import LakeSnapshot
-    from strandline.pipeline.auditing.repair import repair_lake
-    from strandline.pipeline.auditing.report import write_report
-    from strandline.pipeline.auditing.run import audit, on_spark
+    from strandline.lake.location import Lake
+    from strandline.pipeline.audit.lake_files import LakeSnapshot
+    from strandline.pipeline.audit.repair import repair_lake
+    from strandline.pipeline.audit.report import write_report
+    from strandline.pipeline.audit.run import audit, on_spark
     from strandline.pipeline.rounds import Chosen, belong
 
     lake = None if place is None else Lake.at(place)
@@ -132,7 +132,7 @@ def _audit(
 
 @contextmanager
 def opened(path: str, url: str, key: str | None, cold: str) -> Iterator[History]:
-    from strandline.history.opening import open_history
+    from strandline.history.source import open_history
 
     history = open_history(path=path, url=url, key=key, cold_url=cold)
     try:

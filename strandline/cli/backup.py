@@ -17,11 +17,11 @@ import typer
 from rich.filesize import decimal
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
-from strandline.cli.moments import parse_time
 from strandline.cli.output import open_console, put, say
+from strandline.cli.times import parse_time
 from strandline.engine import backup as backups
 from strandline.engine.backup.pool import format_time
-from strandline.engine.backup.restoring import Progress as Watch
+from strandline.engine.backup.restoration import Progress as Watch
 from strandline.engine.errors import BadConfig, BadRequest, EngineError
 
 _Json = Annotated[bool, typer.Option("--json", help="Print the outcome as one JSON object.")]

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from rich.text import Text
 
-from strandline.cli.showing import print_line
+from strandline.cli.output import print_line
 
 WIDTH = 40
 #: A cell that is filled from the left by so many eighths.

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from strandline import __version__
-from strandline.cli.catching import Catching
+from strandline.cli.exits import Catching
 from strandline.cli.output import put
 
 #: Where each is, in the order in which they are listed.
@@ -20,8 +20,8 @@ COMMANDS = {
     "log": "log:app",
     "queue": "queue:app",
     "router": "router:app",
-    "search": "searching:search_command",
-    "aggregate": "aggregating:aggregate_command",
+    "search": "search:search_command",
+    "aggregate": "aggregate:aggregate_command",
     "sql": "sql:sql_command",
     "shell": "shell:shell_command",
     "demo": "demo.command:demo_command",
@@ -31,7 +31,7 @@ COMMANDS = {
     "restore": "backup:restore_command",
     "import": "import_:import_command",
     "export": "export:export_command",
-    "bench": "benching:bench_command",
+    "bench": "bench:bench_command",
     "pipeline": "pipeline_commands:app",
 }
 #: What follows is for another program.

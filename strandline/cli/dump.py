@@ -10,7 +10,7 @@ import typer
 from rich.text import Text
 
 from strandline.cli.output import open_console, put, say
-from strandline.engine.care.dump import SHOWN_ROWS, dump
+from strandline.engine.verify.dump import SHOWN_ROWS, dump
 
 
 def dump_command(

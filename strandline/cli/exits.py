@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from strandline.cli.output import say
 
 
 class Exit(IntEnum):
@@ -28,29 +34,42 @@ def code_of(error: Exception) -> Exit | None:
     # Whoever gets here has all of it loaded: nothing else could have raised it.
     from strandline import client
     from strandline.engine.errors import EngineError, UnknownLog
-    from strandline.history import talking
+    from strandline.history import http
+    from strandline.sql.errors import QueryFailed
 
+    if isinstance(error, QueryFailed):
+        return QUERIES[error.reason]
     #: The first that fits counts.
     by_error: tuple[tuple[type[Exception], Exit], ...] = (
         (client.Unreachable, Exit.UNREACHABLE),
-        (talking.ServerUnreachable, Exit.UNREACHABLE),
+        (http.ServerUnreachable, Exit.UNREACHABLE),
         (client.NotAuthenticated, Exit.NOT_ALLOWED),
         (client.Forbidden, Exit.NOT_ALLOWED),
-        (talking.KeyRefused, Exit.NOT_ALLOWED),
+        (http.KeyRefused, Exit.NOT_ALLOWED),
         (client.NotFound, Exit.NOT_FOUND),
         (client.Gone, Exit.NOT_FOUND),
         (UnknownLog, Exit.NOT_FOUND),
         (client.Conflict, Exit.CONFLICT),
-        (talking.LogReplaced, Exit.CONFLICT),
+        (http.LogReplaced, Exit.CONFLICT),
         (client.Busy, Exit.BUSY),
         (client.Full, Exit.BUSY),
         (client.BadRequest, Exit.USAGE),
         (client.StrandlineError, Exit.FAILED),
-        (talking.ServerFailure, Exit.FAILED),
+        (http.ServerFailure, Exit.FAILED),
         (EngineError, Exit.FAILED),
         (OSError, Exit.FAILED),
     )
     return next((code for kind, code in by_error if isinstance(error, kind)), None)
+
+
+#: The exit code for every reason that a query fails for.
+QUERIES = {
+    "statement": Exit.USAGE,
+    "not_found": Exit.NOT_FOUND,
+    "not_allowed": Exit.NOT_ALLOWED,
+    "conflict": Exit.CONFLICT,
+    "failed": Exit.FAILED,
+}
 
 
 class CommandFailed(Exception):
@@ -59,3 +78,27 @@ class CommandFailed(Exception):
     def __init__(self, message: str, code: Exit = Exit.FAILED) -> None:
         super().__init__(message)
         self.code = code
+
+
+# --- What goes wrong on purpose is one line on standard error and an exit code, never a traceback -------------------
+
+
+class Catching(TyperGroup):
+    """The commands, with what becomes of their errors."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (typer.Exit, typer.Abort):
+            raise
+        except BrokenPipeError:
+            raise  # whoever read what is printed has read enough: the caller ends the process in silence
+        except CommandFailed as error:
+            say(str(error))
+            raise typer.Exit(error.code) from None
+        except Exception as error:
+            code = code_of(error)
+            if code is None:
+                raise
+            say(str(error))
+            raise typer.Exit(code) from None

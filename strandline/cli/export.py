@@ -12,8 +12,9 @@ import msgspec
 import typer
 from rich.filesize import decimal
 
-from strandline.cli.moments import parse_time
-from strandline.cli.on_spark import (
+from strandline.cli.output import put, say
+from strandline.cli.pipeline import parse_conf
+from strandline.cli.spark_options import (
     EXIT_FAILED,
     EXIT_USAGE,
     AsJson,
@@ -29,13 +30,12 @@ from strandline.cli.on_spark import (
     session,
     watching,
 )
-from strandline.cli.output import put, say
-from strandline.cli.pipeline import parse_conf
+from strandline.cli.times import parse_time
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from strandline.pipeline.exporting.run import ExportReport, Selection
+    from strandline.pipeline.export.run import ExportReport, Selection
     from strandline.pipeline.status import Reporter
 
 
@@ -97,8 +97,8 @@ def export_command(
     ]
     with errors():
         from strandline.history.pieces import Where
-        from strandline.pipeline.exporting.places import TargetNotEmpty
-        from strandline.pipeline.exporting.run import ExportFailed, Selection
+        from strandline.pipeline.export.destination import TargetNotEmpty
+        from strandline.pipeline.export.run import ExportFailed, Selection
         from strandline.pipeline.rounds import Chosen
 
         selection = Selection(Chosen(list(logs or ()), prefix), from_seq, to_seq, Where(record_key, times[0], times[1]))
@@ -129,10 +129,10 @@ def _export(
     selection: Selection,
     overwrite: bool,
 ) -> ExportReport:
-    from strandline.history.opening import open_history
-    from strandline.lake.place import Lake
-    from strandline.pipeline.exporting.from_lake import export_lake
-    from strandline.pipeline.exporting.run import export
+    from strandline.history.source import open_history
+    from strandline.lake.location import Lake
+    from strandline.pipeline.export.from_lake import export_lake
+    from strandline.pipeline.export.run import export
 
     if source.lake is not None:
         return export_lake(spark, Lake.at(source.lake), target, format, selection, reporter, overwrite=overwrite)

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 import msgspec
 import typer
 
-from strandline.cli.on_spark import (
+from strandline.cli.output import put, say
+from strandline.cli.pipeline import parse_conf
+from strandline.cli.spark_options import (
     EXIT_FAILED,
     EXIT_USAGE,
     AsJson,
@@ -22,14 +24,12 @@ from strandline.cli.on_spark import (
     session,
     watching,
 )
-from strandline.cli.output import put, say
-from strandline.cli.pipeline import parse_conf
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from strandline.pipeline.importing.run import ImportReport
-    from strandline.pipeline.importing.shape import Shape
+    from strandline.pipeline.imports.run import ImportReport
+    from strandline.pipeline.imports.shape import Shape
     from strandline.pipeline.source.options import Place
     from strandline.pipeline.status import Reporter
 
@@ -147,7 +147,7 @@ def import_command(
     if packages:
         settings["spark.jars.packages"] = ",".join(packages)
     with errors():
-        from strandline.pipeline.importing.shape import BadShape, Shape
+        from strandline.pipeline.imports.shape import BadShape, Shape
         from strandline.pipeline.source.options import Place
 
         try:
@@ -177,7 +177,7 @@ def _pairs(texts: list[str], option: str) -> dict[str, str]:
 
 
 def _types(texts: list[str]) -> dict[str, Any]:
-    from strandline.pipeline.importing.shape import CSV_TYPES
+    from strandline.pipeline.imports.shape import CSV_TYPES
 
     pairs = _pairs(texts, "--type")
     for name, kind in pairs.items():
@@ -199,9 +199,9 @@ def _check_kafka(wishes: Wishes, shape: Shape) -> None:
 
 
 def _failures(run: Any) -> ImportReport:
-    from strandline.pipeline.importing.appending import ImportFailed
-    from strandline.pipeline.importing.files import NothingToImport, UnreadableFile
-    from strandline.pipeline.importing.kafka import NoConnector
+    from strandline.pipeline.imports.append import ImportFailed
+    from strandline.pipeline.imports.files import NothingToImport, UnreadableFile
+    from strandline.pipeline.imports.kafka import NoConnector
     from strandline.pipeline.source.targets import CannotAppend
 
     try:
@@ -218,8 +218,8 @@ def _failures(run: Any) -> ImportReport:
 def _run(
     wishes: Wishes, shape: Shape, place: Place, master: str, remote: str | None, conf: dict[str, str]
 ) -> ImportReport:
-    from strandline.pipeline.importing.files import find_files
-    from strandline.pipeline.importing.targets import knowing
+    from strandline.pipeline.imports.files import find_files
+    from strandline.pipeline.imports.targets import knowing
     from strandline.pipeline.source.targets import open_target
 
     # Whatever can be known to go wrong goes wrong before Spark is started.
@@ -236,8 +236,8 @@ def _run(
 def _import(
     spark: SparkSession, wishes: Wishes, shape: Shape, files: list[Any], target: Any, reporter: Reporter
 ) -> ImportReport:
-    from strandline.pipeline.importing.kafka import import_messages, messages
-    from strandline.pipeline.importing.run import import_files
+    from strandline.pipeline.imports.kafka import import_messages, messages
+    from strandline.pipeline.imports.run import import_files
 
     if not wishes.is_kafka:
         return import_files(

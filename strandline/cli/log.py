@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import typer
 
-from strandline.cli.log_appending import append_command
-from strandline.cli.log_creating import create_command
-from strandline.cli.log_deleting import delete_command
-from strandline.cli.log_listing import list_command
-from strandline.cli.log_reading import diff_command, tail_command
-from strandline.cli.log_showing import show_command
+from strandline.cli.log_append import append_command
+from strandline.cli.log_create import create_command
+from strandline.cli.log_delete import delete_command
+from strandline.cli.log_list import list_command
+from strandline.cli.log_read import diff_command, tail_command
+from strandline.cli.log_show import show_command
 
 app = typer.Typer(
     name="log", no_args_is_help=True, help="Look at logs, write to them, follow them: topics, streams and all others."

@@ -7,11 +7,15 @@ to a file or to another program is written as it is.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, TextIO
 
+import msgspec
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
+from rich.table import Table
+from rich.text import Text
 
 from strandline.control_characters import visible
 
@@ -44,3 +48,77 @@ def _escaped(segment: Segment) -> Segment:
 
 def open_console(*, stderr: bool = False, **options: Any) -> SafeConsole:
     return SafeConsole(stderr=stderr, **options)
+
+
+# --- Printing: tables and colours at a terminal, plain text everywhere else, JSON for programs ----------------------
+
+Cell = str | Text
+
+
+def print_json(value: object) -> None:
+    """One line, at once: programs may be waiting for it."""
+    # Data is as it was written, and may have line breaks between its members; within strings there are none.
+    line = msgspec.json.encode(value).replace(b"\r", b" ").replace(b"\n", b" ")
+    put(line.decode(), flush=True)
+
+
+def counted(number: int, word: str) -> str:
+    """``1 record``, ``2,000 records``."""
+    return f"{number:,} {word}{'' if number == 1 else 's'}"
+
+
+def at_terminal() -> bool:
+    """Whether a person reads what is printed."""
+    return sys.stdout.isatty()
+
+
+@lru_cache(maxsize=1)
+def terminal() -> Console:
+    """The terminal; only for when there is one."""
+    return open_console(highlight=False)
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]], right: Sequence[str] = ()) -> None:
+    """``right`` are the columns that are set flush right: those of numbers."""
+    if not at_terminal():
+        print_plain(columns, rows, right)
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in columns:
+        table.add_column(name, justify="right" if name in right else "left", overflow="fold", no_wrap=name in right)
+    for row in rows:
+        table.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in row))
+    terminal().print(table)
+
+
+def print_plain(columns: Sequence[str], rows: Sequence[Sequence[Cell]], right: Sequence[str] = ()) -> None:
+    lines = [tuple(columns), *(tuple(_one_line(str(cell)) for cell in row) for row in rows)]
+    widths = [max(len(line[at]) for line in lines) for at in range(len(columns))]
+    for line in lines:
+        cells = [
+            cell.rjust(width) if name in right else cell.ljust(width)
+            for cell, width, name in zip(line, widths, columns, strict=True)
+        ]
+        put("  ".join(cells).rstrip())
+
+
+def print_fields(fields: Mapping[str, Any]) -> None:
+    """One line per field that there is anything to say of."""
+    told = {name: str(value) for name, value in fields.items() if value not in (None, "")}
+    width = max((len(name) for name in told), default=0)
+    for name, value in told.items():
+        if at_terminal():
+            terminal().print(Text(name.ljust(width), "bold"), Text(value), sep="  ", soft_wrap=True)
+        else:
+            put(f"{name.ljust(width)}  {_one_line(value)}")
+
+
+def print_line(text: Cell) -> None:
+    if at_terminal():
+        terminal().print(text if isinstance(text, Text) else Text(text), soft_wrap=True)
+    else:
+        put(str(text), flush=True)
+
+
+def _one_line(text: str) -> str:
+    return text.replace("\n", "\\n") if "\n" in text else text

@@ -13,7 +13,7 @@ import typer
 
 from strandline.cli.output import say
 from strandline.engine.errors import EngineError
-from strandline.history.talking import BadUrl, ServerFailure
+from strandline.history.http import BadUrl, ServerFailure
 
 EXIT_FAILED, EXIT_USAGE, EXIT_MISSING, EXIT_IN_USE = 1, 2, 3, 4
 

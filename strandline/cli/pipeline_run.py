@@ -13,14 +13,14 @@ from strandline.cli.output import say
 from strandline.cli.pipeline import EXIT_FAILED, EXIT_IN_USE, EXIT_MISSING, EXIT_USAGE
 from strandline.cli.progress import make_watch
 from strandline.engine.clock import SystemClock
-from strandline.history.opening import open_history
-from strandline.lake.claiming import LakeInUse, claim
+from strandline.history.source import open_history
+from strandline.lake.claim import LakeInUse, claim
 from strandline.lake.fence import Fence, take_fence
-from strandline.lake.place import Lake
+from strandline.lake.location import Lake
 from strandline.lake.status import BadStatus, Status, read_status, write_status
-from strandline.pipeline.missing import SparkUnavailable
+from strandline.pipeline.requirements import SparkUnavailable
 from strandline.pipeline.rounds import Chosen, LakeOfAnother, UnknownLogs, run_round
-from strandline.pipeline.running import (
+from strandline.pipeline.runner import (
     REMOTE_RENEW_SECONDS,
     RENEW_SECONDS,
     Requests,

@@ -16,8 +16,8 @@ from rich.table import Table
 from strandline.cli.output import open_console, put, say
 from strandline.cli.progress import describe_problem, describe_round
 from strandline.client import Client, Refused, StrandlineError
-from strandline.lake.claiming import is_claimed
-from strandline.lake.place import Lake
+from strandline.lake.claim import is_claimed
+from strandline.lake.location import Lake
 from strandline.lake.status import BadStatus, Status, read_status
 
 #: Rounds and problems that are shown, and logs.

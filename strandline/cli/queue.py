@@ -7,12 +7,12 @@ from typing import Annotated
 import typer
 from msgspec import Raw
 
-from strandline.cli.asking import DEFAULT_URL, AsJson, Key, Url, connect
-from strandline.cli.completing import complete_queue
+from strandline.cli.completion import complete_queue
+from strandline.cli.connection import DEFAULT_URL, AsJson, Key, Url, connect
 from strandline.cli.exits import CommandFailed, Exit
-from strandline.cli.queue_working import work_command
+from strandline.cli.output import counted, print_fields, print_json, print_line
+from strandline.cli.queue_work import work_command
 from strandline.cli.records import line_of, of_topic
-from strandline.cli.showing import counted, print_fields, print_json, print_line
 from strandline.client import Client, NotFound
 from strandline.client.queue_types import Redriven
 from strandline.client.topic_types import TopicState

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Raw
 from rich.text import Text
 
-from strandline.cli.moments import show_time
+from strandline.cli.times import show_time
 from strandline.client import Record, Tombstone
 
 NULL = Raw(b"null")

@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from strandline.cli.asking import DEFAULT_URL, AsJson, Key, Url, connect
-from strandline.cli.completing import complete_log, complete_router
+from strandline.cli.completion import complete_log, complete_router
+from strandline.cli.connection import DEFAULT_URL, AsJson, Key, Url, connect
 from strandline.cli.exits import CommandFailed, Exit
-from strandline.cli.showing import print_fields, print_json, print_line, print_table
+from strandline.cli.output import print_fields, print_json, print_line, print_table
 from strandline.client import NotFound
 from strandline.client.topic_types import RouterState
 

@@ -17,7 +17,7 @@ from strandline.server.settings import BadSettings, Settings, check_exposure, de
 from strandline.server.settings_sources import load
 
 if TYPE_CHECKING:
-    from strandline.server.pipeline.keeping import Program
+    from strandline.server.pipeline.supervisor import Program
 
 
 def serve_command(
@@ -92,8 +92,8 @@ def serve_command(
 
 def program(settings: Settings) -> Program:
     """How the server is to run the pipeline. The server cannot know: it gets along without Spark."""
-    from strandline.pipeline.missing import what_is_missing
-    from strandline.server.pipeline.keeping import Program
+    from strandline.pipeline.requirements import what_is_missing
+    from strandline.server.pipeline.supervisor import Program
 
     chosen = settings.pipeline
     command = [sys.executable, "-m", "strandline", "pipeline", "run", "--supervised"]

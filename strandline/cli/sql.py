@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import csv
 import sys
 import tempfile
+from itertools import islice
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from strandline.cli.asking import DEFAULT_URL, Key, Url
-from strandline.cli.on_spark import Cold, Data, check_directory
-from strandline.cli.showing import counted, print_line
+from strandline.cli.connection import DEFAULT_URL, Key, Url
+from strandline.cli.output import counted, print_json, print_line, print_table, put, say
+from strandline.cli.spark_options import Cold, Data, check_directory
+
+if TYPE_CHECKING:
+    from strandline.sql.results import Result
+
+#: The most rows of a table for people.
+SHOWN_ROWS = 1000
 
 
 def sql_command(
@@ -43,17 +51,40 @@ def sql_command(
         raise typer.BadParameter("it is empty", param_hint="STATEMENT")
     path = check_directory(data)
     # DuckDB and the lake, which no other command needs.
-    from strandline.cli.sql_answering import Source, answer
+    from strandline.sql.engine import Source, answer
 
-    source = Source(path, "" if path else url, key, cold, lake)
+    source = Source(path, "" if path else url, key, cold, lake, say)
     with tempfile.TemporaryDirectory(prefix="strandline-sql-") as directory:
         result = answer(source, text, Path(directory))
         if as_json:
-            result.print_json()
+            for row in result.objects():
+                print_json(row)
         elif as_csv:
-            result.print_csv()
+            _print_csv(result)
         elif parquet is not None:
             result.write_parquet(parquet)
             print_line(f"{counted(result.rows, 'row')}: {parquet}")
         else:
-            result.print_table()
+            _print_table(result)
+
+
+def _print_table(result: Result) -> None:
+    if not result.names:
+        return
+    rows = [tuple(value or "" for value in row) for row in islice(result.texts(), SHOWN_ROWS)]
+    print_table(result.names, rows, right=result.numbers)
+    if result.rows > SHOWN_ROWS:
+        print_line(f"the first {SHOWN_ROWS:,} of {result.rows:,} rows: --json, --csv and --parquet have all of them")
+
+
+def _print_csv(result: Result) -> None:
+    writer = csv.writer(_Output(), lineterminator="\n")
+    writer.writerow(result.names)
+    writer.writerows(result.texts())
+
+
+class _Output:
+    """Standard output, as a file to write to."""
+
+    def write(self, text: str) -> None:
+        put(text, end="")

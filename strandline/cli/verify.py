@@ -18,12 +18,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from strandline.cli.output import open_console, put, say
-from strandline.engine.care.repair import repair
-from strandline.engine.care.report import Report
-from strandline.engine.care.verify import verify
 from strandline.engine.disk import LocalDisk
 from strandline.engine.errors import EngineError, NoDataDirectory
-from strandline.engine.segments.cold import ObjectStoreCold
+from strandline.engine.segments.cold_store import ObjectStoreCold
+from strandline.engine.verify.directory_check import verify
+from strandline.engine.verify.repair import repair
+from strandline.engine.verify.report import Report
 
 
 def verify_command(

@@ -12,9 +12,9 @@ from strandline.client.calls import ALWAYS, JSON, Answer, Request, get, segment
 from strandline.client.collection_types import Appended, Ask, Element, Entry, NotPulled, Pulled
 from strandline.client.credentials import Credential
 from strandline.client.errors import BadAnswer
-from strandline.signing import author_proofs, requests
+from strandline.signing import author_proofs, signed_requests
 from strandline.signing.author_proofs import Proof
-from strandline.signing.canonical import NotJson, canonical, parse
+from strandline.signing.canonical_json import NotJson, canonical, parse
 
 Data = dict[str, Any]
 
@@ -110,10 +110,10 @@ class Signing:
         if credential is None:
             return request
         now = int(self._clock() * 1000)
-        headers = requests.sign(credential.signer, request.method, request.target, self._host, request.body, now)
+        headers = signed_requests.sign(credential.signer, request.method, request.target, self._host, request.body, now)
         headers["Authorization"] = credential.authorization
         if credential.names_presenter:
-            headers[requests.PRESENTER_HEADER] = credential.signer.public
+            headers[signed_requests.PRESENTER_HEADER] = credential.signer.public
         encoded = tuple((name.lower().encode(), value.encode()) for name, value in headers.items())
         return msgspec.structs.replace(request, headers=(*request.headers, *encoded))
 

@@ -7,9 +7,9 @@ from functools import cached_property
 from time import time
 from typing import Any
 
-from strandline.signing import caps
+from strandline.signing import certificates
+from strandline.signing.certificates import DEFAULT_TTL_S, Scope, everything, mint_device
 from strandline.signing.keys import KemKey, Signer
-from strandline.signing.minting import DEFAULT_TTL_S, Scope, everything, mint_device
 from strandline.signing.roots import root_of
 
 
@@ -22,7 +22,7 @@ class Credential:
 
     def __init__(self, cap: dict[str, Any], signer: Signer) -> None:
         """Raises BadCap if the certificate is not of the right form, ValueError if the key is none for it."""
-        caps.check_shape(cap)
+        certificates.check_shape(cap)
         if cap["kind"] == "audience":
             if signer.public not in cap.get("aud", (signer.public,)):
                 raise ValueError("the certificate is for others than the owner of this key")
@@ -34,7 +34,7 @@ class Credential:
     @classmethod
     def from_link(cls, fragment: str, signer: Signer) -> Credential:
         """From the fragment of a link to share a collection. Raises BadCap."""
-        return cls(caps.decode_link(fragment.rpartition("#")[2]), signer)
+        return cls(certificates.decode_link(fragment.rpartition("#")[2]), signer)
 
     @property
     def names_presenter(self) -> bool:
@@ -48,7 +48,7 @@ class Credential:
 
     @cached_property
     def authorization(self) -> str:
-        return caps.SCHEME + caps.encode(self.cap)
+        return certificates.SCHEME + certificates.encode(self.cap)
 
     def __repr__(self) -> str:
         return f"Credential({self.cap['kind']}, {self.signer.public})"

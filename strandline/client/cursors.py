@@ -8,8 +8,8 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from strandline.client.collection_types import Element, ElementErrors
+from strandline.client.element_reader import Opening
 from strandline.client.errors import BadAnswer, BadElement
-from strandline.client.opening import Opening
 
 T = TypeVar("T")
 

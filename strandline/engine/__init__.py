@@ -7,8 +7,9 @@ everything a caller needs is exported here.
 from strandline.engine.clock import Clock, ManualClock, SteadyClock, SystemClock
 from strandline.engine.commit import Commit
 from strandline.engine.engine import Engine, Options
-from strandline.engine.forwarding import Copy
 from strandline.engine.log import Log
+from strandline.engine.operations.forward import Copy
+from strandline.engine.operations.transaction import Amend, Append, Delete, Hide, Restore
 from strandline.engine.record import (
     Appended,
     Batch,
@@ -23,7 +24,6 @@ from strandline.engine.record import (
     Tombstone,
 )  # fmt: skip
 from strandline.engine.stats import Histogram, Stats
-from strandline.engine.steps import Amend, Append, Delete, Hide, Restore
 
 __all__ = [
     "Amend",

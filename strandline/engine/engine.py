@@ -12,36 +12,36 @@ from typing import Any
 import msgspec
 
 from strandline.engine.background import BackgroundThread, Health, Task
-from strandline.engine.backlog import Backlog, default_budget
 from strandline.engine.clock import MAX_AHEAD_MS, Clock, SteadyClock
 from strandline.engine.commit import Commit
-from strandline.engine.creating import create, fork
 from strandline.engine.disk import Disk, LocalDisk
-from strandline.engine.erasures import Erasures
 from strandline.engine.errors import BadRequest, EngineClosed, EngineError, JournalFailed, UnknownLog
-from strandline.engine.flush_mark import FlushMarkFile
-from strandline.engine.flushing import Flushing
-from strandline.engine.forwarding import Copy, forward
-from strandline.engine.frame import FrameType, encode
-from strandline.engine.housekeeping.compacting import Compacting
+from strandline.engine.housekeeping.compaction import Compacting
 from strandline.engine.housekeeping.maintenance import InThisThread, Maintenance
 from strandline.engine.housekeeping.recovery_round import RecoveryRounds
 from strandline.engine.housekeeping.snapshot import Snapshot
-from strandline.engine.journal import Journal
-from strandline.engine.latest import Latests
+from strandline.engine.journal.backlog import Backlog, default_budget
+from strandline.engine.journal.file import Journal
+from strandline.engine.journal.flush import Flushing
+from strandline.engine.journal.flush_mark import FlushMarkFile
+from strandline.engine.journal.frame import FrameType, encode
+from strandline.engine.journal.recovery import Progress, recover
+from strandline.engine.journal.replay import Recovered
+from strandline.engine.journal.reservations import Reservations
 from strandline.engine.log import Log
-from strandline.engine.logbook import Logbook
-from strandline.engine.names import Names, Span
+from strandline.engine.operations.create import create, fork
+from strandline.engine.operations.erasures import Erasures
+from strandline.engine.operations.forward import Copy, forward
+from strandline.engine.operations.transaction import Append, Change, change_all
+from strandline.engine.reads.latest import Latests
 from strandline.engine.record import MAX_RECORD_BYTES, Appended, Batch, Config
-from strandline.engine.recovery import Progress, recover
-from strandline.engine.replay import Recovered
-from strandline.engine.reservations import Reservations
-from strandline.engine.segments.cold import ColdStore, ObjectStoreCold
+from strandline.engine.segments.cold_store import ColdStore, ObjectStoreCold
 from strandline.engine.segments.store import CACHE_BYTES, COLD_CACHE_BYTES, SegmentStore
 from strandline.engine.segments.worker import Worker
-from strandline.engine.space import room_to_start
+from strandline.engine.start_space import room_to_start
+from strandline.engine.state.log_names import Names, Span
+from strandline.engine.state.logbook import Logbook
 from strandline.engine.stats import NOWHERE, Stats, Totals
-from strandline.engine.steps import Append, Change, change_all
 
 log = logging.getLogger(__name__)
 

@@ -5,24 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from strandline.engine import changing
-from strandline.engine.appending import after_pending, check_room, publish_later, room_of
-from strandline.engine.backwards import find_key, read_back
-from strandline.engine.block import Block
-from strandline.engine.bodies import CursorMove, Extras, Gap, Select, pack
 from strandline.engine.commit import Commit
-from strandline.engine.configuring import configure
-from strandline.engine.duplicates import check_extras, find_duplicate
 from strandline.engine.errors import BadRequest, LogHasForks
-from strandline.engine.forks import revision_of
-from strandline.engine.frame import FrameType, encode, encode_append
-from strandline.engine.hidden import read_hidden
-from strandline.engine.journaling import change, let_all_expire, let_expire, publish
-from strandline.engine.latest import read_latest
-from strandline.engine.logbook import Logbook
-from strandline.engine.notes import NO_VALUES, check_fits
-from strandline.engine.noting import note, note_frame
-from strandline.engine.reading import read
+from strandline.engine.journal.bodies import CursorMove, Extras, Gap, Select, pack
+from strandline.engine.journal.frame import FrameType, encode, encode_append
+from strandline.engine.operations.append import after_pending, check_room, publish_later, room_of
+from strandline.engine.operations.configure import configure
+from strandline.engine.operations.journaled import change, let_all_expire, let_expire, publish
+from strandline.engine.operations.note import note, note_frame
+from strandline.engine.operations.selection import (
+    DELETE,
+    HIDE,
+    RESTORE,
+    change_selected,
+    check_amendable,
+    check_amendment,
+)
+from strandline.engine.reads.backwards import find_key, read_back
+from strandline.engine.reads.hidden import read_hidden
+from strandline.engine.reads.latest import read_latest
+from strandline.engine.reads.page import read
 from strandline.engine.record import (
     Appended,
     Batch,
@@ -38,8 +40,13 @@ from strandline.engine.record import (
     check_cursor,
     check_time,
 )
-from strandline.engine.selecting import DELETE, HIDE, RESTORE, change_selected, check_amendable, check_amendment
-from strandline.engine.volatile import begin_volatile
+from strandline.engine.state import record_changes
+from strandline.engine.state.block import Block
+from strandline.engine.state.forks import revision_of
+from strandline.engine.state.idempotency import check_extras, find_duplicate
+from strandline.engine.state.logbook import Logbook
+from strandline.engine.state.notes import NO_VALUES, check_fits
+from strandline.engine.state.volatile import begin_volatile
 
 if TYPE_CHECKING:
     from strandline.engine.engine import Engine
@@ -168,7 +175,7 @@ class Log:
         since: int | None = None,
         epoch: int | None = None,
     ) -> Page:
-        """The records behind ``after``, oldest first; see :class:`~strandline.engine.reading.Query` for the filters."""
+        """The records after ``after``, oldest first. ``reads.page.Query`` explains the filters."""
         page = read(
             self._engine, self._book, True, after, limit, max_bytes, without_nodes, key, key_prefix, since, epoch
         )
@@ -491,7 +498,7 @@ class Log:
                 book,
                 FrameType.AMEND,
                 lambda: data,
-                lambda: changing.amend(book, seq, data, engine.store),
+                lambda: record_changes.amend(book, seq, data, engine.store),
                 first=seq,
                 erased=lambda: Select(book.assigned, seqs=[seq]),
             )

@@ -6,11 +6,11 @@ import os
 from collections.abc import Iterator
 
 from strandline.engine.errors import UnknownLog
-from strandline.engine.logbook import Logbook
-from strandline.engine.segments.cold import ObjectStoreCold
-from strandline.engine.standing import standing_ranges
-from strandline.engine.viewing import View, ViewedRun
-from strandline.history.info import LogInfo, info_of
+from strandline.engine.reads.directory_view import View, ViewedRun
+from strandline.engine.reads.remaining import standing_ranges
+from strandline.engine.segments.cold_store import ObjectStoreCold
+from strandline.engine.state.logbook import Logbook
+from strandline.history.log_info import LogInfo, info_of
 from strandline.history.pieces import EVERYTHING, ColdPlace, SegmentPiece, Where
 
 

@@ -14,16 +14,16 @@ import numpy as np
 import pyarrow as pa
 
 from strandline.engine import Log, Page
-from strandline.engine.block import Block
 from strandline.engine.errors import MissingFile
-from strandline.engine.forks import chain, layers, seq_since
-from strandline.engine.journaling import let_all_expire
-from strandline.engine.parts import Part, Piece, Run, Segments, Tail
-from strandline.engine.ranges import inside
-from strandline.engine.reading import SCAN_RECORDS, NotResident, Resident, fetch
+from strandline.engine.operations.journaled import let_all_expire
+from strandline.engine.reads.page import SCAN_RECORDS, NotResident, Resident, fetch
 from strandline.engine.segments.store import UnknownSegment
+from strandline.engine.state.block import Block
+from strandline.engine.state.forks import chain, layers, seq_since
+from strandline.engine.state.parts import Part, Piece, Run, Segments, Tail
+from strandline.engine.state.ranges import inside
+from strandline.history.columns import RECORDS, record_batch
 from strandline.history.pieces import BATCH_ROWS, EVERYTHING, Where, amended_data
-from strandline.history.shape import RECORDS, record_batch
 
 #: A batch is not much larger than this, however many records are asked for: a reader has several in memory.
 BATCH_BYTES = 2 << 20

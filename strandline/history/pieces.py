@@ -16,11 +16,11 @@ import numpy as np
 import pyarrow as pa
 
 from strandline.engine.disk import LocalDisk
-from strandline.engine.ranges import inside
-from strandline.engine.segments.cold import ObjectStoreCold
+from strandline.engine.segments.cold_store import ObjectStoreCold
 from strandline.engine.segments.segment import ROW_COLUMNS, Segment
 from strandline.engine.segments.store import SegmentStore
-from strandline.history.shape import RECORDS, record_batch
+from strandline.engine.state.ranges import inside
+from strandline.history.columns import RECORDS, record_batch
 
 #: Batches are seldom larger: several of them are in memory at a time, here and where they go.
 BATCH_ROWS = 65_536

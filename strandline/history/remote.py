@@ -10,10 +10,8 @@ import msgspec
 import pyarrow as pa
 from msgspec import Raw
 
-from strandline.history.info import LogInfo
-from strandline.history.pieces import BATCH_ROWS, EVERYTHING, Where
-from strandline.history.shape import RECORDS
-from strandline.history.talking import (
+from strandline.history.columns import RECORDS
+from strandline.history.http import (
     MEDIA_TYPE,
     PATIENCE,
     SHORT,
@@ -26,6 +24,8 @@ from strandline.history.talking import (
     place,
     talker,
 )
+from strandline.history.log_info import LogInfo
+from strandline.history.pieces import BATCH_ROWS, EVERYTHING, Where
 
 #: Logs of one page of the list.
 PAGE_LOGS = 1000

@@ -23,8 +23,8 @@ from contextlib import contextmanager
 import msgspec
 from obstore.exceptions import BaseError
 
-from strandline.lake.claiming import LakeInUse
-from strandline.lake.place import Lake
+from strandline.lake.claim import LakeInUse
+from strandline.lake.location import Lake
 from strandline.lake.table import DRIVER, Table, TableMoved
 
 log = logging.getLogger(__name__)

@@ -6,7 +6,8 @@ import json
 import os
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from strandline.lake.place import Lake
+from strandline.lake.location import Lake
 
 #: Of these columns, where a table has them, the transaction log keeps the least and the greatest value per file. Of no
 #: others: what stands there outlives the rows it was taken from.
@@ -152,3 +153,21 @@ def _sync(lake: Lake, name: str) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+# --- Opening files of the lake --------------------------------------------------------------------------------------
+
+
+@contextmanager
+def open_file(lake: Lake, name: str) -> Iterator[Any]:
+    """As Arrow reads it. Raises FileNotFoundError. From an object store a file is fetched whole: those of tables are of
+    a size for that, and one request is quicker than many."""
+    directory = lake.directory
+    if directory is not None:
+        with pa.OSFile(str(directory / name)) as file:
+            yield file
+        return
+    data = lake.read(name)
+    if data is None:
+        raise FileNotFoundError(lake.place_of(name))
+    yield pa.BufferReader(data)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 import xxhash
 
-from strandline.lake.place import Lake
+from strandline.lake.location import Lake
 
 FOLDER = "registries"
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from strandline.lake.tables import RECORDS
+from strandline.lake.layout import RECORDS
 
 #: Where one of many payloads is no text, they are looked at in groups of so many, and one by one only in the group
 #: that has it.

@@ -14,7 +14,7 @@ from typing import Literal
 import msgspec
 from obstore.exceptions import BaseError
 
-from strandline.lake.place import Lake
+from strandline.lake.location import Lake
 
 NAME = "status.json"
 

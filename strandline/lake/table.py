@@ -20,7 +20,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
 from strandline.lake.files import BOUNDED, DataFile
-from strandline.lake.place import Lake
+from strandline.lake.location import Lake
 from strandline.lake.transaction_log import LOG, NO_TABLE, BrokenLog, TransactionLog
 
 if TYPE_CHECKING:

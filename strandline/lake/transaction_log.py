@@ -15,7 +15,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from strandline.lake.place import Lake
+from strandline.lake.location import Lake
 
 LOG = "_delta_log"
 #: The version of a table that does not exist. Its first commit makes version 0.

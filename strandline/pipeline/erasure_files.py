@@ -10,10 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from strandline.history.any_piece import AnyPiece
-from strandline.lake import tables
-from strandline.lake.files import DataFile
-from strandline.lake.place import Lake
-from strandline.lake.reading import open_file
+from strandline.lake import layout
+from strandline.lake.files import DataFile, open_file
+from strandline.lake.location import Lake
 from strandline.lake.rows import lake_rows
 from strandline.pipeline.erasure_rules import Rules
 from strandline.pipeline.record_files import Failure, RowsWriter, readable
@@ -94,11 +93,11 @@ def erase(item: EraseItem) -> EraseDone:
                 concerned.add(epochs[gone], keys.filter(pa.array(gone)))
         if not erased:
             return EraseDone(item.path, [], 0, concerned)
-        with RowsWriter(tables.records(item.lake)) as writer:
+        with RowsWriter(layout.records(item.lake)) as writer:
             for group, gone in enumerate(masks):
                 if not gone.all():
-                    rows = file.read_row_group(group, columns=tables.RECORDS.names, use_threads=False)
-                    writer.write(rows.filter(pa.array(~gone)).cast(tables.RECORDS))
+                    rows = file.read_row_group(group, columns=layout.RECORDS.names, use_threads=False)
+                    writer.write(rows.filter(pa.array(~gone)).cast(layout.RECORDS))
             return EraseDone(item.path, writer.close(), erased, concerned)
 
 
@@ -111,7 +110,7 @@ def _gone(file: Any, group: int, rules: Rules) -> tuple[Any, Any, Any]:
 def renew(item: RenewItem) -> RenewDone:
     concerned = Concerned({})
     failures: dict[int, Failure] = {}
-    with RowsWriter(tables.records(item.lake)) as writer:
+    with RowsWriter(layout.records(item.lake)) as writer:
         for piece in item.pieces:
             for batch in readable(piece, failures):
                 epochs, seqs = batch.column("epoch").to_numpy(), batch.column("seq").to_numpy()

@@ -13,8 +13,8 @@ import msgspec
 import numpy as np
 import pyarrow.compute as pc
 
-from strandline.engine.erasures import Erasure
-from strandline.engine.ranges import inside
+from strandline.engine.operations.erasures import Erasure
+from strandline.engine.state.ranges import inside
 
 #: What became of a record: it is deleted, hidden, may be there again, or has other data.
 DELETED, HIDDEN, RESTORED, AMENDED = 1, 2, 3, 4

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from strandline.engine.erasures import NAME, Erasure, read_erasure
 from strandline.engine.errors import UnknownLog
-from strandline.history.opening import History
+from strandline.engine.operations.erasures import NAME, Erasure, read_erasure
+from strandline.history.source import History
 
 #: The transaction id in every table that holds something of records.
 PROGRESS = "erasures"

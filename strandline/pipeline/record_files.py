@@ -10,10 +10,10 @@ import msgspec
 import pyarrow as pa
 
 from strandline.history.any_piece import AnyPiece
-from strandline.history.talking import KeyRefused, ServerUnreachable
-from strandline.lake import tables
+from strandline.history.http import KeyRefused, ServerUnreachable
+from strandline.lake import layout
 from strandline.lake.files import ROW_GROUP_ROWS, DataFile, FileWriter
-from strandline.lake.place import Lake
+from strandline.lake.location import Lake
 from strandline.lake.rows import Versions, lake_rows_of
 from strandline.lake.table import Table
 from strandline.pipeline.status import describe
@@ -67,7 +67,7 @@ class RecordsDone(msgspec.Struct, frozen=True, array_like=True):
 
 def write_records(item: RecordsItem) -> RecordsDone:
     failures: dict[int, Failure] = {}
-    with RowsWriter(tables.records(item.lake)) as writer:
+    with RowsWriter(layout.records(item.lake)) as writer:
         few: list[tuple[Any, Versions]] = []
         rows = size = 0
         for piece in item.pieces:

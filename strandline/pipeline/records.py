@@ -12,15 +12,15 @@ from itertools import count
 from typing import cast
 
 from strandline.history.any_piece import AnyPiece
-from strandline.history.info import LogInfo
-from strandline.history.opening import History
-from strandline.lake import tables
+from strandline.history.log_info import LogInfo
+from strandline.history.source import History
+from strandline.lake import layout
 from strandline.lake.files import DataFile
 from strandline.pipeline.events import PROGRESS, PURGED
 from strandline.pipeline.record_files import Failure, RecordsDone, RecordsItem, write_records
 from strandline.pipeline.round import Round
 from strandline.pipeline.status import describe
-from strandline.pipeline.working import work
+from strandline.pipeline.tasks import work
 from strandline.schema.registry import Registry
 
 STAGE = "records"
@@ -35,7 +35,7 @@ PIECE_ROWS = 50
 
 
 def run(round: Round) -> None:
-    table = tables.records(round.lake).snapshot(round.fence)
+    table = layout.records(round.lake).snapshot(round.fence)
     progress = table.progress()
     behind = list(_behind(round, progress))
     # Up to here the events are in what is read now.

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from strandline.history.info import LogInfo
-from strandline.history.opening import History
+from strandline.history.log_info import LogInfo
+from strandline.history.source import History
 from strandline.lake.fence import Fence
-from strandline.lake.place import Lake
+from strandline.lake.location import Lake
 from strandline.pipeline.events import Events
 from strandline.pipeline.status import Reporter
-from strandline.pipeline.working import parallelism
+from strandline.pipeline.tasks import parallelism
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -22,16 +22,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from strandline.history.info import LogInfo
-from strandline.history.opening import History
-from strandline.lake.claiming import LakeInUse
+from strandline.history.log_info import LogInfo
+from strandline.history.source import History
+from strandline.lake.claim import LakeInUse
 from strandline.lake.fence import Fence, take_fence
-from strandline.lake.place import Lake
+from strandline.lake.location import Lake
 from strandline.lake.status import LogLag
 from strandline.lake.table import Table, TableMoved
-from strandline.pipeline import by_key, companions, erasing, records, upkeep
+from strandline.pipeline import erasures, keys, records, table_upkeep
+from strandline.pipeline.companions import stage as companions
 from strandline.pipeline.events import PROGRESS, Events
-from strandline.pipeline.promoting import keep_registries
+from strandline.pipeline.frames import keep_registries
 from strandline.pipeline.round import EVERYTHING, KEEPING, Chosen, Keeping, Round, wall_clock
 from strandline.pipeline.status import Reporter
 
@@ -116,10 +117,10 @@ def _run_stages(round: Round) -> None:
     keep_registries(round.lake, round.all_logs, round.now())
     records.run(round)
     # Before what is made of the records, so that nothing is made of one that is erased.
-    erasing.run(round)
-    by_key.run(round)
+    erasures.run(round)
+    keys.run(round)
     searched = companions.run(round)
-    upkeep.run(round)
+    table_upkeep.run(round)
     _report_lag(round, searched)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from strandline.pipeline.java import JavaMissing, find_java
-from strandline.pipeline.missing import SparkUnavailable, what_is_missing
+from strandline.pipeline.requirements import SparkUnavailable, what_is_missing
 from strandline.pipeline.status import describe
 
 if TYPE_CHECKING:

@@ -1,31 +1,222 @@
-"""Aggregation: what a rollup declares, added up per interval and group, over everything that a log holds.
+"""Sums as the JSON they are shown as: intervals in order, and in each of them its groups with their measures.
 
-Which records contribute is worked out with whole arrays, and DuckDB adds up what they have, integers exactly. Where a
-companion has added up its records already, and no query says that only some of them count, its sums are taken for the
-intervals that lie inside of the range that is asked for; only what is at the edges is looked at record by record.
+There may be tens of thousands of groups, so texts are put together with whole arrays, like everything else here. Whole
+numbers are shown without a fraction, as JavaScript writes them.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from msgspec import Struct
 
 from strandline.engine import Log
 from strandline.query.chunk import Chunk
+from strandline.query.columns import Numbers
 from strandline.query.companions.identity import rollup_id
-from strandline.query.config import SearchConfig
-from strandline.query.contributing import contributing
+from strandline.query.config import Measure, SearchConfig
+from strandline.query.contributions import Contributions, add_up, contributing
 from strandline.query.coverage import Coverage, families_of
+from strandline.query.errors import BadQuery
 from strandline.query.index import Versions
-from strandline.query.providing import Provider
-from strandline.query.rendering import render
+from strandline.query.providers import Provider
 from strandline.query.requests import AggregateRequest
 from strandline.query.search import first_omitted, latest
-from strandline.query.summing import Contributions, add_up
-from strandline.query.sums import Sums, combine
+from strandline.query.summary import PLAIN_BELOW
+from strandline.query.sums import WIDE_PARTS, Histograms, MeasureSums, Sums, combine
+from strandline.query.values import LATEST_DATE
+
+#: More groups than this are no answer to a person, and would keep the server from other work for seconds.
+MAX_GROUPS = 50_000
+PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+#: Up to here floats are exact where they stand for integers.
+_EXACT = 1 << 53
+
+#: An Arrow array of strings, one per group.
+Texts = Any
+
+
+def render(sums: Sums, request: AggregateRequest) -> bytes:
+    """An array of intervals: ``{"start", "end", "groups": [{"key", "measures"}]}``, the groups by the JSON text of
+    their keys. Raises BadQuery if there are too many groups."""
+    if len(sums) > MAX_GROUPS:
+        raise BadQuery(
+            f"there are {len(sums)} groups and the limit is {MAX_GROUPS}: "
+            "ask for a longer interval, a shorter range or fewer dimensions"
+        )
+    if not len(sums):
+        return b"[]"
+    keys, ranks = _keys(sums)
+    order = np.lexsort((ranks, sums.starts))
+    measures = [measured(sums.measures[name], request.rollup.measures[name]) for name in request.measures]
+    parts: list[Any] = ['{"key":', keys, ',"measures":{']
+    for at, (name, texts) in enumerate(zip(request.measures, measures, strict=True)):
+        parts += [f"{',' if at else ''}{_quoted(name)}:", texts]
+    groups = _joined(*parts, "}}").take(pa.array(order))
+    starts, firsts = np.unique(sums.starts[order], return_index=True)
+    together = pc.binary_join(pa.ListArray.from_arrays(pa.array([*firsts, len(order)], pa.int32()), groups), ",")
+    ends = np.minimum(starts + request.interval_ms, LATEST_DATE)
+    buckets = _joined('{"start":"', _dates(starts), '","end":"', _dates(ends), '","groups":[', together, "]}")
+    return f"[{','.join(buckets.to_pylist())}]".encode()
+
+
+def _keys(sums: Sums) -> tuple[Texts, Numbers]:
+    """The keys of the groups, and numbers that ascend in the order of their texts."""
+    if not sums.dimensions:
+        return pa.array(["{}"] * len(sums)), np.zeros(len(sums), np.int64)
+    places: dict[tuple[int, ...], int] = {}
+    codes = (each.tolist() for each in sums.codes)
+    groups = [places.setdefault(group, len(places)) for group in zip(*codes, strict=True)]
+    texts = [
+        msgspec.json.encode(
+            {name: words[code] for name, words, code in zip(sums.dimensions, sums.words, group, strict=True)}
+        ).decode()
+        for group in places
+    ]
+    ranks = np.empty(len(texts), np.int64)
+    ranks[sorted(range(len(texts)), key=texts.__getitem__)] = np.arange(len(texts))
+    return pa.array(texts).take(pa.array(groups)), ranks[groups]
+
+
+def _dates(milliseconds: Numbers) -> Texts:
+    return pa.array(np.datetime_as_string(milliseconds.astype("datetime64[ms]"), timezone="UTC").tolist())
+
+
+def _quoted(text: str) -> str:
+    return msgspec.json.encode(text).decode()
+
+
+def _joined(*parts: Any) -> Texts:
+    """Texts, and arrays of them, one behind the other."""
+    return pc.binary_join_element_wise(*parts, "")
+
+
+# --- measures ----------------------------------------------------------------------------------------------------
+
+
+def measured(sums: MeasureSums, measure: Measure) -> Texts:
+    """What is shown of a measure, group by group."""
+    counts = numbers_shown(sums.count)
+    if measure.kind == "count":
+        return _joined('{"count":', counts, "}")
+    totals, least, greatest = (_part(sums, part) for part in WIDE_PARTS)
+    parts = ['{"count":', counts, ',"sum":', totals, ',"min":', least, ',"max":', greatest, ',"avg":', _averages(sums)]
+    if sums.histograms is None:
+        return _joined(*parts, *(f',"{name}":null' for name in PERCENTILES), "}")
+    return _joined(*parts, *_histograms(sums.histograms, len(sums.count)), "}")
+
+
+def _part(sums: MeasureSums, part: str) -> Texts:
+    wide = {group: str(value) for group, value in sums.wide.get(part, {}).items()}
+    return _replaced(numbers_shown(getattr(sums, part)), wide)
+
+
+def _averages(sums: MeasureSums) -> Texts:
+    assert sums.total is not None
+    counts, totals = sums.count.astype(np.float64), sums.total
+    averages = totals / np.where(counts == 0, 1, counts)
+    exactly: dict[int, str] = {int(at): "null" for at in np.flatnonzero(counts == 0)}
+    if totals.dtype.kind == "i":
+        # Integers are divided by Python where they are too large to be floats first.
+        large = {*np.flatnonzero(np.abs(totals.astype(np.float64)) >= _EXACT).tolist(), *sums.wide.get("total", {})}
+        for at in large - exactly.keys():
+            exactly[at] = number_shown(sums.part("total", at) / int(sums.count[at]))
+    return _replaced(numbers_shown(averages), exactly)
+
+
+def _histograms(held: Histograms, groups: int) -> Sequence[Any]:
+    """The percentiles, and the histogram: buckets from below, without those whose names are no numbers."""
+    bounds = np.array([_bound_of(name) for name in held.names], np.float64)
+    order = np.lexsort((held.places, bounds[held.places], held.groups))
+    order = order[np.isfinite(bounds[held.places[order]])]
+    owners, places, weights = held.groups[order], held.places[order], held.weights[order]
+    offsets = np.zeros(groups + 1, np.int64)
+    np.cumsum(np.bincount(owners, minlength=groups), out=offsets[1:])
+    names = pa.array([f"{_quoted(name)}:" for name in held.names], pa.string()).take(pa.array(places))
+    entries = _joined(names, numbers_shown(weights)) if len(order) else pa.array([], pa.string())
+    together = pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), entries), ",")
+    parts: list[Any] = []
+    reached = _reached(weights, offsets)
+    shown = pa.array([number_shown(bound) for bound in bounds] + ["null"], pa.string())
+    for name, share in PERCENTILES.items():
+        found = _first_reaching(reached, offsets, owners, share)
+        at = np.where(found < 0, len(bounds), places[found] if len(places) else len(bounds))
+        parts += [f',"{name}":', shown.take(pa.array(at))]
+    return [*parts, ',"histogram":{', together, "}"]
+
+
+def _reached(weights: Numbers, offsets: Numbers) -> Numbers:
+    """How many are in each bucket and those below it in the same group."""
+    total = np.cumsum(weights)
+    if len(weights) and (total[-1] >= _EXACT or np.any(weights != np.floor(weights))):
+        # What is rounded must not depend on other groups.
+        pieces = [np.cumsum(weights[low:high]) for low, high in pairwise(offsets.tolist())]
+        return np.concatenate(pieces)
+    before = np.concatenate(([0.0], total))[offsets[:-1]]
+    return np.asarray(total - np.repeat(before, np.diff(offsets)))
+
+
+def _first_reaching(reached: Numbers, offsets: Numbers, owners: Numbers, share: float) -> Numbers:
+    """Of each group the place of the first bucket, from below, up to which at least this share of all is; -1: none."""
+    found = np.full(len(offsets) - 1, -1, np.int64)
+    filled = offsets[1:] > offsets[:-1]
+    totals = np.zeros(len(found))
+    totals[filled] = reached[offsets[1:][filled] - 1]
+    enough = np.flatnonzero(reached >= share * totals[owners])
+    # From the last to the first, so that the first stays.
+    found[owners[enough[::-1]]] = enough[::-1]
+    return found
+
+
+# --- numbers -----------------------------------------------------------------------------------------------------
+
+
+def numbers_shown(numbers: Numbers) -> Texts:
+    if numbers.dtype.kind != "f":
+        return pa.array(numbers).cast(pa.string())
+    whole = (numbers == np.floor(numbers)) & (np.abs(numbers) < PLAIN_BELOW)
+    small = whole & (np.abs(numbers) < 1 << 62)
+    integers = pa.array(np.where(small, numbers, 0).astype(np.int64)).cast(pa.string())
+    texts = pc.if_else(pa.array(small), integers, pa.array(numbers).cast(pa.string()))
+    return _replaced(texts, {int(at): str(int(numbers[at])) for at in np.flatnonzero(whole & ~small)})
+
+
+def number_shown(number: float) -> str:
+    text: str = numbers_shown(np.array([number]))[0].as_py()
+    return text
+
+
+def _replaced(texts: Texts, others: dict[int, str]) -> Texts:
+    """The texts, with others at some places."""
+    if not others:
+        return texts
+    listed = texts.to_pylist()
+    for at, text in others.items():
+        listed[at] = text
+    return pa.array(listed, pa.string())
+
+
+def _bound_of(name: str) -> float:
+    """The number that a bucket is named by; NaN if it is none."""
+    try:
+        bound = float(name)
+    except ValueError:
+        return math.nan
+    return bound if math.isfinite(bound) else math.nan
+
+
+# --- Aggregation: what a rollup declares, added up per interval and group, over everything that a log holds ---------
 
 
 class AggregateResult(Struct, frozen=True):
-    """``buckets`` are the intervals and their groups as :mod:`strandline.query.rendering` shows them, in JSON."""
+    """``buckets`` are the intervals and their groups as :mod:`strandline.query.aggregate` shows them, in JSON."""
 
     buckets: bytes
     coverage: Coverage

@@ -17,11 +17,11 @@ import numpy as np
 from msgspec import Struct
 
 from strandline.engine import Log
-from strandline.engine.standing import rewrites_of, standing_of
+from strandline.engine.reads.remaining import rewrites_of, standing_of
 from strandline.query.chunk import Chunk, join_chunks
 from strandline.query.config import Binding, Field, SearchConfig
 from strandline.query.extraction import Extractor
-from strandline.query.standing import what_stands
+from strandline.query.live_records import what_stands
 
 #: Records that are read and indexed at a time. It is looked at the clock in between.
 BATCH_ROWS = 16_384

@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from strandline.query.binding import Bound, bind_search
+from strandline.query.bound import Bound, bind_search
 from strandline.query.config import Rollup, SearchConfig
 from strandline.query.errors import BadQuery
 from strandline.query.language import parse
+from strandline.query.order import OFFSET, SCORE, SortKey, SortValues
 from strandline.query.relevance import is_scored
-from strandline.query.sorting import OFFSET, SCORE, SortKey, SortValues
 from strandline.query.values import LATEST_DATE, parse_date
 
 DEFAULT_SIZE = 50

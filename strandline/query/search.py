@@ -16,17 +16,17 @@ import numpy as np
 from msgspec import Struct
 
 from strandline.engine import Log
-from strandline.engine.gathering import gather
+from strandline.engine.reads.scattered import gather
 from strandline.query.chunk import Chunk
 from strandline.query.columns import NumberColumn
 from strandline.query.config import SearchConfig
 from strandline.query.coverage import Coverage, families_of
-from strandline.query.evaluating import evaluate
+from strandline.query.evaluator import evaluate
 from strandline.query.index import Cover, Versions
-from strandline.query.providing import Provider
+from strandline.query.order import OFFSET, SCORE, Hit, SortKey, SortValues, best_hits, in_order
+from strandline.query.providers import Provider
 from strandline.query.relevance import Relevance, is_scored, mark_of
 from strandline.query.requests import SearchRequest
-from strandline.query.sorting import OFFSET, SCORE, Hit, SortKey, SortValues, best_hits, in_order
 from strandline.query.values import raw_values_of
 
 #: How long showing the hits may take beyond the time a search has.

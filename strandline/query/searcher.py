@@ -7,13 +7,13 @@ from typing import TypeVar
 
 from strandline.engine import Log
 from strandline.query.aggregate import AggregateResult, aggregate
+from strandline.query.companions.answers import Companions
+from strandline.query.companions.catalog import Shelf
 from strandline.query.companions.file import DamagedCompanion
-from strandline.query.companions.serving import Companions
-from strandline.query.companions.shelf import Shelf
 from strandline.query.config import SearchConfig
-from strandline.query.held import Held, held
 from strandline.query.index import Versions
-from strandline.query.providing import Indexes
+from strandline.query.index_status import Held, held
+from strandline.query.providers import Indexes
 from strandline.query.requests import AggregateRequest, SearchRequest
 from strandline.query.search import Promote, Search, SearchResult
 

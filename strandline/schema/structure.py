@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from strandline.query.pointers import ARRAY_INDEX
-from strandline.schema.effort import spend
+from strandline.schema.budget import spend
 from strandline.schema.lenses import Path
 from strandline.schema.transforms import TYPES, type_of
 from strandline.schema.validation import Validation

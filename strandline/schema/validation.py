@@ -13,7 +13,7 @@ from typing import Any
 
 import jsonschema_rs
 
-from strandline.schema.effort import spend
+from strandline.schema.budget import spend
 from strandline.schema.errors import SchemaError
 
 #: How deep schemas and lenses may be nested. More is nobody's schema, and every walk over one is recursive.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from strandline.server.serving import serve
+    from strandline.server.embedded import serve
 
 __all__ = ["serve"]
 
@@ -16,7 +16,7 @@ __all__ = ["serve"]
 def __getattr__(name: str) -> Any:
     # Most of what is in here needs only a part of it: the whole HTTP stack is imported for nobody else.
     if name == "serve":
-        from strandline.server.serving import serve
+        from strandline.server.embedded import serve
 
         return serve
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

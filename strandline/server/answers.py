@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from strandline.server.pipeline.keeping import State
+from strandline.server.pipeline.supervisor import State
 
 Number = Annotated[int, Meta(ge=0)]
 Share = Annotated[float, Meta(ge=0, le=1)]

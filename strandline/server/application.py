@@ -1,4 +1,4 @@
-"""The server put together: the engine behind the gate, the faces in front of it, from start to stop."""
+"""One server: the engine, the gate and the protocols, from start to stop."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ from strandline.delivery.pressure import SAMPLE_MS, Pressure
 from strandline.delivery.recurrence import Recurrence
 from strandline.engine import Engine
 from strandline.engine.clock import Clock, SteadyClock, SystemClock
-from strandline.faces.access import Access
-from strandline.faces.arrow.context import ArrowContext
-from strandline.faces.arrow.face import ArrowFace
-from strandline.faces.collections.context import CollectionsContext
-from strandline.faces.collections.face import CollectionsFace
-from strandline.faces.collections.opening import open_admission
-from strandline.faces.collections.revoking import BadRevocationFile
-from strandline.faces.console.context import ConsoleContext, Surroundings
-from strandline.faces.console.face import ConsoleFace
-from strandline.faces.streams.context import StreamsContext
-from strandline.faces.streams.face import StreamsFace
-from strandline.faces.tables.context import TablesContext
-from strandline.faces.tables.face import TablesFace
-from strandline.faces.tables.users import Users
-from strandline.faces.topics.context import Context
-from strandline.faces.topics.face import TopicsFace
-from strandline.faces.web import Reply
-from strandline.lake.place import Lake
-from strandline.query.companions.shelf import Shelf
-from strandline.server.app import SocketDoor, make_app
+from strandline.lake.location import Lake
+from strandline.protocols.access import Access
+from strandline.protocols.arrow.context import ArrowContext
+from strandline.protocols.arrow.routes import ArrowFace
+from strandline.protocols.collections.admission import open_admission
+from strandline.protocols.collections.context import CollectionsContext
+from strandline.protocols.collections.revocation_files import BadRevocationFile
+from strandline.protocols.collections.routes import CollectionsFace
+from strandline.protocols.console.context import ConsoleContext, Surroundings
+from strandline.protocols.console.routes import ConsoleFace
+from strandline.protocols.http import Reply
+from strandline.protocols.streams.context import StreamsContext
+from strandline.protocols.streams.routes import StreamsFace
+from strandline.protocols.tables.context import TablesContext
+from strandline.protocols.tables.routes import TablesFace
+from strandline.protocols.tables.users import Users
+from strandline.protocols.topics.context import Context
+from strandline.protocols.topics.routes import TopicsFace
+from strandline.query.companions.catalog import Shelf
+from strandline.server.asgi import SocketDoor, make_app
 from strandline.server.connection import ConnectionCap, connection_limit
-from strandline.server.declaring import NOTHING, Declared
+from strandline.server.declarations import NOTHING, Declared
 from strandline.server.gate import Gate, Status
 from strandline.server.limits import Limits
-from strandline.server.measuring import measure
+from strandline.server.metrics_snapshot import measure
 from strandline.server.openapi import openapi_route
 from strandline.server.origin import Origins
-from strandline.server.pipeline.keeping import Keeper, Program
-from strandline.server.pipeline.telling import PipelineRoutes
+from strandline.server.pipeline.routes import PipelineRoutes
+from strandline.server.pipeline.supervisor import Keeper, Program
 from strandline.server.probes import Probes
 from strandline.server.settings import BadSettings, Settings
 from strandline.server.unread import UnreadBytes
@@ -144,7 +144,7 @@ class Application:
             await self._close()
 
     async def _open(self) -> None:
-        """Replay the journal and make the faces. If that fails, the server stops: it would never be ready."""
+        """Replay the journal and set up the protocols. If that fails, the server stops: it would never be ready."""
         try:
             await self._make()
         except BaseException as error:

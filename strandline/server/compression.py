@@ -10,7 +10,7 @@ import asyncio
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 
-from strandline.faces.web import Refusal, too_large
+from strandline.protocols.http import Refusal, too_large
 
 #: Smaller replies are not worth compressing.
 MIN_COMPRESSED_BYTES = 1024

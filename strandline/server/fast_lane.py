@@ -18,7 +18,7 @@ from typing import Any
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
-from strandline.faces.web import BODILESS, NOSNIFF, Call, Head, Later, Reply, Sink, Stream
+from strandline.protocols.http import BODILESS, NOSNIFF, Call, Head, Later, Reply, Sink, Stream
 from strandline.server.connection import Connection, ConnectionCap, Deadlines
 from strandline.server.gate import CLOSE, Gate
 

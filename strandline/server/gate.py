@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Mapping, Sequence
 
 import msgspec
 
-from strandline.faces.access import FULL_ACCESS, Access, Keys
-from strandline.faces.web import (
+from strandline.protocols.access import FULL_ACCESS, Access, Keys
+from strandline.protocols.http import (
     Answer,
     Call,
     ElementLimit,
@@ -39,7 +39,7 @@ from strandline.server.compression import (
 )
 from strandline.server.limits import Limits
 from strandline.server.origin import Origins
-from strandline.server.paths import Paths
+from strandline.server.route_table import Paths
 
 log = logging.getLogger(__name__)
 

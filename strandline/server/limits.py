@@ -5,7 +5,7 @@ Only used on the event loop's thread. Where there is no key to attribute somethi
 
 from __future__ import annotations
 
-from strandline.faces.access import Access
+from strandline.protocols.access import Access
 from strandline.server.unread import UnreadBytes
 
 

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 
 from strandline.delivery.queues import QueueCounters
 from strandline.engine.stats import FLUSH_BOUNDS, Histogram, Stats
-from strandline.server.pipeline.keeping import STATES, Standing
+from strandline.server.pipeline.supervisor import STATES, Standing
 
 #: The media type of the text.
 TEXT_TYPE = b"text/plain; version=0.0.4"

@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 
 import strandline
-from strandline.faces.arrow.openapi import ARROW
-from strandline.faces.console.openapi import CONSOLE
-from strandline.faces.describing import JSON, Content, Described, Header, Operation, Parameter
-from strandline.faces.streams.openapi import STREAMS
-from strandline.faces.topics.openapi import TOPICS
-from strandline.faces.web import Call, Reply, Route
-from strandline.server.operations import DOCUMENT_PATH, SERVER
+from strandline.protocols.arrow.openapi import ARROW
+from strandline.protocols.console.openapi import CONSOLE
+from strandline.protocols.http import Call, Reply, Route
+from strandline.protocols.openapi import JSON, Content, Described, Header, Operation, Parameter
+from strandline.protocols.streams.openapi import STREAMS
+from strandline.protocols.topics.openapi import TOPICS
+from strandline.server.openapi_routes import DOCUMENT_PATH, SERVER
 
 #: Everybody who has routes on every server.
 DESCRIBED: tuple[Described, ...] = (TOPICS, STREAMS, ARROW, CONSOLE, SERVER)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 
-from strandline.faces.web import Cors, Head, Headers, Refusal, Route
+from strandline.protocols.http import Cors, Head, Headers, Refusal, Route
 
 EVERY = "*"
 LOCALHOST = "localhost"

@@ -10,8 +10,8 @@ import msgspec
 import strandline
 from strandline.engine import Engine
 from strandline.engine.errors import JournalFailed
-from strandline.faces.access import Access
-from strandline.faces.web import Call, Refusal, Reply, Route
+from strandline.protocols.access import Access
+from strandline.protocols.http import Call, Refusal, Reply, Route
 from strandline.server.answers import Alive, Condition, FailingTask, Health, Ready
 from strandline.server.gate import Status
 

@@ -16,10 +16,10 @@ import uvicorn
 from strandline.engine.errors import DamagedFile
 from strandline.server.application import Application
 from strandline.server.connection import IDLE_SECONDS, Connection, Deadlines
-from strandline.server.declaring import Declared, load
+from strandline.server.declarations import Declared, load
 from strandline.server.fast_lane import FastLane, fast_lane
 from strandline.server.log_lines import log_to_stderr
-from strandline.server.pipeline.keeping import Program
+from strandline.server.pipeline.supervisor import Program
 from strandline.server.settings import Settings, check_exposure
 from strandline.server.websocket_protocol import socket_protocol
 

@@ -18,15 +18,15 @@ from msgspec import Meta
 
 from strandline.engine import Options
 from strandline.engine.record import MAX_BATCH_BYTES, MAX_KEY_BYTES, MAX_NODE_BYTES, MAX_RECORD_BYTES
-from strandline.faces.access import Keys
-from strandline.faces.collections.checking import BadCollections
-from strandline.faces.collections.config import CollectionsConfig
-from strandline.faces.collections.config_sources import Reader
-from strandline.faces.collections.declaring import Declared
-from strandline.faces.collections.settings import CollectionsSettings
-from strandline.faces.streams.settings import StreamsSettings
-from strandline.faces.tables.settings import TablesSettings
-from strandline.faces.topics.settings import TopicsSettings
+from strandline.protocols.access import Keys
+from strandline.protocols.collections.config import CollectionsConfig
+from strandline.protocols.collections.config_check import BadCollections
+from strandline.protocols.collections.config_sources import Reader
+from strandline.protocols.collections.declaration import Declared
+from strandline.protocols.collections.settings import CollectionsSettings
+from strandline.protocols.streams.settings import StreamsSettings
+from strandline.protocols.tables.settings import TablesSettings
+from strandline.protocols.topics.settings import TopicsSettings
 
 _ENGINE = Options()
 _TOPICS = TopicsSettings()

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, get_args
 
 import msgspec
 
-from strandline.faces.access import BadKeys, Keys
+from strandline.protocols.access import BadKeys, Keys
 from strandline.server.settings import (
     TABLES,
     BadSettings,

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable
 from time import monotonic
 
-from strandline.faces.web import Holder
+from strandline.protocols.http import Holder
 
 log = logging.getLogger(__name__)
 

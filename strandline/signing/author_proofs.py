@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from strandline.signing.canonical import NotJson, canonical, parse, parse_signed
+from strandline.signing.canonical_json import NotJson, canonical, parse, parse_signed
 from strandline.signing.keys import Signer, verify
 
 DOMAIN = b"starfish-append-author-v1\n"

@@ -14,9 +14,18 @@ from typing import Any, NamedTuple, Self
 
 import msgspec
 
-from strandline.signing.canonical import NotJson, parse
+from strandline.signing.canonical_json import NotJson, parse
 from strandline.signing.keys import KemKey, Signer
-from strandline.signing.wrapping import CONTENT_KEY_BYTES, CannotOpen, Entry, decrypt, encrypt, is_signed, unwrap, wrap
+from strandline.signing.wrapped_keys import (
+    CONTENT_KEY_BYTES,
+    CannotOpen,
+    Entry,
+    decrypt,
+    encrypt,
+    is_signed,
+    unwrap,
+    wrap,
+)
 
 #: The members of an encrypted element.
 ENCRYPTED, EPOCH = "_encrypted", "_epoch"

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from strandline.signing.canonical import canonical
-from strandline.signing.caps import Cert
+from strandline.signing.canonical_json import canonical
+from strandline.signing.certificates import Cert
 from strandline.signing.keys import Signer, is_key, user_id, verify
 
 DOMAIN = b"starfish-revlist-v1\n"

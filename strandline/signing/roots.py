@@ -7,10 +7,9 @@ from unicodedata import normalize
 
 from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
 
-from strandline.signing.caps import Cert
+from strandline.signing.certificates import DEFAULT_TTL_S, Cert, everything, mint_device
 from strandline.signing.keys import KemKey, Signer
-from strandline.signing.minting import DEFAULT_TTL_S, everything, mint_device
-from strandline.signing.wrapping import derived
+from strandline.signing.wrapped_keys import derived
 
 # What others use for the same passphrase: with any other number the keys would be others.
 _SALT = b"starfish-v3-root"

@@ -12,7 +12,16 @@ from typing import Any
 import msgspec
 
 from strandline.signing.keys import KemKey, Signer
-from strandline.signing.wrapping import CONTENT_KEY_BYTES, CannotOpen, Entry, decrypt, encrypt, is_signed, unwrap, wrap
+from strandline.signing.wrapped_keys import (
+    CONTENT_KEY_BYTES,
+    CannotOpen,
+    Entry,
+    decrypt,
+    encrypt,
+    is_signed,
+    unwrap,
+    wrap,
+)
 
 #: There are no epochs here; entries are signed as if of this one.
 _EPOCH = 0

@@ -6,11 +6,11 @@ Plain synchronous Python, safe to use from any thread; it knows no HTTP. Declare
 
 from strandline.tables.changes import Change, change_of
 from strandline.tables.context import HookContext
-from strandline.tables.declaring import TableDeclaration, make_log
+from strandline.tables.declaration import TableDeclaration, make_log
 from strandline.tables.errors import BadDeclaration, MisusedHook, TableError
 from strandline.tables.hooks import Hooks
-from strandline.tables.limiting import RateLimit
-from strandline.tables.operating import Item
+from strandline.tables.operations import Item
+from strandline.tables.rate_limits import RateLimit
 from strandline.tables.results import (
     AppendBulkResult,
     AppendResult,
@@ -28,7 +28,7 @@ from strandline.tables.results import (
 from strandline.tables.rows import Row, row_of
 from strandline.tables.table import Table
 from strandline.tables.tables import Tables
-from strandline.tables.viewing import View
+from strandline.tables.view import View
 
 __all__ = [
     "AppendBulkResult",

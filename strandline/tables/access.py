@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from strandline.tables.declaring import TableDeclaration
+from strandline.tables.declaration import TableDeclaration
 from strandline.tables.errors import TableError
-from strandline.tables.naming import RowId, parse_id
+from strandline.tables.names import RowId, parse_id
 from strandline.tables.rows import Row
 
 #: From a declaration and an id to the row, if it can be seen.

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from strandline.engine import Log, Page
-from strandline.engine.standing import standing_of
+from strandline.engine.reads.remaining import standing_of
 from strandline.tables.changes import change_of
 from strandline.tables.errors import invalid
 from strandline.tables.rows import author_in

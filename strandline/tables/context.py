@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from strandline.tables.access import find_parent, no_row
-from strandline.tables.naming import check_key, check_parent, parse_id
+from strandline.tables.names import check_key, check_parent, parse_id
 from strandline.tables.rows import Row
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from strandline.engine import Record
 from strandline.tables.errors import invalid
-from strandline.tables.naming import UPDATED_AT
+from strandline.tables.names import UPDATED_AT
 
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode

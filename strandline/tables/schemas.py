@@ -14,7 +14,7 @@ import jsonschema_rs
 import msgspec
 
 from strandline.tables.errors import BadDeclaration, TableError, invalid, invalid_fields
-from strandline.tables.naming import is_field
+from strandline.tables.names import is_field
 
 #: What msgspec raises for a value that does not fit, __post_init__ included.
 _REFUSED = (msgspec.ValidationError, ValueError, TypeError, OverflowError, RecursionError)

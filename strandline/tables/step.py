@@ -14,10 +14,10 @@ from msgspec.structs import replace
 
 from strandline.engine import Amend, Append, Batch, Commit, Config, Delete, Engine, Hide, Log, Restore
 from strandline.tables.changes import Change, encode_change
-from strandline.tables.coming import Coming, Effect, Effects, Known
-from strandline.tables.declaring import TableDeclaration
+from strandline.tables.declaration import TableDeclaration
 from strandline.tables.errors import MisusedHook, TableError
-from strandline.tables.naming import NOTE, RowId, changes_log, rows_log
+from strandline.tables.names import NOTE, RowId, changes_log, rows_log
+from strandline.tables.pending import Coming, Effect, Effects, Known
 from strandline.tables.rows import Row, data_of, meta_of, row_of
 
 #: From what the engine answers to how many rows were concerned.

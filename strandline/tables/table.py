@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from strandline.engine import Commit, Log
 from strandline.tables.changes import change_of
-from strandline.tables.counting import count_rows, group_rows
-from strandline.tables.declaring import TableDeclaration
+from strandline.tables.counts import count_rows, group_rows
+from strandline.tables.declaration import TableDeclaration
 from strandline.tables.errors import TableError, invalid
 from strandline.tables.hooks import Chain
-from strandline.tables.limiting import SlidingWindow
-from strandline.tables.naming import changes_log, check_key, check_parent, check_user, parse_id, rows_log
-from strandline.tables.operating import Item, Operation
+from strandline.tables.names import changes_log, check_key, check_parent, check_user, parse_id, rows_log
+from strandline.tables.operations import Item, Operation
+from strandline.tables.rate_limits import SlidingWindow
 from strandline.tables.results import (
     AppendBulkResult,
     AppendResult,
@@ -29,17 +29,9 @@ from strandline.tables.results import (
     Write,
 )
 from strandline.tables.rows import Row
-from strandline.tables.searching import search_config, search_rows
+from strandline.tables.search import search_config, search_rows
 from strandline.tables.step import find_log
-from strandline.tables.viewing import (
-    LIST_AFTER_ROWS,
-    LIST_ROWS,
-    View,
-    check_cursor,
-    check_limit,
-    check_seq,
-    look,
-)
+from strandline.tables.view import LIST_AFTER_ROWS, LIST_ROWS, View, check_cursor, check_limit, check_seq, look
 from strandline.tables.where import compile_where
 
 if TYPE_CHECKING:

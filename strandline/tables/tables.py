@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from strandline.engine import Engine
 from strandline.query.searcher import Searcher
 from strandline.tables.columns import Columns
-from strandline.tables.coming import Coming
-from strandline.tables.declaring import TableDeclaration
+from strandline.tables.declaration import TableDeclaration
 from strandline.tables.errors import BadDeclaration, MisusedHook, TableError
 from strandline.tables.hooks import NO_HOOKS, Hooks
-from strandline.tables.naming import RowId, rows_log
+from strandline.tables.names import RowId, rows_log
+from strandline.tables.pending import Coming
 from strandline.tables.rows import Row
 from strandline.tables.step import Step, find_log, read_row
 from strandline.tables.table import Table

@@ -11,7 +11,7 @@ import typer
 from command_line import app
 from typer.testing import CliRunner
 
-from strandline.cli.moments import parse_time
+from strandline.cli.times import parse_time
 from strandline.engine import Batch, Engine
 from strandline.engine.backup.pool import format_time
 

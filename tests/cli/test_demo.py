@@ -17,7 +17,7 @@ from needed import unavailable
 from server_process import ServerProcess
 
 from strandline.client import Client
-from strandline.pipeline.missing import what_is_missing
+from strandline.pipeline.requirements import what_is_missing
 
 #: Most tests look at the same run, which takes its time.
 pytestmark = pytest.mark.xdist_group("demo")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from strandline.cli.demo.chapters.crashing import check_orders
+from strandline.cli.demo.chapters.crash import check_orders
 from strandline.cli.demo.server import Broken, DemoServer
 from strandline.cli.demo.shop import Shop
 

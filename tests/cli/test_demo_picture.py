@@ -5,9 +5,8 @@ from __future__ import annotations
 import struct
 import zlib
 
-from strandline.cli.demo import glyphs
-from strandline.cli.demo.chart import INK, PAPER, WEEKDAY, WEEKEND, draw_week, step_for
-from strandline.cli.demo.png import SIGNATURE, Canvas
+from strandline.cli.demo import chart
+from strandline.cli.demo.chart import INK, PAPER, SIGNATURE, WEEKDAY, WEEKEND, Canvas, draw_week, step_for
 from strandline.cli.demo.shop import DAY_MS, HOUR_MS, MONDAY
 
 Pixels = list[list[tuple[int, ...]]]
@@ -52,7 +51,7 @@ def test_what_is_beyond_the_edge_is_cut_off() -> None:
 
 def test_letters_are_drawn_and_unknown_ones_left_blank() -> None:
     canvas = Canvas(20, 7, PAPER)
-    glyphs.write(canvas, 0, 0, "T?1", INK, 1)
+    chart.write(canvas, 0, 0, "T?1", INK, 1)
     top = pixels_of(canvas.encode())[0]
     assert top[:5] == [INK] * 5
     assert top[6:11] == [PAPER] * 5

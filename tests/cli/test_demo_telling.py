@@ -6,7 +6,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from strandline.cli.demo.telling import WIDEST, Chapter, Teller
+from strandline.cli.demo.narration import WIDEST, Chapter, Teller
 
 LONG = "Sentences are broken into lines where they would be too long to read, and never in the middle of a word. "
 

@@ -12,8 +12,8 @@ from documents import ROOT
 from server_process import StartServer
 from typer.main import get_command
 
-from strandline.cli.asking import connect
-from strandline.cli.completing import complete_log, complete_queue, complete_router
+from strandline.cli.completion import complete_log, complete_queue, complete_router
+from strandline.cli.connection import connect
 from strandline.cli.exits import Exit
 
 NOBODY = "http://127.0.0.1:1"
@@ -67,7 +67,7 @@ def test_what_makes_no_sense_makes_exit_code_2(cli: Cli) -> None:
 
 
 def test_benchmarks_that_are_not_installed_are_told_in_one_line(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("strandline.cli.benching.find_spec", lambda name: None)
+    monkeypatch.setattr("strandline.cli.bench.find_spec", lambda name: None)
     assert "clone of the repository" in cli.fails(1, "bench", "append", "--quick")
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import typer
 
-from strandline.cli.moments import parse_length, parse_moment, show_length, show_time
+from strandline.cli.times import parse_length, parse_moment, show_length, show_time
 
 NOW = 1_700_000_000_000
 

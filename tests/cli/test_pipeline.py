@@ -16,11 +16,11 @@ from typer.testing import CliRunner, Result
 
 from strandline.cli import pipeline_run
 from strandline.engine import Batch, Engine
-from strandline.lake.claiming import claim
+from strandline.lake.claim import claim
 from strandline.lake.fence import Fence
-from strandline.lake.place import Lake
+from strandline.lake.location import Lake
 from strandline.lake.status import Lag, LogLag, Problem, RoundSummary, StageStatus, Status, read_status, write_status
-from strandline.pipeline.missing import SparkUnavailable
+from strandline.pipeline.requirements import SparkUnavailable
 from strandline.pipeline.rounds import LakeOfAnother, UnknownLogs
 from strandline.pipeline.status import Reporter
 

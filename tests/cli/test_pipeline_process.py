@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from strandline.engine import Engine
-from strandline.lake.place import Lake
+from strandline.lake.location import Lake
 from strandline.lake.status import read_status
 
 #: The command with a stand-in for Spark, which has nothing to do.

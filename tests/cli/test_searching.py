@@ -7,7 +7,7 @@ import pytest
 from command_line import Cli
 
 from strandline.cli.bars import bar_of
-from strandline.cli.searching import marked, words_of
+from strandline.cli.search import marked, words_of
 
 SEARCH = {
     "schema": {"type": "object"},

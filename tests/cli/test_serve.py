@@ -10,8 +10,8 @@ import pytest
 from command_line import app
 from typer.testing import CliRunner, Result
 
-from strandline.faces.access import Keys
-from strandline.server.pipeline.keeping import Program
+from strandline.protocols.access import Keys
+from strandline.server.pipeline.supervisor import Program
 from strandline.server.settings import Settings
 
 

@@ -12,13 +12,13 @@ from command_line import Cli
 from lake_bed import fill
 from server_process import ServerProcess, StartServer
 
-from strandline.cli.sql_logs import Logs
 from strandline.engine import Batch, Engine
 from strandline.engine.record import Config
 from strandline.history.directory import DirectoryHistory
-from strandline.lake.place import Lake
-from strandline.lake.tables import records
+from strandline.lake.layout import records
+from strandline.lake.location import Lake
 from strandline.pipeline.rounds import belong
+from strandline.sql.logs import Logs
 
 Told = Callable[[str], list[Any]]
 

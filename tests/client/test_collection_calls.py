@@ -19,14 +19,14 @@ from strandline.client.collection_calls import (
     read_batch,
     read_pulled,
 )
-from strandline.client.connecting import Address
-from strandline.signing import minting, requests
+from strandline.client.connection import Address
+from strandline.signing import certificates, signed_requests
 from strandline.signing.author_proofs import Proof
 from strandline.signing.keys import KemKey, Signer
 
 ALICE = Signer("01" * 32)
 NOW = 1_714_000_000
-CAP = minting.mint_device(ALICE, ALICE.public, KemKey("41" * 32).public, minting.everything(), now_s=NOW)
+CAP = certificates.mint_device(ALICE, ALICE.public, KemKey("41" * 32).public, certificates.everything(), now_s=NOW)
 
 
 def answered(body: Any) -> Answer:
@@ -78,7 +78,7 @@ def test_every_try_has_a_signature_of_its_own_in_place_of_the_clients_key() -> N
     for _ in range(2):
         headers = {name.decode(): value.decode() for name, value in signing(request).headers}
         nonces.add(headers["x-starfish-nonce"])
-        assert requests.holds(
+        assert signed_requests.holds(
             ALICE.public,
             headers["x-starfish-sig"],
             "POST",

@@ -30,9 +30,9 @@ from strandline.client import (
     Unreadable,
     WrongAuthor,
 )
-from strandline.signing import caps, keyring, minting
+from strandline.signing import certificates, keyring
 from strandline.signing.author_proofs import Proof, holds_for
-from strandline.signing.canonical import digest
+from strandline.signing.canonical_json import digest
 from strandline.signing.keys import KemKey, Signer
 
 ALICE, BOB = OwnIdentity(Signer("01" * 32), KemKey("41" * 32)), OwnIdentity(Signer("02" * 32), KemKey("42" * 32))
@@ -166,8 +166,8 @@ def test_refusals_have_the_servers_code(run: Run, collections_url: str, name: st
         with pytest.raises(BadRequest) as unsigned:
             await client.collections().document(f"inbox/{name}").append({"n": 1})
         assert unsigned.value.code == "append requires authorPubkey and authorSignature"
-        stale = minting.mint_device(
-            ALICE.signer, ALICE.signer.public, ALICE.kem.public, minting.everything(), now_s=1000
+        stale = certificates.mint_device(
+            ALICE.signer, ALICE.signer.public, ALICE.kem.public, certificates.everything(), now_s=1000
         )
         with pytest.raises(NotAuthenticated):
             await client.collections(Credential(stale, ALICE.signer)).document(f"notes/{name}").pull(last=1)
@@ -254,12 +254,12 @@ def test_a_cursor_is_kept_encrypted_and_goes_on(run: Run, collections_url: str, 
         )
         for number in (1, 2):
             await writing.append({"n": number}, ts=number)
-        cap = minting.mint_member(
+        cap = certificates.mint_member(
             ALICE.signer,
             BOB.signer.public,
             BOB.kem.public,
             "secret",
-            minting.read_only("secret"),
+            certificates.read_only("secret"),
             now_s=int(time()),
         )
         document = client.collections(Credential(cap, BOB.signer)).document(
@@ -288,7 +288,9 @@ def test_a_cursor_is_kept_encrypted_and_goes_on(run: Run, collections_url: str, 
 
 
 def test_links_and_members_and_namespaces(run: Run, collections_url: str, name: str) -> None:
-    link = caps.encode_link(minting.mint_audience(ALICE.signer, "notes", minting.writer("notes"), now_s=int(time())))
+    link = certificates.encode_link(
+        certificates.mint_audience(ALICE.signer, "notes", certificates.writer("notes"), now_s=int(time()))
+    )
 
     async def scenario(client: Any) -> None:
         credential = Credential.from_link(f"https://example.org/share#{link}", BOB.signer)

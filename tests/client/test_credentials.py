@@ -4,8 +4,8 @@ import pytest
 
 from strandline.client import Credential, OwnIdentity
 from strandline.client.credentials import current
-from strandline.signing import caps, minting
-from strandline.signing.caps import BadCap
+from strandline.signing import certificates
+from strandline.signing.certificates import BadCap
 from strandline.signing.keys import KemKey, Signer
 
 ALICE, BOB = Signer("01" * 32), Signer("02" * 32)
@@ -14,11 +14,11 @@ NOW = 1_714_000_000
 
 
 def test_a_credential_is_a_certificate_with_the_key_it_is_about() -> None:
-    cap = minting.mint_device(ALICE, BOB.public, KEM.public, minting.everything(), now_s=NOW)
+    cap = certificates.mint_device(ALICE, BOB.public, KEM.public, certificates.everything(), now_s=NOW)
     credential = Credential(cap, BOB)
     assert credential.author == BOB.public
     assert not credential.names_presenter
-    assert caps.decode(credential.authorization.removeprefix("Cap ")) == cap
+    assert certificates.decode(credential.authorization.removeprefix("Cap ")) == cap
     assert BOB.seed not in repr(credential)
     with pytest.raises(ValueError, match="another key"):
         Credential(cap, ALICE)
@@ -27,8 +27,8 @@ def test_a_credential_is_a_certificate_with_the_key_it_is_about() -> None:
 
 
 def test_a_link_is_used_with_ones_own_key() -> None:
-    cap = minting.mint_audience(ALICE, "events", minting.writer("events"), [BOB.public], now_s=NOW)
-    credential = Credential.from_link(caps.encode_link(cap), BOB)
+    cap = certificates.mint_audience(ALICE, "events", certificates.writer("events"), [BOB.public], now_s=NOW)
+    credential = Credential.from_link(certificates.encode_link(cap), BOB)
     assert credential.cap == cap
     assert credential.names_presenter
     assert credential.author == BOB.public

@@ -7,7 +7,7 @@ import pytest
 from strandline.client import Busy, Patience, Refused, ServerFault, StrandlineError, TimedOut, Unreachable
 from strandline.client.calls import ALWAYS, KEYED_SECONDS
 from strandline.client.errors import refusal
-from strandline.client.retrying import Tries
+from strandline.client.retry import Tries
 
 LOST = Unreachable("cut", sent=True)
 NEVER_LEFT = Unreachable("refused", sent=False)

@@ -11,7 +11,7 @@ import pytest
 from server_process import ServerProcess
 
 from strandline.client import AsyncClient, Busy, Client, Forbidden, Job, ServerFault, Unreachable
-from strandline.client.working import LONGEST_DELAY_MS, is_passing, usual_delay_ms
+from strandline.client.worker_settings import LONGEST_DELAY_MS, is_passing, usual_delay_ms
 
 
 def job(deliveries: int) -> Job[None]:

@@ -13,7 +13,7 @@ import pytest
 from collections_stand import MakeStand, Stand
 from server_process import ServerProcess
 
-from strandline.faces.collections import Collection
+from strandline.collections import Collection
 
 #: What the shared servers have: everything below is of tests that run over HTTP.
 SERVED: dict[str, Any] = {

@@ -12,8 +12,7 @@ import pytest
 from collections_stand import MakeStand, Stand, opened
 from signed_calls import ALICE, BOB, CAROL, NOW, audience, device, headers_of, member
 
-from strandline.engine import ManualClock
-from strandline.faces.collections import (
+from strandline.collections import (
     AppendOnly,
     Caller,
     Collection,
@@ -24,8 +23,9 @@ from strandline.faces.collections import (
     Request,
     Roles,
 )
-from strandline.faces.collections.settings import SKEW_MS
-from strandline.signing import minting
+from strandline.engine import ManualClock
+from strandline.protocols.collections.settings import SKEW_MS
+from strandline.signing import certificates
 from strandline.signing.author_proofs import sign
 from strandline.signing.revocations import signed_list
 
@@ -44,7 +44,7 @@ OWN = Collection(
     append_only=AppendOnly(),
 )
 UNAUTHORIZED, FORBIDDEN = (401, "Unauthorized"), (403, "Forbidden")
-WRITER = minting.writer("events")
+WRITER = certificates.writer("events")
 READER = device(ALICE, BOB, ops=["read"], collections=["*"], paths=["**"])
 
 

@@ -10,8 +10,8 @@ import pytest
 from collections_stand import NOW, Answered, Cap, MakeStand, Stand, opened
 from signed_calls import ALICE, BOB, device, member
 
-from strandline.faces.collections import Caller, Collection, FieldPermission, Roles
-from strandline.faces.collections.config import AppendOnly
+from strandline.collections import Caller, Collection, FieldPermission, Roles
+from strandline.protocols.collections.config import AppendOnly
 
 ROOMS = opened("rooms", "rooms/{room}")
 OWN = opened("own", "users/{identity}/log", read_roles=("self",))

@@ -15,7 +15,7 @@ import pytest
 from server_process import ServerProcess
 from signed_calls import ALICE, BOB, KEM, headers_of
 
-from strandline.signing import minting
+from strandline.signing import certificates
 from strandline.signing.author_proofs import sign
 from strandline.signing.keys import Signer
 from strandline.signing.revocations import signed_list
@@ -45,7 +45,7 @@ rate_limit.push = {{ window_ms = 3600000, max_requests = 2, bucket = "ip" }}
 """
 
 DECLARED = """
-from strandline.faces.collections import AppendOnly, Collection, Namespace, Roles
+from strandline.collections import AppendOnly, Collection, Namespace, Roles
 
 rota = Collection(
     name="rota", storage_path="rota/{day}", read_roles=["staff", "self"], write_roles=["staff"],
@@ -71,7 +71,7 @@ NOW_S = int(time.time())
 
 
 def device(issuer: Signer, subject: Signer) -> dict[str, Any]:
-    return minting.mint_device(issuer, subject.public, KEM, minting.everything(), now_s=NOW_S)
+    return certificates.mint_device(issuer, subject.public, KEM, certificates.everything(), now_s=NOW_S)
 
 
 REVOKED = device(ALICE, ALICE)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from strandline.engine import ManualClock
-from strandline.signing.canonical import canonical, parse
+from strandline.signing.canonical_json import canonical, parse
 
 TEXT = st.text(max_size=5)
 VALUES = st.recursive(

@@ -12,10 +12,10 @@ import pytest
 from collections_stand import NOW, MakeStand, Stand, opened
 from signed_calls import ALICE, device
 
+from strandline.collections import QueueEvents
 from strandline.engine import Config, Engine, ManualClock
-from strandline.engine.fault_disk import Crashed, FaultDisk
-from strandline.faces.collections import QueueEvents
-from strandline.faces.topics.settings import TopicsSettings
+from strandline.engine.testing.fault_disk import Crashed, FaultDisk
+from strandline.protocols.topics.settings import TopicsSettings
 
 
 def told(path: str = "events", **options: Any) -> Any:

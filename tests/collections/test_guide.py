@@ -32,7 +32,7 @@ def test_every_example_of_a_configuration_can_be_served(tmp_path: Path) -> None:
 
 
 def test_the_example_in_python_can_be_declared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from strandline.server.declaring import load as load_declared
+    from strandline.server.declarations import load as load_declared
 
     (text,) = [block.text for block in blocks(GUIDE.read_text()) if "Roles(" in block.text]
     path = tmp_path / "collections.py"

@@ -14,7 +14,7 @@ from collections_client import CollectionsClient
 from server_process import ServerProcess
 from signed_calls import ALICE
 
-from strandline.signing.canonical import canonical
+from strandline.signing.canonical_json import canonical
 
 CONFIG = {
     "version": 1,

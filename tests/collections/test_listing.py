@@ -6,8 +6,8 @@ import pytest
 from collections_stand import MakeStand, Stand, opened
 from signed_calls import ALICE, device
 
-from strandline.faces.collections import RateLimit
-from strandline.faces.collections.config import CollectionRateLimit, RateRule
+from strandline.collections import RateLimit
+from strandline.protocols.collections.config import CollectionRateLimit, RateRule
 
 
 def listed(server: Stand, target: str) -> tuple[list[str], bool]:

@@ -16,10 +16,10 @@ from openapi_fuzz import fuzz, strict_document
 from schemathesis import BaseSchema, Case, GenerationMode
 from server_process import ServerProcess
 
-from strandline.faces.collections.openapi import PROBLEMS
-from strandline.faces.collections.paths import BATCH, CONFIG, LIST, PULL, PUSH
+from strandline.protocols.collections.openapi import PROBLEMS
+from strandline.protocols.collections.paths import BATCH, CONFIG, LIST, PULL, PUSH
 from strandline.server.openapi import document, is_described
-from strandline.server.operations import DOCUMENT_PATH
+from strandline.server.openapi_routes import DOCUMENT_PATH
 
 EXAMPLES = 12
 OPERATIONS = [

@@ -14,7 +14,7 @@ from server_process import ServerProcess
 from signed_calls import ALICE, BOB
 
 from strandline.signing.author_proofs import Proof, holds
-from strandline.signing.canonical import canonical
+from strandline.signing.canonical_json import canonical
 
 
 def test_signed_elements_go_in_and_come_out(served: ServerProcess, name: str) -> None:

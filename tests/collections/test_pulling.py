@@ -9,11 +9,11 @@ import pytest
 from collections_stand import NOW, MakeStand, Stand, opened
 from signed_calls import ALICE, device
 
+from strandline.collections import Collection, FieldPermission, RateLimit
 from strandline.engine import ManualClock
-from strandline.faces.collections import Collection, FieldPermission, RateLimit
-from strandline.faces.collections.config import AppendOnly, CollectionRateLimit, RateRule
-from strandline.faces.collections.documents import Element
-from strandline.faces.collections.elements import AT_ONCE, PAGE, PARSED_AT_ONCE
+from strandline.protocols.collections.config import AppendOnly, CollectionRateLimit, RateRule
+from strandline.protocols.collections.documents import Element
+from strandline.protocols.collections.elements import AT_ONCE, PAGE, PARSED_AT_ONCE
 
 #: The headers of every answer to a page whose origin is not known.
 FOR_BROWSERS = {"cross-origin-resource-policy": "same-origin", "vary": "origin"}

@@ -10,10 +10,10 @@ import pytest
 from collections_stand import NOW, MakeStand, opened
 from signed_calls import ALICE, BOB, READING, WRITING, device, member
 
+from strandline.collections import Caller, Collection, FieldPermission, RateLimit, Roles
 from strandline.engine import ManualClock
-from strandline.faces.collections import Caller, Collection, FieldPermission, RateLimit, Roles
-from strandline.faces.collections.config import AppendOnly, CollectionRateLimit
-from strandline.faces.topics.settings import TopicsSettings
+from strandline.protocols.collections.config import AppendOnly, CollectionRateLimit
+from strandline.protocols.topics.settings import TopicsSettings
 
 #: Signed appends to documents below events/.
 SIGNED = Collection(

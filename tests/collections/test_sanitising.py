@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.faces.collections.sanitising import DROPPED, sanitise
-from strandline.signing.canonical import canonical, parse
+from strandline.protocols.collections.push import DROPPED, sanitise
+from strandline.signing.canonical_json import canonical, parse
 
 NAMES = st.text(max_size=4) | st.sampled_from(sorted(DROPPED))
 NUMBERS = st.integers() | st.floats() | st.sampled_from([10**400, -(10**309), 10**308, 1e308])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections_stand import MakeStand, opened
 from signed_calls import ALICE, BOB, device
 
-from strandline.faces.collections import Collection
+from strandline.collections import Collection
 
 OPEN = opened("open", "open", max_items=5, field="entries", ttl_ms=7, push_only=True)
 CLOSED = opened("closed", "closed", read_roles=("cap:read:*",), write_roles=("admin",), encryption="delegated")

@@ -14,10 +14,10 @@ from collections_stand import NOW, MakeStand, Stand, opened
 from server_process import ServerProcess
 from signed_calls import ALICE, BOB, READING, device
 
-from strandline.faces.collections import Collection, FieldPermission
-from strandline.faces.collections.config import AppendOnly
+from strandline.collections import Collection, FieldPermission
+from strandline.protocols.collections.config import AppendOnly
 from strandline.signing.author_proofs import Proof, holds, sign
-from strandline.signing.canonical import canonical, parse
+from strandline.signing.canonical_json import canonical, parse
 
 
 def entries(server: Stand, bounds: Any = None, name: str = "events") -> Any:

@@ -14,14 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline.delivery.desk import Desk, Desks
 from strandline.delivery.hub import Hub
 from strandline.delivery.queues import Claimed, ClaimRequest, Queues, QueueSettings, Schedule
-from strandline.delivery.workers import Worker
+from strandline.delivery.queues.dispatcher import Desk, Desks
+from strandline.delivery.queues.workers import Worker
 from strandline.engine import Batch, Config, Engine, ManualClock
 from strandline.engine.disk import Disk
 from strandline.engine.errors import DiskFull, UnknownLog
-from strandline.engine.fault_disk import FaultDisk
+from strandline.engine.testing.fault_disk import FaultDisk
 
 NOW = 1_700_000_000_000
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from strandline.delivery.queues import Claimed
-from strandline.delivery.workers import Holdings, Worker
+from strandline.delivery.queues.workers import Holdings, Worker
 
 
 class Hand(Worker):

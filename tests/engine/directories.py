@@ -8,9 +8,12 @@ from pathlib import Path
 from unittest.mock import patch
 
 from strandline.engine import Batch, Config, Engine, ManualClock, Options, Record, Tombstone
-from strandline.engine.bodies import unpack
-from strandline.engine.care.rebuild import checkpoint_frames
-from strandline.engine.catalog import (
+from strandline.engine.disk import LocalDisk
+from strandline.engine.journal.bodies import unpack
+from strandline.engine.journal.frame import FrameType, encode
+from strandline.engine.segments import writer
+from strandline.engine.segments.cold_store import ColdStore
+from strandline.engine.state.checkpoints import (
     BookState,
     Manifest,
     OverlayState,
@@ -21,10 +24,7 @@ from strandline.engine.catalog import (
     write_checkpoint,
     write_manifest,
 )
-from strandline.engine.disk import LocalDisk
-from strandline.engine.frame import FrameType, encode
-from strandline.engine.segments import writer
-from strandline.engine.segments.cold import ColdStore
+from strandline.engine.verify.rebuild import checkpoint_frames
 
 NOW = 1_700_000_000_000
 #: Does not compress, so that a segment of a few hundred records has several blocks.

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from strandline.engine import bodies, frame
-from strandline.engine.block import Block
 from strandline.engine.disk import Disk
+from strandline.engine.journal import bodies, frame
 from strandline.engine.record import Batch, Record
 from strandline.engine.segments.footer import SegmentInfo
-from strandline.engine.segments.sealing import Keep
+from strandline.engine.segments.jobs import Keep
 from strandline.engine.segments.segment import Segment
+from strandline.engine.state.block import Block
 
 SEED = 0x5EED
 

@@ -33,14 +33,14 @@ from strandline.engine import (
     Record,
     Restore,
 )
-from strandline.engine.catalog import CHECKPOINTS
 from strandline.engine.disk import Disk
-from strandline.engine.erasures import MAX_BYTES, NAME
-from strandline.engine.fault_disk import FaultDisk
-from strandline.engine.journal import DIRECTORY, journal_index
+from strandline.engine.journal.file import DIRECTORY, journal_index
+from strandline.engine.operations.erasures import MAX_BYTES, NAME
 from strandline.engine.record import Reason
-from strandline.engine.segments.cold import ColdStore
+from strandline.engine.segments.cold_store import ColdStore
 from strandline.engine.segments.store import HOT_DIRECTORY, object_name
+from strandline.engine.state.checkpoints import CHECKPOINTS
+from strandline.engine.testing.fault_disk import FaultDisk
 
 #: Nothing in these tests is large, and everything is to be sealed when it is asked for only.
 OPTIONS = Options(cache_bytes=1 << 20)

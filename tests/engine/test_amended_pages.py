@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strandline.engine import Batch
-from strandline.engine.block import Block
+from strandline.engine.state.block import Block
 
 
 @settings(deadline=None, max_examples=60)

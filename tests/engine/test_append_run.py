@@ -10,15 +10,16 @@ import msgspec
 import pytest
 from engines import NOW, fill, make, opened
 
-from strandline.engine import Batch, Config, Copy, Engine, Log, ManualClock, Options, Producer, append_run, frame
-from strandline.engine.bodies import pack
-from strandline.engine.catalog import BookState, load_books, read_checkpoint, read_manifest
+from strandline.engine import Batch, Config, Copy, Engine, Log, ManualClock, Options, Producer
 from strandline.engine.disk import LocalDisk
-from strandline.engine.journal import journal_path
-from strandline.engine.logbook import Logbook
+from strandline.engine.journal import append_runs, frame
+from strandline.engine.journal.bodies import pack
+from strandline.engine.journal.file import journal_path
+from strandline.engine.journal.recovery import replay
 from strandline.engine.record import Page
-from strandline.engine.recovery import replay
 from strandline.engine.segments.store import SegmentStore
+from strandline.engine.state.checkpoints import BookState, load_books, read_checkpoint, read_manifest
+from strandline.engine.state.logbook import Logbook
 
 NEVER = 1 << 30
 CONFIGS = (
@@ -65,12 +66,12 @@ def state_of(book: Logbook, store: SegmentStore) -> tuple[object, ...]:
 
 
 def in_both_ways(root: Path, monkeypatch: pytest.MonkeyPatch, random: Random) -> dict[str, Any]:
-    monkeypatch.setattr(append_run, "MIN_FRAMES", NEVER)
+    monkeypatch.setattr(append_runs, "MIN_FRAMES", NEVER)
     monkeypatch.setattr(frame, "PIECE_BYTES", 1 << 30)
     expected = replayed(root)
     for frames, rows in ((1, 3), (2, 1000), (16, 1000)):
-        monkeypatch.setattr(append_run, "MIN_FRAMES", frames)
-        monkeypatch.setattr(append_run, "BLOCK_ROWS", rows)
+        monkeypatch.setattr(append_runs, "MIN_FRAMES", frames)
+        monkeypatch.setattr(append_runs, "BLOCK_ROWS", rows)
         monkeypatch.setattr(frame, "PIECE_BYTES", random.choice([100, 1000, 10_000, 1 << 20]))
         assert replayed(root) == expected
     return expected

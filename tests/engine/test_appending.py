@@ -10,7 +10,7 @@ from engines import NOW, fill, make, opened, texts
 
 from strandline.engine import Append, Batch, Engine, ManualClock, Options
 from strandline.engine.errors import BadRequest, BatchTooLarge, DiskFull, LogFull, RecordTooLarge, UnknownLog
-from strandline.engine.fault_disk import FaultDisk
+from strandline.engine.testing.fault_disk import FaultDisk
 
 
 def test_all_appends_are_made_in_order_and_a_log_may_occur_twice(tmp_path: Path) -> None:

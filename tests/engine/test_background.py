@@ -17,7 +17,7 @@ from strandline.engine import Batch, Config, Engine, Options
 from strandline.engine.background import MAX_DELAY_SECONDS, BackgroundThread, Health, Task, delay_after
 from strandline.engine.commit import Commit
 from strandline.engine.errors import EngineClosed, EngineError, JournalFailed
-from strandline.engine.flushing import MAX_FAILURES
+from strandline.engine.journal.flush import MAX_FAILURES
 from strandline.engine.segments import worker
 
 

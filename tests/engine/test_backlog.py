@@ -12,15 +12,15 @@ import pytest
 from engines import make, opened, texts
 
 from strandline.engine import Append, Batch, Engine, Options
-from strandline.engine.backlog import MAX_COPIED, default_budget
-from strandline.engine.care.verify import verify
 from strandline.engine.disk import LocalDisk
 from strandline.engine.errors import BatchTooLarge, SealingBehind
-from strandline.engine.fault_disk import Crashed, FaultDisk
-from strandline.engine.forwarding import Copy
-from strandline.engine.journal import journal_indexes, journal_path
+from strandline.engine.journal.backlog import MAX_COPIED, default_budget
+from strandline.engine.journal.file import journal_indexes, journal_path
 from strandline.engine.machine_memory import memory_limit
-from strandline.engine.steps import Amend
+from strandline.engine.operations.forward import Copy
+from strandline.engine.operations.transaction import Amend
+from strandline.engine.testing.fault_disk import Crashed, FaultDisk
+from strandline.engine.verify.directory_check import verify
 
 BUDGET = 100_000
 BATCH = Batch([b"x" * 1000] * 10)

@@ -13,12 +13,12 @@ from engines import NOW, fill, make, opened, texts
 from strandline.engine import Batch, Engine, Log, LogState, ManualClock, Options, Record, Tombstone
 from strandline.engine.backup import NoDataDirectory, backup, list_backups, restore
 from strandline.engine.backup.pool import Pool
-from strandline.engine.catalog import read_manifest
 from strandline.engine.disk import LocalDisk
 from strandline.engine.errors import BadConfig, BadRequest, DamagedFile, JournalIncomplete, MissingFile
-from strandline.engine.frame import FILE_HEADER
-from strandline.engine.journal import journal_path
-from strandline.engine.segments.cold import ObjectStoreCold
+from strandline.engine.journal.file import journal_path
+from strandline.engine.journal.frame import FILE_HEADER
+from strandline.engine.segments.cold_store import ObjectStoreCold
+from strandline.engine.state.checkpoints import read_manifest
 
 Everything = dict[str, tuple[LogState, list[Record], Tombstone | None]]
 

@@ -10,11 +10,11 @@ from clocks import Machine
 from engines import NOW, fill, make, opened, texts
 
 from strandline.engine import Batch, Engine, ManualClock, Options
-from strandline.engine.backup.restoring import restore
-from strandline.engine.backup.taking import backup
-from strandline.engine.care.verify import verify
+from strandline.engine.backup.creation import backup
+from strandline.engine.backup.restoration import restore
 from strandline.engine.clock import FUTURE_MS, HOLD_MS, MAX_AHEAD_MS
 from strandline.engine.disk import LocalDisk
+from strandline.engine.verify.directory_check import verify
 from strandline.history.directory import DirectoryHistory
 from strandline.history.live import sweep
 from strandline.history.pieces import Where

@@ -9,8 +9,8 @@ from uuid import uuid4
 import pytest
 
 from strandline.engine.errors import BadConfig, DamagedFile, MissingFile
-from strandline.engine.segments import cold as cold_module
-from strandline.engine.segments.cold import PART_BYTES, ColdStore, ObjectStoreCold
+from strandline.engine.segments import cold_store as cold_module
+from strandline.engine.segments.cold_store import PART_BYTES, ColdStore, ObjectStoreCold
 
 S3Options = dict[str, str | bool]
 

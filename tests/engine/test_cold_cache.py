@@ -7,8 +7,8 @@ from threading import Barrier, Event, Lock
 
 import pytest
 
-from strandline.engine.segments.cold import ObjectStoreCold
 from strandline.engine.segments.cold_cache import PIECE_BYTES, PIECES_PER_REQUEST, ColdCache, Fetcher, empty_directory
+from strandline.engine.segments.cold_store import ObjectStoreCold
 
 NAME = "00000001.arrow"
 #: The last piece is not a whole one.

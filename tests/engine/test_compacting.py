@@ -11,12 +11,12 @@ from engines import NOW, make, opened, texts
 from test_latest import latest, put
 
 from strandline.engine import Batch, Config, Engine, Log, ManualClock, Options
-from strandline.engine.care.verify import verify
 from strandline.engine.disk import LocalDisk
-from strandline.engine.erasures import NAME
 from strandline.engine.errors import BadConfig
-from strandline.engine.fault_disk import FaultDisk
-from strandline.engine.housekeeping import compacting as module
+from strandline.engine.housekeeping import compaction as module
+from strandline.engine.operations.erasures import NAME
+from strandline.engine.testing.fault_disk import FaultDisk
+from strandline.engine.verify.directory_check import verify
 
 CLASSES = ["ephemeral", "memory", "disk", "fsync"]
 

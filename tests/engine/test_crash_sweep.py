@@ -19,9 +19,9 @@ from oracle import OPTIONS, Observed, Scribe, check_recovery, observe, open_engi
 
 from strandline.engine import Batch, Engine, ManualClock, Options, Producer
 from strandline.engine.errors import DiskFull, EngineClosed, EngineError, JournalFailed
-from strandline.engine.fault_disk import Crashed, FaultDisk
-from strandline.engine.flush_mark import FLUSHED
-from strandline.engine.segments.cold import ColdStore, ObjectStoreCold
+from strandline.engine.journal.flush_mark import FLUSHED
+from strandline.engine.segments.cold_store import ColdStore, ObjectStoreCold
+from strandline.engine.testing.fault_disk import Crashed, FaultDisk
 
 LONG = os.environ.get("STRANDLINE_LONG") == "1"
 #: Crash points per operation, and seeds for what a power cut leaves of unsynced bytes.

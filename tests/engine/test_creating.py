@@ -9,12 +9,12 @@ import pytest
 from engines import NOW, make, opened, texts
 
 from strandline.engine import Batch, Config, Engine, ManualClock, Options
-from strandline.engine.care.verify import verify
 from strandline.engine.disk import LocalDisk
 from strandline.engine.errors import BadRecord, BadRequest, BatchTooLarge, LogExists
-from strandline.engine.fault_disk import FaultDisk
-from strandline.engine.flush_mark import FLUSHED
-from strandline.engine.journal import journal_path
+from strandline.engine.journal.file import journal_path
+from strandline.engine.journal.flush_mark import FLUSHED
+from strandline.engine.testing.fault_disk import FaultDisk
+from strandline.engine.verify.directory_check import verify
 
 CLASSES = ["ephemeral", "memory", "disk", "fsync"]
 NOTES = {"registry": {"v": 1}, "closed": True}

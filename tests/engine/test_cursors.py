@@ -9,7 +9,7 @@ from engines import NOW, fill, make, opened
 
 from strandline.engine import Config, Cursor, Engine, ManualClock, Options
 from strandline.engine.errors import BadRequest, UnknownLog
-from strandline.engine.fault_disk import FaultDisk
+from strandline.engine.testing.fault_disk import FaultDisk
 
 CLASSES = ["ephemeral", "memory", "disk", "fsync"]
 

@@ -18,12 +18,9 @@ import xxhash
 from directories import change_manifest
 from oracle import observe_log
 
-from strandline.engine import Batch, Config, Engine, ManualClock, Options, viewing
-from strandline.engine.backup import taking
-from strandline.engine.backup.taking import backup
-from strandline.engine.care.repair import repair
-from strandline.engine.care.verify import verify
-from strandline.engine.catalog import Manifest, write_manifest
+from strandline.engine import Batch, Config, Engine, ManualClock, Options
+from strandline.engine.backup import creation as taking
+from strandline.engine.backup.creation import backup
 from strandline.engine.disk import Disk, LocalDisk
 from strandline.engine.errors import (
     DamagedFile,
@@ -33,12 +30,25 @@ from strandline.engine.errors import (
     MissingFile,
     UnsupportedFormat,
 )
-from strandline.engine.fault_disk import Crashed, FaultDisk
-from strandline.engine.flush_mark import FLUSHED, read_mark
-from strandline.engine.frame import FILE_HEADER, HEADER, MARK_BYTES, FileKind, Frame, FrameType, file_header, scan
-from strandline.engine.journal import journal_indexes, journal_path, read_journal
-from strandline.engine.recovery import SEQ_LEAP
-from strandline.engine.viewing import View
+from strandline.engine.journal.file import journal_indexes, journal_path, read_journal
+from strandline.engine.journal.flush_mark import FLUSHED, read_mark
+from strandline.engine.journal.frame import (
+    FILE_HEADER,
+    HEADER,
+    MARK_BYTES,
+    FileKind,
+    Frame,
+    FrameType,
+    file_header,
+    scan,
+)
+from strandline.engine.journal.recovery import SEQ_LEAP
+from strandline.engine.reads import directory_view
+from strandline.engine.reads.directory_view import View
+from strandline.engine.state.checkpoints import Manifest, write_manifest
+from strandline.engine.testing.fault_disk import Crashed, FaultDisk
+from strandline.engine.verify.directory_check import verify
+from strandline.engine.verify.repair import repair
 
 FSYNC = Config(durability="fsync")
 PAYLOADS = [b"record %d " % number + b"." * (number * 20) for number in range(1, 6)]
@@ -528,13 +538,13 @@ def test_a_view_and_a_backup_are_not_disturbed_by_flushes_under_way(
         engine.log("log").append(Batch.of(b"meanwhile")).wait()
         return found
 
-    class FrozenBeforeAFlush(viewing._FrozenDisk):
+    class FrozenBeforeAFlush(directory_view._FrozenDisk):
         def __init__(self, *arguments: Any) -> None:
             super().__init__(*arguments)
             engine.log("log").append(Batch.of(b"meanwhile")).wait()
 
-    monkeypatch.setattr(viewing, "_FrozenDisk", FrozenBeforeAFlush)
-    monkeypatch.setattr(viewing, "ATTEMPTS", 1)
+    monkeypatch.setattr(directory_view, "_FrozenDisk", FrozenBeforeAFlush)
+    monkeypatch.setattr(directory_view, "ATTEMPTS", 1)
     monkeypatch.setattr(taking, "journal_indexes", indexes_before_a_flush)
     with View.take(crashed) as view:
         assert view.books

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from engines import make, opened
 
-from strandline.engine.fault_disk import FaultDisk
+from strandline.engine.testing.fault_disk import FaultDisk
 
 STARVED = """
 import os, resource, sys, time

@@ -10,7 +10,7 @@ import pytest
 
 from strandline.engine.disk import Disk, LocalDisk
 from strandline.engine.errors import DirectoryInUse
-from strandline.engine.fault_disk import FaultDisk
+from strandline.engine.testing.fault_disk import FaultDisk
 
 MakeDisk = Callable[[Path], Disk]
 

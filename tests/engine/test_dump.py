@@ -7,8 +7,8 @@ import pytest
 from directories import poke
 
 from strandline.engine import Batch, Config, Producer
-from strandline.engine.block import Block
-from strandline.engine.bodies import (
+from strandline.engine.disk import LocalDisk
+from strandline.engine.journal.bodies import (
     KEEP_KEYS,
     KEEP_NODES,
     Configure,
@@ -21,8 +21,11 @@ from strandline.engine.bodies import (
     Target,
     pack,
 )
-from strandline.engine.care.dump import SHOWN_BYTES, Item, dump, iso, shorten
-from strandline.engine.catalog import (
+from strandline.engine.journal.flush_mark import FLUSHED, FlushMark, encode_mark
+from strandline.engine.journal.frame import Encoded, FileKind, FrameType, encode, encode_append, file_header, group
+from strandline.engine.segments.jobs import Keep, SealJob, run
+from strandline.engine.state.block import Block
+from strandline.engine.state.checkpoints import (
     BookState,
     JournalEntry,
     Manifest,
@@ -33,12 +36,9 @@ from strandline.engine.catalog import (
     state_frame,
     write_manifest,
 )
-from strandline.engine.disk import LocalDisk
-from strandline.engine.duplicates import check_extras
-from strandline.engine.flush_mark import FLUSHED, FlushMark, encode_mark
-from strandline.engine.frame import Encoded, FileKind, FrameType, encode, encode_append, file_header, group
-from strandline.engine.logbook import Logbook
-from strandline.engine.segments.sealing import Keep, SealJob, run
+from strandline.engine.state.idempotency import check_extras
+from strandline.engine.state.logbook import Logbook
+from strandline.engine.verify.dump import SHOWN_BYTES, Item, dump, iso, shorten
 
 SEED = 0x5EED
 TS = 1_700_000_000_000

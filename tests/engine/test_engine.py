@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from engines import NOW, fill, make, opened, texts
 
-from strandline.engine import Batch, Config, Engine, ManualClock, Options, frame, recovery
+from strandline.engine import Batch, Config, Engine, ManualClock, Options
 from strandline.engine.errors import (
     BadName,
     DirectoryInUse,
@@ -15,7 +15,8 @@ from strandline.engine.errors import (
     LogExists,
     UnknownLog,
 )
-from strandline.engine.fault_disk import FaultDisk
+from strandline.engine.journal import frame, recovery
+from strandline.engine.testing.fault_disk import FaultDisk
 
 
 def test_logs_are_found_by_name(tmp_path: Path) -> None:

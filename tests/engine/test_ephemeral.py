@@ -8,7 +8,7 @@ import pytest
 from engines import NOW, make, texts
 
 from strandline.engine import Batch, Config, Engine, ManualClock, Options
-from strandline.engine.fault_disk import FaultDisk
+from strandline.engine.testing.fault_disk import FaultDisk
 
 EPHEMERAL = Config(durability="ephemeral")
 FSYNC = Config(durability="fsync")

@@ -9,13 +9,13 @@ import pytest
 from engines import NOW, fill, make, opened, texts
 
 from strandline.engine import Batch, Config, Engine, ManualClock
-from strandline.engine import erasures as erasing
 from strandline.engine.backup import backup, restore
-from strandline.engine.care.verify import verify
 from strandline.engine.disk import LocalDisk
-from strandline.engine.erasures import NAME, Erasure, read_erasure
 from strandline.engine.errors import DiskFull
-from strandline.engine.fault_disk import FaultDisk
+from strandline.engine.operations import erasures as erasing
+from strandline.engine.operations.erasures import NAME, Erasure, read_erasure
+from strandline.engine.testing.fault_disk import FaultDisk
+from strandline.engine.verify.directory_check import verify
 
 
 def events(engine: Engine) -> list[Erasure]:

@@ -9,8 +9,8 @@ import pytest
 
 from strandline.engine.disk import AppendFile
 from strandline.engine.errors import DirectoryInUse
-from strandline.engine.fault_disk import Call, Crashed, FaultDisk, Kind
-from strandline.engine.fault_model import SECTOR
+from strandline.engine.testing.fault_disk import Call, Crashed, FaultDisk, Kind
+from strandline.engine.testing.fault_model import SECTOR
 
 SEEDS = range(200)
 

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from directories import change_manifest, fill, open_engine, tree
 
-from strandline.engine.care.verify import verify
-from strandline.engine.catalog import JournalEntry, Manifest, SegmentEntry, checkpoint_path
 from strandline.engine.disk import LocalDisk
 from strandline.engine.errors import DamagedFile
 from strandline.engine.file_names import check_name, is_name, number_in
-from strandline.engine.journal import journal_indexes, journal_path
+from strandline.engine.journal.file import journal_indexes, journal_path
 from strandline.engine.segments.store import object_name, segment_id
+from strandline.engine.state.checkpoints import JournalEntry, Manifest, SegmentEntry, checkpoint_path
+from strandline.engine.verify.directory_check import verify
 
 
 @pytest.mark.parametrize("number", [1, 12, 99_999_999, 100_000_000, 1 << 40])

@@ -10,15 +10,15 @@ from engines import NOW, fill, make, opened, texts
 
 from strandline.engine import Appended, Batch, Config, Copy, Cursor, Engine, Log, ManualClock, Options, Producer
 from strandline.engine.backup import backup, restore
-from strandline.engine.care.dump import dump
-from strandline.engine.care.repair import repair
-from strandline.engine.care.verify import verify
 from strandline.engine.disk import LocalDisk
-from strandline.engine.erasures import NAME
 from strandline.engine.errors import BadRequest, LogExists, LogHasForks, UnknownLog, UnknownSeq
-from strandline.engine.fault_disk import FaultDisk
+from strandline.engine.operations.erasures import NAME
 from strandline.engine.segments import writer
-from strandline.engine.segments.cold import ObjectStoreCold
+from strandline.engine.segments.cold_store import ObjectStoreCold
+from strandline.engine.testing.fault_disk import FaultDisk
+from strandline.engine.verify.directory_check import verify
+from strandline.engine.verify.dump import dump
+from strandline.engine.verify.repair import repair
 
 CLASSES = ["memory", "disk", "fsync"]
 

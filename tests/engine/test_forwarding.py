@@ -12,13 +12,13 @@ from oracle import observe_log
 
 from strandline.engine import Append, Batch, Config, Copy, Cursor, Engine, Log, ManualClock, Options
 from strandline.engine.backup import backup, restore
-from strandline.engine.care.repair import repair
-from strandline.engine.care.verify import verify
 from strandline.engine.disk import LocalDisk
 from strandline.engine.errors import BadRequest, DiskFull, UnknownLog
-from strandline.engine.fault_disk import FaultDisk
-from strandline.engine.frame import FrameType
-from strandline.engine.journal import read_journal
+from strandline.engine.journal.file import read_journal
+from strandline.engine.journal.frame import FrameType
+from strandline.engine.testing.fault_disk import FaultDisk
+from strandline.engine.verify.directory_check import verify
+from strandline.engine.verify.repair import repair
 
 CLASSES = ["ephemeral", "memory", "disk", "fsync"]
 

@@ -2,10 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.engine.block import Block
-from strandline.engine.bodies import Extras
 from strandline.engine.errors import DamagedFile, UnsupportedFormat
-from strandline.engine.frame import (
+from strandline.engine.journal.bodies import Extras
+from strandline.engine.journal.frame import (
     FILE_HEADER,
     MARK_BYTES,
     Damage,
@@ -20,6 +19,7 @@ from strandline.engine.frame import (
     scan,
 )
 from strandline.engine.record import Batch, Producer
+from strandline.engine.state.block import Block
 
 texts = st.none() | st.text(max_size=8)
 records = st.lists(st.tuples(st.binary(max_size=40), texts, texts, st.none() | st.binary(max_size=9)), min_size=1)

@@ -11,11 +11,10 @@ from unittest.mock import patch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline.engine import Batch, Config, Engine, ManualClock, Record, frame
-from strandline.engine.block import Block
-from strandline.engine.catalog import parse_manifest
+from strandline.engine import Batch, Config, Engine, ManualClock, Record
 from strandline.engine.errors import DamagedFile, UnsupportedFormat
-from strandline.engine.frame import (
+from strandline.engine.journal import frame
+from strandline.engine.journal.frame import (
     FILE_HEADER,
     MARK_BYTES,
     Damage,
@@ -30,6 +29,8 @@ from strandline.engine.frame import (
 )
 from strandline.engine.record import Page
 from strandline.engine.segments.segment import Segment
+from strandline.engine.state.block import Block
+from strandline.engine.state.checkpoints import parse_manifest
 
 EXAMPLES = 2000 if os.environ.get("STRANDLINE_LONG") == "1" else 150
 SEED = 0x0123456789ABCDEF

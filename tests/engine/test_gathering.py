@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from strandline.engine import Batch, Config, Engine, Log, ManualClock
-from strandline.engine.gathering import gather
+from strandline.engine.reads.scattered import gather
 from strandline.engine.segments import writer
 
 

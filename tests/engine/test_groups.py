@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.engine.frame import Damage, Frame, FrameType, encode, group, scan
-from strandline.engine.groups import Broken, whole
+from strandline.engine.journal.frame import Damage, Frame, FrameType, encode, group, scan
+from strandline.engine.journal.groups import Broken, whole
 
 SEED = 99
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from engines import NOW, fill, make, opened
 
 from strandline.engine import ManualClock
-from strandline.engine.holdings import Holdings, holdings_of
+from strandline.engine.reads.layout import Holdings, holdings_of
 
 
 def test_an_empty_log_holds_nothing(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strandline.engine import Batch, Engine
-from strandline.engine.keyed import counts_of, seqs_with
-from strandline.engine.weighing import NAMED, weigh
+from strandline.engine.reads.delete_estimate import NAMED, weigh
+from strandline.engine.reads.keys import counts_of, seqs_with
 
 KEYS = st.one_of(st.none(), st.sampled_from(["a", "ab", "b", "ba"]))
 STEPS = st.lists(

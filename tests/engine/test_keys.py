@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from strandline.engine import Batch, Log
 from strandline.engine.errors import UnknownLog
-from strandline.engine.keys import keys_of
+from strandline.engine.reads.keys import keys_of
 
 KEYS = ["a", "aa", "b", "ß", "\U0001f600", "z:1", "z:2"]
 keys = st.none() | st.sampled_from(KEYS)

@@ -15,7 +15,7 @@ from oracle import observe_log
 from writer_process import CLASSES, OPTIONS
 
 from strandline.engine import Batch, Config, Engine, Options
-from strandline.engine.children import environment
+from strandline.engine.child_process import environment
 from strandline.engine.errors import WorkerFailed
 from strandline.engine.segments.worker import Worker, _start
 

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strandline.engine import Batch, Engine, Log, ManualClock, Options, Record
-from strandline.engine import latest as module
 from strandline.engine.errors import UnknownLog
-from strandline.engine.latest import Latests
+from strandline.engine.reads import latest as module
+from strandline.engine.reads.latest import Latests
 from strandline.engine.segments import writer
 
 

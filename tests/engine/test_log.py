@@ -16,7 +16,7 @@ from strandline.engine.errors import (
     UnknownLog,
     UnknownSeq,
 )
-from strandline.engine.fault_disk import FaultDisk
+from strandline.engine.testing.fault_disk import FaultDisk
 
 
 def test_seqs_are_contiguous_and_a_batch_is_one_append(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from engines import NOW, fill, make, opened, texts
 
 from strandline.engine import Batch, Config, Engine, ManualClock
 from strandline.engine.errors import BadConfig, DamagedFile, EngineError
-from strandline.engine.fault_disk import FaultDisk
+from strandline.engine.testing.fault_disk import FaultDisk
 
 
 def files(path: Path, directory: str) -> list[str]:

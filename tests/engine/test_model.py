@@ -31,12 +31,12 @@ from strandline.engine import (
     Record,
     Tombstone,
 )
-from strandline.engine.erasures import NAME
 from strandline.engine.errors import BadRequest, BatchTooLarge, EngineError, LogExists, LogFull, LogHasForks
-from strandline.engine.fault_disk import Crashed, FaultDisk
-from strandline.engine.forks import time_at
+from strandline.engine.operations.erasures import NAME
 from strandline.engine.segments import writer
-from strandline.engine.segments.cold import ObjectStoreCold
+from strandline.engine.segments.cold_store import ObjectStoreCold
+from strandline.engine.state.forks import time_at
+from strandline.engine.testing.fault_disk import Crashed, FaultDisk
 
 LONG = bool(os.environ.get("STRANDLINE_LONG"))
 settings.register_profile(

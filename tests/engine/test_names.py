@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.engine.names import Names
+from strandline.engine.state.log_names import Names
 
 words = st.text("ab:", min_size=1, max_size=4)
 

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from strandline.engine import Appended, Batch, Config, Engine, ManualClock, Options, Producer
-from strandline.engine.bodies import pack
-from strandline.engine.care.verify import verify
 from strandline.engine.disk import LocalDisk
 from strandline.engine.errors import BadRequest, EngineClosed, ProducerFenced, ProducerGap, UnknownLog
-from strandline.engine.fault_disk import FaultDisk
-from strandline.engine.notes import MAX_NOTES_BYTES, Notes, changed, check_changes
+from strandline.engine.journal.bodies import pack
+from strandline.engine.state.notes import MAX_NOTES_BYTES, Notes, changed, check_changes
+from strandline.engine.testing.fault_disk import FaultDisk
+from strandline.engine.verify.directory_check import verify
 
 CLASSES = ["ephemeral", "memory", "disk", "fsync"]
 VALUES = {"text": "ü", "number": 7, "list": [1, [None, 2.5]], "map": {"a": {"b": b"bytes"}}, "no": False}

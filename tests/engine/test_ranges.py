@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.engine.ranges import SeqRanges, inside
+from strandline.engine.state.ranges import SeqRanges, inside
 
 pairs = st.tuples(st.integers(0, 60), st.integers(0, 12)).map(lambda pair: (pair[0], pair[0] + pair[1]))
 changes = st.lists(st.tuples(st.sampled_from(["add", "remove"]), pairs), max_size=25)

@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from strandline.engine import Batch, Config, Engine
-from strandline.engine.reach import Reach, reach_of
+from strandline.engine.reads.extent import Reach, reach_of
 
 
 def test_it_grows_with_the_records_of_all_logs(tmp_path: Path) -> None:

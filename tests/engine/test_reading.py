@@ -5,7 +5,7 @@ from engines import NOW, fill, make, opened, texts
 
 from strandline.engine import Batch, Log, ManualClock, Page
 from strandline.engine.errors import BadRequest
-from strandline.engine.reading import SCAN_RECORDS
+from strandline.engine.reads.page import SCAN_RECORDS
 
 
 def walk(log: Log, after: int = 0, **query: object) -> list[Page]:

@@ -10,12 +10,13 @@ import pytest
 from engines import NOW, fill, make, opened, texts
 from mounts import fill_up, small_disk
 
-from strandline.engine import Batch, Engine, ManualClock, disk, frame
+from strandline.engine import Batch, Engine, ManualClock, disk
 from strandline.engine.disk import Disk
 from strandline.engine.errors import NoSpaceToStart
-from strandline.engine.fault_disk import Crashed, FaultDisk
-from strandline.engine.journal import journal_path
-from strandline.engine.space import START_BYTES
+from strandline.engine.journal import frame
+from strandline.engine.journal.file import journal_path
+from strandline.engine.start_space import START_BYTES
+from strandline.engine.testing.fault_disk import Crashed, FaultDisk
 
 MIB = 1 << 20
 

@@ -14,7 +14,7 @@ from test_background import eventually
 from strandline.engine import Batch, Config, Engine, ManualClock, Options
 from strandline.engine.disk import Disk, LocalDisk
 from strandline.engine.errors import JournalFailed
-from strandline.engine.fault_disk import FaultDisk
+from strandline.engine.testing.fault_disk import FaultDisk
 
 
 def delete(data: Path) -> None:

@@ -19,15 +19,15 @@ from directories import (
     tree,
 )
 
-from strandline.engine.care.repair import repair
-from strandline.engine.care.report import Report
-from strandline.engine.care.verify import verify
 from strandline.engine.disk import LocalDisk
-from strandline.engine.erasures import NAME
 from strandline.engine.errors import DirectoryInUse, UnsupportedFormat
-from strandline.engine.fault_disk import Crashed, FaultDisk
-from strandline.engine.recovery import SEQ_LEAP
-from strandline.engine.segments.cold import ColdStore, ObjectStoreCold
+from strandline.engine.journal.recovery import SEQ_LEAP
+from strandline.engine.operations.erasures import NAME
+from strandline.engine.segments.cold_store import ColdStore, ObjectStoreCold
+from strandline.engine.testing.fault_disk import Crashed, FaultDisk
+from strandline.engine.verify.directory_check import verify
+from strandline.engine.verify.repair import repair
+from strandline.engine.verify.report import Report
 
 
 @pytest.fixture(scope="module")

@@ -22,8 +22,8 @@ from strandline.engine.backup import (
     verify_backups,
 )
 from strandline.engine.errors import DamagedFile, DirectoryInUse, EngineError
-from strandline.engine.fault_disk import Crashed, FaultDisk
-from strandline.engine.journal import journal_path
+from strandline.engine.journal.file import journal_path
+from strandline.engine.testing.fault_disk import Crashed, FaultDisk
 
 HOUR = 3_600_000
 

@@ -18,13 +18,13 @@ from journals import (
 )
 from test_segment import NAMES, appends, big_log, keep_all
 
-from strandline.engine import bodies, frame
 from strandline.engine.disk import LocalDisk
 from strandline.engine.errors import DamagedFile, MissingFile, UnsupportedFormat
+from strandline.engine.journal import bodies, frame
 from strandline.engine.record import Batch, Producer, Record
 from strandline.engine.segments import segment_rows
 from strandline.engine.segments.footer import SegmentInfo
-from strandline.engine.segments.sealing import Keep, MergeJob, SealJob, run
+from strandline.engine.segments.jobs import Keep, MergeJob, SealJob, run
 
 
 @pytest.fixture

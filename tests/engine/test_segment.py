@@ -15,7 +15,7 @@ from strandline.engine.disk import LocalDisk
 from strandline.engine.errors import DamagedFile, MissingFile, UnsupportedFormat
 from strandline.engine.record import Batch, Record
 from strandline.engine.segments.footer import SegmentInfo, decode_footer, read_footer
-from strandline.engine.segments.sealing import Keep, SealJob, run
+from strandline.engine.segments.jobs import Keep, SealJob, run
 from strandline.engine.segments.segment import TAIL_GUESS_BYTES, Segment, footprint
 from strandline.engine.segments.writer import BLOCK_BYTES, BLOCK_ROWS
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from engines import NOW, fill, make, opened
 
 from strandline.engine import Batch, ManualClock
-from strandline.engine.standing import standing_of
+from strandline.engine.reads.remaining import standing_of
 
 
 def test_what_is_removed_or_hidden_does_not_stand(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ import pytest
 from engines import fill, make, opened, texts
 
 from strandline.engine import Amend, Append, Batch, Delete, Deleted, Hide, Restore
-from strandline.engine.erasures import NAME, read_erasure
 from strandline.engine.errors import BadRequest, LogFull, RecordTooLarge, UnknownSeq
+from strandline.engine.operations.erasures import NAME, read_erasure
 
 
 def test_changes_of_every_kind_are_made_in_one_step_and_give_what_each_gives_by_itself(tmp_path: Path) -> None:

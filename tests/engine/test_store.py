@@ -12,15 +12,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from strandline.engine.block import Block
 from strandline.engine.disk import LocalDisk
 from strandline.engine.errors import BadConfig, BadRequest, DamagedFile, MissingFile
 from strandline.engine.segments import writer
-from strandline.engine.segments.cold import ColdStore, ObjectStoreCold
 from strandline.engine.segments.cold_cache import PIECE_BYTES
+from strandline.engine.segments.cold_store import ColdStore, ObjectStoreCold
 from strandline.engine.segments.footer import SegmentInfo
 from strandline.engine.segments.store import SegmentStore, UnknownSegment, object_name, segment_path
 from strandline.engine.segments.writer import Columns, Run, Strings, write_segment
+from strandline.engine.state.block import Block
 
 MIB = 1 << 20
 #: Payloads do not compress, and a block holds a MiB: sixteen payloads of 64 KiB each.

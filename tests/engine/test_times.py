@@ -8,12 +8,12 @@ import pytest
 from engines import NOW, make, opened, texts
 
 from strandline.engine import Append, Appended, Batch, Config, Copy, ManualClock
-from strandline.engine.care.repair import repair
-from strandline.engine.care.verify import verify
 from strandline.engine.disk import LocalDisk
 from strandline.engine.errors import BadRequest
 from strandline.engine.log import Log
 from strandline.engine.record import MAX_TIME
+from strandline.engine.verify.directory_check import verify
+from strandline.engine.verify.repair import repair
 
 CLASSES = ["ephemeral", "memory", "disk", "fsync"]
 PAST, FUTURE = NOW - 5000, NOW + 5000

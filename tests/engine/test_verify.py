@@ -17,18 +17,18 @@ from directories import (
 )
 
 from strandline.engine import Batch, Config
-from strandline.engine.block import Block
-from strandline.engine.care.book_check import check_book
-from strandline.engine.care.report import Report
-from strandline.engine.care.verify import verify
-from strandline.engine.catalog import BookState, JournalEntry, Manifest, SegmentEntry
 from strandline.engine.disk import LocalDisk
-from strandline.engine.erasures import NAME
 from strandline.engine.errors import BadConfig, DirectoryInUse, NoDataDirectory
-from strandline.engine.fault_disk import FaultDisk
-from strandline.engine.logbook import Gap, Logbook
-from strandline.engine.segments.cold import ObjectStoreCold
+from strandline.engine.operations.erasures import NAME
+from strandline.engine.segments.cold_store import ObjectStoreCold
 from strandline.engine.segments.segment import Segment
+from strandline.engine.state.block import Block
+from strandline.engine.state.checkpoints import BookState, JournalEntry, Manifest, SegmentEntry
+from strandline.engine.state.logbook import Gap, Logbook
+from strandline.engine.testing.fault_disk import FaultDisk
+from strandline.engine.verify.directory_check import verify
+from strandline.engine.verify.log_check import check_book
+from strandline.engine.verify.report import Report
 
 
 @pytest.fixture(scope="module")

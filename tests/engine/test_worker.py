@@ -16,11 +16,11 @@ from journals import Append, open_segment, read_logs, records_of, write_journal
 from test_segment import big_log, keep_all
 
 import strandline
-from strandline.engine.children import environment
+from strandline.engine.child_process import environment
 from strandline.engine.disk import LocalDisk
 from strandline.engine.errors import DamagedFile, MissingFile, UnsupportedFormat, WorkerFailed
 from strandline.engine.record import Batch
-from strandline.engine.segments.sealing import Keep, MergeJob, SealJob, run
+from strandline.engine.segments.jobs import Keep, MergeJob, SealJob, run
 from strandline.engine.segments.worker import NICENESS, Worker
 
 JOB = SealJob(1, "sealed", ["journal"], keep_all())
@@ -178,7 +178,7 @@ def test_closing_gives_up_the_job_under_way(disk: LocalDisk, worker: Worker) -> 
 PARENT = """
 import sys
 from strandline.engine.segments.worker import Worker
-from strandline.engine.segments.sealing import Keep, SealJob
+from strandline.engine.segments.jobs import Keep, SealJob
 worker = Worker(sys.argv[1])
 worker.run(SealJob(1, "nothing", [], []))
 print(worker.process_id, flush=True)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.faces import access as access_module
-from strandline.faces.access import ALL_SCOPES, FULL_ACCESS, SCOPES, Access, BadKeys, Keys
+from strandline.protocols import access as access_module
+from strandline.protocols.access import ALL_SCOPES, FULL_ACCESS, SCOPES, Access, BadKeys, Keys
 
 
 def only(text: str) -> Access:

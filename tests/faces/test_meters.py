@@ -5,7 +5,7 @@ from math import floor, log2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.faces.meters import Measured, Meter
+from strandline.protocols.meters import Measured, Meter
 
 values = st.integers(0, 2**40)
 

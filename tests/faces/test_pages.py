@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strandline.engine import Batch, Config, Engine
-from strandline.faces.topics.pages import MAX_BYTES, SPAN, Pages, Rendered
-from strandline.faces.topics.topics import Topic
+from strandline.protocols.topics.pages import MAX_BYTES, SPAN, Pages, Rendered
+from strandline.protocols.topics.topics import Topic
 
 
 @pytest.fixture

@@ -11,12 +11,12 @@ from strandline.delivery.hub import Hub
 from strandline.delivery.pressure import Pressure
 from strandline.engine import Batch, Engine
 from strandline.engine.clock import SystemClock
-from strandline.faces.access import FULL_ACCESS
-from strandline.faces.topics.config import TopicConfig, engine_config
-from strandline.faces.topics.context import Context
-from strandline.faces.topics.settings import TopicsSettings
-from strandline.faces.topics.working import HEARTBEAT_SECONDS, Working, WorkStream
-from strandline.faces.web import Call, Head, Refusal, Sink
+from strandline.protocols.access import FULL_ACCESS
+from strandline.protocols.http import Call, Head, Refusal, Sink
+from strandline.protocols.topics.config import TopicConfig, engine_config
+from strandline.protocols.topics.context import Context
+from strandline.protocols.topics.settings import TopicsSettings
+from strandline.protocols.topics.worker_stream import HEARTBEAT_SECONDS, Working, WorkStream
 from strandline.server.limits import Slots
 
 

@@ -18,10 +18,10 @@ from typer.testing import CliRunner
 
 from strandline.engine import Batch, Config, Engine, Log, Options
 from strandline.engine.errors import NoDataDirectory, UnknownLog
-from strandline.engine.viewing import VIEWS
+from strandline.engine.reads.directory_view import VIEWS
+from strandline.history.columns import RECORDS
 from strandline.history.directory import DirectoryHistory
 from strandline.history.pieces import SegmentPiece, Where
-from strandline.history.shape import RECORDS
 
 
 def rows_of(history: DirectoryHistory, name: str, **kwargs: Any) -> list[tuple[int, str | None, bytes]]:

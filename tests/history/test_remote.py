@@ -16,13 +16,10 @@ from streams_client import JSON, StreamsClient
 from topics_client import Client
 
 from strandline.engine.errors import UnknownLog
-from strandline.history import talking
+from strandline.history import http
+from strandline.history.columns import RECORDS
 from strandline.history.directory import DirectoryHistory
-from strandline.history.opening import open_history
-from strandline.history.pieces import Where
-from strandline.history.remote import OutcomeUnknown, ServerHistory, ServerPiece, ServerTarget, Written
-from strandline.history.shape import RECORDS
-from strandline.history.talking import (
+from strandline.history.http import (
     KeyRefused,
     LogReplaced,
     Patience,
@@ -30,6 +27,9 @@ from strandline.history.talking import (
     RefusedByServer,
     ServerUnreachable,
 )
+from strandline.history.pieces import Where
+from strandline.history.remote import OutcomeUnknown, ServerHistory, ServerPiece, ServerTarget, Written
+from strandline.history.source import open_history
 
 _numbers = count(1)
 #: How often it is tried in these tests, where nobody waits in between.
@@ -59,7 +59,7 @@ def arrow(server: ServerProcess) -> Iterator[ArrowClient]:
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """How long it would have been waited."""
     waited: list[float] = []
-    monkeypatch.setattr(talking, "sleep", waited.append)
+    monkeypatch.setattr(http, "sleep", waited.append)
     return waited
 
 
@@ -193,7 +193,7 @@ def test_a_server_that_starts_is_waited_for(start_server: StartServer, monkeypat
     history = ServerHistory(server.url)
     log, port = history.log("log"), server.port
     server.stop()
-    monkeypatch.setattr(talking, "sleep", lambda _: None if server.running else server.start(port))
+    monkeypatch.setattr(http, "sleep", lambda _: None if server.running else server.start(port))
     assert history.log("log") == log
     assert rows_of(history, "log") == [(1, b"1")]
 

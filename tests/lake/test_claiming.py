@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from strandline.lake import claiming
-from strandline.lake.claiming import SILENT_MS, LakeInUse, claim, is_claimed
-from strandline.lake.place import Lake
+from strandline.lake import claim as claiming
+from strandline.lake.claim import SILENT_MS, LakeInUse, claim, is_claimed
+from strandline.lake.location import Lake
 from strandline.lake.status import Status
 
 HOLDER = """
 import sys
-from strandline.lake.claiming import claim
-from strandline.lake.place import Lake
+from strandline.lake.claim import claim
+from strandline.lake.location import Lake
 with claim(Lake.at(sys.argv[1]), lambda: 0):
     print("claimed", flush=True)
     sys.stdin.read()

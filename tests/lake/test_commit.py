@@ -17,7 +17,7 @@ from object_store import object_store
 from table_writer import SCHEMA, Writer, table_of
 
 from strandline.lake.files import write_file
-from strandline.lake.place import Lake
+from strandline.lake.location import Lake
 from strandline.lake.table import Snapshot
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from strandline.lake.claiming import LakeInUse
+from strandline.lake.claim import LakeInUse
 from strandline.lake.fence import FOLDER, Fence, take_fence
 from strandline.lake.files import DataFile, write_file
-from strandline.lake.place import Lake
+from strandline.lake.location import Lake
 from strandline.lake.table import Table, TableMoved
 
 SCHEMA = pa.schema([("seq", pa.int64())])

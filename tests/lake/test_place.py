@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from strandline.engine.errors import DamagedFile
-from strandline.lake.place import Lake
+from strandline.lake.location import Lake
 
 
 @pytest.mark.parametrize("name", ["../outside", "table/../../outside", "/outside"])

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import msgspec
 
-from strandline.lake.place import Lake
+from strandline.lake.location import Lake
 from strandline.lake.registries import FOLDER, KeptRegistry, Layer, find, keep
 
 

@@ -4,9 +4,9 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline.history.shape import record_batch
+from strandline.history.columns import record_batch
+from strandline.lake.layout import RECORDS
 from strandline.lake.rows import lake_rows, split_text
-from strandline.lake.tables import RECORDS
 
 
 @settings(deadline=None)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from strandline.lake.place import Lake
+from strandline.lake.location import Lake
 from strandline.lake.status import (
     NAME,
     BadStatus,

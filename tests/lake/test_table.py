@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from strandline.lake.files import DataFile, FileWriter, write_file
-from strandline.lake.place import Lake
+from strandline.lake.location import Lake
 from strandline.lake.table import CHECKPOINT_INTERVAL, Table
 
 SCHEMA = pa.schema(

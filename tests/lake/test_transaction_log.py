@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from table_writer import Writer, table_of
 
-from strandline.lake.place import Lake
+from strandline.lake.location import Lake
 from strandline.lake.transaction_log import BrokenLog, TransactionLog
 
 #: Of the table that these tests have: the version of its last checkpoint, and its last version.

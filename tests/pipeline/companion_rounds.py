@@ -14,15 +14,16 @@ from search_bed import DECLARED
 
 from strandline.engine import Batch, Config, Engine, Log, ManualClock
 from strandline.history.directory import DirectoryHistory
-from strandline.lake.place import Lake
-from strandline.pipeline import companion_plan, companions
-from strandline.pipeline.companion_table import CompanionTable
-from strandline.pipeline.companion_work import opened
+from strandline.lake.location import Lake
+from strandline.pipeline.companions import plan
+from strandline.pipeline.companions import stage as companions
+from strandline.pipeline.companions.table import CompanionTable
+from strandline.pipeline.companions.work import opened
 from strandline.pipeline.events import Events
 from strandline.pipeline.round import Round
 from strandline.pipeline.status import Silent
-from strandline.query.companions.listing import Listed
-from strandline.query.declaring import parse_search_config
+from strandline.query.companions.table import Listed
+from strandline.query.config_parser import parse_search_config
 from strandline.schema.registry import Registry
 
 NOW = 1_700_000_000_000
@@ -80,7 +81,7 @@ class Bed:
         self.append(*(document(number) for number in range(first, last + 1)), name=name)
 
     def round(
-        self, *, complete: bool = True, grace_s: int = companions.GRACE_S, rows: int = companion_plan.COMPANION_ROWS
+        self, *, complete: bool = True, grace_s: int = companions.GRACE_S, rows: int = plan.COMPANION_ROWS
     ) -> dict[int, int]:
         """Run the stage; how far logs are covered by epoch."""
         history = DirectoryHistory(self.root / "data")
@@ -155,7 +156,7 @@ def work_here(
     result: Any,
     parallel: int | None = None,
 ) -> Iterator[list[Any]]:
-    """As :func:`strandline.pipeline.working.work`, in this process: waves of eight."""
+    """As :func:`strandline.pipeline.tasks.work`, in this process: waves of eight."""
     wave: list[Any] = []
     for item in items:
         wave.append(item)

@@ -8,11 +8,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from strandline.history.info import LogInfo
-from strandline.history.opening import History
+from strandline.history.log_info import LogInfo
+from strandline.history.source import History
 from strandline.lake.files import write_file
-from strandline.lake.place import Lake
-from strandline.lake.tables import RECORDS, records
+from strandline.lake.layout import RECORDS, records
+from strandline.lake.location import Lake
 
 
 def fill(

@@ -14,8 +14,8 @@ import pytest
 
 from strandline.engine import Batch, Config, Engine, Log
 from strandline.history.directory import DirectoryHistory
-from strandline.lake import tables
-from strandline.lake.place import Lake
+from strandline.lake import layout
+from strandline.lake.location import Lake
 from strandline.lake.status import Lag, LogLag
 from strandline.pipeline.rounds import RoundResult, run_round
 from strandline.pipeline.status import Silent, summarize
@@ -43,9 +43,9 @@ def work_here(patch: pytest.MonkeyPatch, items_per_wave: int = 3) -> None:
                 parts.setdefault(destination, []).append(part)
         return [travelled(gather(to, found, shared), result) for to, found in parts.items()]
 
-    for module in ("records", "erasing", "upkeep"):
+    for module in ("records", "erasures", "table_upkeep"):
         patch.setattr(f"strandline.pipeline.{module}.work", work)
-    patch.setattr("strandline.pipeline.by_key.shuffle", shuffle)
+    patch.setattr("strandline.pipeline.keys.shuffle", shuffle)
     patch.setattr("strandline.pipeline.round.parallelism", lambda spark: 2)
 
 
@@ -87,7 +87,7 @@ class Bed:
             history.close()
 
     def table(self, name: str) -> Any:
-        return {"records": tables.records, "latest": tables.latest, "keys": tables.keys}[name](self.lake)
+        return {"records": layout.records, "latest": layout.latest, "keys": layout.keys}[name](self.lake)
 
     def rows(self, name: str = "records") -> list[dict[str, Any]]:
         """In order, without the bucket, which is nobody's business."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from strandline.history.directory import DirectoryHistory
-from strandline.lake.place import Lake
+from strandline.lake.location import Lake
 from strandline.pipeline import records
 from strandline.pipeline.rounds import run_round
 from strandline.pipeline.session import open_session

@@ -10,8 +10,8 @@ import pytest
 from round_bed import work_here
 
 from strandline.history.directory import DirectoryHistory
-from strandline.lake.claiming import LakeInUse
-from strandline.lake.place import Lake
+from strandline.lake.claim import LakeInUse
+from strandline.lake.location import Lake
 from strandline.pipeline import records
 from strandline.pipeline.rounds import run_round
 from strandline.pipeline.status import Silent

@@ -8,7 +8,7 @@ import sys
 import pyarrow as pa
 
 from strandline.lake.files import write_file
-from strandline.lake.place import Lake
+from strandline.lake.location import Lake
 from strandline.lake.table import Snapshot, Table, TableMoved
 
 SCHEMA = pa.schema([("log", pa.string()), ("seq", pa.int64())])

@@ -7,8 +7,8 @@ import pytest
 from round_bed import Bed, append, by_key, derived, work_here
 
 from strandline.lake.table import Table
-from strandline.pipeline import by_key as stage
 from strandline.pipeline import key_files
+from strandline.pipeline import keys as stage
 from strandline.pipeline.rounds import Chosen
 
 
@@ -100,7 +100,7 @@ def test_few_new_records_wait_while_there_are_many_keys_but_not_for_long(
 
 
 def test_records_that_were_only_rearranged_are_not_counted_again(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("strandline.pipeline.upkeep.FILES_PER_TIER", 2)
+    monkeypatch.setattr("strandline.pipeline.table_upkeep.FILES_PER_TIER", 2)
     log = bed.log()
     for number in range(5):
         append(log, str(number), key="x")

@@ -14,7 +14,7 @@ from cluster import PATIENCE_SECONDS, Cluster, cluster
 
 from strandline.engine import Batch, Config, Engine
 from strandline.history.directory import DirectoryHistory
-from strandline.lake.place import Lake
+from strandline.lake.location import Lake
 from strandline.pipeline.rounds import run_round
 from strandline.pipeline.status import Silent
 from strandline.schema.registry import Registry

@@ -20,9 +20,9 @@ from typer.testing import CliRunner
 
 from strandline.engine import Batch, Engine
 from strandline.history.directory import DirectoryHistory
-from strandline.lake.claiming import claim
-from strandline.lake.place import Lake
-from strandline.lake.tables import records
+from strandline.lake.claim import claim
+from strandline.lake.layout import records
+from strandline.lake.location import Lake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -6,11 +6,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.engine.erasures import Erasure
-from strandline.history.info import Base, LogInfo
-from strandline.pipeline.companion_erasing import Effect, Ranges, Reach, effects_of, joined, overlap, reaches_of
+from strandline.engine.operations.erasures import Erasure
+from strandline.history.log_info import Base, LogInfo
+from strandline.pipeline.companions.erasure import Effect, Ranges, Reach, effects_of, joined, overlap, reaches_of
 from strandline.query.companions.file import Info
-from strandline.query.companions.listing import Listed
+from strandline.query.companions.table import Listed
 
 LOGS = {
     1: LogInfo(name="source", epoch=1, head=100, earliest=1, floor=1, last_ts=0),

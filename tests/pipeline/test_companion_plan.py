@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from search_bed import DECLARED
 
-from strandline.history.info import LogInfo
-from strandline.pipeline.companion_plan import (
+from strandline.history.log_info import LogInfo
+from strandline.pipeline.companions.plan import (
     FEW_RECORDS,
     FEW_WAIT_MS,
     Wish,
@@ -23,7 +23,7 @@ from strandline.pipeline.companion_plan import (
     wish_of,
 )
 from strandline.query.companions.file import Info
-from strandline.query.companions.listing import Listed
+from strandline.query.companions.table import Listed
 
 NOW = 1_000_000_000
 

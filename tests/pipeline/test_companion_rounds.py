@@ -15,9 +15,9 @@ from companion_rounds import Bed, document, work_here
 from search_bed import DECLARED
 
 from strandline.history.directory import DirectoryHistory
-from strandline.pipeline import companion_keeping, rollups
-from strandline.pipeline.companion_plan import counted, wish_of
-from strandline.pipeline.companion_table import CompanionTable
+from strandline.pipeline.companions import rollups, upkeep
+from strandline.pipeline.companions.plan import counted, wish_of
+from strandline.pipeline.companions.table import CompanionTable
 
 OTHER_ROLLUPS = deepcopy(DECLARED)
 OTHER_ROLLUPS["rollups"]["requests"]["intervals"] = ["1s"]
@@ -34,7 +34,7 @@ class Fuse:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.left = 0
-        table = companion_keeping.CompanionTable, "change"
+        table = upkeep.CompanionTable, "change"
         rolled = rollups.Rollups, "_commit"
         for owner, name in (table, rolled):
             patch.setattr(owner, name, self._fused(getattr(owner, name)))
@@ -53,7 +53,7 @@ class Fuse:
 def test_whatever_happens_the_next_round_has_it_right(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(companion_keeping, "work", work_here)
+    monkeypatch.setattr(upkeep, "work", work_here)
     monkeypatch.setattr(rollups, "work", work_here)
     chance = random.Random(seed)
     fuse = Fuse(monkeypatch)

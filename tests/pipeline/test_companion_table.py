@@ -2,10 +2,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from strandline.lake.place import Lake
-from strandline.pipeline.companion_table import MAX_FILES, CompanionTable
+from strandline.lake.location import Lake
+from strandline.pipeline.companions.table import MAX_FILES, CompanionTable
 from strandline.query.companions.file import Info
-from strandline.query.companions.listing import Listed
+from strandline.query.companions.table import Listed
 
 
 def entry(number: int) -> Listed:

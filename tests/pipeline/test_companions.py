@@ -11,10 +11,10 @@ from companion_rounds import Bed, document, registry_of, work_here
 from object_store import object_store
 from search_bed import DECLARED
 
-from strandline.lake.place import Lake
-from strandline.pipeline import companion_keeping, companion_plan, companions, rollups
-from strandline.pipeline.companion_work import opened
-from strandline.query.companions.listing import Listed
+from strandline.lake.location import Lake
+from strandline.pipeline.companions import plan, rollups, stage, upkeep
+from strandline.pipeline.companions.work import opened
+from strandline.query.companions.table import Listed
 from strandline.schema.lenses import parse_lens
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def bed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bed:
     """Tasks run in this process: what Spark adds is tested below."""
-    monkeypatch.setattr(companion_keeping, "work", work_here)
+    monkeypatch.setattr(upkeep, "work", work_here)
     monkeypatch.setattr(rollups, "work", work_here)
     return Bed(tmp_path)
 
@@ -66,7 +66,7 @@ def test_few_new_records_wait_until_the_newest_companion_is_old(bed: Bed) -> Non
     bed.fill(11, 12)
     bed.round(complete=False)
     assert bed.ranges() == [(1, 10)]
-    bed.now += companion_plan.FEW_WAIT_MS
+    bed.now += plan.FEW_WAIT_MS
     assert list(bed.round(complete=False).values()) == [12]
 
 
@@ -112,7 +112,7 @@ def test_another_configuration_is_built_beside_the_old_one_until_it_has_caught_u
         raise RuntimeError("Spark is gone")
 
     with monkeypatch.context() as patch:
-        patch.setattr(companion_keeping, "make", broken)
+        patch.setattr(upkeep, "make", broken)
         with pytest.raises(RuntimeError):
             bed.round()
     assert bed.entries() == [old]
@@ -131,7 +131,7 @@ def test_other_rollups_are_added_up_without_reading_the_log(bed: Bed, monkeypatc
     declared = deepcopy(DECLARED)
     declared["rollups"]["requests"]["intervals"] = ["1s", "1h"]
     bed.reconfigure(declared)
-    monkeypatch.setattr(companions, "stretches_of", lambda *_: pytest.fail("the log was read"))
+    monkeypatch.setattr(stage, "stretches_of", lambda *_: pytest.fail("the log was read"))
     bed.round()
     assert bed.ranges() == [(1, 50)]
     assert set(bed.rollups().filter(rollup="requests")["interval_ms"]) == {1000, 3_600_000}
@@ -357,7 +357,7 @@ def test_a_crash_between_the_commits_of_the_two_tables_is_mended(
         raise PowerCut
 
     target = {
-        "companions": (companion_keeping.CompanionTable, "change"),
+        "companions": (upkeep.CompanionTable, "change"),
         "rollups": (rollups.Rollups, "_commit"),
         "sweep": (rollups.Rollups, "sweep"),
     }[place]

@@ -7,8 +7,8 @@ import pytest
 from round_bed import Bed, append, by_key, derived, work_here
 
 from strandline.engine import Batch
-from strandline.engine.erasures import NAME
-from strandline.pipeline import erasing
+from strandline.engine.operations.erasures import NAME
+from strandline.pipeline import erasures
 from strandline.pipeline.events import PROGRESS, PURGED
 
 
@@ -221,7 +221,7 @@ def test_a_crash_before_the_old_files_are_removed_is_made_up_for(bed: Bed, monke
     bed.round()
     log.delete(key="key-1").wait()
     with monkeypatch.context() as patch:
-        patch.setattr(erasing, "purge", lambda round, table: 1 / 0)
+        patch.setattr(erasures, "purge", lambda round, table: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             bed.round()
     assert bed.data() == ["x"]
@@ -239,7 +239,7 @@ def test_what_cannot_be_read_anew_is_told_and_not_kept(bed: Bed, monkeypatch: py
     bed.engine.seal()
     bed.round()
     log.amend(2, b"two").wait()
-    real = erasing.pieces_of
+    real = erasures.pieces_of
 
     def unreadable(*arguments: object) -> object:
         pieces = real(*arguments)  # type: ignore[arg-type]
@@ -247,7 +247,7 @@ def test_what_cannot_be_read_anew_is_told_and_not_kept(bed: Bed, monkeypatch: py
 
         return [msgspec.structs.replace(piece, path=f"{piece.path}-gone") for piece in pieces]
 
-    monkeypatch.setattr(erasing, "pieces_of", unreadable)
+    monkeypatch.setattr(erasures, "pieces_of", unreadable)
     bed.round()
     assert bed.data() == ["1"]
     assert bed.heard.problems[0][:3] == ("erasing", "a", 2)

@@ -7,7 +7,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline.engine.erasures import Erasure
+from strandline.engine.operations.erasures import Erasure
 from strandline.pipeline.erasure_rules import AMENDED, DELETED, HIDDEN, RESTORED, Rules, rules_of
 
 KINDS = {"delete": DELETED, "hide": HIDDEN, "drop": DELETED, "restore": RESTORED, "amend": AMENDED}

@@ -9,8 +9,8 @@ from lake_bed import fill
 
 from strandline.engine import Batch, Engine
 from strandline.history.directory import DirectoryHistory
-from strandline.lake.place import Lake
-from strandline.pipeline.promoting import NoSchema, keep_registries, promoted
+from strandline.lake.location import Lake
+from strandline.pipeline.frames import NoSchema, keep_registries, promoted
 from strandline.schema.registry import Registry
 
 if TYPE_CHECKING:

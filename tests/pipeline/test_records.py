@@ -9,7 +9,7 @@ import pytest
 from round_bed import Bed, append, work_here
 
 from strandline.engine import Batch, Config
-from strandline.pipeline import record_files, records, upkeep
+from strandline.pipeline import record_files, records, table_upkeep
 from strandline.schema.registry import Registry
 
 
@@ -110,7 +110,7 @@ def test_many_small_logs_share_a_file(bed: Bed) -> None:
 def test_a_large_log_is_spread_over_items_and_files(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(records, "MIN_ITEM_ROWS", 10)
     monkeypatch.setattr(records, "MAX_ITEM_ROWS", 10)
-    monkeypatch.setattr(upkeep, "FILES_PER_TIER", 100)
+    monkeypatch.setattr(table_upkeep, "FILES_PER_TIER", 100)
     append(bed.log(), *(str(number) for number in range(100)))
     append(bed.log("b"), "b")
     bed.round()

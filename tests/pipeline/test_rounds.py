@@ -14,10 +14,10 @@ from topics_client import Client, eventually
 
 from strandline.engine import Engine
 from strandline.history.directory import DirectoryHistory
-from strandline.history.opening import open_history
 from strandline.history.remote import ServerHistory
-from strandline.lake import tables
-from strandline.lake.place import Lake
+from strandline.history.source import open_history
+from strandline.lake import layout
+from strandline.lake.location import Lake
 from strandline.lake.table import BrokenLog, Snapshot
 from strandline.pipeline.events import Events
 from strandline.pipeline.rounds import BELONGING, Chosen, LakeOfAnother, UnknownLogs, run_round
@@ -147,7 +147,7 @@ def test_whatever_happens_the_lake_is_what_the_logs_are(tmp_path_factory: pytest
         work_here(patch)
         patch.setattr("strandline.pipeline.records.MIN_ITEM_ROWS", 4)
         patch.setattr("strandline.pipeline.key_files.BUCKET_ROWS", 2)
-        patch.setattr("strandline.pipeline.upkeep.FILES_PER_TIER", 3)
+        patch.setattr("strandline.pipeline.table_upkeep.FILES_PER_TIER", 3)
         patch.setattr("strandline.pipeline.erasure_files.MANY_KEYS", 2)
         bed = Bed(tmp_path_factory.mktemp("story"))
         try:
@@ -228,7 +228,7 @@ def test_a_round_by_url_is_as_good(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         history = open_history(url=server.url)
         run_round(None, history, lake, heard)  # type: ignore[arg-type]
         history.close()
-        rows = tables.records(lake).open().to_pyarrow_table().to_pylist()
+        rows = layout.records(lake).open().to_pyarrow_table().to_pylist()
         return sorted((row["log"], row["seq"], row["key"], row["data"]) for row in rows)
 
     client.write("orders", [{"data": number, "tag": "x"} for number in range(3)])
@@ -243,7 +243,7 @@ def test_a_round_by_url_is_as_good(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_lake_in_an_object_store_is_as_good(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("strandline.pipeline.upkeep.FILES_PER_TIER", 3)
+    monkeypatch.setattr("strandline.pipeline.table_upkeep.FILES_PER_TIER", 3)
     log = bed.log()
     with object_store("lake") as options:
         bed.lake = Lake.at("s3://lake/some/where", **options)

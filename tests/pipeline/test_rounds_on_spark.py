@@ -15,9 +15,9 @@ import round_incidents
 from round_bed import Bed, append, by_key, derived
 
 from strandline.engine import Batch
-from strandline.engine.children import environment
+from strandline.engine.child_process import environment
 from strandline.pipeline import records
-from strandline.pipeline.reading import lake_table
+from strandline.pipeline.frames import lake_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from strandline.lake.status import Status
-from strandline.pipeline.running import Requests, listen, renewing, run_on, run_once, signals
+from strandline.pipeline.runner import Requests, listen, renewing, run_on, run_once, signals
 from strandline.pipeline.status import StatusReporter, Stopped
 
 

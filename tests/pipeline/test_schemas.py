@@ -7,7 +7,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.pipeline.schemas import PayloadColumns, promote
+from strandline.pipeline.typed_columns import PayloadColumns, promote
 from strandline.schema.registry import Registry
 
 PERSON = {

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from strandline.pipeline import missing, session
+from strandline.pipeline import requirements, session
 from strandline.pipeline.java import JavaMissing
-from strandline.pipeline.missing import INSTALL, SparkUnavailable, what_is_missing
+from strandline.pipeline.requirements import INSTALL, SparkUnavailable, what_is_missing
 from strandline.pipeline.session import driver_settings, open_session, with_attempts
 
 INSTALLED = {"pyspark": "4.3.0", "pandas": "2.3.3", "grpcio": "1.76.0", "googleapis-common-protos": "1.70.0"}
@@ -22,8 +22,8 @@ class Machine:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.packages = dict(INSTALLED)
         self.java_fault = ""
-        monkeypatch.setattr(missing, "version", self.version)
-        monkeypatch.setattr(missing, "find_java", self.find_java)
+        monkeypatch.setattr(requirements, "version", self.version)
+        monkeypatch.setattr(requirements, "find_java", self.find_java)
 
     def version(self, package: str) -> str:
         if package not in self.packages:
@@ -93,7 +93,7 @@ def test_javas_options_are_added_to_and_not_replaced() -> None:
 
 PROGRAM = """
 import os, sys
-from strandline.pipeline.missing import SparkUnavailable
+from strandline.pipeline.requirements import SparkUnavailable
 from strandline.pipeline.session import open_session
 try:
     open_session("local[1]")

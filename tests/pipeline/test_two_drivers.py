@@ -24,9 +24,9 @@ from round_bed import Bed, append, by_key, derived, work_here
 from strandline.cli import pipeline_run
 from strandline.cli.pipeline import EXIT_IN_USE
 from strandline.history.directory import DirectoryHistory
-from strandline.lake.claiming import LakeInUse
+from strandline.lake.claim import LakeInUse
 from strandline.lake.fence import Fence, take_fence
-from strandline.lake.place import Lake
+from strandline.lake.location import Lake
 from strandline.lake.table import Snapshot, TableMoved
 from strandline.pipeline import records
 from strandline.pipeline.round import Round
@@ -162,7 +162,7 @@ def test_two_drivers_in_any_order_leave_the_lake_as_the_logs_are(
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         work_here(patch)
-        patch.setattr("strandline.pipeline.upkeep.FILES_PER_TIER", 3)
+        patch.setattr("strandline.pipeline.table_upkeep.FILES_PER_TIER", 3)
         if not are_marked:
             patch.setattr(Fence, "mark_done", lambda fence: None)
         bed = Bed(tmp_path_factory.mktemp("story"))

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from strandline.lake.place import Lake
-from strandline.pipeline.unused_files import NOTED, find_unused, sweep
+from strandline.lake.location import Lake
+from strandline.pipeline.companions.stage import NOTED, find_unused, sweep
 
 MINUTE = 60_000
 

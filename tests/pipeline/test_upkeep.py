@@ -9,7 +9,7 @@ import pytest
 from round_bed import Bed, append, by_key, derived, work_here
 
 from strandline.lake.table import KnownFile
-from strandline.pipeline import upkeep
+from strandline.pipeline import table_upkeep
 from strandline.pipeline.rounds import Keeping
 
 DAY = 86_400_000
@@ -25,17 +25,17 @@ def bed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bed]:
 
 def test_small_files_become_one_and_records_stay_what_they_are(bed: Bed) -> None:
     log, other = bed.log("b"), bed.log("a")
-    for number in range(upkeep.FILES_PER_TIER):
+    for number in range(table_upkeep.FILES_PER_TIER):
         append(log, f"b{number}", key=f"k{number}")
         append(other, f"a{number}")
         bed.round()
     (file,) = bed.table("records").files()
-    assert file.bounds["seq"] == (1, upkeep.FILES_PER_TIER)
+    assert file.bounds["seq"] == (1, table_upkeep.FILES_PER_TIER)
     rows = bed.table("records").open().to_pyarrow_table()
     assert rows.schema.field("ts").type.tz == "UTC"
     order = rows.select(["log", "seq"]).to_pylist()
     assert order == sorted(order, key=lambda row: (row["log"], row["seq"]))
-    assert bed.data("b") == [f"b{number}" for number in range(upkeep.FILES_PER_TIER)]
+    assert bed.data("b") == [f"b{number}" for number in range(table_upkeep.FILES_PER_TIER)]
     assert by_key(bed) == derived(bed.rows())
 
 
@@ -44,20 +44,20 @@ def test_files_are_put_together_with_those_of_their_size() -> None:
         return KnownFile(str(number), size, 1, {"log": ("a", "a"), "seq": (number, number)}, {})
 
     small = [file(number, 1000) for number in range(7)]
-    assert list(upkeep.groups_of(small)) == []
+    assert list(table_upkeep.groups_of(small)) == []
     medium = [file(100 + number, 5 << 20) for number in range(20)]
     large = [file(200 + number, 100 << 20) for number in range(20)]
-    (group,) = upkeep.groups_of([*small, *reversed(medium), *large])
+    (group,) = table_upkeep.groups_of([*small, *reversed(medium), *large])
     assert group == medium
     half = [file(300 + number, 40 << 20) for number in range(9)]
-    assert [len(group) for group in upkeep.groups_of(half)] == [3, 3, 3]
+    assert [len(group) for group in table_upkeep.groups_of(half)] == [3, 3, 3]
 
 
 def test_replaced_files_go_after_their_time_and_orphans_after_theirs(bed: Bed) -> None:
     """The clock is turned by hand; what is young stays."""
     log = bed.log()
     records = bed.path / "lake" / "records"
-    for number in range(upkeep.FILES_PER_TIER):
+    for number in range(table_upkeep.FILES_PER_TIER):
         append(log, str(number), key="x")
         bed.round()
     now = int(records.stat().st_mtime * 1000)
@@ -68,16 +68,16 @@ def test_replaced_files_go_after_their_time_and_orphans_after_theirs(bed: Bed) -
     def parquet() -> int:
         return len(list(records.glob("*.parquet")))
 
-    assert parquet() == upkeep.FILES_PER_TIER + 2
+    assert parquet() == table_upkeep.FILES_PER_TIER + 2
     keeping = Keeping(versions=2 * 86_400, orphans=86_400)
     bed.round(now=lambda: now + DAY // 2, keeping=keeping)
-    assert parquet() == upkeep.FILES_PER_TIER + 2
+    assert parquet() == table_upkeep.FILES_PER_TIER + 2
     bed.round(now=lambda: now + DAY + 3_600_000, keeping=keeping)
     assert not orphan.exists()
-    assert parquet() == upkeep.FILES_PER_TIER + 1
+    assert parquet() == table_upkeep.FILES_PER_TIER + 1
     bed.round(now=lambda: now + 3 * DAY, keeping=keeping)
     assert parquet() == 1
-    assert len(bed.data()) == upkeep.FILES_PER_TIER
+    assert len(bed.data()) == table_upkeep.FILES_PER_TIER
     assert len(list((bed.path / "lake" / "latest").rglob("*.parquet"))) == 1
 
 
@@ -89,12 +89,12 @@ class TestAfterAWrongClock:
     def test_files_are_swept_as_ever(self, bed: Bed) -> None:
         log = bed.log()
         records = bed.path / "lake" / "records"
-        for number in range(upkeep.FILES_PER_TIER):
+        for number in range(table_upkeep.FILES_PER_TIER):
             append(log, str(number), key="x")
             # The last one puts the files together, and says when it removed them and when it looked for old ones.
-            wrong = number == upkeep.FILES_PER_TIER - 1
+            wrong = number == table_upkeep.FILES_PER_TIER - 1
             bed.round(**({"now": lambda: self.WRONG} if wrong else {}))
-        assert bed.table("records").progress()[upkeep.SWEPT] == self.WRONG
+        assert bed.table("records").progress()[table_upkeep.SWEPT] == self.WRONG
         orphan = records / "left-behind.parquet"
         orphan.write_bytes(b"?")
         for path in records.rglob("*"):
@@ -105,15 +105,15 @@ class TestAfterAWrongClock:
             bed.round(now=lambda: now + after)
             return len(list(records.glob("*.parquet")))
 
-        assert round(0) == upkeep.FILES_PER_TIER + 2
-        assert bed.table("records").progress()[upkeep.SWEPT] == now
+        assert round(0) == table_upkeep.FILES_PER_TIER + 2
+        assert bed.table("records").progress()[table_upkeep.SWEPT] == now
         assert all(path.stat().st_mtime < self.WRONG / 1000 for path in records.rglob("*") if path.is_file())
-        assert round(DAY + 3_600_000) == upkeep.FILES_PER_TIER + 1
+        assert round(DAY + 3_600_000) == table_upkeep.FILES_PER_TIER + 1
         assert not orphan.exists()
         assert round(2 * DAY + 7_200_000) == 1
-        assert len(bed.data()) == upkeep.FILES_PER_TIER
+        assert len(bed.data()) == table_upkeep.FILES_PER_TIER
 
     def test_a_time_in_the_future_says_nothing(self) -> None:
-        assert upkeep.is_sweep_due({upkeep.SWEPT: self.WRONG}, 1_700_000_000_000)
-        assert upkeep.is_sweep_due({}, 1_700_000_000_000)
-        assert not upkeep.is_sweep_due({upkeep.SWEPT: 1_700_000_000_000 - 1}, 1_700_000_000_000)
+        assert table_upkeep.is_sweep_due({table_upkeep.SWEPT: self.WRONG}, 1_700_000_000_000)
+        assert table_upkeep.is_sweep_due({}, 1_700_000_000_000)
+        assert not table_upkeep.is_sweep_due({table_upkeep.SWEPT: 1_700_000_000_000 - 1}, 1_700_000_000_000)

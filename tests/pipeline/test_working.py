@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from strandline.pipeline.status import describe
-from strandline.pipeline.working import about_item, parallelism, work
+from strandline.pipeline.tasks import about_item, parallelism, work
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,13 +14,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from search_bed import CONFIG, Aggregated, Bed, bed
 
+from strandline.query import aggregate
 from strandline.query import index as indexing
-from strandline.query import rendering
-from strandline.query.binding import bind_search
-from strandline.query.declaring import parse_search_config
+from strandline.query.bound import bind_search
+from strandline.query.config_parser import parse_search_config
 from strandline.query.errors import BadQuery
 from strandline.query.language import parse
-from strandline.query.matching import matcher
+from strandline.query.matcher import matcher
 from strandline.query.values import values_of
 
 START = 1_767_225_600_000
@@ -275,7 +275,7 @@ def test_coverage_tells_what_was_not_reached(logs: Bed) -> None:
 
 
 def test_more_groups_than_anybody_reads_are_refused(logs: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rendering, "MAX_GROUPS", 3)
+    monkeypatch.setattr(aggregate, "MAX_GROUPS", 3)
     logs.append(*[record(service=f"s{number}") for number in range(4)])
     with pytest.raises(BadQuery, match="there are 4 groups and the limit is 3"):
         ask(logs, group_by=["service"])

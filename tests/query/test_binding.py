@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from strandline.query.binding import (
+from strandline.query.bound import (
     AndB,
     AnyOfB,
     Bound,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from search_bed import CONFIG
 
-from strandline.query.binding import bind_search
+from strandline.query.bound import bind_search
 from strandline.query.coverage import Coverage, families_of
 from strandline.query.language import parse
 

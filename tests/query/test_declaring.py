@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from strandline.query.config import Binding, DefaultField, Field, Measure
-from strandline.query.declaring import parse_search_config
+from strandline.query.config_parser import parse_search_config
 from strandline.query.errors import BadSearchConfig
 from strandline.query.language import parse
 

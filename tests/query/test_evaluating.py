@@ -12,13 +12,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from search_bed import CONFIG, encode
 
-from strandline.query.binding import bind_search
+from strandline.query.bound import bind_search
 from strandline.query.chunk import Chunk, join_chunks
-from strandline.query.evaluating import evaluate
+from strandline.query.evaluator import evaluate
 from strandline.query.extraction import Extractor
 from strandline.query.index import plan_of
 from strandline.query.language import parse
-from strandline.query.matching import matcher
+from strandline.query.matcher import matcher
 from strandline.query.relevance import Relevance
 
 PLAN = plan_of(CONFIG)

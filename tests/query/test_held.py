@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from search_bed import DECLARED, Bed
 
-from strandline.query.declaring import parse_search_config
+from strandline.query.config_parser import parse_search_config
 
 
 def held_of(logs: Bed):

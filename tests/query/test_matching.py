@@ -7,22 +7,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from strandline.query.binding import (
-    AndB,
-    AnyOfB,
-    Bound,
-    EqualB,
-    HasB,
-    NotB,
-    OrB,
-    PrefixB,
-    RangeB,
-    TextB,
-    bind_filter,
-)
+from strandline.query.bound import AndB, AnyOfB, Bound, EqualB, HasB, NotB, OrB, PrefixB, RangeB, TextB, bind_filter
 from strandline.query.config import Binding, Field, SearchConfig
 from strandline.query.language import parse
-from strandline.query.matching import SCREENED_TOGETHER, filter_rows, matcher
+from strandline.query.matcher import SCREENED_TOGETHER, filter_rows, matcher
 from strandline.query.values import tokens, values_of
 
 #: A busy machine is no failure.

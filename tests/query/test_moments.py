@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline.query.moments import parse_moments
+from strandline.query.extraction import parse_moments
 from strandline.query.values import parse_date
 
 digits = st.text("0123456789", min_size=2, max_size=2)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from strandline.query.projecting import DECODE_ERRORS, SELECTIVE_DEPTH, WHOLE, Place, projection
+from strandline.query.matcher import DECODE_ERRORS, SELECTIVE_DEPTH, WHOLE, Place, projection
 
 #: A busy machine is no failure.
 PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from strandline.query.aggregate import PERCENTILES, measured, number_shown, numbers_shown
 from strandline.query.config import Measure
-from strandline.query.rendering import PERCENTILES, measured, number_shown, numbers_shown
 from strandline.query.summary import plain
 from strandline.query.sums import Histograms, MeasureSums
 

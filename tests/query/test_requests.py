@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from search_bed import CONFIG, decode_offset
 
-from strandline.query.declaring import parse_search_config
+from strandline.query.config_parser import parse_search_config
 from strandline.query.errors import BadQuery
 from strandline.query.requests import (
     SearchRequest,

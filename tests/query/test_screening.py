@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from strandline.query.binding import AndB, Bound, EqualB, HasB, NotB, OrB, PrefixB, RangeB
+from strandline.query.bound import AndB, Bound, EqualB, HasB, NotB, OrB, PrefixB, RangeB
 from strandline.query.config import Binding, Field
-from strandline.query.screening import screen_of
+from strandline.query.matcher import screen_of
 
 LEVEL = Field("level", "keyword", (Binding(1, "/level"),), exact=True, prefix=True)
 SHOP = Field("shop", "keyword", (Binding(1, "/shop"),), normalizer="lowercase_v1", exact=True)

@@ -12,11 +12,11 @@ from search_bed import CONFIG, Bed, bed, binding, declared
 from strandline.engine import Batch
 from strandline.engine.errors import UnknownLog
 from strandline.query import index as indexing
-from strandline.query.binding import bind_search
-from strandline.query.declaring import parse_search_config
+from strandline.query.bound import bind_search
+from strandline.query.config_parser import parse_search_config
 from strandline.query.errors import BadQuery
 from strandline.query.language import parse
-from strandline.query.matching import matcher
+from strandline.query.matcher import matcher
 from strandline.query.values import values_of
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from schema_words import INTEGER, STRING, array_of, body, lens_document, object_of, op
 
-from strandline.schema.effort import MAX_EFFORT, bounded, spend
+from strandline.schema.budget import MAX_EFFORT, bounded, spend
 from strandline.schema.errors import SchemaError
 from strandline.schema.registry import Registry
 from strandline.schema.structure import compatible

@@ -6,7 +6,7 @@ import pytest
 from schema_words import INTEGER, STRING, array_of, lens, object_of, op
 
 from strandline.schema.errors import SchemaError
-from strandline.schema.evolving import evolve
+from strandline.schema.evolution import evolve
 from strandline.schema.structure import find, known_values
 
 

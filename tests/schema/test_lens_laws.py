@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from schema_words import BOOLEAN, INTEGER, NUMBER, STRING, array_of, body, lens, lens_document, op
 
 from strandline.schema.errors import SchemaError
-from strandline.schema.evolving import evolve
+from strandline.schema.evolution import evolve
 from strandline.schema.lenses import Path
 from strandline.schema.promotion import compile_steps
-from strandline.schema.proving import prove
+from strandline.schema.proof import prove
 from strandline.schema.registry import Registry
 from strandline.schema.structure import find, known_values, types_of
 from strandline.schema.validation import Validation

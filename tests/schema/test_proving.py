@@ -6,7 +6,7 @@ import pytest
 from schema_words import BOOLEAN, INTEGER, NUMBER, STRING, array_of, lens, object_of, op
 
 from strandline.schema.errors import SchemaError
-from strandline.schema.proving import prove
+from strandline.schema.proof import prove
 
 RENAME = op("rename", from_="/a", to="/b")
 COPY = op("copy", from_="/a", to="/b")

@@ -7,7 +7,7 @@ from schema_words import INTEGER, STRING, body, lens_document, object_of, op
 
 from strandline.schema.errors import SchemaError
 from strandline.schema.registry import Registry
-from strandline.schema.updating import API_VERSION, MAX_PARTS, MAX_SEQUENCE, MAX_UPDATE_BYTES
+from strandline.schema.updates import API_VERSION, MAX_PARTS, MAX_SEQUENCE, MAX_UPDATE_BYTES
 from strandline.schema.validation import MAX_DEPTH
 
 KEY = {"jsonPointer": "/a", "required": True}

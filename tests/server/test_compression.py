@@ -12,7 +12,7 @@ import pytest
 from server_process import ServerProcess
 from topics_client import Client
 
-from strandline.faces.web import Call, Head, Later, Refusal, Reply, Route
+from strandline.protocols.http import Call, Head, Later, Refusal, Reply, Route
 from strandline.server.compression import INLINE_BYTES, MAX_MEMBERS, NotSmall, compress, decompress, decompress_small
 from strandline.server.gate import Gate, Status
 from strandline.server.limits import Limits

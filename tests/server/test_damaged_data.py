@@ -15,8 +15,8 @@ from server_process import ServerProcess
 
 from strandline.engine import Batch, Config, Engine, Options
 from strandline.engine.errors import MissingFile
-from strandline.engine.journal import journal_path
-from strandline.faces.tables.errors import Errors
+from strandline.engine.journal.file import journal_path
+from strandline.protocols.tables.errors import Errors
 from strandline.server.application import Application
 from strandline.server.settings import Settings, StorageSettings
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from strandline.faces.collections import Collection
-from strandline.server.declaring import NOTHING, gather, load
+from strandline.collections import Collection
+from strandline.server.declarations import NOTHING, gather, load
 from strandline.server.settings import BadSettings
 from strandline.tables import make_log
 
@@ -86,7 +86,7 @@ def test_identify_and_hooks_are_found_by_their_names() -> None:
 
 def test_collections_are_found_too() -> None:
     text = (
-        "from strandline.faces.collections import AppendOnly, Collection\n"
+        "from strandline.collections import AppendOnly, Collection\n"
         'events = Collection(name="events", storage_path="events/{date}", read_roles=("public",), '
         'write_roles=("public",), append_only=AppendOnly())\n'
     )

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from server_process import ServerProcess
 
-from strandline.faces import element_count
-from strandline.faces.element_count import has_more_elements
+from strandline.protocols import element_count
+from strandline.protocols.element_count import has_more_elements
 
 JSON = {"content-type": "application/json"}
 #: More than all limits below, and larger than what is not looked at.

@@ -4,8 +4,8 @@ import tracemalloc
 
 import pytest
 
-from strandline.faces.access import Keys
-from strandline.faces.web import Reply, Route
+from strandline.protocols.access import Keys
+from strandline.protocols.http import Reply, Route
 from strandline.server import fast_lane
 from strandline.server.fast_lane import Heads
 from strandline.server.gate import Gate, Status

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.faces.access import ALL_SCOPES, FULL_ACCESS, Access
+from strandline.protocols.access import ALL_SCOPES, FULL_ACCESS, Access
 from strandline.server.limits import Limits, Slots
 
 ANN = Access("ann", ALL_SCOPES, ())

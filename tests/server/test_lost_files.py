@@ -17,8 +17,8 @@ from mounts import bound
 from server_process import ServerProcess, StartServer
 from topics_client import eventually
 
-from strandline.engine.frame import FILE_HEADER
-from strandline.engine.recovery import SEQ_LEAP
+from strandline.engine.journal.frame import FILE_HEADER
+from strandline.engine.journal.recovery import SEQ_LEAP
 from strandline.server.run import DAMAGED
 
 #: Records that were acknowledged before the server was killed, in each of three journal files.

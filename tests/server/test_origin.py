@@ -11,7 +11,7 @@ from server_process import ServerProcess, StartServer
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from strandline.faces.web import Cors, Head, Refusal, Route, preflight
+from strandline.protocols.http import Cors, Head, Refusal, Route, preflight
 from strandline.server.origin import Origins
 
 EVIL = "https://evil.example"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from strandline.faces.web import Call, Reply, Route
-from strandline.server.paths import Paths
+from strandline.protocols.http import Call, Reply, Route
+from strandline.server.route_table import Paths
 
 
 def answer(call: Call) -> Reply:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from strandline.engine import Options
-from strandline.faces.access import Keys
+from strandline.protocols.access import Keys
 from strandline.server.settings import (
     TABLES,
     BadSettings,

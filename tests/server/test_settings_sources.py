@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.faces.access import Keys
+from strandline.protocols.access import Keys
 from strandline.server.settings import BadSettings, Settings, describe
 from strandline.server.settings_sources import FIELDS, VARIABLES, WITHOUT_MEANING, load
 

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 from strandline.engine import Engine
-from strandline.faces.collections import AppendOnly, Collection
+from strandline.collections import AppendOnly, Collection
 
 open_at_once = Engine.open
 

@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from starfish_protocol.hash import stable_stringify
 
-from strandline.signing.canonical import NotJson, RepeatedMember, canonical, digest, exact, parse, parse_signed
+from strandline.signing.canonical_json import NotJson, RepeatedMember, canonical, digest, exact, parse, parse_signed
 
 VECTORS = json.loads(Path(__file__).with_name("vectors.json").read_text())
 

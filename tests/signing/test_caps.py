@@ -11,10 +11,23 @@ from starfish_protocol.cap import assert_cap_cert_well_formed, verify_cap_cert
 from starfish_sharing import parse_public_link
 from starfish_sharing.cap_mint import assert_audience_cap_shape, assert_member_cap_shape
 
-from strandline.signing.caps import BadCap, check, check_shape, check_shared, decode, decode_link, encode, encode_link
-from strandline.signing.caps import signed_bytes as signed_bytes_of
+from strandline.signing.certificates import (
+    BadCap,
+    check,
+    check_shape,
+    check_shared,
+    decode,
+    decode_link,
+    encode,
+    encode_link,
+    everything,
+    mint_audience,
+    mint_device,
+    mint_member,
+    writer,
+)
+from strandline.signing.certificates import signed_bytes as signed_bytes_of
 from strandline.signing.keys import KemKey, Signer
-from strandline.signing.minting import everything, mint_audience, mint_device, mint_member, writer
 
 VECTORS = json.loads(Path(__file__).with_name("vectors.json").read_text())
 A, B, C = (Signer(VECTORS["keys"][name]["priv"]) for name in "ABC")

@@ -14,7 +14,7 @@ from starfish_keyring import create_keyring, create_keyring_encryptor
 
 from strandline.signing.keyring import BadKeyring, Encryptor, Keyring, add_recipient, create, rotate
 from strandline.signing.keys import BadKey, KemKey, Signer
-from strandline.signing.wrapping import CannotOpen
+from strandline.signing.wrapped_keys import CannotOpen
 
 VECTORS = json.loads(Path(__file__).with_name("vectors.json").read_text())
 VECTOR = VECTORS["keyring"]

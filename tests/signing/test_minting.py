@@ -10,9 +10,17 @@ from starfish_sharing.cap_mint import AudienceMintOpts, mint_audience_cap, mint_
 from starfish_sharing.cap_mint import MintOpts as MemberMintOpts
 from starfish_sharing.cap_mint import scopes as shared_scopes
 
-from strandline.signing.caps import BadCap
+from strandline.signing.certificates import (
+    BadCap,
+    admin,
+    everything,
+    mint_audience,
+    mint_device,
+    mint_member,
+    read_only,
+    writer,
+)
 from strandline.signing.keys import Signer
-from strandline.signing.minting import admin, everything, mint_audience, mint_device, mint_member, read_only, writer
 
 VECTORS = json.loads(Path(__file__).with_name("vectors.json").read_text())
 A, B, C = (Signer(VECTORS["keys"][name]["priv"]) for name in "ABC")

@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 from starfish_protocol.request_signing import RequestSignature, sign_request, verify_request_signature
 
 from strandline.signing.keys import Signer
-from strandline.signing.requests import NONCE_HEADER, SIGNATURE_HEADER, TIME_HEADER, holds, host_of, sign, signed_bytes
+from strandline.signing.signed_requests import (
+    NONCE_HEADER,
+    SIGNATURE_HEADER,
+    TIME_HEADER,
+    holds,
+    host_of,
+    sign,
+    signed_bytes,
+)
 
 VECTORS = json.loads(Path(__file__).with_name("vectors.json").read_text())
 A, B = (Signer(VECTORS["keys"][name]["priv"]) for name in "AB")

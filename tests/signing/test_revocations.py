@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from starfish_protocol.revocation import build_revocation_list
 
+from strandline.signing.certificates import everything, mint_audience, mint_device, writer
 from strandline.signing.keys import Signer
-from strandline.signing.minting import everything, mint_audience, mint_device, writer
 from strandline.signing.revocations import BadRevocations, Revocations, signed_list
 
 VECTORS = json.loads(Path(__file__).with_name("vectors.json").read_text())

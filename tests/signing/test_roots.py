@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from starfish_identities import derive_root_identity
 
-from strandline.signing.caps import check
+from strandline.signing.certificates import check
 from strandline.signing.roots import root_of
 
 NOW = 1714000000

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline.signing.keys import KemKey, Signer
-from strandline.signing.wrapping import CannotOpen, Entry, derived, is_signed, signed_bytes, unwrap, wrap
+from strandline.signing.wrapped_keys import CannotOpen, Entry, derived, is_signed, signed_bytes, unwrap, wrap
 
 VECTORS = json.loads(Path(__file__).with_name("vectors.json").read_text())
 VECTOR = VECTORS["keyring"]

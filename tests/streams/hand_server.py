@@ -15,10 +15,10 @@ from streams_client import JSON
 from strandline.delivery.hub import Hub
 from strandline.delivery.pressure import Pressure
 from strandline.engine import Engine, ManualClock, Options
-from strandline.faces.streams.context import StreamsContext
-from strandline.faces.streams.face import StreamsFace
-from strandline.faces.streams.settings import StreamsSettings
-from strandline.faces.web import Call, Head, Later, Reply, Stream
+from strandline.protocols.http import Call, Head, Later, Reply, Stream
+from strandline.protocols.streams.context import StreamsContext
+from strandline.protocols.streams.routes import StreamsFace
+from strandline.protocols.streams.settings import StreamsSettings
 from strandline.server.gate import Gate, Status
 from strandline.server.limits import Limits
 

@@ -13,12 +13,12 @@ from typing import Any
 from strandline.delivery.hub import Hub
 from strandline.delivery.pressure import Pressure
 from strandline.engine import Batch, Engine, ManualClock, Options
-from strandline.faces.access import FULL_ACCESS, Access
-from strandline.faces.streams.context import StreamsContext
-from strandline.faces.streams.face import StreamsFace
-from strandline.faces.streams.settings import StreamsSettings
-from strandline.faces.streams.stream import Stream, StreamTraits
-from strandline.faces.web import Answer, Call, Head, Later, Reply
+from strandline.protocols.access import FULL_ACCESS, Access
+from strandline.protocols.http import Answer, Call, Head, Later, Reply
+from strandline.protocols.streams.context import StreamsContext
+from strandline.protocols.streams.routes import StreamsFace
+from strandline.protocols.streams.settings import StreamsSettings
+from strandline.protocols.streams.stream import Stream, StreamTraits
 from strandline.server.limits import Slots
 
 NOW = 1_700_000_000_000

@@ -9,7 +9,7 @@ import pytest
 from server_process import ServerProcess
 from streams_client import JSON, TEXT, StreamsClient
 
-from strandline.faces.streams.offsets import encode
+from strandline.protocols.streams.offsets import encode
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import pytest
 from hand_server import HandServer, by_hand
 from streams_client import JSON, TEXT, StreamsClient
 
-from strandline.faces.streams.offsets import encode
+from strandline.protocols.streams.offsets import encode
 
 CLOSE = {"stream-closed": "true"}
 

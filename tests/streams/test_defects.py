@@ -9,7 +9,7 @@ import pytest
 from raw_http import RawConnection, request
 from streams_client import JSON, TEXT, StreamsClient
 
-from strandline.faces.streams.offsets import encode
+from strandline.protocols.streams.offsets import encode
 
 PRODUCER = {"producer-id": "p", "producer-epoch": "0", "producer-seq": "0", "content-type": JSON}
 

@@ -15,10 +15,10 @@ from streams_client import StreamsClient
 from streams_stand import NOW, Stand, at_stand, body_of, header, reply_of
 
 from strandline.engine import Options
-from strandline.faces.streams.inspecting import LOOK_SECONDS
-from strandline.faces.streams.stream import Stream
-from strandline.faces.web import Later, Refusal, Reply
-from strandline.query.declaring import parse_search_config
+from strandline.protocols.http import Later, Refusal, Reply
+from strandline.protocols.streams.inspection import LOOK_SECONDS
+from strandline.protocols.streams.stream import Stream
+from strandline.query.config_parser import parse_search_config
 from strandline.schema.registry import Registry
 from strandline.schema.routing import RoutingKey
 

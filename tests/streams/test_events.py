@@ -14,7 +14,7 @@ from server_process import StartServer
 from streams_client import JSON, START, TEXT, Event, StreamsClient
 from topics_client import eventually
 
-from strandline.faces.streams.offsets import encode
+from strandline.protocols.streams.offsets import encode
 
 
 def whole(streams: StreamsClient, name: str, query: str = "offset=-1") -> tuple[dict[bytes, bytes], bytes]:

@@ -10,8 +10,8 @@ from streams_client import JSON, TEXT
 
 from strandline.engine import ManualClock
 from strandline.engine.errors import DiskFull
-from strandline.faces.streams.offsets import encode
-from strandline.faces.streams.words import iso
+from strandline.protocols.streams.grammar import iso
+from strandline.protocols.streams.offsets import encode
 
 PRODUCER = {"producer_id": "p", "producer_epoch": "0"}
 

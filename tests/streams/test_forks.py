@@ -9,7 +9,7 @@ import pytest
 from hand_server import HandServer, by_hand
 from streams_client import JSON, START, TEXT, StreamsClient
 
-from strandline.faces.streams.offsets import encode
+from strandline.protocols.streams.offsets import encode
 
 
 def source_of(name: str) -> str:

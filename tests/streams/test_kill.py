@@ -16,7 +16,7 @@ from kill_load import Actor, Gone, Round
 from server_process import ServerProcess, StartServer
 from streams_client import JSON, StreamsClient
 
-from strandline.faces.streams.offsets import decode, encode
+from strandline.protocols.streams.offsets import decode, encode
 
 ROUNDS = 20 if os.environ.get("STRANDLINE_LONG") == "1" else 3
 SEED = 35

@@ -12,7 +12,7 @@ from server_process import StartServer
 from streams_client import TEXT, StreamsClient
 from topics_client import eventually
 
-from strandline.faces.streams.offsets import encode
+from strandline.protocols.streams.offsets import encode
 
 LIMIT = 10 << 20
 

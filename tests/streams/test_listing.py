@@ -13,9 +13,9 @@ from server_process import StartServer
 from streams_client import StreamsClient
 from streams_stand import Stand, at_stand, body_of
 
-from strandline.faces.access import Access
-from strandline.faces.streams.listing import describe, line, spans
-from strandline.faces.streams.stream import StreamTraits
+from strandline.protocols.access import Access
+from strandline.protocols.streams.list import describe, line, spans
+from strandline.protocols.streams.stream import StreamTraits
 
 
 async def names_of(stand: Stand, query: str = "", access: Access | None = None) -> list[str]:

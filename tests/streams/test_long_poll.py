@@ -14,7 +14,7 @@ from server_process import StartServer
 from streams_client import JSON, START, TEXT, StreamsClient
 from topics_client import Client, Waiting
 
-from strandline.faces.streams.offsets import encode
+from strandline.protocols.streams.offsets import encode
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from server_process import StartServer
 from streams_client import StreamsClient
 from streams_stand import NOW, Stand, at_stand
 
-from strandline.faces.streams.own_metrics import KEPT_MS
-from strandline.faces.streams.streams import METRICS_STREAM
+from strandline.protocols.streams.own_metrics import KEPT_MS
+from strandline.protocols.streams.streams import METRICS_STREAM
 from strandline.schema.registry import Registry
 
 JSON_TYPE = {"content-type": "application/json"}

@@ -12,7 +12,7 @@ from server_process import ServerProcess
 from streams_client import JSON, TEXT, StreamsClient
 from topics_client import Client, Waiting
 
-from strandline.faces.streams.offsets import encode
+from strandline.protocols.streams.offsets import encode
 
 
 @pytest.fixture

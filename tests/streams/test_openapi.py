@@ -14,18 +14,18 @@ from streams_client import StreamsClient
 from strandline.delivery.hub import Hub
 from strandline.delivery.pressure import Pressure
 from strandline.engine import Engine
-from strandline.faces.streams import face as face_module
-from strandline.faces.streams.context import StreamsContext
-from strandline.faces.streams.face import StreamsFace
-from strandline.faces.streams.openapi import STREAMS, profiles, shaping
-from strandline.faces.streams.problems import PROBLEMS
-from strandline.faces.streams.settings import StreamsSettings
-from strandline.faces.web import Route
-from strandline.schema import lenses, updating
+from strandline.protocols.http import Route
+from strandline.protocols.streams import routes as face_module
+from strandline.protocols.streams.context import StreamsContext
+from strandline.protocols.streams.openapi import STREAMS, profiles, schemas
+from strandline.protocols.streams.problems import PROBLEMS
+from strandline.protocols.streams.routes import StreamsFace
+from strandline.protocols.streams.settings import StreamsSettings
+from strandline.schema import lenses, updates
 from strandline.schema import profiles as schema_profiles
 from strandline.server.limits import Limits
 from strandline.server.openapi import DESCRIBED, document, is_described
-from strandline.server.operations import DOCUMENT_PATH
+from strandline.server.openapi_routes import DOCUMENT_PATH
 
 FACE = Path(face_module.__file__).parent
 #: Refusals of the server itself that no route of this protocol gives, and the one that belongs to a whole path.
@@ -132,9 +132,9 @@ def test_every_refusal_in_the_code_has_its_problem() -> None:
 
 def test_the_versions_in_documents_are_those_that_are_checked() -> None:
     assert profiles.ApiVersion.__args__ == (schema_profiles.API_VERSION,)  # type: ignore[attr-defined]
-    fields = shaping.LensDocument.__annotations__, shaping.SchemaUpdate.__annotations__
+    fields = schemas.LensDocument.__annotations__, schemas.SchemaUpdate.__annotations__
     assert lenses.API_VERSION in str(fields[0]["api_version"])
-    assert updating.API_VERSION in str(shaping._ApiVersion)
+    assert updates.API_VERSION in str(schemas._ApiVersion)
     kinds = set(re.findall(r"[a-z-]+", " ".join(struct.__struct_config__.tag for struct in PROFILES)))
     assert kinds == set(schema_profiles._KINDS)
 

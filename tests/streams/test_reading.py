@@ -10,7 +10,7 @@ from hand_server import HandServer, by_hand
 from streams_client import JSON, START, TEXT, StreamsClient
 
 from strandline.engine import ManualClock
-from strandline.faces.streams.offsets import encode
+from strandline.protocols.streams.offsets import encode
 
 
 def test_a_read_says_where_it_ends_and_where_the_stream_does(streams: StreamsClient, name: str) -> None:

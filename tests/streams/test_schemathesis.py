@@ -18,9 +18,9 @@ from server_process import ServerProcess
 from streams_client import JSON, TEXT, StreamsClient
 from webhook_receiver import WebhookReceiver
 
-from strandline.faces.streams.openapi import STREAMS
-from strandline.faces.streams.openapi.parameters import ONE
-from strandline.server.operations import DOCUMENT_PATH
+from strandline.protocols.streams.openapi import STREAMS
+from strandline.protocols.streams.openapi.parameters import ONE
+from strandline.server.openapi_routes import DOCUMENT_PATH
 
 #: Requests that are made up for each operation and each of the streams that it is about.
 EXAMPLES = 3

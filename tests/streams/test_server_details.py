@@ -12,8 +12,8 @@ from streams_stand import NOW, Stand, at_stand, body_of
 
 from strandline.delivery.hub import Waiter
 from strandline.engine import Engine, Log, Options
-from strandline.faces.access import Access
-from strandline.faces.streams.memory import Memory, read_status
+from strandline.protocols.access import Access
+from strandline.protocols.streams.memory import Memory, read_status
 from strandline.query.searcher import Searcher
 
 SUBSYSTEMS = [

@@ -13,7 +13,7 @@ from hand_server import Asked, HandServer, by_hand
 from server_process import StartServer
 from streams_client import StreamsClient
 
-from strandline.delivery.touch.keys import hexadecimal, table_key
+from strandline.delivery.invalidation.keys import hexadecimal, table_key
 
 POSTS = "public.posts"
 TABLE = hexadecimal(table_key(POSTS))

@@ -8,8 +8,8 @@ from time import perf_counter
 
 import pytest
 
-from strandline.faces.streams.workers import THREADS, Workers
-from strandline.faces.web import Refusal
+from strandline.protocols.http import Refusal
+from strandline.protocols.streams.workers import THREADS, Workers
 
 PATIENCE_SECONDS = 600.0
 

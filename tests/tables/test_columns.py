@@ -9,7 +9,8 @@ import pytest
 from hand_tables import Bed, Vote, seqs
 
 from strandline.engine import Page
-from strandline.tables import Table, TableError, columns, counting, make_log
+from strandline.tables import Table, TableError, columns, make_log
+from strandline.tables import counts as counting
 from strandline.tables.columns import Column, text_of
 
 ANY = make_log("any", parent="p", schema={"type": "object"}, soft_delete=True)

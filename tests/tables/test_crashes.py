@@ -13,7 +13,7 @@ import pytest
 from hand_tables import NOW, Vote
 
 from strandline.engine import Engine, ManualClock, Options
-from strandline.engine.fault_disk import Crashed, FaultDisk
+from strandline.engine.testing.fault_disk import Crashed, FaultDisk
 from strandline.tables import HookContext, Hooks, Item, Row, Tables, make_log
 
 #: What a power cut leaves of unsynced bytes: exactly what is durable, or anything.

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline.tables import Item, RateLimit, Table, TableError, make_log
-from strandline.tables.limiting import SlidingWindow
+from strandline.tables.rate_limits import SlidingWindow
 
 
 @pytest.fixture

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from hand_tables import Bed, Vote, seqs
 
-from strandline.tables import Table, make_log, viewing
+from strandline.tables import Table, make_log
+from strandline.tables import view as viewing
 
 VOTE = make_log("vote", parent="room", schema=Vote, soft_delete=True)
 AUTHORS = {"u": {"name": "Uma"}}

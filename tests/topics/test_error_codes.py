@@ -17,7 +17,7 @@ from topics_client import Client, eventually
 import strandline
 from strandline.engine import Batch, Engine
 from strandline.engine.errors import DiskFull
-from strandline.faces.web import Call, Reply, Route
+from strandline.protocols.http import Call, Reply, Route
 from strandline.server.application import Application
 from strandline.server.settings import Settings, StorageSettings
 
@@ -237,9 +237,9 @@ def test_every_code_is_produced_here() -> None:
 def test_the_code_knows_no_others() -> None:
     root = Path(strandline.__file__).parent
     used: set[str] = set()
-    for room in ("faces", "server"):
+    for room in ("protocols", "server"):
         for module in (root / room).rglob("*.py"):
-            # The other faces, and the routes of the pipeline, have codes of their own, and tests of their own for them.
+            # The other protocols and the routes of the pipeline have their own codes, with their own tests.
             if {"streams", "arrow", "pipeline"} & set(module.parts):
                 continue
             used |= set(re.findall(r'Refusal\(\s*\d+,\s*"([a-z_]+)"', module.read_text()))

@@ -18,18 +18,18 @@ from topics_client import Client
 from strandline.delivery.hub import Hub
 from strandline.delivery.pressure import Pressure
 from strandline.engine import Engine
-from strandline.faces.topics.context import Context
-from strandline.faces.topics.face import TopicsFace
-from strandline.faces.topics.openapi import TOPICS as DESCRIBED
-from strandline.faces.topics.problems import PROBLEMS
-from strandline.faces.topics.settings import TopicsSettings
-from strandline.faces.web import Reply, Route
+from strandline.protocols.http import Reply, Route
+from strandline.protocols.topics.context import Context
+from strandline.protocols.topics.openapi import TOPICS as DESCRIBED
+from strandline.protocols.topics.problems import PROBLEMS
+from strandline.protocols.topics.routes import TopicsFace
+from strandline.protocols.topics.settings import TopicsSettings
 from strandline.server.gate import Status
 from strandline.server.limits import Limits
 from strandline.server.openapi import document, openapi_route
-from strandline.server.operations import DOCUMENT_PATH, SERVER
-from strandline.server.pipeline.keeping import Keeper
-from strandline.server.pipeline.telling import PipelineRoutes
+from strandline.server.openapi_routes import DOCUMENT_PATH, SERVER
+from strandline.server.pipeline.routes import PipelineRoutes
+from strandline.server.pipeline.supervisor import Keeper
 from strandline.server.probes import Probes
 from strandline.server.settings import Settings
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from watch_stand import WatchStand, on_a_stand, settle, write
 
-from strandline.faces.access import Access
-from strandline.faces.topics.event_frames import decode_cursor
-from strandline.faces.web import Refusal
+from strandline.protocols.access import Access
+from strandline.protocols.http import Refusal
+from strandline.protocols.topics.event_frames import decode_cursor
 
 
 def test_heartbeats_come_only_when_nothing_else_did(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 from watch_stand import WatchStand, on_a_stand, settle, write
 
-from strandline.faces.access import FULL_ACCESS
-from strandline.faces.topics.websocket import MAX_WAITING_MESSAGES, WebSockets
-from strandline.faces.topics.writing import Writing
+from strandline.protocols.access import FULL_ACCESS
+from strandline.protocols.topics.websocket import MAX_WAITING_MESSAGES, WebSockets
+from strandline.protocols.topics.write import Writing
 
 
 class Line:

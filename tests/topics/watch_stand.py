@@ -13,14 +13,14 @@ from topics_client import Event, parse_block
 from strandline.delivery.hub import Hub
 from strandline.delivery.pressure import Pressure
 from strandline.engine import Batch, Engine, ManualClock
-from strandline.faces.access import FULL_ACCESS, Access
-from strandline.faces.topics.config import TopicConfig, engine_config
-from strandline.faces.topics.context import Context
-from strandline.faces.topics.sessions import EventStream
-from strandline.faces.topics.settings import TopicsSettings
-from strandline.faces.topics.topics import Topic
-from strandline.faces.topics.watching import Watching
-from strandline.faces.web import Call, Head
+from strandline.protocols.access import FULL_ACCESS, Access
+from strandline.protocols.http import Call, Head
+from strandline.protocols.topics.config import TopicConfig, engine_config
+from strandline.protocols.topics.context import Context
+from strandline.protocols.topics.sessions import EventStream
+from strandline.protocols.topics.settings import TopicsSettings
+from strandline.protocols.topics.topics import Topic
+from strandline.protocols.topics.watch import Watching
 from strandline.server.limits import Slots
 
 NOW = 1_700_000_000_000

@@ -1,12 +1,120 @@
-"""The shop's takings by the hour, drawn as bars."""
+"""A picture as a PNG file: pixels in, bytes out."""
 
 from __future__ import annotations
 
+import struct
+import zlib
 from collections.abc import Mapping
 
-from strandline.cli.demo import glyphs
-from strandline.cli.demo.png import Canvas, Colour
 from strandline.cli.demo.shop import DAY_MS, HOUR_MS, MONDAY, WEEK_MS
+
+Colour = tuple[int, int, int]
+
+SIGNATURE = b"\x89PNG\r\n\x1a\n"
+_BITS = 8
+_TRUE_COLOUR = 2
+_UNFILTERED = b"\0"
+
+
+class Canvas:
+    """Pixels, in lines from the top. What is drawn beyond the edge is cut off."""
+
+    def __init__(self, width: int, height: int, background: Colour) -> None:
+        self.width = width
+        self.height = height
+        self._lines = [bytearray(bytes(background) * width) for _ in range(height)]
+
+    def fill(self, left: int, top: int, width: int, height: int, colour: Colour) -> None:
+        left, right = max(left, 0), min(left + width, self.width)
+        if left >= right:
+            return
+        stroke = bytes(colour) * (right - left)
+        for line in self._lines[max(top, 0) : max(top + height, 0)]:
+            line[left * 3 : right * 3] = stroke
+
+    def encode(self) -> bytes:
+        pixels = b"".join(_UNFILTERED + line for line in self._lines)
+        header = struct.pack(">IIBBBBB", self.width, self.height, _BITS, _TRUE_COLOUR, 0, 0, 0)
+        return SIGNATURE + _chunk(b"IHDR", header) + _chunk(b"IDAT", zlib.compress(pixels, 9)) + _chunk(b"IEND", b"")
+
+
+def _chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+# --- Letters for pictures, five dots wide and seven high: those that the chart needs --------------------------------
+
+WIDTH = 5
+GLYPH_HEIGHT = 7
+#: From one letter to the next.
+ADVANCE = WIDTH + 1
+
+#: The letters of a line, and under each of them how it is drawn.
+_SHEETS = (
+    (
+        "0123456789,",
+        ".###. ..#.. .###. ##### ...#. ##### ..##. ##### .###. .###. .....",
+        "#...# .##.. #...# ...#. ..##. #.... .#... ....# #...# #...# .....",
+        "#..## ..#.. ....# ..#.. .#.#. ####. #.... ...#. #...# #...# .....",
+        "#.#.# ..#.. ..##. ...#. #..#. ....# ####. ..#.. .###. .#### .....",
+        "##..# ..#.. .#... ....# ##### ....# #...# .#... #...# ....# ..##.",
+        "#...# ..#.. #.... #...# ...#. #...# #...# .#... #...# ...#. ..#..",
+        ".###. .###. ##### .###. ...#. .###. .###. .#... .###. .##.. .#...",
+    ),
+    (
+        "abcdefghikno",
+        "..... #.... ..... ....# ..... ..##. ..... #.... ..#.. #.... ..... .....",
+        "..... #.... ..... ....# ..... .#..# .#### #.... ..... #.... ..... .....",
+        ".###. ####. .###. .#### .###. .#... #...# ####. .##.. #..#. ####. .###.",
+        "....# #...# #...# #...# #...# ###.. #...# #...# ..#.. #.#.. #...# #...#",
+        ".#### #...# #.... #...# ##### .#... .#### #...# ..#.. ##... #...# #...#",
+        "#...# #...# #...# #...# #.... .#... ....# #...# ..#.. #.#.. #...# #...#",
+        ".#### ####. .###. .#### .###. .#... .###. #...# .###. #..#. #...# .###.",
+    ),
+    (
+        "prstuw",
+        "..... ..... ..... .#... ..... .....",
+        "####. ..... ..... .#... ..... .....",
+        "#...# #.##. .#### ###.. #...# #...#",
+        "#...# ##..# #.... .#... #...# #...#",
+        "####. #.... .###. .#... #...# #.#.#",
+        "#.... #.... ....# .#..# #..## #.#.#",
+        "#.... #.... ####. ..##. .##.# .#.#.",
+    ),
+    (
+        "EFMRSTUW",
+        "##### ##### #...# ####. .#### ##### #...# #...#",
+        "#.... #.... ##.## #...# #.... ..#.. #...# #...#",
+        "#.... #.... #.#.# #...# #.... ..#.. #...# #...#",
+        "####. ####. #.#.# ####. .###. ..#.. #...# #.#.#",
+        "#.... #.... #...# #.#.. ....# ..#.. #...# #.#.#",
+        "#.... #.... #...# #..#. ....# ..#.. #...# #.#.#",
+        "##### #.... #...# #...# ####. ..#.. .###. .#.#.",
+    ),
+)
+
+_DOTS = {
+    letter: [line[at * ADVANCE : at * ADVANCE + WIDTH] for line in lines]
+    for letters, *lines in _SHEETS
+    for at, letter in enumerate(letters)
+}
+
+
+def width_of(text: str, scale: int) -> int:
+    return (len(text) * ADVANCE - 1) * scale
+
+
+def write(canvas: Canvas, left: int, top: int, text: str, colour: Colour, scale: int) -> None:
+    """``text`` with its upper left corner there; a letter that is not known is left blank."""
+    for letter in text:
+        for row, line in enumerate(_DOTS.get(letter, ())):
+            for column, dot in enumerate(line):
+                if dot == "#":
+                    canvas.fill(left + column * scale, top + row * scale, scale, scale, colour)
+        left += ADVANCE * scale
+
+
+# --- The shop's takings by the hour, drawn as bars ------------------------------------------------------------------
 
 PAPER: Colour = (255, 255, 255)
 INK: Colour = (55, 65, 81)
@@ -27,19 +135,19 @@ def draw_week(cents_by_hour: Mapping[int, float]) -> bytes:
     canvas = Canvas(LEFT + len(hours) * (BAR + GAP) + RIGHT, HEIGHT, PAPER)
     floor = HEIGHT - BOTTOM
     step = step_for(max(cents_by_hour.values(), default=0) / 100)
-    glyphs.write(canvas, LEFT, 20, "Takings of the week per hour, in EUR", INK, 2)
+    write(canvas, LEFT, 20, "Takings of the week per hour, in EUR", INK, 2)
     for number in range(STEPS + 1):
         height = floor - round(number / STEPS * (floor - TOP))
         canvas.fill(LEFT, height, canvas.width - LEFT - RIGHT, 1, INK if not number else GRID)
         label = f"{number * step:,}"
-        glyphs.write(canvas, LEFT - 12 - glyphs.width_of(label, 2), height - glyphs.HEIGHT, label, INK, 2)
+        write(canvas, LEFT - 12 - width_of(label, 2), height - GLYPH_HEIGHT, label, INK, 2)
     for at, moment in enumerate(hours):
         share = cents_by_hour.get(moment, 0) / 100 / (STEPS * step)
         height, left = round(share * (floor - TOP)), LEFT + at * (BAR + GAP)
         canvas.fill(left, floor - height, BAR, height, WEEKEND if (moment - MONDAY) // DAY_MS >= 5 else WEEKDAY)
     for day, name in enumerate(DAYS):
         middle = LEFT + (day * 24 + 12) * (BAR + GAP)
-        glyphs.write(canvas, middle - glyphs.width_of(name, 2) // 2, floor + 14, name, INK, 2)
+        write(canvas, middle - width_of(name, 2) // 2, floor + 14, name, INK, 2)
     return canvas.encode()
 
 

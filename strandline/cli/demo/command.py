@@ -1,32 +1,100 @@
-"""``strandline demo``: what the server does, shown on a directory and a port of its own. Ends by itself.
-
-Exit codes: 0 all of it was shown and is true, 1 something went wrong, 130 it was broken off.
-"""
+"""Where the demonstration keeps its things: a directory that goes with it, or one that stays."""
 
 from __future__ import annotations
 
+import json
 import shlex
 import shutil
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
-from strandline.cli.demo.places import SETTINGS, Places, places
-from strandline.cli.demo.server import Broken, DemoServer
+from strandline.cli.demo.chapters.crash import kill_and_recover
+from strandline.cli.demo.chapters.pipeline import run_the_pipeline
+from strandline.cli.demo.chapters.queue import pack_parcels
+from strandline.cli.demo.chapters.router import route_to_a_city
+from strandline.cli.demo.chapters.search import draw_takings, search_orders
+from strandline.cli.demo.chapters.signatures import review_a_lamp, sign_a_delivery
+from strandline.cli.demo.chapters.start import start_a_server
+from strandline.cli.demo.chapters.stop import stop_and_verify
+from strandline.cli.demo.chapters.stream import follow_payments
+from strandline.cli.demo.chapters.traffic import trade_for_a_week
+from strandline.cli.demo.narration import Teller
+from strandline.cli.demo.server import DECLARED, Broken, DemoServer
 from strandline.cli.demo.shop import Shop
 from strandline.cli.demo.stage import Stage
-from strandline.cli.demo.story import tell
-from strandline.cli.demo.telling import Teller
 from strandline.cli.exits import CommandFailed
 from strandline.cli.output import open_console, say
 from strandline.client import StrandlineError
+
+SETTINGS = "strandline.toml"
+PICTURE = "takings.png"
+
+
+class Places(NamedTuple):
+    directory: Path
+    picture: Path
+
+
+@contextmanager
+def places(keep: Path | None) -> Iterator[Places]:
+    """With ``keep`` everything stays there, with settings for a server; else the picture alone stays. Raises Broken if
+    ``keep`` cannot be used."""
+    if keep is None:
+        with tempfile.TemporaryDirectory(prefix="strandline-demo-") as directory:
+            yield Places(Path(directory), Path(tempfile.gettempdir()) / f"{Path(directory).name}.png")
+        return
+    keep = keep.absolute()
+    try:
+        keep.mkdir(parents=True, exist_ok=True)
+        if any(keep.iterdir()):
+            raise Broken(f"{keep} is not empty: give --keep a new directory")
+        (keep / SETTINGS).write_text(_settings(keep))
+    except OSError as error:
+        raise Broken(f"{keep} cannot be used: {error.strerror}") from None
+    yield Places(keep, keep / PICTURE)
+
+
+def _settings(directory: Path) -> str:
+    # A string of JSON is one of TOML as well.
+    return (
+        f"[server]\ndeclare = {json.dumps(DECLARED)}\n\n"
+        f"[storage]\ndata_dir = {json.dumps(str(directory / 'data'), ensure_ascii=False)}\n"
+    )
+
+
+# --- The story: which chapter follows which -------------------------------------------------------------------------
+
+CHAPTERS = (
+    start_a_server,
+    trade_for_a_week,
+    follow_payments,
+    pack_parcels,
+    route_to_a_city,
+    kill_and_recover,
+    sign_a_delivery,
+    review_a_lamp,
+    run_the_pipeline,
+    search_orders,
+    draw_takings,
+    stop_and_verify,
+)
+
+
+def tell(stage: Stage) -> None:
+    for chapter in CHAPTERS:
+        chapter(stage)
+
+
+# --- ``strandline demo``: what the server does, shown on a directory and a port of its own. Ends by itself ----------
 
 SEED = 7
 #: Nothing that is shown takes so long: something hangs.

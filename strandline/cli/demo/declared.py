@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from strandline.faces.collections import AppendOnly, Collection
+from strandline.collections import AppendOnly, Collection
 from strandline.tables import make_log
 
 

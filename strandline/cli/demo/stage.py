@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from strandline.cli.demo.narration import Teller
 from strandline.cli.demo.server import DemoServer
 from strandline.cli.demo.shop import Order, Shop
-from strandline.cli.demo.telling import Teller
 
 ORDERS, PAYMENTS, SHIPMENTS = "orders", "payments", "shipments"
 

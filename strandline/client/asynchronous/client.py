@@ -16,15 +16,15 @@ from strandline.client.asynchronous.streams import AsyncStream
 from strandline.client.asynchronous.tables import AsyncTable
 from strandline.client.asynchronous.topics import AsyncTopic
 from strandline.client.asynchronous.transport import AsyncTransport
-from strandline.client.asynchronous.watching import AsyncWatch
+from strandline.client.asynchronous.watch import AsyncWatch
 from strandline.client.calls import Answer, any_request, get
-from strandline.client.connecting import Address
+from strandline.client.connection import Address
 from strandline.client.credentials import Credentials
-from strandline.client.retrying import Patience
+from strandline.client.retry import Patience
 from strandline.client.stream_types import StreamRow
 from strandline.client.topic_calls import Match, Write
 from strandline.client.topic_types import RouterState, TopicRow, Written
-from strandline.client.watching import Start, WatchState
+from strandline.client.watch import Start, WatchState
 
 T = TypeVar("T")
 

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any, Generic, TypeVar
 
 from strandline.client import topic_calls as calls
-from strandline.client.asynchronous.reading import read_pages
+from strandline.client.asynchronous.pages import read_pages
 from strandline.client.asynchronous.transport import AsyncTransport
-from strandline.client.asynchronous.watching import tell_loss
+from strandline.client.asynchronous.watch import tell_loss
 from strandline.client.calls import Reading, delete, get, put
 from strandline.client.topic_types import ConsumerPosition, Page, Record, Tombstone
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from strandline.client.collection_types import Element, Pulled
+from strandline.client.concurrency import AsyncLock, AsyncResult
 from strandline.client.cursors import CursorState
 from strandline.client.errors import BadRequest
-from strandline.client.waiting import AsyncLock, AsyncResult
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ from strandline.client.errors import NotFound
 from strandline.client.queue_types import Acked, Extended, Job, Nacked, Redriven
 from strandline.client.topic_calls import Match
 from strandline.client.topic_types import Configured, Draft, QueueCounters, Written
-from strandline.client.working import WorkerSettings
+from strandline.client.worker_settings import WorkerSettings
 
 T = TypeVar("T")
 

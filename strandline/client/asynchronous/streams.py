@@ -7,13 +7,13 @@ from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 from strandline.client import stream_calls as calls
-from strandline.client.asynchronous.producing import AsyncProducer
-from strandline.client.asynchronous.tailing import AsyncStreamTail
+from strandline.client.asynchronous.producer import AsyncProducer
+from strandline.client.asynchronous.tail import AsyncStreamTail
 from strandline.client.asynchronous.transport import AsyncTransport
 from strandline.client.calls import ALWAYS, Request, delete, get, post
-from strandline.client.producing import ProducerState
+from strandline.client.producer import ProducerState
 from strandline.client.stream_types import NOW, START, Aggregated, Appended, Found, Hit, StreamInfo, StreamPage
-from strandline.client.tailing import TailState
+from strandline.client.tail import TailState
 from strandline.client.topic_calls import given
 
 T = TypeVar("T")

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any, Generic, TypeVar
 
 from strandline.client import table_calls as calls
-from strandline.client.asynchronous.living import AsyncLive
+from strandline.client.asynchronous.live import AsyncLive
 from strandline.client.asynchronous.transport import AsyncTransport
 from strandline.client.calls import ALWAYS
-from strandline.client.living import LiveState
+from strandline.client.live import LiveState
 from strandline.client.table_calls import TableCalls
 from strandline.client.table_types import (
     BulkAppended,

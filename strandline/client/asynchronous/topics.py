@@ -8,9 +8,9 @@ from typing import Any, Generic, TypeVar
 from strandline.client import queue_calls
 from strandline.client import topic_calls as calls
 from strandline.client.asynchronous.consumers import AsyncConsumer
-from strandline.client.asynchronous.reading import read_records
+from strandline.client.asynchronous.pages import read_records
 from strandline.client.asynchronous.transport import AsyncTransport
-from strandline.client.asynchronous.watching import AsyncTail, AsyncWatch
+from strandline.client.asynchronous.watch import AsyncTail, AsyncWatch
 from strandline.client.calls import delete, get
 from strandline.client.queue_types import Redriven
 from strandline.client.topic_calls import Match
@@ -26,7 +26,7 @@ from strandline.client.topic_types import (
     TopicState,
     Written,
 )
-from strandline.client.watching import Start, WatchState
+from strandline.client.watch import Start, WatchState
 
 T = TypeVar("T")
 

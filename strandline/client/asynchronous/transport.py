@@ -8,11 +8,11 @@ from typing import TypeVar
 import httpx
 
 from strandline.client.calls import Answer, Reading, Request, get
-from strandline.client.connecting import LIMITS, Address, failure
+from strandline.client.concurrency import async_sleep
+from strandline.client.connection import LIMITS, Address, failure
 from strandline.client.errors import Refused, StrandlineError, Unreachable, refusal
-from strandline.client.retrying import Patience, Tries
+from strandline.client.retry import Patience, Tries
 from strandline.client.server_events import Event, EventParser
-from strandline.client.waiting import async_sleep
 
 T = TypeVar("T")
 

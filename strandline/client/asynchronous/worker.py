@@ -12,10 +12,10 @@ from strandline.client import queue_calls as calls
 from strandline.client import topic_calls
 from strandline.client.asynchronous.transport import AsyncTransport
 from strandline.client.calls import get
-from strandline.client.crews import AsyncCrew, AsyncFlag, async_check, async_told_to_stop
+from strandline.client.concurrency import AsyncCrew, AsyncFlag, async_check, async_told_to_stop
 from strandline.client.errors import StrandlineError
 from strandline.client.queue_types import Job
-from strandline.client.working import HEARTBEATS_PER_LEASE, WorkerSettings, is_passing, usual_delay_ms
+from strandline.client.worker_settings import HEARTBEATS_PER_LEASE, WorkerSettings, is_passing, usual_delay_ms
 
 T = TypeVar("T")
 Handler = Callable[[Job[T]], Any]

@@ -12,9 +12,9 @@ import httpx
 from strandline.client import stream_calls
 from strandline.client import topic_calls as calls
 from strandline.client.calls import Answer, any_request, get
-from strandline.client.connecting import Address
+from strandline.client.connection import Address
 from strandline.client.credentials import Credentials
-from strandline.client.retrying import Patience
+from strandline.client.retry import Patience
 from strandline.client.stream_types import StreamRow
 from strandline.client.synchronous.collections import Collections
 from strandline.client.synchronous.queues import Queue
@@ -23,10 +23,10 @@ from strandline.client.synchronous.streams import Stream
 from strandline.client.synchronous.tables import Table
 from strandline.client.synchronous.topics import Topic
 from strandline.client.synchronous.transport import Transport
-from strandline.client.synchronous.watching import Watch
+from strandline.client.synchronous.watch import Watch
 from strandline.client.topic_calls import Match, Write
 from strandline.client.topic_types import RouterState, TopicRow, Written
-from strandline.client.watching import Start, WatchState
+from strandline.client.watch import Start, WatchState
 
 T = TypeVar("T")
 

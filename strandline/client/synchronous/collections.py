@@ -21,14 +21,14 @@ from strandline.client.collection_types import (
 )
 from strandline.client.credentials import Credentials, current
 from strandline.client.cursors import CursorState
+from strandline.client.element_reader import Authors, Encrypting, Opening
 from strandline.client.errors import Conflict, Refused
-from strandline.client.opening import Authors, Encrypting, Opening
 from strandline.client.synchronous.cursors import AppendLogCursor
 from strandline.client.synchronous.transport import Transport
 from strandline.signing import author_proofs
 from strandline.signing.author_proofs import Proof
 from strandline.signing.keys import Signer
-from strandline.signing.requests import host_of
+from strandline.signing.signed_requests import host_of
 
 T = TypeVar("T")
 

@@ -9,9 +9,9 @@ from typing import Any, Generic, TypeVar
 
 from strandline.client import topic_calls as calls
 from strandline.client.calls import Reading, delete, get, put
-from strandline.client.synchronous.reading import read_pages
+from strandline.client.synchronous.pages import read_pages
 from strandline.client.synchronous.transport import Transport
-from strandline.client.synchronous.watching import tell_loss
+from strandline.client.synchronous.watch import tell_loss
 from strandline.client.topic_types import ConsumerPosition, Page, Record, Tombstone
 
 T = TypeVar("T")

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from strandline.client.collection_types import Element, Pulled
+from strandline.client.concurrency import SyncLock, SyncResult
 from strandline.client.cursors import CursorState
 from strandline.client.errors import BadRequest
-from strandline.client.waiting import SyncLock, SyncResult
 
 T = TypeVar("T")
 

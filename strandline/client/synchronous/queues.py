@@ -17,7 +17,7 @@ from strandline.client.synchronous.transport import Transport
 from strandline.client.synchronous.worker import Worker
 from strandline.client.topic_calls import Match
 from strandline.client.topic_types import Configured, Draft, QueueCounters, Written
-from strandline.client.working import WorkerSettings
+from strandline.client.worker_settings import WorkerSettings
 
 T = TypeVar("T")
 

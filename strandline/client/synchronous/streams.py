@@ -10,12 +10,12 @@ from typing import Any, Generic, TypeVar
 
 from strandline.client import stream_calls as calls
 from strandline.client.calls import ALWAYS, Request, delete, get, post
-from strandline.client.producing import ProducerState
+from strandline.client.producer import ProducerState
 from strandline.client.stream_types import NOW, START, Aggregated, Appended, Found, Hit, StreamInfo, StreamPage
-from strandline.client.synchronous.producing import Producer
-from strandline.client.synchronous.tailing import StreamTail
+from strandline.client.synchronous.producer import Producer
+from strandline.client.synchronous.tail import StreamTail
 from strandline.client.synchronous.transport import Transport
-from strandline.client.tailing import TailState
+from strandline.client.tail import TailState
 from strandline.client.topic_calls import given
 
 T = TypeVar("T")

@@ -9,8 +9,8 @@ from typing import Any, Generic, TypeVar
 
 from strandline.client import table_calls as calls
 from strandline.client.calls import ALWAYS
-from strandline.client.living import LiveState
-from strandline.client.synchronous.living import Live
+from strandline.client.live import LiveState
+from strandline.client.synchronous.live import Live
 from strandline.client.synchronous.transport import Transport
 from strandline.client.table_calls import TableCalls
 from strandline.client.table_types import (

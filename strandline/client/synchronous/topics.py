@@ -12,9 +12,9 @@ from strandline.client import topic_calls as calls
 from strandline.client.calls import delete, get
 from strandline.client.queue_types import Redriven
 from strandline.client.synchronous.consumers import Consumer
-from strandline.client.synchronous.reading import read_records
+from strandline.client.synchronous.pages import read_records
 from strandline.client.synchronous.transport import Transport
-from strandline.client.synchronous.watching import Tail, Watch
+from strandline.client.synchronous.watch import Tail, Watch
 from strandline.client.topic_calls import Match
 from strandline.client.topic_types import (
     Configured,
@@ -28,7 +28,7 @@ from strandline.client.topic_types import (
     TopicState,
     Written,
 )
-from strandline.client.watching import Start, WatchState
+from strandline.client.watch import Start, WatchState
 
 T = TypeVar("T")
 

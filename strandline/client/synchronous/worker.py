@@ -13,11 +13,11 @@ import msgspec
 from strandline.client import queue_calls as calls
 from strandline.client import topic_calls
 from strandline.client.calls import get
-from strandline.client.crews import SyncCrew, SyncFlag, sync_check, sync_told_to_stop
+from strandline.client.concurrency import SyncCrew, SyncFlag, sync_check, sync_told_to_stop
 from strandline.client.errors import StrandlineError
 from strandline.client.queue_types import Job
 from strandline.client.synchronous.transport import Transport
-from strandline.client.working import HEARTBEATS_PER_LEASE, WorkerSettings, is_passing, usual_delay_ms
+from strandline.client.worker_settings import HEARTBEATS_PER_LEASE, WorkerSettings, is_passing, usual_delay_ms
 
 T = TypeVar("T")
 Handler = Callable[[Job[T]], Any]

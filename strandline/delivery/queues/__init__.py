@@ -16,9 +16,9 @@ from strandline.delivery.queues.jobs import (
     QueueSettings,
     Schedule,
 )
+from strandline.delivery.queues.multi_append import Write, append_together
 from strandline.delivery.queues.queue import Queue
 from strandline.delivery.queues.queues import Queues
-from strandline.delivery.queues.together import Write, append_together
 
 __all__ = [
     "Acked",

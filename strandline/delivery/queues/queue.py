@@ -8,7 +8,8 @@ from itertools import takewhile
 from typing import Any
 
 from strandline.delivery.queues.commits import after, then
-from strandline.delivery.queues.companion import Companion
+from strandline.delivery.queues.completion import Leaving
+from strandline.delivery.queues.dead_letters import Undertaker
 from strandline.delivery.queues.events import (
     ClaimedEvent,
     ExtendedEvent,
@@ -33,13 +34,11 @@ from strandline.delivery.queues.jobs import (
     lease_number,
     lease_numbers,
 )
-from strandline.delivery.queues.leaving import Leaving
-from strandline.delivery.queues.lookup import records_at
-from strandline.delivery.queues.picking import Picker, Row
-from strandline.delivery.queues.sharing import divide
+from strandline.delivery.queues.lease_log import Companion
+from strandline.delivery.queues.multi_append import Plan, Write, append_together
+from strandline.delivery.queues.records import records_at
+from strandline.delivery.queues.selection import Picker, Row, divide
 from strandline.delivery.queues.state import Job, State, job_of
-from strandline.delivery.queues.together import Plan, Write, append_together
-from strandline.delivery.queues.undertaker import Undertaker
 from strandline.engine import Appended, Batch, Commit, Engine, Log, Record
 from strandline.engine.clock import MAX_AHEAD_MS
 
@@ -156,7 +155,7 @@ class Queue:
         return after(commits, claimed[0])
 
     def claim_cohort(self, requests: Sequence[ClaimRequest]) -> Commit[list[list[Claimed]]]:
-        """Divide what there is among several claims, in one step; see :mod:`~strandline.delivery.queues.sharing`."""
+        """Divide what there is among several claims, in one step; see :mod:`~strandline.delivery.queues.selection`."""
         claimed, commits = self._claim(requests)
         return after(commits, claimed)
 

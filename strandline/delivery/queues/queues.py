@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from strandline.delivery.queues.companion import companion_name, drop_companion
 from strandline.delivery.queues.jobs import QueueSettings
+from strandline.delivery.queues.lease_log import companion_name, drop_companion
 from strandline.delivery.queues.queue import Queue
 from strandline.engine import Commit, Engine, Log
 

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 from strandline.delivery.hub import Hub, Waiter
-from strandline.delivery.routers.hops import Hops
-from strandline.delivery.routers.planning import Plan
+from strandline.delivery.routers.graph import Hops
+from strandline.delivery.routers.plan import Plan
 from strandline.delivery.routers.router import FIRST_DELAY_MS, MAX_DELAY_MS, Router
 from strandline.engine import Engine, Log, Page
 from strandline.engine.background import report

@@ -11,7 +11,6 @@ from typing import Any
 
 from strandline.delivery.hub import Hub
 from strandline.delivery.subscriptions.acks import Ack, checked, still_there
-from strandline.delivery.subscriptions.courier import Answer, Courier
 from strandline.delivery.subscriptions.dialect import Claim, Dialect, Holder
 from strandline.delivery.subscriptions.errors import (
     AlreadyClaimed,
@@ -34,13 +33,13 @@ from strandline.delivery.subscriptions.events import (
     RemovedEvent,
     WokenEvent,
 )
-from strandline.delivery.subscriptions.keeping import Keeping
-from strandline.delivery.subscriptions.linking import Linking
-from strandline.delivery.subscriptions.retries import FIRST_MS, retry_delay_ms
-from strandline.delivery.subscriptions.signing import Signer
+from strandline.delivery.subscriptions.link_index import Linking
+from strandline.delivery.subscriptions.signatures import Signer
+from strandline.delivery.subscriptions.store import Keeping
 from strandline.delivery.subscriptions.subscription import PLACES_PER_EVENT, Subscription
-from strandline.delivery.subscriptions.timer import Timer
+from strandline.delivery.subscriptions.timer import FIRST_MS, Timer, retry_delay_ms
 from strandline.delivery.subscriptions.tokens import Tokens
+from strandline.delivery.subscriptions.webhooks import Answer, Courier
 from strandline.engine import Append, Batch, Commit, Engine, Log
 from strandline.engine.background import delay_after, report
 from strandline.engine.errors import LogFull

@@ -13,7 +13,7 @@ from binascii import Error as BadBase64
 import msgspec
 
 from strandline.delivery.subscriptions.errors import BadToken, TokenExpired
-from strandline.delivery.subscriptions.signing import base64url
+from strandline.delivery.subscriptions.signatures import base64url
 
 #: Longer than any worker holds a wake, heartbeats included. What ends a lease is its own time, not this one.
 TOKEN_MS = 24 * 3_600_000

@@ -26,11 +26,11 @@ from typing import Literal, NamedTuple
 import msgspec
 import xxhash
 
-from strandline.engine.catalog import Manifest, checked
 from strandline.engine.clock import later
 from strandline.engine.errors import BadConfig, DamagedFile, EngineError, MissingFile, UnsupportedFormat
 from strandline.engine.file_names import Kind, check_name, check_number, is_name
-from strandline.engine.segments.cold import ObjectStoreCold, directory_of
+from strandline.engine.segments.cold_store import ObjectStoreCold, directory_of
+from strandline.engine.state.checkpoints import Manifest, checked
 
 VERSION = 1
 #: The last millisecond of the year 9999.

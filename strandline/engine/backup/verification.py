@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from strandline.engine.backup.pool import FILES, FileCopy, Folder, NoBackup, Pool, locate
-from strandline.engine.backup.restoring import Progress
+from strandline.engine.backup.restoration import Progress
 from strandline.engine.errors import DamagedFile
 
 

@@ -11,8 +11,18 @@ from collections import Counter
 from contextlib import nullcontext
 from itertools import chain
 
-from strandline.engine.backlog import MAX_COPIED
-from strandline.engine.catalog import (
+from strandline.engine.disk import Disk
+from strandline.engine.errors import EngineError
+from strandline.engine.housekeeping.installation import install
+from strandline.engine.housekeeping.maintenance import Runner, entry_of, give_back
+from strandline.engine.housekeeping.snapshot import Snapshot
+from strandline.engine.journal.backlog import MAX_COPIED
+from strandline.engine.journal.file import journal_indexes, journal_path
+from strandline.engine.journal.replay import Recovered
+from strandline.engine.segments.footer import SegmentInfo
+from strandline.engine.segments.jobs import SealJob
+from strandline.engine.segments.store import SegmentStore, segment_path
+from strandline.engine.state.checkpoints import (
     JournalEntry,
     Manifest,
     SegmentEntry,
@@ -20,17 +30,6 @@ from strandline.engine.catalog import (
     write_checkpoint,
     write_manifest,
 )
-from strandline.engine.disk import Disk
-from strandline.engine.errors import EngineError
-from strandline.engine.housekeeping.installing import install
-from strandline.engine.housekeeping.maintenance import Runner, entry_of
-from strandline.engine.housekeeping.memory import give_back
-from strandline.engine.housekeeping.snapshot import Snapshot
-from strandline.engine.journal import journal_indexes, journal_path
-from strandline.engine.replay import Recovered
-from strandline.engine.segments.footer import SegmentInfo
-from strandline.engine.segments.sealing import SealJob
-from strandline.engine.segments.store import SegmentStore, segment_path
 
 log = logging.getLogger(__name__)
 

@@ -8,15 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from strandline.engine.block import Block
-from strandline.engine.catalog import BookState, OverlayState, RunState, drop_frame, overlay_frame, state_frame
 from strandline.engine.errors import DamagedFile
-from strandline.engine.frame import Encoded
-from strandline.engine.housekeeping.merging import Merge
-from strandline.engine.logbook import Gap, Logbook
+from strandline.engine.housekeeping.merges import Merge
+from strandline.engine.journal.frame import Encoded
 from strandline.engine.segments.footer import RunInfo, SegmentInfo
-from strandline.engine.segments.sealing import Keep
+from strandline.engine.segments.jobs import Keep
 from strandline.engine.segments.segment import Segment
+from strandline.engine.state.block import Block
+from strandline.engine.state.checkpoints import (
+    BookState,
+    OverlayState,
+    RunState,
+    drop_frame,
+    overlay_frame,
+    state_frame,
+)
+from strandline.engine.state.logbook import Gap, Logbook
 
 #: Logs that are dealt with in one go while the engine's lock is held: well under a millisecond.
 SLICE = 64

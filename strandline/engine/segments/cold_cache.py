@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Condition
 
-from strandline.engine.segments.cold import ColdStore
+from strandline.engine.segments.cold_store import ColdStore
 
 #: What is fetched at least. Requests to an object store cost tens of milliseconds whatever their size, up to
 #: about this one.

@@ -1,7 +1,7 @@
 """The records of whole journal files as arrays: where everything lies, without a look at a single record.
 
 A journal can have half a million frames of one record each. So the frames are verified one by one, by
-``scan``, but what is in them (see :mod:`strandline.engine.frame` for the layout) is worked out for all at once.
+``scan``, but what is in them (see :mod:`strandline.engine.journal.frame` for the layout) is worked out for all at once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from strandline.engine.disk import Disk
 from strandline.engine.errors import MissingFile
-from strandline.engine.frame import (
+from strandline.engine.journal.frame import (
     FILE_HEADER,
     HAS_EXTRAS,
     HAS_KEYS,
@@ -30,9 +30,9 @@ from strandline.engine.frame import (
     read_file_header,
     scan,
 )
-from strandline.engine.groups import whole
-from strandline.engine.segments.copies import Copies
-from strandline.engine.segments.pieces import Pieces, Rows, concatenate
+from strandline.engine.journal.groups import whole
+from strandline.engine.segments.byte_ranges import Pieces, Rows, concatenate
+from strandline.engine.segments.forwarded_rows import Copies
 from strandline.engine.segments.writer import Ints
 
 #: HEADER, for many frames at once.

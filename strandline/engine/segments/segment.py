@@ -25,11 +25,11 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
-from strandline.engine.block import Block, Numbers
 from strandline.engine.errors import DamagedFile, MissingFile
 from strandline.engine.segments import check
 from strandline.engine.segments.footer import ENDING, BlockInfo, RunInfo, decode_footer, edges_sum, tail_start
 from strandline.engine.segments.writer import SCHEMA, Codes, Ints
+from strandline.engine.state.block import Block, Numbers
 
 #: Fetched first from the cold tier: holds the whole footer of all but the largest segments.
 TAIL_GUESS_BYTES = 64 << 10

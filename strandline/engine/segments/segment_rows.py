@@ -11,8 +11,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from strandline.engine.machine_memory import memory_limit
+from strandline.engine.segments.byte_ranges import Pieces, Rows
 from strandline.engine.segments.footer import RunInfo
-from strandline.engine.segments.pieces import Pieces, Rows
 from strandline.engine.segments.segment import ROW_COLUMNS, Segment
 from strandline.engine.segments.writer import Codes, Ints, Strings
 

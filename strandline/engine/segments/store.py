@@ -20,13 +20,13 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 
-from strandline.engine.block import Block
 from strandline.engine.disk import Disk
 from strandline.engine.errors import BadConfig, BadRequest, DamagedFile, EngineError, MissingFile
 from strandline.engine.file_names import number_in
-from strandline.engine.segments.cold import ColdStore
 from strandline.engine.segments.cold_cache import ColdCache, Fetcher, empty_directory
+from strandline.engine.segments.cold_store import ColdStore
 from strandline.engine.segments.segment import ROW_COLUMNS, Segment, footprint
+from strandline.engine.state.block import Block
 
 #: Decompressed blocks: enough that readers who follow each other through the same history decode it once.
 CACHE_BYTES = 32 << 20

@@ -22,13 +22,13 @@ from typing import IO
 import msgspec
 import pyarrow as pa
 
-from strandline.engine.children import environment
+from strandline.engine.child_process import environment
 from strandline.engine.descriptors import FOR_A_PROCESS, SpareDescriptors
 from strandline.engine.disk import LocalDisk
 from strandline.engine.errors import DamagedFile, MissingFile, UnsupportedFormat, WorkerFailed
-from strandline.engine.housekeeping.memory import give_back
+from strandline.engine.housekeeping.maintenance import give_back
 from strandline.engine.segments.footer import SegmentInfo
-from strandline.engine.segments.sealing import MergeJob, SealJob, run
+from strandline.engine.segments.jobs import MergeJob, SealJob, run
 
 #: Requests come first: the worker takes what processor time they leave.
 NICENESS = 5

@@ -45,14 +45,14 @@ class StrandlineSource(DataSource):
 
     def schema(self) -> StructType:
         with _needing_packages():
-            from strandline.pipeline.source.batch import offered_schema
+            from strandline.pipeline.source.batch_reader import offered_schema
             from strandline.pipeline.source.options import read_options
 
             return offered_schema(read_options(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         with _needing_packages():
-            from strandline.pipeline.source.batch import BatchReader, PushingReader, check_chosen
+            from strandline.pipeline.source.batch_reader import BatchReader, PushingReader, check_chosen
             from strandline.pipeline.source.options import read_options
 
             options = read_options(self.options, stream=False)
@@ -61,9 +61,9 @@ class StrandlineSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         with _needing_packages():
-            from strandline.pipeline.source.batch import check_chosen
+            from strandline.pipeline.source.batch_reader import check_chosen
             from strandline.pipeline.source.options import read_options
-            from strandline.pipeline.source.streaming import StreamReader
+            from strandline.pipeline.source.stream_reader import StreamReader
 
             options = read_options(self.options, stream=True)
             # Typed columns may have changed since the stream began. Those that are gone are null then.
@@ -74,13 +74,13 @@ class StrandlineSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         with _needing_packages():
             from strandline.pipeline.source.options import write_options
-            from strandline.pipeline.source.writing import BatchWriter
+            from strandline.pipeline.source.writer import BatchWriter
 
             return BatchWriter(write_options(self.options, stream=False), schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         with _needing_packages():
             from strandline.pipeline.source.options import write_options
-            from strandline.pipeline.source.stream_writing import StreamWriter
+            from strandline.pipeline.source.stream_writer import StreamWriter
 
             return StreamWriter(write_options(self.options, stream=True), schema, overwrite)

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from strandline.engine.catalog import MANIFEST
-from strandline.engine.journal import DIRECTORY as JOURNAL
-from strandline.history.opening import History, open_history
+from strandline.engine.journal.file import DIRECTORY as JOURNAL
+from strandline.engine.state.checkpoints import MANIFEST
+from strandline.history.source import History, open_history
 from strandline.pipeline.source.options import Place
 
 #: A view holds files that housekeeping would remove, and up to a journal's worth of sealed records.

@@ -14,9 +14,9 @@ import msgspec
 
 from strandline.engine import Batch, Engine, Log
 from strandline.engine.errors import DirectoryInUse, UnknownLog
-from strandline.history.info import info_of
+from strandline.history.http import ProgressConflict
+from strandline.history.log_info import info_of
 from strandline.history.remote import ServerTarget, Written
-from strandline.history.talking import ProgressConflict
 from strandline.pipeline.source.options import Place
 
 Progress = dict[str, Any]

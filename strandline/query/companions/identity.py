@@ -6,7 +6,7 @@ from hashlib import sha256
 
 import msgspec
 
-from strandline.query.binding import Bound, bind_search
+from strandline.query.bound import Bound, bind_search
 from strandline.query.config import Measure, Rollup, SearchConfig
 from strandline.query.index import Plan, Versions, plan_of
 

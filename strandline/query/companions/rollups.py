@@ -13,12 +13,11 @@ import numpy as np
 import pyarrow as pa
 from msgspec import Struct
 
-from strandline.query.binding import bind_search
+from strandline.query.bound import bind_search
 from strandline.query.chunk import Chunk
 from strandline.query.config import Rollup, SearchConfig
-from strandline.query.contributing import contributing
+from strandline.query.contributions import Contributions, add_up, contributing
 from strandline.query.requests import AggregateRequest
-from strandline.query.summing import Contributions, add_up
 from strandline.query.sums import WIDE_PARTS, Histograms, MeasureSums, Sums
 from strandline.query.values import EARLIEST_DATE, LATEST_DATE
 

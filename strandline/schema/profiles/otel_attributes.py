@@ -9,7 +9,7 @@ from typing import Any
 
 from strandline.schema.errors import SchemaError
 from strandline.schema.profiles.otel_settings import OtelSettings
-from strandline.schema.profiles.redaction import REDACTED
+from strandline.schema.profiles.values import REDACTED
 
 #: Names whose values are never stored, in lower case.
 SECRETS = frozenset(

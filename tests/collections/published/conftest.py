@@ -13,7 +13,7 @@ from needed import unavailable
 from node_packages import Unavailable, require_packages
 from server_process import ServerProcess
 
-from strandline.signing.minting import everything
+from strandline.signing.certificates import everything
 
 HERE = Path(__file__).parent
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from collections_speakers import ClientFailed, Person, ServerRefused, Speaker
 
-from strandline.signing.minting import read_only, writer
+from strandline.signing.certificates import read_only, writer
 
 ALICE, BOB, CAROL = Person(1), Person(2), Person(3)
 Json = dict[str, Any]

@@ -10,8 +10,8 @@ import pytest
 from collections_speakers import AuthorRefused, ClientFailed, Person, ServerRefused, Speaker
 
 from strandline.client import Client
-from strandline.signing.canonical import digest
-from strandline.signing.minting import read_only
+from strandline.signing.canonical_json import digest
+from strandline.signing.certificates import read_only
 
 ALICE, BOB, CAROL = Person(1), Person(2), Person(3)
 Json = dict[str, Any]

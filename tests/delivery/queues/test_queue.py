@@ -24,7 +24,7 @@ from strandline.delivery.queues import (
 )
 from strandline.engine import Batch, Config
 from strandline.engine.errors import DiskFull, JournalFailed, LogFull, UnknownLog
-from strandline.engine.fault_disk import FaultDisk
+from strandline.engine.testing.fault_disk import FaultDisk
 
 MakeStand = Callable[..., Stand]
 

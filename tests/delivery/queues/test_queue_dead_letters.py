@@ -14,7 +14,7 @@ from queue_stand import NOW, Stand
 from strandline.delivery.queues import QueueCounters, QueueSettings, Redriven, Schedule, redrive
 from strandline.engine import Batch, Config, Log
 from strandline.engine.errors import EngineError
-from strandline.engine.fault_disk import Crashed, FaultDisk
+from strandline.engine.testing.fault_disk import Crashed, FaultDisk
 
 MakeStand = Callable[..., Stand]
 SETTINGS = QueueSettings(max_deliveries=2, dead_letter="dead")

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from queue_stand import Stand
 
-from strandline.delivery.queues.leaving import Leaving
+from strandline.delivery.queues.completion import Leaving
 from strandline.delivery.queues.state import Job
 from strandline.engine import Commit, Log
 from strandline.engine.errors import DamagedFile

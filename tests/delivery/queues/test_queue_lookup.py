@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from queue_stand import Stand
 
-from strandline.delivery.queues.lookup import READ_ALONG, READ_RECORDS, records_at
+from strandline.delivery.queues.records import READ_ALONG, READ_RECORDS, records_at
 
 
 def found(stand: Stand, *seqs: int) -> list[int]:

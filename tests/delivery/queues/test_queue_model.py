@@ -25,11 +25,11 @@ from strandline.delivery.queues import (
     QueueCounters,
     QueueSettings,
     Schedule,
-    companion,
+    lease_log,
     redrive,
 )
 from strandline.engine import Batch
-from strandline.engine.fault_disk import FaultDisk
+from strandline.engine.testing.fault_disk import FaultDisk
 
 LONG = bool(os.environ.get("STRANDLINE_LONG"))
 MODEL = settings(
@@ -114,9 +114,9 @@ class Model:
 
 @pytest.fixture(autouse=True)
 def _short_companions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(companion, "COMPACT_EVENTS", 12)
-    monkeypatch.setattr(companion, "COMPACT_RATIO", 1)
-    monkeypatch.setattr(companion, "SNAPSHOT_JOBS", 3)
+    monkeypatch.setattr(lease_log, "COMPACT_EVENTS", 12)
+    monkeypatch.setattr(lease_log, "COMPACT_RATIO", 1)
+    monkeypatch.setattr(lease_log, "SNAPSHOT_JOBS", 3)
 
 
 class Machine(RuleBasedStateMachine):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from queue_stand import NOW, Stand
 
-from strandline.delivery.queues import Acked, QueueCounters, QueueSettings, Schedule, companion
+from strandline.delivery.queues import Acked, QueueCounters, QueueSettings, Schedule, lease_log
 from strandline.delivery.queues.events import ClaimedEvent, Grant, SnapshotEvent, decode, encode
 from strandline.engine import Batch
 
@@ -16,8 +16,8 @@ MakeStand = Callable[..., Stand]
 
 @pytest.fixture
 def _short_companions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(companion, "COMPACT_EVENTS", 8)
-    monkeypatch.setattr(companion, "SNAPSHOT_JOBS", 2)
+    monkeypatch.setattr(lease_log, "COMPACT_EVENTS", 8)
+    monkeypatch.setattr(lease_log, "SNAPSHOT_JOBS", 2)
 
 
 def test_a_lease_outlives_a_restart(stand: Stand) -> None:
@@ -158,7 +158,7 @@ def test_a_snapshot_holds_schedules_of_jobs_that_are_not_visible_yet(make_stand:
 def test_a_companion_with_many_live_jobs_is_not_compacted_all_the_time(
     stand: Stand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(companion, "COMPACT_EVENTS", 4)
+    monkeypatch.setattr(lease_log, "COMPACT_EVENTS", 4)
     stand.fill(10)
     stand.claim("a", 10)
     for _ in range(20):

@@ -8,7 +8,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.delivery.queues.sharing import divide, shares, turns
+from strandline.delivery.queues.selection import divide, shares, turns
 
 wishes = st.lists(st.integers(0, 20), max_size=12)
 

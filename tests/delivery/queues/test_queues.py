@@ -6,7 +6,7 @@ from queue_stand import Stand
 
 from strandline.delivery.queues import QueueCounters, QueueSettings
 from strandline.engine import Config
-from strandline.engine.erasures import NAME as ERASURES
+from strandline.engine.operations.erasures import NAME as ERASURES
 
 
 def test_a_log_has_one_queue(stand: Stand) -> None:

@@ -10,7 +10,7 @@ from hand_turned import House, house
 
 from strandline.delivery.routers import Filter
 from strandline.engine import Config
-from strandline.engine.fault_disk import Crashed, FaultDisk
+from strandline.engine.testing.fault_disk import Crashed, FaultDisk
 
 LONG = os.environ.get("STRANDLINE_LONG") == "1"
 SEEDS = range(1, 9) if LONG else range(1, 3)

@@ -4,7 +4,7 @@ import pytest
 from hand_turned import house
 
 from strandline.delivery.routers import Definition, Filter, RouterCycle, RouterFanIn, RouterRepointed
-from strandline.delivery.routers.register import NAME
+from strandline.delivery.routers.routers import NAME
 from strandline.engine.errors import BadRequest, UnknownLog
 
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline.delivery.routers import Filter
-from strandline.delivery.routers.selection import Selection, ranges_of
+from strandline.delivery.routers.plan import Selection, ranges_of
 from strandline.engine import Page
 from strandline.engine.record import Tombstone
 

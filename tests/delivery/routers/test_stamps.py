@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from hand_turned import house
 
-from strandline.delivery.routers.stamps import stamp_meta
+from strandline.delivery.routers.router import stamp_meta
 
 STAMP = b'{"source_seq":7}'
 

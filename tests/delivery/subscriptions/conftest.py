@@ -15,7 +15,7 @@ from hand_turned import HandTurnedLoop
 from strandline.delivery.hub import Hub
 from strandline.delivery.subscriptions import Claim, Definition, Holder, Link, Subscription, Subscriptions
 from strandline.delivery.subscriptions.addresses import parse_url
-from strandline.delivery.subscriptions.courier import Answer
+from strandline.delivery.subscriptions.webhooks import Answer
 from strandline.engine import Batch, Config, Engine, Log, ManualClock
 
 NOW = 1_700_000_000_000

@@ -17,8 +17,8 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from strandline.delivery.subscriptions import courier as courier_module
-from strandline.delivery.subscriptions.courier import Answer, HttpCourier
+from strandline.delivery.subscriptions import webhooks as courier_module
+from strandline.delivery.subscriptions.webhooks import Answer, HttpCourier
 
 
 def on_a_loop(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from strandline.delivery.subscriptions import Holder, keeping
+from strandline.delivery.subscriptions import Holder, store
 from strandline.delivery.subscriptions.errors import AlreadyClaimed, BadPosition, Fenced, NothingPending
-from strandline.delivery.subscriptions.keeping import NAME
+from strandline.delivery.subscriptions.store import NAME
 from strandline.engine import Batch
-from strandline.engine.care.dump import dump
+from strandline.engine.verify.dump import dump
 
 
 def test_everything_is_as_it_was(stand: Any) -> None:
@@ -122,7 +122,7 @@ def test_the_address_of_the_server_is_where_it_was_last_put(stand: Any) -> None:
 
 
 def test_events_are_kept_few(stand: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeping, "COMPACT_EVENTS", 20)
+    monkeypatch.setattr(store, "COMPACT_EVENTS", 20)
     stand.write("events/old", "1", "2", "3")
     stand.pull(pattern="events/*", streams=("named",))
     stand.webhook(pattern="nothing/*")
@@ -175,14 +175,14 @@ def _known(stand: Any) -> tuple[Any, ...]:
 def test_a_restart_changes_nothing_and_generations_only_grow(
     tmp_path_factory: pytest.TempPathFactory, stand: Any, steps: list[tuple[Any, ...]], compact_events: int
 ) -> None:
-    before = keeping.COMPACT_EVENTS, keeping.COMPACT_RATIO
-    keeping.COMPACT_EVENTS, keeping.COMPACT_RATIO = compact_events, 0
+    before = store.COMPACT_EVENTS, store.COMPACT_RATIO
+    store.COMPACT_EVENTS, store.COMPACT_RATIO = compact_events, 0
     path: Path = tmp_path_factory.mktemp("model") / "data"
     model = type(stand)(path)
     try:
         _walk(model, steps)
     finally:
-        keeping.COMPACT_EVENTS, keeping.COMPACT_RATIO = before
+        store.COMPACT_EVENTS, store.COMPACT_RATIO = before
         model.subscriptions.stop()
         model.engine.close()
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.delivery.subscriptions.retries import retry_delay_ms
+from strandline.delivery.subscriptions.timer import retry_delay_ms
 
 
 def test_intervals_double_from_a_second_to_a_minute() -> None:

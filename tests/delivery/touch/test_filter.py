@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.delivery.touch.filter import Filter
+from strandline.delivery.invalidation.touch_journal import Filter
 
 ids = st.integers(0, (1 << 32) - 1)
 

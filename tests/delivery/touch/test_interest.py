@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-from strandline.delivery.touch.interest import Interests
-from strandline.delivery.touch.waiting import Wait
+from strandline.delivery.invalidation.waiters import Interests, Wait
 
 
 def someone() -> Wait:

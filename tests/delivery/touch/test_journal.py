@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from strandline.delivery.touch import journal as module
-from strandline.delivery.touch.journal import Bucket, Journal
-from strandline.delivery.touch.settings import MemorySettings
+from strandline.delivery.invalidation import touch_journal as module
+from strandline.delivery.invalidation.settings import MemorySettings
+from strandline.delivery.invalidation.touch_journal import Bucket, Journal
 
 
 def make(**settings: int) -> Journal:

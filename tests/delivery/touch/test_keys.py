@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.delivery.touch.keys import (
+from strandline.delivery.invalidation.keys import (
     ENCODINGS,
     RowKeys,
     hexadecimal,

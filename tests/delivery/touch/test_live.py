@@ -7,11 +7,11 @@ from pathlib import Path
 from delivery.touch.touch_stand import NOW, Client, change
 
 from strandline.delivery.hub import Hub
-from strandline.delivery.touch.asking import Request
-from strandline.delivery.touch.keys import ID_MASK, table_key
-from strandline.delivery.touch.live import TEMPLATES_NOTE, Live, Lives
-from strandline.delivery.touch.settings import TouchSettings
-from strandline.delivery.watching.alarms import Alarms
+from strandline.delivery.invalidation.keys import ID_MASK, table_key
+from strandline.delivery.invalidation.live import TEMPLATES_NOTE, Live, Lives
+from strandline.delivery.invalidation.request import Request
+from strandline.delivery.invalidation.settings import TouchSettings
+from strandline.delivery.watch.alarms import Alarms
 from strandline.engine import Batch, Engine, Log, ManualClock
 
 

@@ -21,9 +21,9 @@ from delivery.touch.touch_stand import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline.delivery.touch.keys import table_key
-from strandline.delivery.touch.settings import MemorySettings, TemplateSettings, TouchSettings
-from strandline.delivery.touch.waiting import Answer
+from strandline.delivery.invalidation.keys import table_key
+from strandline.delivery.invalidation.settings import MemorySettings, TemplateSettings, TouchSettings
+from strandline.delivery.invalidation.waiters import Answer
 
 ENTITIES = ("posts", "posts", "posts", "users")
 TEMPLATES = (("a",), ("a", "b"))

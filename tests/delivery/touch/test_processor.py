@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from delivery.touch.touch_stand import change, declare, field_key, membership_key, touching, watch_key
 
-from strandline.delivery.touch.processor import keys_of
-from strandline.delivery.touch.settings import MemorySettings, TouchSettings
-from strandline.delivery.touch.templates import Template
+from strandline.delivery.invalidation.processor import keys_of
+from strandline.delivery.invalidation.settings import MemorySettings, TouchSettings
+from strandline.delivery.invalidation.templates import Template
 
 BY_A = Template(declare("posts", "a"), 1, 0, 0)
 Row = dict[str, Any]

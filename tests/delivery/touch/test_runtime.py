@@ -5,9 +5,9 @@ from time import perf_counter
 
 from delivery.touch.touch_stand import EPOCH, Stand, change, declare, row_keys, touching, watch_key
 
-from strandline.delivery.touch.keys import hexadecimal, table_key
-from strandline.delivery.touch.report import meta_of
-from strandline.delivery.touch.settings import MemorySettings, TemplateSettings, TouchSettings
+from strandline.delivery.invalidation.keys import hexadecimal, table_key
+from strandline.delivery.invalidation.report import meta_of
+from strandline.delivery.invalidation.settings import MemorySettings, TemplateSettings, TouchSettings
 
 BY_A = row_keys("posts", a="x")[0]
 POSTS = table_key("posts")

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 from delivery.touch.touch_stand import declare
 
-from strandline.delivery.touch.settings import TemplateSettings
-from strandline.delivery.touch.templates import NO_TEMPLATE, Declaration, Field, Template, Templates
+from strandline.delivery.invalidation.settings import TemplateSettings
+from strandline.delivery.invalidation.templates import NO_TEMPLATE, Declaration, Field, Template, Templates
 
 
 def names(templates: list[Template]) -> list[str]:

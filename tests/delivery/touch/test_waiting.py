@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from strandline.delivery.touch.journal import Bucket
-from strandline.delivery.touch.settings import MemorySettings
-from strandline.delivery.touch.waiting import SLOT_MS, Wait, Waiters
+from strandline.delivery.invalidation.settings import MemorySettings
+from strandline.delivery.invalidation.touch_journal import Bucket
+from strandline.delivery.invalidation.waiters import SLOT_MS, Wait, Waiters
 
 
 def wait_on(*ids: int, fine: bool = False) -> Wait:

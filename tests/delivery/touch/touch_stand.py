@@ -10,12 +10,12 @@ from typing import Any
 
 import msgspec
 
-from strandline.delivery.touch.asking import Request
-from strandline.delivery.touch.keys import ENCODINGS, ID_MASK, NUL, RowKeys, in_order, template_id
-from strandline.delivery.touch.runtime import Runtime
-from strandline.delivery.touch.settings import TouchSettings
-from strandline.delivery.touch.templates import Activation, Declaration, Field
-from strandline.delivery.touch.waiting import Answer
+from strandline.delivery.invalidation.keys import ENCODINGS, ID_MASK, NUL, RowKeys, in_order, template_id
+from strandline.delivery.invalidation.request import Request
+from strandline.delivery.invalidation.runtime import Runtime
+from strandline.delivery.invalidation.settings import TouchSettings
+from strandline.delivery.invalidation.templates import Activation, Declaration, Field
+from strandline.delivery.invalidation.waiters import Answer
 from strandline.engine import Batch, Engine, ManualClock
 
 NOW = 1_700_000_000_000

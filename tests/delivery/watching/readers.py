@@ -9,7 +9,7 @@ from typing import Any
 
 from strandline.delivery.hub import Hub
 from strandline.delivery.pressure import Pressure
-from strandline.delivery.watching import Feeds, Place, Reader, View
+from strandline.delivery.watch import Feeds, Place, Reader, View
 from strandline.engine import Batch, Config, Engine, Log, ManualClock, Page
 from strandline.engine.disk import Disk
 

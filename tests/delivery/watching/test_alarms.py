@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import asyncio
 
-from strandline.delivery.watching import Alarms
-from strandline.delivery.watching.alarms import RETRY_SECONDS
+from strandline.delivery.watch import Alarms
+from strandline.delivery.watch.alarms import RETRY_SECONDS
 
 
 class Bell:

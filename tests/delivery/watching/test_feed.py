@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from readers import Notebook, Stand, Subject, Texts, notes, on_a_stand, settle, write
 
-from strandline.delivery.watching import Place
+from strandline.delivery.watch import Place
 from strandline.engine import Engine, Page
-from strandline.engine.fault_disk import FaultDisk
+from strandline.engine.testing.fault_disk import FaultDisk
 
 
 def test_a_reader_gets_what_there_is_and_then_what_comes(tmp_path: Path) -> None:

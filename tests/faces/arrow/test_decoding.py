@@ -10,9 +10,9 @@ from arrow_client import encode, table
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline.faces.arrow import decoding
-from strandline.faces.arrow.decoding import Rules, decode
-from strandline.faces.web import Refusal
+from strandline.protocols.arrow import decoder
+from strandline.protocols.arrow.decoder import Rules, decode
+from strandline.protocols.http import Refusal
 
 RULES = Rules(
     is_json=True,
@@ -108,7 +108,7 @@ def test_a_damaged_body_is_refused_or_makes_a_sound_batch(data: st.DataObject) -
 
 
 def test_there_may_be_so_many_rows_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decoding, "MAX_ROWS", 3)
+    monkeypatch.setattr(decoder, "MAX_ROWS", 3)
     assert decode(encode(table(1, 2, 3)), RULES) is not None
     with pytest.raises(Refusal, match="more than 3 rows"):
         decode(encode(table(1, 2, 3, 4)), RULES)

@@ -15,13 +15,13 @@ from arrow_client import ArrowClient, table
 from strandline.delivery.hub import Hub
 from strandline.delivery.pressure import Pressure
 from strandline.engine import Batch, Config, Engine, ManualClock
-from strandline.faces.arrow.context import ArrowContext
-from strandline.faces.arrow.face import ArrowFace
-from strandline.faces.streams.settings import StreamsSettings
-from strandline.faces.streams.streams import Streams
-from strandline.faces.topics.context import Context
-from strandline.faces.topics.settings import TopicsSettings
-from strandline.faces.web import Call, Head, Later, Reply
+from strandline.protocols.arrow.context import ArrowContext
+from strandline.protocols.arrow.routes import ArrowFace
+from strandline.protocols.http import Call, Head, Later, Reply
+from strandline.protocols.streams.settings import StreamsSettings
+from strandline.protocols.streams.streams import Streams
+from strandline.protocols.topics.context import Context
+from strandline.protocols.topics.settings import TopicsSettings
 from strandline.server.gate import Gate, Status
 from strandline.server.limits import Limits
 

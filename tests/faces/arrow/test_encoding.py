@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline.faces.arrow.encoding import encoded
+from strandline.protocols.arrow.encoder import encoded
 
 SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string())])
 

@@ -16,10 +16,10 @@ from schemathesis import BaseSchema, Case, GenerationMode
 from server_process import ServerProcess
 from streams_client import JSON, StreamsClient
 
-from strandline.faces.arrow.face import LOG, LOGS, PROGRESS, RECORDS
-from strandline.faces.arrow.openapi import ARROW as DESCRIBED
-from strandline.faces.arrow.problems import PROBLEMS
-from strandline.server.operations import DOCUMENT_PATH
+from strandline.protocols.arrow.openapi import ARROW as DESCRIBED
+from strandline.protocols.arrow.problems import PROBLEMS
+from strandline.protocols.arrow.routes import LOG, LOGS, PROGRESS, RECORDS
+from strandline.server.openapi_routes import DOCUMENT_PATH
 
 #: Requests that are made up for each operation and each of the logs that it is about.
 EXAMPLES = 4

@@ -10,7 +10,7 @@ from server_process import ServerProcess, StartServer
 from streams_client import StreamsClient
 from topics_client import Client
 
-from strandline.history.shape import RECORDS
+from strandline.history.columns import RECORDS
 
 
 def test_records_of_any_protocol_come_as_columns(arrow: ArrowClient, topics: Client, name: str) -> None:

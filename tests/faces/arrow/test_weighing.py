@@ -8,7 +8,7 @@ from arrow_client import encode
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline.faces.arrow.weighing import decompressed_size
+from strandline.protocols.arrow.decoder import decompressed_size
 
 ROWS = st.lists(st.none() | st.binary(max_size=50), max_size=30)
 

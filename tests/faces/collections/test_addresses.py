@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from signed_calls import plain
 
-from strandline.faces.collections.addresses import address_of
+from strandline.protocols.collections.context import address_of
 
 
 @pytest.mark.parametrize(

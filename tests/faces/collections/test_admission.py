@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 from signed_calls import ALICE, BOB, NOW, READING, device, plain, signed
 
-from strandline.faces.collections.admission import Admission
-from strandline.faces.collections.callers import Callers
-from strandline.faces.collections.catalogue import Entry
-from strandline.faces.collections.config import READ, WRITE, AppendOnly, Collection
-from strandline.faces.collections.permitting import ANONYMOUS, UNASKED, Caller, Scope
-from strandline.faces.collections.problems import Refused
-from strandline.faces.collections.roles import Request, Roles, combine
-from strandline.faces.collections.settings import CollectionsSettings
-from strandline.faces.web import Call
+from strandline.protocols.collections.admission import Admission
+from strandline.protocols.collections.callers import Callers
+from strandline.protocols.collections.catalogue import Entry
+from strandline.protocols.collections.config import READ, WRITE, AppendOnly, Collection
+from strandline.protocols.collections.permissions import ANONYMOUS, UNASKED, Caller, Scope
+from strandline.protocols.collections.problems import Refused
+from strandline.protocols.collections.roles import Request, Roles, combine
+from strandline.protocols.collections.settings import CollectionsSettings
+from strandline.protocols.http import Call
 
 
 def entry(read: str = "team", write: str = "self", path: str = "events/{identity}", **options: Any) -> Entry:

@@ -24,12 +24,12 @@ from signed_calls import (
     signed,
 )
 
-from strandline.faces.collections.callers import MIN_SIGNED_BODY_BYTES, Callers, host_of, paths_in_scope
-from strandline.faces.collections.permitting import ANONYMOUS, Caller
-from strandline.faces.collections.problems import Refused
-from strandline.faces.collections.settings import SKEW_MS, CollectionsSettings
-from strandline.faces.web import Call, Head
-from strandline.signing import caps
+from strandline.protocols.collections.callers import MIN_SIGNED_BODY_BYTES, Callers, host_of, paths_in_scope
+from strandline.protocols.collections.permissions import ANONYMOUS, Caller
+from strandline.protocols.collections.problems import Refused
+from strandline.protocols.collections.settings import SKEW_MS, CollectionsSettings
+from strandline.protocols.http import Call, Head
+from strandline.signing import certificates as caps
 from strandline.signing.keys import user_id
 from strandline.signing.revocations import signed_list
 

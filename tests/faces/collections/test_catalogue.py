@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from strandline.faces.collections.catalogue import Catalogue
-from strandline.faces.collections.config import READ, WRITE, AppendOnly, Collection
+from strandline.protocols.collections.catalogue import Catalogue
+from strandline.protocols.collections.config import READ, WRITE, AppendOnly, Collection
 
 
 def collection(name: str, path: str, **options: Any) -> Collection:

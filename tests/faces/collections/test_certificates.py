@@ -5,10 +5,11 @@ from base64 import b64decode, b64encode
 import pytest
 from signed_calls import ALICE, BOB, NOW_S, audience, changed, device, member
 
-from strandline.faces.collections import certificates
-from strandline.faces.collections.certificates import Certificates
-from strandline.signing import caps, keys
-from strandline.signing.caps import BadCap
+from strandline.protocols.collections import callers
+from strandline.protocols.collections.callers import Certificates
+from strandline.signing import certificates as caps
+from strandline.signing import keys
+from strandline.signing.certificates import BadCap
 
 
 def code_of(known: Certificates, text: str, now_s: float = NOW_S) -> str:
@@ -58,7 +59,7 @@ def test_a_certificate_that_comes_again_can_be_too_early() -> None:
 
 
 def test_the_number_of_remembered_certificates_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(certificates, "MAX_CERTIFICATES", 3)
+    monkeypatch.setattr(callers, "MAX_CERTIFICATES", 3)
     known = Certificates()
     texts = [caps.encode(device()) for _ in range(10)]
     for text in texts:

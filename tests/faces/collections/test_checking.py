@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from strandline.faces.collections.checking import BadCollections, check, doubts
-from strandline.faces.collections.config import (
+from strandline.protocols.collections.config import (
     AppendOnly,
     Collection,
     CollectionRateLimit,
@@ -15,6 +14,7 @@ from strandline.faces.collections.config import (
     RateLimit,
     RateRule,
 )
+from strandline.protocols.collections.config_check import BadCollections, check, doubts
 
 APPEND = AppendOnly()
 

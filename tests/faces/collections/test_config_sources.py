@@ -6,8 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from strandline.faces.collections.checking import BadCollections
-from strandline.faces.collections.config import (
+from strandline.protocols.collections.config import (
     AppendOnly,
     Collection,
     CollectionRateLimit,
@@ -18,7 +17,8 @@ from strandline.faces.collections.config import (
     RateLimit,
     RateRule,
 )
-from strandline.faces.collections.config_sources import Reader
+from strandline.protocols.collections.config_check import BadCollections
+from strandline.protocols.collections.config_sources import Reader
 
 MINIMAL = {"name": "events", "storage_path": "events/{day}", "read_roles": ["user"], "append_only": True}
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from strandline.faces.collections import AppendOnly, Collection, Declared, Namespace, RateLimit, Revocations, Roles
-from strandline.faces.collections.checking import BadCollections
+from strandline.collections import AppendOnly, Collection, Declared, Namespace, RateLimit, Revocations, Roles
+from strandline.protocols.collections.config_check import BadCollections
 
 
 def collection(name: str, **options: Any) -> Collection:

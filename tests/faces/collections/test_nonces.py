@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.faces.collections.nonces import SLICE_MS, Full, Nonces
-from strandline.faces.collections.settings import SKEW_MS
+from strandline.protocols.collections.nonces import SLICE_MS, Full, Nonces
+from strandline.protocols.collections.settings import SKEW_MS
 
 NOW = 1_714_000_000_000
 

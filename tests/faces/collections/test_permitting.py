@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from strandline.faces.collections.config import LIST, READ, WRITE, AppendOnly, Collection, FieldPermission
-from strandline.faces.collections.permitting import (
+from strandline.protocols.collections.config import LIST, READ, WRITE, AppendOnly, Collection, FieldPermission
+from strandline.protocols.collections.permissions import (
     ANONYMOUS,
     UNASKED,
     Caller,
@@ -16,8 +16,8 @@ from strandline.faces.collections.permitting import (
     may,
     with_self,
 )
-from strandline.faces.collections.problems import Refused
-from strandline.faces.collections.template import Template
+from strandline.protocols.collections.problems import Refused
+from strandline.protocols.collections.template import Template
 
 
 def collection(read: list[str], write: list[str], **options: Any) -> Collection:

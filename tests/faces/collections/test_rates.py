@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.faces.collections import rates
-from strandline.faces.collections.config import (
+from strandline.protocols.collections import rate_limits as rates
+from strandline.protocols.collections.config import (
     Collection,
     CollectionRateLimit,
     CollectionsConfig,
@@ -16,8 +16,8 @@ from strandline.faces.collections.config import (
     RateLimit,
     RateRule,
 )
-from strandline.faces.collections.problems import Refused
-from strandline.faces.collections.rates import LIST, PULL, PUSH, Counter, Rates, UnresolvedLimit, counters_of
+from strandline.protocols.collections.problems import Refused
+from strandline.protocols.collections.rate_limits import LIST, PULL, PUSH, Counter, Rates, UnresolvedLimit, counters_of
 
 NOW = 1_714_000_000_000
 EVERYWHERE = RateLimit(window_ms=1000, max_requests=2)

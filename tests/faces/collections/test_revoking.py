@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from signed_calls import ALICE, BOB, device
 
-from strandline.faces.collections.revoking import LOOK_SECONDS, BadRevocationFile, RevocationFiles
+from strandline.protocols.collections.revocation_files import LOOK_SECONDS, BadRevocationFile, RevocationFiles
 from strandline.signing.revocations import signed_list
 
 

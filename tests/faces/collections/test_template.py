@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.faces.collections.template import BadTemplate, Template, key_is_safe, segments_of, values_fit
+from strandline.protocols.collections.template import BadTemplate, Template, key_is_safe, segments_of, values_fit
 
 words = st.from_regex(r"\A[a-zA-Z0-9_-]{1,8}\Z")
 values = st.from_regex(r"\A[a-zA-Z0-9._:@-]{1,12}\Z")

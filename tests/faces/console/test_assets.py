@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from console_stand import ConsoleStand
 
-from strandline.faces.console.assets import DIRECTORY, INDEX, MEDIA_TYPES, Assets
-from strandline.faces.web import Call, Head
+from strandline.protocols.console.assets import DIRECTORY, INDEX, MEDIA_TYPES, Assets
+from strandline.protocols.http import Call, Head
 
 FILES = sorted(path.relative_to(DIRECTORY).as_posix() for path in DIRECTORY.rglob("*") if path.is_file())
 

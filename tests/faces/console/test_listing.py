@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strandline.engine import Batch
-from strandline.faces.console.catalogue import KEEP_MS, SORTS, STALE_MS
+from strandline.protocols.console.catalogue import KEEP_MS, SORTS, STALE_MS
 
 
 def names(stand: ConsoleStand, query: str = "", **options: Any) -> list[str]:

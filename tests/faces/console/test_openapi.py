@@ -16,16 +16,15 @@ from server_process import ServerProcess
 from streams_client import StreamsClient
 from topics_client import Client
 
-from strandline.faces.console import face
-from strandline.faces.console.openapi import CONSOLE
-from strandline.faces.console.problems import PROBLEMS
-from strandline.server.operations import DOCUMENT_PATH
+from strandline.protocols.console import routes
+from strandline.protocols.console.openapi import CONSOLE, PROBLEMS
+from strandline.server.openapi_routes import DOCUMENT_PATH
 
 #: Requests that are made up for each operation and each of the logs that it is about.
 EXAMPLES = 3
 LOGS_ASKED = ["fuzzed-topic", "fuzzed-jobs", "fuzzed-text", "fuzzed-absent"]
 #: These would be open for good; and of a file there is nothing to make up.
-NOT_FUZZED = (face.LIVE, face.TAIL, face.PAGE, face.ASSET)
+NOT_FUZZED = (routes.LIVE, routes.TAIL, routes.PAGE, routes.ASSET)
 
 
 class Bed:
@@ -80,23 +79,23 @@ def about(name: str, **query: Any) -> dict[str, Any]:
 
 
 SENSIBLE = [
-    (face.SESSION, 200, {}),
-    (face.OVERVIEW, 200, {}),
-    (face.LOGS, 200, {"query": {"sort": "records", "search": "fuzzed"}}),
-    (face.LOG, 200, about("fuzzed-topic")),
-    (face.LOG, 404, about("fuzzed-absent")),
-    (face.RECORDS, 200, about("fuzzed-topic")),
-    (face.RECORDS, 200, about("fuzzed-topic", before=5, limit=1)),
-    (face.RECORDS, 200, about("fuzzed-text", at=0)),
-    (face.KEYS, 200, about("fuzzed-topic", prefix="key")),
-    (face.REMOVAL, 200, about("fuzzed-topic", key="key-4")),
-    (face.QUEUES, 200, {}),
-    (face.QUEUE, 200, about("fuzzed-jobs")),
-    (face.QUEUE, 409, about("fuzzed-topic")),
-    (face.ROUTERS, 200, {}),
-    (face.FIELDS, 200, about("fuzzed-topic")),
-    (face.ASSET, 200, {"path_parameters": {"path": "icon.svg"}}),
-    (face.ASSET, 404, {"path_parameters": {"path": "nothing"}}),
+    (routes.SESSION, 200, {}),
+    (routes.OVERVIEW, 200, {}),
+    (routes.LOGS, 200, {"query": {"sort": "records", "search": "fuzzed"}}),
+    (routes.LOG, 200, about("fuzzed-topic")),
+    (routes.LOG, 404, about("fuzzed-absent")),
+    (routes.RECORDS, 200, about("fuzzed-topic")),
+    (routes.RECORDS, 200, about("fuzzed-topic", before=5, limit=1)),
+    (routes.RECORDS, 200, about("fuzzed-text", at=0)),
+    (routes.KEYS, 200, about("fuzzed-topic", prefix="key")),
+    (routes.REMOVAL, 200, about("fuzzed-topic", key="key-4")),
+    (routes.QUEUES, 200, {}),
+    (routes.QUEUE, 200, about("fuzzed-jobs")),
+    (routes.QUEUE, 409, about("fuzzed-topic")),
+    (routes.ROUTERS, 200, {}),
+    (routes.FIELDS, 200, about("fuzzed-topic")),
+    (routes.ASSET, 200, {"path_parameters": {"path": "icon.svg"}}),
+    (routes.ASSET, 404, {"path_parameters": {"path": "nothing"}}),
 ]
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from strandline.engine import Batch, Config, Engine
 from strandline.engine.disk import LocalDisk
-from strandline.faces.access import FULL_ACCESS
-from strandline.faces.console.rates import Rates
+from strandline.protocols.access import FULL_ACCESS
+from strandline.protocols.console.rates import Rates
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strandline.engine import Batch, Log
-from strandline.faces.console.reading import backwards, backwards_with_key, forwards
+from strandline.protocols.console.read import backwards, backwards_with_key, forwards
 
 
 def seqs(page: Any) -> list[int]:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.faces.console.sampling import quantile, resident_bytes
+from strandline.protocols.console.overview import quantile, resident_bytes
 
 BOUNDS = (10.0, 100.0, inf)
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.faces.streams.cursors import cursor
+from strandline.protocols.streams.offsets import cursor
 
 FIRST = 1_728_432_000_000
 

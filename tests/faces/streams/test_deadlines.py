@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import asyncio
 
-from strandline.faces.meters import Meter
-from strandline.faces.streams.deadlines import Deadlines
-from strandline.faces.streams.errors import append_timeout
+from strandline.protocols.meters import Meter
+from strandline.protocols.streams.context import Deadlines
+from strandline.protocols.streams.errors import append_timeout
 
 
 def test_whoever_fails_when_told_that_the_time_is_up_keeps_nobody_else_from_it() -> None:

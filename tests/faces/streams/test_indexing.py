@@ -6,8 +6,8 @@ from pathlib import Path
 from threading import Event
 
 from strandline.engine import Batch, Engine
-from strandline.faces.streams.indexing import Indexing
-from strandline.query.declaring import parse_search_config
+from strandline.protocols.streams.index_builder import Indexing
+from strandline.query.config_parser import parse_search_config
 from strandline.query.searcher import Searcher
 
 FIELD = {"kind": "integer", "exact": True, "bindings": [{"version": 1, "jsonPointer": "/n"}]}

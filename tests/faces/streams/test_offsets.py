@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.faces.streams.offsets import MAX_SEQ, NOW, START, decode, encode, encode_bytes
+from strandline.protocols.streams.offsets import MAX_SEQ, NOW, START, decode, encode, encode_bytes
 
 SEQS = st.integers(0, MAX_SEQ)
 

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.faces.streams.words import (
+from strandline.protocols.http import Refusal
+from strandline.protocols.streams.grammar import (
     MAX_TIME_MS,
     duration_ms,
     is_true,
@@ -15,7 +16,6 @@ from strandline.faces.streams.words import (
     time_ms,
     ttl_seconds,
 )
-from strandline.faces.web import Refusal
 
 
 @pytest.mark.parametrize(

@@ -23,11 +23,11 @@ from strandline.engine.errors import (
     RecordTooLarge,
     UnknownLog,
 )
-from strandline.faces.tables.errors import Errors
-from strandline.faces.tables.problems import PROBLEMS
-from strandline.faces.web import Refusal
+from strandline.protocols.http import Refusal
+from strandline.protocols.tables.errors import Errors
+from strandline.protocols.tables.problems import PROBLEMS
 from strandline.server.application import Application
-from strandline.server.declaring import load
+from strandline.server.declarations import load
 from strandline.server.settings import ServerSettings, Settings, StorageSettings
 
 Ask = Callable[[TablesClient], httpx.Response]

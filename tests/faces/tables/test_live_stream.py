@@ -12,13 +12,13 @@ from watch_stand import ListSink
 from strandline.delivery.hub import Hub
 from strandline.delivery.pressure import Pressure
 from strandline.engine import Engine, ManualClock
-from strandline.faces.access import FULL_ACCESS
-from strandline.faces.tables.context import TablesContext
-from strandline.faces.tables.face import TablesFace
-from strandline.faces.tables.live_stream import HEARTBEAT_SECONDS, LiveStream
-from strandline.faces.tables.settings import TablesSettings
-from strandline.faces.tables.users import Users
-from strandline.faces.web import Call, Head, Later
+from strandline.protocols.access import FULL_ACCESS
+from strandline.protocols.http import Call, Head, Later
+from strandline.protocols.tables.context import TablesContext
+from strandline.protocols.tables.live_stream import HEARTBEAT_SECONDS, LiveStream
+from strandline.protocols.tables.routes import TablesFace
+from strandline.protocols.tables.settings import TablesSettings
+from strandline.protocols.tables.users import Users
 from strandline.server.limits import Slots
 from strandline.tables import TableDeclaration, Tables, make_log
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.faces.tables.live_views import Change, Noted
-from strandline.faces.tables.merging import Cursor, Stretch, merge
-from strandline.faces.tables.rendering import Rendered
+from strandline.protocols.tables.json import Rendered
+from strandline.protocols.tables.live_views import Change, Noted
+from strandline.protocols.tables.merged import Cursor, Stretch, merge
 
 
 @st.composite

@@ -15,10 +15,10 @@ from schemathesis import BaseSchema, Case, GenerationMode
 from server_process import ServerProcess
 from tables_bed import POLLS, TablesClient
 
-from strandline.faces.tables.openapi import describe
-from strandline.faces.tables.paths import read_path, reads_of, write_path, writes_of
-from strandline.server.declaring import load
-from strandline.server.operations import DOCUMENT_PATH
+from strandline.protocols.tables.openapi import describe
+from strandline.protocols.tables.paths import read_path, reads_of, write_path, writes_of
+from strandline.server.declarations import load
+from strandline.server.openapi_routes import DOCUMENT_PATH
 
 #: Requests that are made up for each operation.
 EXAMPLES = 3

@@ -10,7 +10,7 @@ import pytest
 from server_process import ServerProcess, StartServer
 from tables_bed import POLLS, Bed, TablesClient
 
-from strandline.faces.access import Keys
+from strandline.protocols.access import Keys
 
 KEYS = "boss,writer:rw,reader:read,remover:read+write+delete,desk-a:read+write+delete:note/a"
 

@@ -15,15 +15,15 @@ from round_bed import Bed, append, by_key, derived
 from round_bed import work_here as rounds_here
 
 from strandline.history.directory import DirectoryHistory
-from strandline.lake.claiming import LakeInUse, claim
+from strandline.lake.claim import LakeInUse, claim
 from strandline.lake.fence import take_fence
 from strandline.lake.files import write_file
+from strandline.lake.layout import RECORDS
 from strandline.lake.table import Snapshot
-from strandline.lake.tables import RECORDS
-from strandline.pipeline.auditing.copies import Copies, SeqsSeen, _compared, _ranges, is_kept
-from strandline.pipeline.auditing.lakes import LakeSnapshot
-from strandline.pipeline.auditing.repair import ATTEMPTS, remove_copies, repair_lake
-from strandline.pipeline.auditing.run import audit
+from strandline.pipeline.audit.duplicates import Copies, SeqsSeen, _compared, _ranges, is_kept
+from strandline.pipeline.audit.lake_files import LakeSnapshot
+from strandline.pipeline.audit.repair import ATTEMPTS, remove_copies, repair_lake
+from strandline.pipeline.audit.run import audit
 from strandline.pipeline.events import Events
 from strandline.pipeline.round import EVERYTHING, Chosen, Round
 from strandline.pipeline.rounds import choose
@@ -56,7 +56,7 @@ def doubled_by_two_drivers(bed: Bed, patch: pytest.MonkeyPatch) -> None:
             append(log, f"{name}{number}", f"{name}{number}+", key=f"key-{number % 2}")
         append(log, "without a key")
     with patch.context() as once:
-        once.setattr("strandline.pipeline.by_key.run", lambda round: None)
+        once.setattr("strandline.pipeline.keys.run", lambda round: None)
         bed.round()
     double(bed)
     bed.round()
@@ -104,7 +104,7 @@ def test_rows_that_are_there_twice_are_found_and_removed(bed: Bed, monkeypatch: 
 
 def test_copies_in_one_file_are_found_and_removed(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
     """Upkeep puts files together, and then the copies are in one of them."""
-    monkeypatch.setattr("strandline.pipeline.upkeep.FILES_PER_TIER", 2)
+    monkeypatch.setattr("strandline.pipeline.table_upkeep.FILES_PER_TIER", 2)
     doubled_by_two_drivers(bed, monkeypatch)
     assert len(bed.table("records").files()) == 1
     assert findings(bed) == [("copies", False, "a", 1, 9), ("copies", False, "b", 1, 9)]

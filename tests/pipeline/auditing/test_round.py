@@ -9,10 +9,10 @@ from at_hand import work_here
 
 from strandline.engine import Batch, Config, Engine
 from strandline.history.directory import DirectoryHistory
-from strandline.lake.place import Lake
-from strandline.pipeline.auditing.lakes import LakeSnapshot
-from strandline.pipeline.auditing.report import Finding
-from strandline.pipeline.auditing.run import audit
+from strandline.lake.location import Lake
+from strandline.pipeline.audit.lake_files import LakeSnapshot
+from strandline.pipeline.audit.report import Finding
+from strandline.pipeline.audit.run import audit
 from strandline.pipeline.rounds import run_round
 from strandline.pipeline.status import Silent
 

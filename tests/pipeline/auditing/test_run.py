@@ -19,11 +19,11 @@ from lake_bed import fill
 
 from strandline.engine import Batch, Config, Engine, Log
 from strandline.history.directory import DirectoryHistory
-from strandline.lake import tables
-from strandline.lake.place import Lake
-from strandline.pipeline.auditing.lakes import LakeSnapshot
-from strandline.pipeline.auditing.report import AuditReport, write_report
-from strandline.pipeline.auditing.run import audit, on_spark
+from strandline.lake import layout
+from strandline.lake.location import Lake
+from strandline.pipeline.audit.lake_files import LakeSnapshot
+from strandline.pipeline.audit.report import AuditReport, write_report
+from strandline.pipeline.audit.run import audit, on_spark
 from strandline.pipeline.round import EVERYTHING
 from strandline.pipeline.rounds import Chosen, UnknownLogs
 from strandline.pipeline.status import Silent
@@ -198,7 +198,7 @@ def test_what_was_deleted_must_go_from_the_lake_once_it_was_told(data: Path, tmp
         engine.log("author").drop().wait()
     assert audit_here(data, lake).ok
     with history_of(data) as history:
-        tables.records(lake).snapshot().commit(progress={"erasures": history.log("__erasures__").head})
+        layout.records(lake).snapshot().commit(progress={"erasures": history.log("__erasures__").head})
     report = audit_here(data, lake)
     assert about(report, "log") == [("lake", False, 1, 58)]
     assert about(report, "author") == [("lake", False, None, 2)]
@@ -219,7 +219,7 @@ def test_a_lake_that_goes_beyond_the_log_is_not_its_lake(data: Path, tmp_path: P
     with history_of(data) as history:
         fill(lake, history, erasures=1)
         epoch = history.log("capped").epoch
-    tables.records(lake).snapshot().commit(progress={str(epoch): 12})
+    layout.records(lake).snapshot().commit(progress={str(epoch): 12})
     assert about(audit_here(data, lake), "capped") == [("lake", False, 11, 2)]
 
 
@@ -249,7 +249,7 @@ def test_an_audit_on_spark_finds_the_same_and_writes_it_down(spark: SparkSession
     }
     write_report(lake, here)
     write_report(lake, there)
-    table = pa.table(tables.audit(lake).open().to_pyarrow_table())
+    table = pa.table(layout.audit(lake).open().to_pyarrow_table())
     assert set(table.column("run").to_pylist()) == {here.run, there.run}
     rows = [row for row in table.to_pylist() if row["run"] == there.run and row["log"] == "author" and not row["ok"]]
     assert sorted((row["check"], row["first_seq"], row["count"]) for row in rows) == [("lake", 1, 1), ("proofs", 3, 1)]

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline.history.shape import RECORDS
-from strandline.lake.place import Lake
-from strandline.pipeline.exporting.formats import FORMATS, Format, write_part
-from strandline.pipeline.exporting.places import MANIFEST, TargetNotEmpty, open_place
-from strandline.pipeline.importing.files import find_files, parts_of
-from strandline.pipeline.importing.reading import read_rows
-from strandline.pipeline.importing.shape import Shape
+from strandline.history.columns import RECORDS
+from strandline.lake.location import Lake
+from strandline.pipeline.export.destination import MANIFEST, TargetNotEmpty, open_place
+from strandline.pipeline.export.formats import FORMATS, Format, write_part
+from strandline.pipeline.imports.files import find_files, parts_of
+from strandline.pipeline.imports.rows import read_rows
+from strandline.pipeline.imports.shape import Shape
 
 texts = st.text(st.characters(codec="utf-8"), max_size=6)
 json_texts = st.one_of(st.integers(), texts, st.lists(texts, max_size=2), st.none()).map(msgspec.json.encode)

@@ -6,14 +6,14 @@ import msgspec
 import pytest
 from object_store import object_store
 
-from strandline.lake.place import Lake
-from strandline.pipeline.exporting.places import MANIFEST, TargetNotEmpty, open_place
-from strandline.pipeline.importing.files import NothingToImport, UnreadableFile, find_files, parts_of
-from strandline.pipeline.importing.reading import read_rows
-from strandline.pipeline.importing.records import NewRecord
-from strandline.pipeline.importing.run import staging_place
-from strandline.pipeline.importing.shape import Shape
-from strandline.pipeline.importing.staging import put_aside, staged_batches
+from strandline.lake.location import Lake
+from strandline.pipeline.export.destination import MANIFEST, TargetNotEmpty, open_place
+from strandline.pipeline.imports.files import NothingToImport, UnreadableFile, find_files, parts_of
+from strandline.pipeline.imports.records import NewRecord
+from strandline.pipeline.imports.rows import read_rows
+from strandline.pipeline.imports.run import staging_place
+from strandline.pipeline.imports.shape import Shape
+from strandline.pipeline.imports.staging import put_aside, staged_batches
 
 
 def test_exports_and_imports_in_an_object_store(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline.pipeline.importing import files, reading
-from strandline.pipeline.importing.files import NothingToImport, UnreadableFile, find_files, identity, parts_of
-from strandline.pipeline.importing.reading import Row, read_rows
-from strandline.pipeline.importing.shape import BadShape, Shape
+from strandline.pipeline.imports import files
+from strandline.pipeline.imports import rows as reading
+from strandline.pipeline.imports.files import NothingToImport, UnreadableFile, find_files, identity, parts_of
+from strandline.pipeline.imports.rows import Row, read_rows
+from strandline.pipeline.imports.shape import BadShape, Shape
 
 
 def rows_of(path: Path, shape: Shape) -> list[Row]:

@@ -13,14 +13,14 @@ from lake_bed import fill
 from strandline.engine import Batch, Engine
 from strandline.history.directory import DirectoryHistory
 from strandline.history.pieces import Where
-from strandline.lake.place import Lake
-from strandline.pipeline.exporting.from_lake import export_lake
-from strandline.pipeline.exporting.run import ExportFailed, Selection, export
-from strandline.pipeline.importing.files import UnreadableFile, find_files
-from strandline.pipeline.importing.kafka import NoConnector, import_messages, messages
-from strandline.pipeline.importing.run import ImportReport, import_files
-from strandline.pipeline.importing.shape import Shape
-from strandline.pipeline.importing.targets import knowing
+from strandline.lake.location import Lake
+from strandline.pipeline.export.from_lake import export_lake
+from strandline.pipeline.export.run import ExportFailed, Selection, export
+from strandline.pipeline.imports.files import UnreadableFile, find_files
+from strandline.pipeline.imports.kafka import NoConnector, import_messages, messages
+from strandline.pipeline.imports.run import ImportReport, import_files
+from strandline.pipeline.imports.shape import Shape
+from strandline.pipeline.imports.targets import knowing
 from strandline.pipeline.rounds import Chosen
 from strandline.pipeline.source.options import Place
 from strandline.pipeline.source.targets import open_target
@@ -116,7 +116,7 @@ def test_bad_rows_stop_everything_or_are_left_out(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Many parts, so that it takes several waves.
-    monkeypatch.setattr("strandline.pipeline.importing.files.PART_BYTES", 100)
+    monkeypatch.setattr("strandline.pipeline.imports.files.PART_BYTES", 100)
     source = tmp_path / "rows.jsonl"
     lines = [b'{"n":%d}' % number for number in range(200)]
     lines[120], lines[150] = b"bad", b'{"n":'

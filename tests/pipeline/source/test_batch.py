@@ -13,12 +13,12 @@ from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, In, LessThanOrE
 
 from strandline.engine import Batch, Engine
 from strandline.engine.errors import UnknownLog
+from strandline.engine.reads.directory_view import VIEWS
 from strandline.engine.segments.segment import ROW_COLUMNS, Segment
-from strandline.engine.viewing import VIEWS
 from strandline.pipeline.source import histories
-from strandline.pipeline.source.batch import BatchReader, PushingReader, offered_schema
+from strandline.pipeline.source.batch_reader import BatchReader, PushingReader, offered_schema
+from strandline.pipeline.source.columns import NoColumns
 from strandline.pipeline.source.options import read_options
-from strandline.pipeline.source.shaping import NoColumns
 from strandline.schema.registry import Registry
 
 

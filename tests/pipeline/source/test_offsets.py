@@ -5,7 +5,7 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline.pipeline.source.offsets import Offset, Position, shares
+from strandline.pipeline.source.stream_reader import Offset, Position, shares
 
 COUNTS = st.dictionaries(st.text("abcdef", min_size=1, max_size=3), st.integers(0, 50), max_size=12)
 

@@ -14,7 +14,7 @@ from strandline.engine import Engine
 from strandline.pipeline.source.frames import ROWS, BadFrame
 from strandline.pipeline.source.options import Place, WriteOptions
 from strandline.pipeline.source.progress import LostCheckpoint
-from strandline.pipeline.source.stream_writing import append_batch
+from strandline.pipeline.source.stream_writer import append_batch
 from strandline.pipeline.source.targets import DirectoryTarget
 
 

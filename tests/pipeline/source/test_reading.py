@@ -13,10 +13,10 @@ from server_process import ServerProcess, StartServer
 from topics_client import Client
 
 from strandline.engine.errors import UnknownLog
-from strandline.pipeline.source.batch import BatchReader, offered_schema
+from strandline.pipeline.source.batch_reader import BatchReader, offered_schema
 from strandline.pipeline.source.options import read_options
-from strandline.pipeline.source.reading import DataLoss, together
-from strandline.pipeline.source.streaming import StreamReader
+from strandline.pipeline.source.stream_reader import StreamReader
+from strandline.pipeline.source.task_reader import DataLoss, together
 
 
 @pytest.fixture

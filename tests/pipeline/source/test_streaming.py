@@ -11,11 +11,11 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from strandline.engine import Batch, Config, Engine, Log
-from strandline.engine.viewing import VIEWS
-from strandline.pipeline.source.batch import offered_schema
+from strandline.engine.reads.directory_view import VIEWS
+from strandline.pipeline.source.batch_reader import offered_schema
 from strandline.pipeline.source.options import read_options
-from strandline.pipeline.source.reading import DataLoss
-from strandline.pipeline.source.streaming import OtherDirectory, StreamReader
+from strandline.pipeline.source.stream_reader import OtherDirectory, StreamReader
+from strandline.pipeline.source.task_reader import DataLoss
 
 
 @pytest.fixture

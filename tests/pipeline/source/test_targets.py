@@ -9,7 +9,7 @@ import pytest
 
 from strandline.engine import Batch, Config, Engine
 from strandline.engine.errors import UnknownLog
-from strandline.history.talking import ProgressConflict
+from strandline.history.http import ProgressConflict
 from strandline.pipeline.source.options import Place
 from strandline.pipeline.source.targets import CannotAppend, DirectoryTarget, open_target
 

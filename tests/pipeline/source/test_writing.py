@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from strandline.engine import Engine
 from strandline.pipeline.source.frames import ROWS
 from strandline.pipeline.source.options import BadOption, Place, WriteOptions
-from strandline.pipeline.source.stream_writing import writer_name
+from strandline.pipeline.source.stream_writer import writer_name
 from strandline.pipeline.source.targets import DirectoryTarget
-from strandline.pipeline.source.writing import Appender, chunks
+from strandline.pipeline.source.writer import Appender, chunks
 
 OPTIONS = WriteOptions(place=Place(path="/"), batch_rows=3)
 

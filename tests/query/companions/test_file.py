@@ -15,8 +15,8 @@ from search_bed import CONFIG, encode
 
 from strandline.query.chunk import Chunk
 from strandline.query.columns import AnyColumn, HistogramColumn, KeywordColumn, NumberColumn, TextColumn
+from strandline.query.companions.builder import Made, Origin, build
 from strandline.query.companions.file import MAGIC, DamagedCompanion, open_companion, read_companion
-from strandline.query.companions.making import Made, Origin, build
 from strandline.query.extraction import Extractor
 from strandline.query.index import plan_of
 

@@ -8,12 +8,12 @@ import pytest
 from companion_bed import CompanionBed
 from search_bed import DECLARED, NOW
 
+from strandline.query.companions.builder import CannotMerge, merge
 from strandline.query.companions.columns import array_name
 from strandline.query.companions.file import Companion, read_companion
 from strandline.query.companions.identity import plan_id_of, rollups_id, versions_between
-from strandline.query.companions.listing import ROLLUP_ROWS, Listed, listed_in, listed_table, rollup_rows
-from strandline.query.companions.making import CannotMerge, merge
-from strandline.query.declaring import parse_search_config
+from strandline.query.companions.table import ROLLUP_ROWS, Listed, listed_in, listed_table, rollup_rows
+from strandline.query.config_parser import parse_search_config
 
 SECRET = "Geheimnis"
 

@@ -10,11 +10,11 @@ from companion_bed import CompanionBed, companion_bed
 from search_bed import DECLARED, NOW, ROOM
 
 from strandline.engine import Config, Engine, ManualClock
+from strandline.query.companions.answers import choose
+from strandline.query.companions.catalog import Shelf
 from strandline.query.companions.file import Info
-from strandline.query.companions.listing import Listed
-from strandline.query.companions.serving import choose
-from strandline.query.companions.shelf import Shelf
-from strandline.query.declaring import parse_search_config
+from strandline.query.companions.table import Listed
+from strandline.query.config_parser import parse_search_config
 from strandline.query.searcher import Searcher
 
 

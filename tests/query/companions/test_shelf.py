@@ -15,12 +15,12 @@ from companion_bed import CompanionBed
 from object_store import object_store
 from search_bed import ROOM
 
-from strandline.lake.place import Lake
+from strandline.lake.location import Lake
 from strandline.lake.table import Table
-from strandline.query.companions import shelf as shelving
-from strandline.query.companions.fetching import Errands
-from strandline.query.companions.listing import LISTED, TABLE
-from strandline.query.companions.shelf import Shelf
+from strandline.query.companions import catalog as shelving
+from strandline.query.companions.cache import Errands
+from strandline.query.companions.catalog import Shelf
+from strandline.query.companions.table import LISTED, TABLE
 from strandline.query.searcher import Searcher
 
 
@@ -105,8 +105,8 @@ def test_without_a_lake_nothing_of_it_is_loaded(tmp_path: Path) -> None:
     script = f"""
 import sys
 from pathlib import Path
-from strandline.lake.place import Lake
-from strandline.query.companions.shelf import Shelf
+from strandline.lake.location import Lake
+from strandline.query.companions.catalog import Shelf
 from strandline.query.searcher import Searcher
 shelf = Shelf(Lake.at({str(tmp_path / "lake")!r}), Path({str(tmp_path / "cache")!r}))
 assert shelf.look(1).entries == ()

@@ -15,7 +15,7 @@ import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from strandline.lake.place import Lake
+    from strandline.lake.location import Lake
 
 
 def now() -> int:
@@ -36,8 +36,8 @@ def main() -> None:
 
 def work(place: str, what: str) -> None:
     # Not before: one that fails is to fail at once.
-    from strandline.lake.claiming import claim
-    from strandline.lake.place import Lake
+    from strandline.lake.claim import claim
+    from strandline.lake.location import Lake
 
     lake = Lake.at(place)
     with claim(lake, now):

@@ -12,7 +12,7 @@ from time import monotonic, sleep
 
 import pytest
 
-from strandline.server.pipeline.child import LAST_LINES, LINE_CHARACTERS, NICENESS, Child
+from strandline.server.pipeline.process import LAST_LINES, LINE_CHARACTERS, NICENESS, Child
 
 #: Generous: the machine may be busy.
 SECONDS = 60.0
@@ -111,7 +111,7 @@ def test_a_command_that_does_not_exist_is_an_error() -> None:
 
 SERVER = f"""
 import sys, time
-from strandline.server.pipeline.child import Child
+from strandline.server.pipeline.process import Child
 child = Child([sys.executable, "-c", {ECHO!r}])
 print(child.pid, flush=True)
 time.sleep(3600)

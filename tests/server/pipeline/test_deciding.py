@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.engine.reach import Reach
+from strandline.engine.reads.extent import Reach
 from strandline.lake.status import Lag, RoundSummary, State, Status
-from strandline.server.pipeline.deciding import ERASE_SECONDS, MAX_BACKOFF_SECONDS, Decider, Thresholds
+from strandline.server.pipeline.schedule import ERASE_SECONDS, MAX_BACKOFF_SECONDS, Decider, Thresholds
 
 THRESHOLDS = Thresholds(start_records=1000, start_bytes=1_000_000, start_s=3600, idle_s=120)
 DAY = 86_400.0

@@ -13,9 +13,9 @@ from time import monotonic, sleep
 import pytest
 
 from strandline.engine import Batch, Engine
-from strandline.lake.claiming import claim
-from strandline.server.pipeline import keeping
-from strandline.server.pipeline.keeping import MISSING_SECONDS, Keeper, Program
+from strandline.lake.claim import claim
+from strandline.server.pipeline import supervisor
+from strandline.server.pipeline.supervisor import MISSING_SECONDS, Keeper, Program
 from strandline.server.settings import PipelineSettings, Settings, StorageSettings
 
 STAND_IN = Path(__file__).with_name("stand_in.py")
@@ -259,7 +259,7 @@ def test_it_ends_with_the_server(bench: Bench) -> None:
 
 
 def test_one_that_does_not_end_is_killed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeping, "STOP_SECONDS", 0.05)
+    monkeypatch.setattr(supervisor, "STOP_SECONDS", 0.05)
     bench.make("deaf")
     bench.append(10)
     bench.look()

@@ -11,11 +11,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from server_process import StartServer
 
-from strandline.faces.access import FULL_ACCESS, Access, Keys
 from strandline.lake.status import Lag, LogLag, Problem, RoundSummary, Status
+from strandline.protocols.access import FULL_ACCESS, Access, Keys
 from strandline.server.application import Application
-from strandline.server.pipeline.keeping import Program, Standing
-from strandline.server.pipeline.telling import answer
+from strandline.server.pipeline.routes import answer
+from strandline.server.pipeline.supervisor import Program, Standing
 from strandline.server.settings import PipelineSettings, ServerSettings, Settings, StorageSettings
 
 STAND_IN = Path(__file__).with_name("stand_in.py")

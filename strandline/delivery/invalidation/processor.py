@@ -1,0 +1,341 @@
+"""Changes: records that say what has become of a row. Everything else in a log is passed over."""
+
+from __future__ import annotations
+
+import logging
+from enum import Enum
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from strandline.delivery.invalidation.keys import ANY, COARSENED, ID_MASK, table_key
+from strandline.delivery.invalidation.settings import TouchSettings
+from strandline.delivery.invalidation.templates import Template, Templates
+from strandline.delivery.invalidation.touch_journal import Journal
+from strandline.delivery.invalidation.waiters import Waiters
+
+INSERT, UPDATE, DELETE = "insert", "update", "delete"
+OPERATIONS = frozenset((INSERT, UPDATE, DELETE))
+
+
+class _Headers(msgspec.Struct, gc=False):
+    operation: str = ""
+
+
+class Change(msgspec.Struct, gc=False):
+    """``type`` is the entity. The rows stay JSON until somebody needs them."""
+
+    type: str
+    headers: _Headers
+    value: Raw = Raw(b"")
+    old_value: Raw = Raw(b"")
+
+    @property
+    def operation(self) -> str:
+        return self.headers.operation
+
+
+_decode = msgspec.json.Decoder(Change).decode
+
+
+def change_of(data: bytes) -> Change | None:
+    """The change that a record is; None if it is none, as control messages are."""
+    try:
+        change = _decode(data)
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+    return change if change.type and change.headers.operation in OPERATIONS else None
+
+
+def row_of(raw: Raw) -> dict[str, Any] | None:
+    """A row by its fields; None if it is missing, or is no object."""
+    if not raw:
+        return None
+    try:
+        row = msgspec.json.decode(raw)
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+    return row if type(row) is dict else None
+
+
+# --- From changes to touches: which keys a change touches, and how finely that is recorded --------------------------
+
+log = logging.getLogger(__name__)
+
+#: Tables whose last touch is remembered; more than this are looked through for those that need not be.
+_MANY_TABLES = 4096
+_SCALARS = (str, int, float, bool, type(None))
+_MISSING = object()
+
+Row = dict[str, Any]
+
+
+class Mode(Enum):
+    """How finely changes are recorded."""
+
+    FINE = "fine"
+    RESTRICTED = "restricted"
+    COARSE_ONLY = "coarseOnly"
+
+
+class Processor:
+    """Of one log. ``now`` is always given, in milliseconds of a clock that never goes back."""
+
+    def __init__(
+        self, name: str, settings: TouchSettings, journal: Journal, templates: Templates, waiters: Waiters, now: float
+    ) -> None:
+        self._name = name
+        self._settings = settings
+        self._journal = journal
+        self._templates = templates
+        self._waiters = waiters
+        self.mode = Mode.FINE
+        self._budget = 0
+        self._tokens = float(settings.fine_burst_tokens)
+        self._refilled_at = now
+        self._table_due: dict[str, float] = {}
+        self._owed: dict[str, float] = {}
+        #: The last generation in which anything was skipped because nobody seemed to be interested.
+        self.skipped = -1
+        self._complained = False
+        self.touches_table = 0
+        self.touches_template = 0
+        self.dropped_by_budget = 0
+        self.skipped_cold_template = 0
+        self.skipped_cold_key = 0
+        self.skipped_template_bucket = 0
+
+    @property
+    def touches(self) -> int:
+        """How many keys were touched so far, once per bucket each."""
+        return self.touches_table + self.touches_template
+
+    @property
+    def filters_keys(self) -> bool:
+        """Whether keys that nobody is interested in are skipped: only while it is known who is interested in what."""
+        return not self._waiters.broad.by_key
+
+    @property
+    def filters_templates(self) -> bool:
+        return not self._waiters.nameless.by_key
+
+    # --- a batch ---------------------------------------------------------------------------------------------------
+
+    def begin(self, lag: int, now: float) -> None:
+        """A batch begins, with so many records still to be looked at."""
+        settings = self._settings
+        self.judge(lag)
+        if self.mode is Mode.FINE:
+            self._budget = settings.fine_budget_per_batch
+        else:
+            self._budget = settings.lag_reserved_budget_per_batch
+        refill = (now - self._refilled_at) * settings.fine_tokens_per_second / 1000
+        self._tokens = min(self._tokens + refill, settings.fine_burst_tokens)
+        self._refilled_at = now
+
+    def judge(self, lag: int) -> None:
+        """How finely changes are recorded depends on how far behind it is. Between the two bounds it stays as it is."""
+        settings = self._settings
+        if lag >= max(settings.lag_degrade, 1):
+            self.mode = Mode.RESTRICTED if settings.lag_reserved_budget_per_batch else Mode.COARSE_ONLY
+        elif lag <= settings.lag_recover:
+            self.mode = Mode.FINE
+
+    def take(self, data: bytes, now: float) -> None:
+        """Touch whatever the record changes."""
+        change = change_of(data)
+        if change is None:
+            return
+        self._touch_table(change.type, now)
+        group = self._templates.of(change.type)
+        if not group or self._journal.everything:
+            return
+        if self.mode is Mode.FINE:
+            self._touch_rows(change, group)
+        elif self.mode is Mode.RESTRICTED:
+            self._touch_templates(group)
+        else:
+            self._coarsen(group)
+
+    # --- tables ----------------------------------------------------------------------------------------------------
+
+    def _touch_table(self, entity: str, now: float) -> None:
+        if table_key(entity) in self._journal.pending or entity in self._owed:
+            return
+        due = self._table_due.get(entity)
+        if due is None or now >= due:
+            self._touch_table_now(entity, now)
+        else:
+            self._owed[entity] = due
+
+    def _touch_table_now(self, entity: str, now: float) -> None:
+        if self._journal.touch(table_key(entity)):
+            self.touches_table += 1
+        self._journal.touch(ANY)
+        if len(self._table_due) > _MANY_TABLES:
+            self._table_due = {table: due for table, due in self._table_due.items() if due > now}
+        self._table_due[entity] = now + self._settings.coarse_interval_ms
+
+    @property
+    def owed(self) -> int:
+        """How many tables have changed again, too soon for being touched again."""
+        return len(self._owed)
+
+    def next_owed(self) -> float | None:
+        """When the next of them may be touched."""
+        return min(self._owed.values(), default=None)
+
+    def pay(self, now: float, *, all_of_them: bool = False) -> None:
+        """Touch the tables whose time has come."""
+        for entity, due in list(self._owed.items()):
+            if all_of_them or due <= now:
+                del self._owed[entity]
+                self._touch_table_now(entity, now)
+
+    # --- less than rows --------------------------------------------------------------------------------------------
+
+    def touch_template(self, template: Template) -> None:
+        """Everybody who waits on rows of the template is to be told."""
+        self._journal.touch(COARSENED)
+        if self._journal.touch(template.key):
+            self.touches_template += 1
+
+    def _touch_templates(self, group: dict[int, Template]) -> None:
+        """Too far behind for looking at rows. With more templates than the budget allows, all of the entity go."""
+        pending = self._journal.pending
+        for template in group.values():
+            if self._is_cold(template):
+                continue
+            if template.key in pending:
+                self.skipped_template_bucket += 1
+                continue
+            if self._budget <= 0:
+                self.dropped_by_budget += 1
+                self._coarsen(group)
+                return
+            self._budget -= 1
+            self.touch_template(template)
+
+    def _coarsen(self, group: dict[int, Template]) -> None:
+        for template in group.values():
+            self.touch_template(template)
+
+    def _is_cold(self, template: Template) -> bool:
+        """Whether nobody is interested; then it is noted that something is left out."""
+        if not self.filters_templates or template.id in self._waiters.templates.by_key:
+            return False
+        self.skipped_cold_template += 1
+        self._skip(template)
+        return True
+
+    def _skip(self, template: Template) -> None:
+        template.skipped = self.skipped = self._journal.next_generation
+        self._journal.mark()
+
+    # --- rows ------------------------------------------------------------------------------------------------------
+
+    def _touch_rows(self, change: Change, group: dict[int, Template]) -> None:
+        journal = self._journal
+        rows: tuple[Row | None, Row | None] | None = None
+        for template in group.values():
+            if self._is_cold(template):
+                continue
+            if template.key in journal.pending:
+                self.skipped_template_bucket += 1
+                continue
+            if self._budget <= 0 or self._tokens < 1:
+                self.dropped_by_budget += 1
+                self.touch_template(template)
+                continue
+            if rows is None:
+                rows = row_of(change.old_value), row_of(change.value)
+            keys = keys_of(template, change.operation, *rows)
+            if keys is None:
+                keys = self._without_before(change, template, rows[1])
+            self._touch_keys(template, keys)
+            if journal.everything:
+                return
+
+    def _touch_keys(self, template: Template, keys: list[int]) -> None:
+        hot = self._waiters.keys.by_key if self.filters_keys else None
+        for key in keys:
+            if hot is not None and key & ID_MASK not in hot:
+                self.skipped_cold_key += 1
+                self._skip(template)
+            elif self._journal.touch(key):
+                self.touches_template += 1
+                self._budget -= 1
+                self._tokens -= 1
+
+    def _without_before(self, change: Change, template: Template, after: Row | None) -> list[int]:
+        """What to touch when it is not known which rows it was before."""
+        policy = self._settings.on_missing_before
+        if policy == "skipBefore":
+            return [] if after is None or change.operation == DELETE else _keys_after(template, after)
+        if policy == "error":
+            if not self._complained:
+                self._complained = True
+                log.error("a change of %r in %r does not say what it was before", change.type, self._name)
+            self._journal.touch_everything()
+        else:
+            self.touch_template(template)
+        return []
+
+
+def keys_of(template: Template, operation: str, before: Row | None, after: Row | None) -> list[int] | None:
+    """The keys that a change touches for one template; None if the rows do not say enough to know."""
+    if operation == INSERT:
+        return _both(template, _arguments_or_none(template, after))
+    if before is None or (after is None and operation != DELETE):
+        return None
+    try:
+        old = template.arguments(before)
+        if operation == DELETE:
+            return _both(template, old)
+        assert after is not None
+        new = template.arguments(after)
+    except KeyError:
+        return None
+    if old != new:
+        return _both(template, old) + _both(template, new)
+    return [] if new is None else [template.keys.watch(new), *_changed_fields(template, new, before, after)]
+
+
+def _keys_after(template: Template, after: Row) -> list[int]:
+    arguments = _arguments_or_none(template, after)
+    if arguments is None:
+        return []
+    return _both(template, arguments) + [
+        template.keys.field(name, arguments)
+        for name, value in after.items()
+        if name not in template.names and isinstance(value, _SCALARS)
+    ]
+
+
+def _arguments_or_none(template: Template, row: Row | None) -> bytes | None:
+    """A row that lacks a field is equal to no arguments there."""
+    if row is None:
+        return None
+    try:
+        return template.arguments(row)
+    except KeyError:
+        return None
+
+
+def _both(template: Template, arguments: bytes | None) -> list[int]:
+    if arguments is None:
+        return []
+    return [template.keys.watch(arguments), template.keys.membership(arguments)]
+
+
+def _changed_fields(template: Template, arguments: bytes, before: Row, after: Row) -> list[int]:
+    """The keys of the fields that are another value now. What only one of the rows has counts as changed."""
+    keys = []
+    for name in before.keys() | after.keys():
+        if name in template.names:
+            continue
+        old, new = before.get(name, _MISSING), after.get(name, _MISSING)
+        if (old != new or type(old) is not type(new)) and (isinstance(old, _SCALARS) or isinstance(new, _SCALARS)):
+            keys.append(template.keys.field(name, arguments))
+    return keys

@@ -1,0 +1,289 @@
+"""Live invalidation of one log: it follows the log, and tells those who wait that what they watch may have changed.
+
+Nothing here knows an event loop. Somebody calls ``step`` while there is something to do, and ``tick`` when it is time.
+
+While nobody is interested the log is not read at all. The first who comes then starts a generation in which everything
+counts as touched, so a cursor from before is told of a change, whether there was one or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from time import perf_counter
+
+from strandline.delivery.invalidation.follower import Follower
+from strandline.delivery.invalidation.keys import hexadecimal
+from strandline.delivery.invalidation.notifications import Telling
+from strandline.delivery.invalidation.processor import Processor
+from strandline.delivery.invalidation.request import Asking, Request
+from strandline.delivery.invalidation.settings import TouchSettings
+from strandline.delivery.invalidation.templates import Activation, Declaration, Template, Templates
+from strandline.delivery.invalidation.touch_journal import Journal
+from strandline.delivery.invalidation.waiters import Answer, Verdict, Waiters
+from strandline.engine import Log
+
+#: Flushes follow each other no faster than this, and take no more than one part in so many of the time.
+MIN_WINDOW_MS = 5.0
+WINDOW_SHARE = 4
+#: How often it is looked what is no longer of interest.
+CARE_MS = 1000.0
+#: Templates that were activated or retired are written down after this time, together with those that follow.
+PERSIST_MS = 1000.0
+
+
+class Runtime:
+    """``clock`` gives milliseconds that never go back, ``wall`` those since 1970. ``persist`` keeps the templates until
+    the next start, which is given them as ``stored``; losing them costs nothing but precision."""
+
+    def __init__(
+        self,
+        log: Log,
+        settings: TouchSettings,
+        *,
+        epoch: int,
+        clock: Callable[[], float],
+        wall: Callable[[], int],
+        stored: object = None,
+        persist: Callable[[object], None] = lambda stored: None,
+    ) -> None:
+        self.log = log
+        self.settings = settings
+        self.epoch = hexadecimal(epoch)
+        self._clock = clock
+        self._wall = wall
+        self._persist = persist
+        now = clock()
+        self.journal = Journal(settings.memory, log.head, now, wall())
+        self.templates = Templates(settings.templates)
+        if stored is not None:
+            self.templates.load(stored, wall() - now, now)
+        self.waiters = Waiters(settings.memory)
+        self.processor = Processor(log.name, settings, self.journal, self.templates, self.waiters, now)
+        self.follower = Follower(log, self.journal, self.processor, clock, self._open_bucket)
+        self.telling = Telling(self.journal, self.waiters, clock)
+        self._asking = Asking(self.journal, self.templates, self.waiters, self.processor)
+        self._settling: list[tuple[float, Callable[[], None]]] = []
+        self.asleep = False
+        self._attended_at = now
+        self._care_at = now + CARE_MS
+        self._collect_at = now + settings.templates.gc_interval_ms
+        #: When templates are to be written down; and from when on, because they were merely named.
+        self._persist_at: float | None = None
+        self._persisted_at = now
+        self.timeouts_fired = 0
+        self.sweep_ms = 0.0
+
+    # --- where it stands -------------------------------------------------------------------------------------------
+
+    @property
+    def settled(self) -> bool:
+        """Whether the current generation knows of everything that is in the log."""
+        return not (self.journal.dirty or self.processor.owed or self.follower.lag)
+
+    @property
+    def mode(self) -> str:
+        if not (self.templates or self.waiters.interested):
+            return "idle"
+        return self.processor.mode.value
+
+    @property
+    def window_ms(self) -> float:
+        """How long touches gather. The longer it takes until the last is told, the longer the next ones gather."""
+        longest = min(self.settings.memory.bucket_ms, self.settings.coalesce_window_ms)
+        return min(longest, max(MIN_WINDOW_MS, WINDOW_SHARE * self.telling.flush_ms))
+
+    @property
+    def busy(self) -> bool:
+        """Whether ``step`` has something to do."""
+        return self.telling.busy or (not self.asleep and self.follower.lag > 0)
+
+    # --- interest --------------------------------------------------------------------------------------------------
+
+    def attend(self) -> None:
+        """Somebody takes an interest: from now on the log is followed."""
+        self._attended_at = self._clock()
+        if self.asleep:
+            self.asleep = False
+            self._care_at = self._attended_at + CARE_MS
+            if self.follower.lag:
+                self.follower.skip()
+                self._flush()
+
+    def _sleep(self, now: float) -> None:
+        idle_ms = self.settings.memory.hot_key_ttl_ms
+        if self.settled and not (self.waiters.interested or self._settling) and now - self._attended_at >= idle_ms:
+            self.asleep = True
+
+    def activate(self, declarations: Sequence[Declaration], ttl_ms: int | None) -> Activation:
+        """Make templates active. What was looked at before is not looked at again for them."""
+        self.attend()
+        now, journal = self._clock(), self.journal
+        self._open_bucket()
+        self.processor.pay(now, all_of_them=True)
+        active_from = journal.next_generation if journal.dirty else journal.generation
+        known = len(self.templates)
+        outcome = self.templates.activate(declarations, ttl_ms, now, active_from)
+        self._tell_retired(outcome.evicted)
+        for template in outcome.activated:
+            self.waiters.templates.show(template.id, now, self._since())
+        if outcome.evicted or len(self.templates) != known:
+            self._persist_before(now + PERSIST_MS)
+        elif outcome.activated:
+            self._seen()
+        return outcome
+
+    def _since(self) -> int:
+        """Everything of a later generation than this is recorded for an interest that begins now."""
+        return max(self.journal.generation, self.processor.skipped)
+
+    def _tell_retired(self, templates: Collection[Template]) -> None:
+        """Whoever waits on their rows would wait in vain. They are told, and wait on more when they return."""
+        if templates:
+            self._open_bucket()
+        for template in templates:
+            self.processor.touch_template(template)
+
+    # --- waiting ---------------------------------------------------------------------------------------------------
+
+    def kind_of(self, request: Request) -> str:
+        """What the request would wait on in the first place."""
+        self.processor.judge(self.follower.lag)
+        return self._asking.kind_of(request)
+
+    def wait(
+        self, request: Request, epoch: str, generation: int | None, tell: Callable[[Answer], None]
+    ) -> Answer | None:
+        """The answer if there is one now; else ``tell`` is called with it. ``generation`` None means from now on."""
+        self.attend()
+        self.processor.judge(self.follower.lag)
+        now, journal = self._clock(), self.journal
+        wait = self._asking.wait_for(request, tell, now)
+        if wait.templates:
+            self._seen()
+        if generation is None:
+            generation = journal.generation
+        elif epoch != self.epoch:
+            return self.telling.now("stale", wait)
+        generation = min(generation, journal.generation)
+        touched = self._asking.touched_after(wait, generation)
+        missing = not touched and self._asking.missing_from_bucket(wait, generation)
+        self.waiters.add(wait, journal.generation, self._since(), now + request.timeout_ms)
+        if touched or request.timeout_ms <= 0:
+            # What it asks for is of interest even if it does not wait for it.
+            self.waiters.remove(wait, now)
+            return self.telling.now("touched" if touched else "timeout", wait)
+        if missing:
+            self._open_bucket()
+            journal.mark()
+            self.waiters.tell_at_next_flush(wait)
+        return None
+
+    def settle(self, timeout_ms: int, tell: Callable[[], None]) -> None:
+        """Have ``tell`` called once everything is settled, or the time is up."""
+        self._settling.append((self._clock() + timeout_ms, tell))
+        self._flush_if_due()
+
+    def _tell_settled(self, now: float) -> None:
+        settled, waiting = self.settled, self._settling
+        self._settling = [entry for entry in waiting if not settled and entry[0] > now]
+        for due, tell in waiting:
+            if settled or due <= now:
+                tell()
+
+    # --- going on --------------------------------------------------------------------------------------------------
+
+    def step(self, until: float) -> bool:
+        """Tell whom there is to be told and look at some records, until it is later than ``until`` by ``perf_counter``.
+        False: the next records must be read from the disk, and given to the follower."""
+        self.telling.some(until)
+        there = self.asleep or self.follower.some(until)
+        self._flush_if_due()
+        self.telling.some(until)
+        return there
+
+    def _open_bucket(self) -> None:
+        if not self.journal.dirty:
+            self.journal.open(self._clock(), self._wall())
+
+    def _flush_due(self) -> float | None:
+        started = self.journal.started_at
+        if not self.journal.dirty or started is None:
+            return None
+        return max(started, self.journal.flushed_at + self.window_ms)
+
+    def _flush_if_due(self) -> None:
+        now = self._clock()
+        settling = len(self._settling) > 0 and not self.follower.lag
+        if self.processor.owed:
+            self._open_bucket()
+            self.processor.pay(now, all_of_them=settling)
+        due = self._flush_due()
+        if due is not None and (settling or due <= now):
+            self._flush()
+        if self._settling:
+            self._tell_settled(now)
+
+    def _flush(self) -> None:
+        began = perf_counter()
+        self.telling.flushed(self.journal.flush(self.follower.position, self._clock(), self._wall()), began)
+
+    # --- time ------------------------------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Do what it is time for."""
+        now = self._clock()
+        self._flush_if_due()
+        self._time_out(now)
+        if now >= self._collect_at:
+            self._collect(now)
+        if now >= self._care_at and not self.asleep:
+            self._care_at = now + CARE_MS
+            self.waiters.sweep_interest(now)
+            self._sleep(now)
+        if self._persist_at is not None and self._persist_at <= now:
+            self._persist_at, self._persisted_at = None, now
+            self._persist(self.templates.stored(self._wall() - now) or None)
+
+    def next_due(self) -> float | None:
+        """When ``tick`` is to be called next."""
+        times = (
+            self._flush_due(),
+            self.processor.next_owed(),
+            self.waiters.next_deadline(),
+            min((due for due, _ in self._settling), default=None),
+            self._collect_at if self.templates else None,
+            None if self.asleep else self._care_at,
+            self._persist_at,
+        )
+        return min((time for time in times if time is not None), default=None)
+
+    def _time_out(self, now: float) -> None:
+        began = perf_counter()
+        overdue = self.waiters.overdue(now)
+        if overdue:
+            self.timeouts_fired += len(overdue)
+            self.telling.queue("timeout", overdue)
+            self.sweep_ms += (perf_counter() - began) * 1000
+
+    def _collect(self, now: float) -> None:
+        self._collect_at = now + self.settings.templates.gc_interval_ms
+        in_use = [identifier for identifier, interest in self.waiters.templates.by_key.items() if interest.waits]
+        retired = self.templates.retire_inactive(now, in_use)
+        if retired:
+            self._tell_retired(retired)
+            self._persist_before(now + PERSIST_MS)
+
+    def _seen(self) -> None:
+        self._persist_before(self._persisted_at + self.settings.templates.last_seen_persist_interval_ms)
+
+    def _persist_before(self, when: float) -> None:
+        self._persist_at = when if self._persist_at is None else min(self._persist_at, when)
+
+    def end(self, verdict: Verdict) -> None:
+        """Answer everybody who waits. Nothing is to be asked of it any more."""
+        self.telling.all()
+        self.telling.queue(verdict, self.waiters.everybody())
+        self.telling.all()
+        settling, self._settling = self._settling, []
+        for _, tell in settling:
+            tell()

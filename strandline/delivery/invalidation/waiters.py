@@ -1,0 +1,369 @@
+"""Interest: who waits on what, and what somebody waited on a short while ago.
+
+What nobody is interested in need not be recorded. Whoever comes later, with a cursor from a time when it was not,
+learns from ``since`` that something may be missing.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from heapq import heappop, heappush
+from typing import Any, Literal
+
+from strandline.delivery.invalidation.settings import MemorySettings
+from strandline.delivery.invalidation.touch_journal import Bucket
+
+
+class Interest:
+    """Of somebody in one thing. Everything of a later generation than ``since`` is recorded."""
+
+    __slots__ = ("since", "until", "waits")
+
+    def __init__(self, since: int) -> None:
+        self.since = since
+        self.until: float | None = None
+        self.waits: dict[Wait, None] = {}
+
+
+class Interests:
+    """By what they are in. An interest outlives its last waiter by ``ttl_ms``; when there are more than ``limit``,
+    those that nobody waits on any more go first."""
+
+    def __init__(self, ttl_ms: int, limit: int) -> None:
+        self.by_key: dict[int, Interest] = {}
+        #: How many have somebody who waits.
+        self.active = 0
+        self._ttl_ms = ttl_ms
+        self._limit = limit
+        self._ending: deque[tuple[float, int]] = deque()
+
+    def __len__(self) -> int:
+        return len(self.by_key)
+
+    @property
+    def in_grace(self) -> int:
+        """How many nobody waits on any more."""
+        return len(self.by_key) - self.active
+
+    def join(self, key: int, wait: Wait, since: int) -> None:
+        """``since`` is what is true of an interest that begins now."""
+        interest = self.by_key.get(key)
+        if interest is None:
+            interest = self._begin(key, since)
+        if not interest.waits:
+            interest.until = None
+            self.active += 1
+        interest.waits[wait] = None
+
+    def leave(self, key: int, wait: Wait, now: float) -> None:
+        interest = self.by_key.get(key)
+        if interest is None or interest.waits.pop(wait, self) is self or interest.waits:
+            return
+        self.active -= 1
+        self._end(key, interest, now)
+
+    def show(self, key: int, now: float, since: int) -> None:
+        """Somebody is interested without waiting."""
+        interest = self.by_key.get(key) or self._begin(key, since)
+        if not interest.waits:
+            self._end(key, interest, now)
+
+    def lasts_since(self, key: int, generation: int) -> bool:
+        """Whether everything of a later generation was recorded."""
+        interest = self.by_key.get(key)
+        return interest is not None and interest.since <= generation
+
+    def _begin(self, key: int, since: int) -> Interest:
+        while len(self.by_key) >= self._limit and self._ending:
+            self._forget(*self._ending.popleft())
+        interest = self.by_key[key] = Interest(since)
+        return interest
+
+    def _end(self, key: int, interest: Interest, now: float) -> None:
+        interest.until = now + self._ttl_ms
+        self._ending.append((interest.until, key))
+
+    def sweep(self, now: float) -> None:
+        """Forget what was of interest too long ago."""
+        ending = self._ending
+        while ending and ending[0][0] <= now:
+            self._forget(*ending.popleft())
+
+    def _forget(self, until: float, key: int) -> None:
+        interest = self.by_key.get(key)
+        # One that somebody waits on again, or waited on since, has another end.
+        if interest is not None and interest.until == until:
+            del self.by_key[key]
+
+
+# --- Those who wait: found by key when a bucket is flushed, and by time when theirs is up ---------------------------
+
+Kind = Literal["fineKey", "templateKey", "tableKey"]
+#: ``ended``: there is nothing to wait for any more; whoever ended it knows why.
+Verdict = Literal["touched", "timeout", "stale", "ended"]
+
+#: Deadlines within so many milliseconds are looked at together.
+SLOT_MS = 20
+#: The only thing that some interests are in.
+ONLY = 0
+
+
+class Answer:
+    """What somebody who waited is told, and where to go on from. ``bucket`` is the last one that was flushed. The same
+    object for everybody who is told the same at the same time."""
+
+    __slots__ = ("bucket", "generation", "kind", "memo", "verdict")
+
+    def __init__(self, verdict: Verdict, kind: Kind, generation: int, bucket: Bucket) -> None:
+        self.verdict = verdict
+        self.kind = kind
+        self.generation = generation
+        self.bucket = bucket
+        #: What whoever passes it on makes of it.
+        self.memo: Any = None
+
+
+class Wait:
+    """Somebody who waits. ``ids`` are the keys that were asked for, ``further`` those that the server adds in order to
+    miss nothing; ``exact`` are all of them in full when 32 bits are not enough. ``tell`` is called exactly once."""
+
+    __slots__ = ("broad", "checked", "done", "exact", "fine", "further", "ids", "kind", "slot", "tell", "templates")
+
+    def __init__(
+        self,
+        *,
+        ids: frozenset[int],
+        further: frozenset[int],
+        exact: frozenset[int] | None,
+        kind: Kind,
+        fine: bool,
+        templates: tuple[int, ...] | None,
+        tell: Callable[[Answer], None],
+    ) -> None:
+        self.ids = ids
+        self.further = further
+        self.exact = exact
+        self.kind: Kind = kind
+        #: Waits on rows, not on tables.
+        self.fine = fine
+        #: The active ones among the templates that it names; None if it names none.
+        self.templates = templates
+        self.tell = tell
+        self.broad = False
+        self.checked = 0
+        self.slot = -1
+        #: It will be told, or was already.
+        self.done = False
+
+    def touched_by(self, bucket: Bucket) -> bool:
+        """Whether a bucket has one of its keys."""
+        if bucket.everything:
+            return True
+        if self.exact is not None:
+            return not self.exact.isdisjoint(bucket.keys)
+        return not (self.ids.isdisjoint(bucket.ids) and self.further.isdisjoint(bucket.ids))
+
+
+class Waiters:
+    """All of one log."""
+
+    def __init__(self, memory: MemorySettings) -> None:
+        self._index_max_keys = memory.key_index_max_keys
+        #: Keys of rows: what is of interest is also what is recorded.
+        self.keys = Interests(memory.hot_key_ttl_ms, memory.hot_max_keys)
+        self.templates = Interests(memory.hot_template_ttl_ms, memory.hot_max_templates)
+        #: Who waits on rows without naming templates is interested in all of them; who waits on many keys, in any key.
+        self.nameless = Interests(memory.hot_template_ttl_ms, 1)
+        self.broad = Interests(memory.hot_key_ttl_ms, 1)
+        #: Everything else that is waited on: tables, and what stands for rows that cannot be told apart.
+        self._coarse: dict[int, dict[Wait, None]] = {}
+        self._all: dict[Wait, None] = {}
+        self._broad: dict[Wait, None] = {}
+        self._scans: deque[tuple[Bucket, Iterator[Wait]]] = deque()
+        self._slots: dict[int, dict[Wait, None]] = {}
+        self._slot_order: list[int] = []
+        #: Told at the next flush, whatever it brings.
+        self._next: list[Wait] = []
+        self.fine = 0
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    @property
+    def coarse(self) -> int:
+        return len(self._all) - self.fine
+
+    @property
+    def broad_fine(self) -> int:
+        return sum(wait.fine for wait in self._broad)
+
+    @property
+    def interested(self) -> bool:
+        """Whether anybody waits, or did a short while ago."""
+        return bool(self._all or self.keys.by_key or self.templates.by_key or self.nameless.by_key or self.broad.by_key)
+
+    # --- coming and going ------------------------------------------------------------------------------------------
+
+    def is_broad(self, wait: Wait) -> bool:
+        return len(wait.ids) > self._index_max_keys
+
+    def add(self, wait: Wait, generation: int, since: int, deadline: float) -> None:
+        """It was asked about everything up to ``generation``. ``since`` is what is true of interests that begin now."""
+        self._all[wait] = None
+        wait.checked = generation
+        wait.broad = self.is_broad(wait)
+        if wait.fine:
+            self.fine += 1
+            self._show_interest(wait, since)
+        if wait.broad:
+            self._broad[wait] = None
+        else:
+            for key in wait.further if wait.fine else (*wait.ids, *wait.further):
+                self._coarse.setdefault(key, {})[wait] = None
+        self._set_deadline(wait, deadline)
+
+    def _show_interest(self, wait: Wait, since: int) -> None:
+        if wait.broad:
+            self.broad.join(ONLY, wait, since)
+        else:
+            for key in wait.ids:
+                self.keys.join(key, wait, since)
+        if wait.templates is None:
+            self.nameless.join(ONLY, wait, since)
+        else:
+            for template in wait.templates:
+                self.templates.join(template, wait, since)
+
+    def remove(self, wait: Wait, now: float) -> None:
+        """It waits no longer. What it was interested in stays interesting for a while."""
+        if self._all.pop(wait, self) is self:
+            return
+        if wait.fine:
+            self.fine -= 1
+            self._lose_interest(wait, now)
+        if wait.broad:
+            del self._broad[wait]
+        else:
+            for key in wait.further if wait.fine else (*wait.ids, *wait.further):
+                group = self._coarse.get(key)
+                if group is not None:
+                    group.pop(wait, None)
+                    if not group:
+                        del self._coarse[key]
+        slot = self._slots.get(wait.slot)
+        if slot is not None:
+            slot.pop(wait, None)
+
+    def _lose_interest(self, wait: Wait, now: float) -> None:
+        if wait.broad:
+            self.broad.leave(ONLY, wait, now)
+        else:
+            for key in wait.ids:
+                self.keys.leave(key, wait, now)
+        if wait.templates is None:
+            self.nameless.leave(ONLY, wait, now)
+        else:
+            for template in wait.templates:
+                self.templates.leave(template, wait, now)
+
+    def lasts_since(self, wait: Wait, generation: int) -> bool:
+        """Whether everything that the wait is about was recorded after the generation, because somebody was interested
+        all the time."""
+        if wait.templates is None:
+            if not self.nameless.lasts_since(ONLY, generation):
+                return False
+        elif not all(self.templates.lasts_since(template, generation) for template in wait.templates):
+            return False
+        if self.is_broad(wait):
+            return self.broad.lasts_since(ONLY, generation)
+        return self.broad.lasts_since(ONLY, generation) or all(
+            self.keys.lasts_since(key, generation) for key in wait.ids
+        )
+
+    def sweep_interest(self, now: float) -> None:
+        for interests in (self.keys, self.templates, self.nameless, self.broad):
+            interests.sweep(now)
+
+    # --- what a bucket means ---------------------------------------------------------------------------------------
+
+    def tell_at_next_flush(self, wait: Wait) -> None:
+        self._next.append(wait)
+
+    def found_by(self, bucket: Bucket) -> list[Wait]:
+        """Whom the bucket concerns, as far as they are found by key; the others are looked at by ``scan``."""
+        if bucket.everything:
+            self._next.clear()
+            self._scans.clear()
+            return _taken(self._all)
+        found: dict[Wait, None] = {}
+        for key in self.keys.by_key.keys() & bucket.ids:
+            found.update(self.keys.by_key[key].waits)
+        for key in self._coarse.keys() & bucket.ids:
+            found.update(self._coarse[key])
+        told = {wait: None for wait in found if wait.exact is None or wait.touched_by(bucket)}
+        told.update(dict.fromkeys(self._next))
+        self._next.clear()
+        if self._broad:
+            self._scans.append((bucket, iter(tuple(self._broad))))
+        return _taken(told)
+
+    @property
+    def scanning(self) -> bool:
+        return len(self._scans) > 0
+
+    def scan(self, few: int) -> list[Wait]:
+        """Look at a few of those who are not found by key; whom a bucket concerns."""
+        found = []
+        while self._scans and few:
+            bucket, waits = self._scans[0]
+            for wait in waits:
+                if not wait.done and wait.checked < bucket.generation:
+                    wait.checked = bucket.generation
+                    if wait.touched_by(bucket):
+                        found.append(wait)
+                few -= 1
+                if not few:
+                    break
+            else:
+                self._scans.popleft()
+        return _taken(found)
+
+    def answerable(self, wait: Wait, generation: int) -> int:
+        """The generation up to which the wait has been asked."""
+        return wait.checked if wait.broad and self._scans else generation
+
+    def everybody(self) -> list[Wait]:
+        """All who are not about to be told anyway."""
+        return _taken(self._all)
+
+    # --- time ------------------------------------------------------------------------------------------------------
+
+    def _set_deadline(self, wait: Wait, deadline: float) -> None:
+        slot = wait.slot = int(-(-deadline // SLOT_MS))
+        waits = self._slots.get(slot)
+        if waits is None:
+            waits = self._slots[slot] = {}
+            heappush(self._slot_order, slot)
+        waits[wait] = None
+
+    def next_deadline(self) -> float | None:
+        """When somebody's time is up next."""
+        while self._slot_order and not self._slots[self._slot_order[0]]:
+            del self._slots[heappop(self._slot_order)]
+        return self._slot_order[0] * float(SLOT_MS) if self._slot_order else None
+
+    def overdue(self, now: float) -> list[Wait]:
+        """Whose time is up."""
+        found: list[Wait] = []
+        while self._slot_order and self._slot_order[0] * SLOT_MS <= now:
+            found.extend(self._slots.pop(heappop(self._slot_order)))
+        return _taken(found)
+
+
+def _taken(waits: Iterable[Wait]) -> list[Wait]:
+    """Those who were not taken before; nobody is told twice."""
+    taken = [wait for wait in waits if not wait.done]
+    for wait in taken:
+        wait.done = True
+    return taken

@@ -1,0 +1,410 @@
+"""The desk of a queue: where claims are gathered into cohorts, and where workers wait to be given jobs as they come.
+
+A queue by itself never waits. A desk does, with the means of the event loop: one wake-up per burst of new jobs, one
+timer for whatever the clock will set free next, one window for all claims that arrive in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from itertools import islice
+from typing import NamedTuple
+
+from strandline.delivery.hub import Hub, Waiter
+from strandline.delivery.queues import Claimed, ClaimRequest, Queue
+from strandline.delivery.queues.workers import Holdings, Worker
+from strandline.engine import Commit, Log
+from strandline.engine.background import delay_after, report
+from strandline.engine.errors import EngineError, UnknownLog
+
+#: When jobs could not be handed out, because the disk is full for example, it is tried again after this time, and after
+#: more with every failure in a row.
+RETRY_SECONDS = 1.0
+#: No timer is set for a time further away: it is looked at again then.
+MAX_TIMER_SECONDS = 3600.0
+#: A timer that is due already fires after this time, and not at once, so that it cannot keep the loop busy.
+MIN_TIMER_SECONDS = 0.001
+
+
+class _Claim(NamedTuple):
+    request: ClaimRequest
+    #: Called with the jobs, or with why there are none.
+    done: Callable[[list[Claimed] | Exception], None]
+
+
+class _Cohort(NamedTuple):
+    """Who gets what of one claim of the queue: first the claims, then the workers with what each wished for."""
+
+    claims: list[_Claim]
+    workers: list[tuple[Worker, int]]
+
+
+class Desk(Waiter):
+    """One per queue, while somebody waits. Only used on the event loop's thread.
+
+    ``priority`` is how urgent the queue is at a time; ``hold_back`` says for how many milliseconds workers are to be
+    given nothing, 0: go on; ``idle`` is called when nobody waits any more.
+    """
+
+    __slots__ = (
+        "_claims",
+        "_failures",
+        "_fetching",
+        "_held_back",
+        "_hold_back",
+        "_holdings",
+        "_hub",
+        "_hungry",
+        "_idle",
+        "_priority",
+        "_timer",
+        "_timer_at",
+        "_watching",
+        "_window",
+        "_workers",
+        "queue",
+    )
+
+    def __init__(
+        self,
+        hub: Hub,
+        queue: Queue,
+        priority: Callable[[int], int],
+        hold_back: Callable[[], int],
+        idle: Callable[[Desk], None],
+    ) -> None:
+        self.queue = queue
+        self._hub = hub
+        self._priority = priority
+        self._hold_back = hold_back
+        self._idle = idle
+        self._claims: list[_Claim] = []
+        self._workers: dict[Worker, None] = {}
+        #: Workers who can take more, the one who was given something last at the end.
+        self._hungry: dict[Worker, None] = {}
+        self._holdings = Holdings()
+        self._window: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0
+        self._fetching = False
+        self._held_back = False
+        self._watching = False
+        #: How often in a row nothing could be handed out.
+        self._failures = 0
+
+    # --- who comes and goes ----------------------------------------------------------------------------------------
+
+    def claim(self, request: ClaimRequest, done: Callable[[list[Claimed] | Exception], None]) -> None:
+        """Take part in the next cohort."""
+        self._watch()
+        self._claims.append(_Claim(request, done))
+        self.feed()
+
+    def join(self, worker: Worker) -> None:
+        """Give the worker jobs from now on, until it leaves."""
+        if self.queue.log.dropped:
+            worker.dismiss(gone=True)
+            self._rest()
+            return
+        self._watch()
+        self._workers[worker] = None
+        self.look_at(worker)
+        self.feed()
+
+    def leave(self, worker: Worker) -> None:
+        """The worker is gone: what it holds is for others, at once. One that has left already is not looked at."""
+        if self._workers.pop(worker, self) is not None:
+            return
+        self._hungry.pop(worker, None)
+        self._release(self._holdings.let_go_all(worker))
+        self.feed()
+        self._rest()
+
+    def _release(self, leases: dict[int, str]) -> None:
+        if leases:
+            # Should it fail, the leases end by themselves.
+            with suppress(EngineError):
+                self.queue.release(list(leases), list(leases.values()))
+
+    def look_at(self, worker: Worker) -> None:
+        """Something has changed about how much the worker can take."""
+        if worker.free > 0 and worker in self._workers:
+            self._hungry.setdefault(worker)
+        else:
+            self._hungry.pop(worker, None)
+
+    def _rest(self) -> None:
+        if not (self._workers or self._claims or self._fetching):
+            for handle in (self._timer, self._window):
+                if handle is not None:
+                    handle.cancel()
+            self._timer = self._window = None
+            if self._watching:
+                self._watching = False
+                self._hub.unwatch(self.queue.log, self)
+            self._idle(self)
+
+    def _watch(self) -> None:
+        if not self._watching:
+            self._hub.watch(self.queue.log, self)
+            self._watching = True
+
+    # --- what happens to jobs --------------------------------------------------------------------------------------
+
+    def done_with(self, seqs: list[int], *, given_back: bool = False) -> None:
+        """Jobs are not held any more; if they were given back, others may have them."""
+        found = False
+        for seq in seqs:
+            worker = self._holdings.let_go(seq)
+            if worker is not None:
+                found = True
+                self.look_at(worker)
+        if found or given_back:
+            self.feed()
+
+    def extended(self, deadlines: dict[int, int]) -> None:
+        """Leases end later, or earlier."""
+        self._holdings.extend(deadlines)
+        self._set_timer()
+
+    def check_held(self) -> None:
+        """Somebody else has deleted jobs: their places are free."""
+        leases = self._holdings.leases()
+        still = set(self.queue.holds(list(leases), list(leases.values())))
+        self.done_with([seq for seq in leases if seq not in still])
+
+    def _let_leases_end(self) -> None:
+        for worker in self._holdings.end_leases(self._hub.now()):
+            self.look_at(worker)
+
+    # --- waking up -------------------------------------------------------------------------------------------------
+
+    def wake(self, log: Log) -> None:
+        if log.dropped:
+            self._dismiss_all(gone=True)
+        else:
+            self.feed()
+
+    def priority(self, now: int) -> int:
+        return self._priority(now)
+
+    def stop(self) -> None:
+        """The server stops: answer who waits for an answer, and let the workers go."""
+        if self._claims and not self._fetching:
+            self._close_window()
+        self._dismiss_all(gone=False)
+
+    def _dismiss_all(self, gone: bool) -> None:
+        if gone:
+            claims, self._claims = self._claims, []
+            for claim in claims:
+                claim.done(UnknownLog(self.queue.log.name))
+        for worker in list(self._workers):
+            self._hungry.clear()
+            self.leave(worker)
+            worker.dismiss(gone)
+        self._rest()
+
+    def feed(self) -> None:
+        """There may be jobs, or somebody who can take some."""
+        if self._window is not None or self._fetching:
+            return
+        if not self._claims and not self._hungry and self._holdings.next_deadline is None:
+            return
+        window_ms = self.queue.settings.claim_jitter_ms
+        if window_ms and (self._claims or self._hungry):
+            self._window = self._hub.loop.call_later(window_ms / 1000, self._close_window)
+        else:
+            self._serve()
+
+    def _close_window(self) -> None:
+        if self._window is not None:
+            self._window.cancel()
+            self._window = None
+        self._serve()
+
+    def _set_timer(self) -> None:
+        """Wake up when the clock sets something free: jobs if somebody waits for them, or places of workers."""
+        if self._timer is not None and not self._timer_at:
+            # It is about something else, and will be set for this when that is over.
+            return
+        when = None
+        with suppress(EngineError):
+            when = self.queue.next_change() if self._hungry else None
+        if when is None:
+            deadline = self._holdings.next_deadline
+            when = None if deadline is None else deadline + 1
+        if self._timer is not None:
+            if when == self._timer_at:
+                return
+            self._timer.cancel()
+            self._timer = None
+        if when is not None and self._workers:
+            seconds = (when - self._hub.now()) / 1000
+            self._start_timer(min(max(seconds, MIN_TIMER_SECONDS), MAX_TIMER_SECONDS), when)
+
+    def _start_timer(self, seconds: float, when: int = 0) -> None:
+        """``when`` is the time that it is set for; 0: it is about trying again."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = when
+        self._timer = self._hub.loop.call_later(seconds, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._let_leases_end()
+        self.feed()
+
+    # --- handing out -----------------------------------------------------------------------------------------------
+
+    def _serve(self, fetched: bool = False) -> None:
+        """Divide what there is among all who wait; if that fails unexpectedly, try again later."""
+        try:
+            self._divide(fetched)
+        except Exception as error:
+            self._retry_later(error)
+
+    def _divide(self, fetched: bool) -> None:
+        self._let_leases_end()
+        claims, self._claims = self._claims, []
+        cohort = _Cohort(claims, [])
+        try:
+            cohort = _Cohort(claims, self._choose())
+            requests = [claim.request for claim in claims]
+            requests += [ClaimRequest(worker.node, wish, worker.lease_ms) for worker, wish in cohort.workers]
+            wishes = sum(request.max for request in requests)
+            if not wishes:
+                self._finish([], cohort)
+                return
+            if not fetched and not self.queue.at_hand(wishes):
+                self._fetch(claims, wishes)
+                return
+            commit = self.queue.claim_cohort(requests)
+        except Exception as error:
+            self._failed(cohort, error)
+            return
+        if commit.done:
+            self._hand_over(cohort, commit)
+            return
+        for worker, wish in cohort.workers:
+            worker.expected += wish
+            self.look_at(worker)
+        self._hub.on_done(commit, partial(self._arrived, cohort, commit))
+
+    def _choose(self) -> list[tuple[Worker, int]]:
+        """The workers who take part, and how much each wants: no more workers than there are jobs."""
+        if not self._hungry:
+            return []
+        ready = self.queue.counters().ready
+        if not ready:
+            return []
+        milliseconds = self._hold_back()
+        if milliseconds:
+            if not self._held_back:
+                self._held_back = True
+                for worker in list(self._hungry):
+                    worker.held_back(milliseconds)
+            self._start_timer(milliseconds / 1000)
+            return []
+        self._held_back = False
+        return [(worker, worker.free) for worker in islice(self._hungry, ready)]
+
+    def _arrived(self, cohort: _Cohort, commit: Commit[list[list[Claimed]]]) -> None:
+        for worker, wish in cohort.workers:
+            worker.expected -= wish
+            self.look_at(worker)
+        self._hand_over(cohort, commit)
+
+    def _hand_over(self, cohort: _Cohort, commit: Commit[list[list[Claimed]]]) -> None:
+        try:
+            granted = commit.wait()
+        except Exception as error:
+            self._failed(cohort, error)
+            return
+        self._finish(granted, cohort)
+
+    def _finish(self, granted: list[list[Claimed]], cohort: _Cohort) -> None:
+        self._failures = 0
+        shares = iter(granted)
+        for claim in cohort.claims:
+            claim.done(next(shares, []))
+        given = [self._give(worker, next(shares, [])) for worker, _ in cohort.workers]
+        if any(given) and self._hungry:
+            # There may be more: not everybody took part if there were fewer jobs than workers.
+            self.feed()
+        self._set_timer()
+        self._rest()
+
+    def _give(self, worker: Worker, jobs: list[Claimed]) -> bool:
+        if not jobs:
+            return False
+        leases = {job.seq: job.lease_id for job in jobs}
+        if worker not in self._workers:
+            # It left while the claim was on its way to the disk.
+            self._release(leases)
+            return True
+        self._holdings.add(worker, jobs, leases)
+        self._hungry.pop(worker, None)
+        self.look_at(worker)
+        worker.take(jobs)
+        return True
+
+    def _failed(self, cohort: _Cohort, error: Exception) -> None:
+        for claim in cohort.claims:
+            claim.done(error)
+        self._retry_later(error)
+        self._rest()
+
+    def _retry_later(self, error: Exception) -> None:
+        if self._workers and not self.queue.log.dropped:
+            self._failures += 1
+            delay = max(RETRY_SECONDS, delay_after(self._failures))
+            report(f"jobs of {self.queue.log.name!r} cannot be handed out; next attempt in {delay:.0f} s", error)
+            self._start_timer(delay)
+
+    def _fetch(self, claims: list[_Claim], count: int) -> None:
+        """Some of the jobs are on the disk: read them on another thread, and then go on."""
+        self._fetching = True
+
+        def fetched(future: asyncio.Future[None]) -> None:
+            self._fetching = False
+            if not future.cancelled():
+                future.exception()  # if it went wrong, the claim itself will say so
+            self._claims = claims + self._claims
+            self._serve(fetched=True)
+
+        self._hub.loop.run_in_executor(None, self.queue.bring, count).add_done_callback(fetched)
+
+
+class Desks:
+    """The desks of all queues where somebody waits."""
+
+    def __init__(self, hub: Hub, hold_back: Callable[[int], int]) -> None:
+        self._hub = hub
+        self._hold_back = hold_back
+        self._by_epoch: dict[int, Desk] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_epoch)
+
+    def find(self, queue: Queue) -> Desk | None:
+        return self._by_epoch.get(queue.log.epoch)
+
+    def at(self, queue: Queue, priority: Callable[[int], int]) -> Desk:
+        """The desk of the queue, set up if there is none. ``priority`` is how urgent the queue is at a time."""
+        desk = self._by_epoch.get(queue.log.epoch)
+        if desk is None:
+            desk = Desk(self._hub, queue, priority, lambda: self._hold_back(priority(self._hub.now())), self._take_away)
+            self._by_epoch[queue.log.epoch] = desk
+        return desk
+
+    def _take_away(self, desk: Desk) -> None:
+        if self._by_epoch.get(desk.queue.log.epoch) is desk:
+            del self._by_epoch[desk.queue.log.epoch]
+
+    def stop(self) -> None:
+        for desk in list(self._by_epoch.values()):
+            desk.stop()

@@ -1,0 +1,295 @@
+"""Which subscription is about which logs: those that it names, and those that match its pattern.
+
+A log that was there before the subscription is linked where it ended then; one that is made later, from its beginning.
+So only the first kind has to be written down: of a log that matches and that nothing is known of, nothing has been
+acknowledged. A log that is gone takes its link with it, unless it was named: then the next one of its name is meant.
+
+Logs that servers write wakes into are matched by no pattern. Else a subscription to everything would wake itself.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+from strandline.delivery.hub import Hub
+from strandline.delivery.subscriptions.events import Event, LinkedEvent, Place, UnlinkedEvent
+from strandline.delivery.subscriptions.links import Link
+from strandline.delivery.subscriptions.log_watch import Watch
+from strandline.delivery.subscriptions.subscription import PLACES_PER_EVENT, Subscription
+from strandline.engine import Commit, Engine, Log
+from strandline.engine.errors import EngineError
+
+logger = logging.getLogger(__name__)
+
+#: Names that are looked at, and links that are dropped, before somebody else has a turn.
+NAMES_PER_TURN = 200
+
+Write = Callable[[list[Event]], Commit[Any]]
+
+
+class Linking:
+    """``visible`` says whether a log can be subscribed to. ``pending`` is told of subscriptions that have something to
+    be woken for, and the name of the log that has it; ``write`` keeps events."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        hub: Hub,
+        visible: Callable[[Log], bool],
+        write: Write,
+        pending: Callable[[Subscription, str], None],
+    ) -> None:
+        self._engine = engine
+        self._hub = hub
+        self._visible = visible
+        self._write = write
+        self._pending = pending
+        self.watch = Watch(engine, hub, self._changed, self._made)
+        #: Subscriptions with a pattern, by what the names that match begin with: up to the first slash, or "".
+        self._patterns: dict[str, dict[str, Subscription]] = {}
+        #: Links whose logs are not there, by name.
+        self._awaited: dict[str, dict[Link, None]] = {}
+        self._wake_streams: Counter[str] = Counter()
+
+    # --- all that there are --------------------------------------------------------------------------------------
+
+    def load(self, subscriptions: Mapping[str, Subscription]) -> None:
+        """Link everything again, after a restart."""
+        for subscription in subscriptions.values():
+            self.add(subscription)
+        for subscription in subscriptions.values():
+            for link in list(subscription.links):
+                if link.explicit:
+                    self._find_log(link)
+            self._load_matching(subscription)
+            for link in list(subscription.links):
+                if not link.explicit and not link.matched:
+                    subscription.links.remove(link)
+
+    def _load_matching(self, subscription: Subscription) -> None:
+        """Logs that were there before the subscription, and that nothing is known of, were not linked when its making
+        was interrupted: they are linked where they end now, which then has to be written down."""
+        places: list[Place] = []
+        for log in self._matching(subscription):
+            known = subscription.links.find(log.name)
+            if known is None and log.epoch < subscription.next_epoch:
+                places.append(self._match(subscription, log, log.head).place)
+            else:
+                self._match(subscription, log)
+        try:
+            for start in range(0, len(places), PLACES_PER_EVENT):
+                self._write_links(subscription, places[start : start + PLACES_PER_EVENT])
+        except EngineError as error:
+            logger.error("where the links of %r begin is not written down: %s", subscription.id, error)
+
+    def add(self, subscription: Subscription) -> None:
+        """It is there from now on; what exists is not linked yet."""
+        if subscription.glob is not None:
+            first = subscription.glob.prefix.partition("/")
+            self._patterns.setdefault(first[0] if first[1] else "", {})[subscription.id] = subscription
+        name = subscription.definition.wake_stream
+        if name is not None:
+            self._wake_streams[name] += 1
+            for other, link in self._links_to(name):
+                if link.matched:
+                    link.matched = False
+                    self._drop_unless_wanted(other, link)
+
+    def remove(self, subscription: Subscription) -> None:
+        if subscription.glob is not None:
+            for group in self._patterns.values():
+                group.pop(subscription.id, None)
+        self._forget_some(list(subscription.links))
+        name = subscription.definition.wake_stream
+        if name is not None:
+            self._wake_streams[name] -= 1
+            if not self._wake_streams[name]:
+                del self._wake_streams[name]
+                self._release_wake_stream(name)
+
+    def _forget_some(self, links: list[Link]) -> None:
+        """Forget all of these, but not in one go."""
+        for link in links[-NAMES_PER_TURN:]:
+            self._forget(link)
+        del links[-NAMES_PER_TURN:]
+        if links:
+            self._hub.loop.call_soon(self._forget_some, links)
+
+    def _release_wake_stream(self, name: str) -> None:
+        """It is a log like any other from now on."""
+        log = self._engine.find(name)
+        if log is not None and self._visible(log):
+            for subscription in self._matched_by(name):
+                with suppress(EngineError):
+                    self._write([LinkedEvent(subscription.id, [Place(name, log.epoch, log.head)], False)])
+                self._match(subscription, log, log.head)
+
+    # --- what exists ---------------------------------------------------------------------------------------------
+
+    def existing(self, subscription: Subscription) -> Iterator[None]:
+        """Link all logs there are that match the pattern of a new subscription, where they end now. Goes on step by
+        step, so that others have their turn in between."""
+        places: list[Place] = []
+        for count, log in enumerate(self._matching(subscription), 1):
+            if subscription.removed:
+                return
+            if log.epoch < subscription.next_epoch:
+                link = self._match(subscription, log, log.head)
+                places.append(link.place)
+            if count % NAMES_PER_TURN == 0:
+                self._write_links(subscription, places)
+                places = []
+                yield
+        self._write_links(subscription, places)
+
+    def _write_links(self, subscription: Subscription, places: list[Place]) -> None:
+        if places:
+            self._write([LinkedEvent(subscription.id, places, False)])
+
+    def _matching(self, subscription: Subscription) -> Iterator[Log]:
+        if subscription.glob is None:
+            return
+        after = ""
+        while names := self._engine.names(subscription.glob.prefix, after, NAMES_PER_TURN):
+            for name in names:
+                if subscription.matches(name) and name not in self._wake_streams:
+                    log = self._engine.find(name)
+                    if log is not None and self._visible(log):
+                        yield log
+            after = names[-1]
+
+    def _match(self, subscription: Subscription, log: Log, acked: int = 0) -> Link:
+        """Link a log that matches. If nothing is known of it, it is acknowledged as far as is said."""
+        link = subscription.links.find(log.name)
+        if link is None:
+            link = subscription.links.make(log.name)
+            link.epoch, link.acked = log.epoch, acked
+        if link.log is not None and link.log.epoch != log.epoch:
+            self._detach(link)  # that log is gone, which is only about to be told
+        link.matched = True
+        if link.log is None:
+            self._attach(link, log)
+        return link
+
+    # --- what is named -------------------------------------------------------------------------------------------
+
+    def places(self, subscription: Subscription | None, names: Iterable[str]) -> list[Place]:
+        """Where these are acknowledged to when they are named: where they are already, or where they end."""
+        found = []
+        for name in names:
+            link = None if subscription is None else subscription.links.find(name)
+            log = self._engine.find(name)
+            if link is not None:
+                found.append(link.place)
+            elif log is not None and self._visible(log):
+                found.append(Place(name, log.epoch, log.head))
+            else:
+                found.append(Place(name, 0, 0))
+        return found
+
+    def name(self, subscription: Subscription, names: Iterable[str]) -> None:
+        """Have the subscription be about these. Written down by the caller."""
+        for name in names:
+            link = subscription.links.make(name)
+            link.explicit = True
+            if link.log is None:
+                self._find_log(link)
+
+    def unname(self, subscription: Subscription, name: str) -> Commit[Any] | None:
+        """No longer; None if it was not named. It stays linked if the pattern matches it."""
+        link = subscription.links.find(name)
+        if link is None or not link.explicit:
+            return None
+        event = UnlinkedEvent(subscription.id, name)
+        commit = self._write([event])
+        subscription.apply(event)
+        self._drop_unless_wanted(subscription, link)
+        return commit
+
+    # --- logs come and go ----------------------------------------------------------------------------------------
+
+    def _made(self, log: Log) -> None:
+        if not self._visible(log):
+            return
+        for link in list(self._awaited.get(log.name, ())):
+            self._find_log(link)
+        if log.name not in self._wake_streams:
+            for subscription in self._matched_by(log.name):
+                self._match(subscription, log)
+
+    def _changed(self, link: Link) -> None:
+        log = link.log
+        assert log is not None
+        if log.dropped or not self._visible(log):
+            self._detach(link)
+            if not link.explicit:
+                link.subscription.links.remove(link)
+            else:
+                self._find_log(link)
+        else:
+            self._look(link)
+
+    def _look(self, link: Link) -> None:
+        links = link.subscription.links
+        links.note(link)
+        if link in links.pending:
+            self._pending(link.subscription, link.name)
+
+    def _find_log(self, link: Link) -> None:
+        """Attach the log of this name, or wait for one."""
+        if link.subscription.removed:
+            return
+        log = self._engine.find(link.name)
+        if log is not None and self._visible(log):
+            self._expect_no_longer(link)
+            self._attach(link, log)
+        else:
+            link.epoch = link.acked = 0
+            self._awaited.setdefault(link.name, {})[link] = None
+
+    def _attach(self, link: Link, log: Log) -> None:
+        if link.epoch != log.epoch:
+            link.epoch, link.acked = log.epoch, 0
+        link.log = log
+        self.watch.add(link)
+        self._look(link)
+
+    def _detach(self, link: Link) -> None:
+        if link.log is not None:
+            self.watch.remove(link)
+            link.log = None
+        link.matched = False
+        link.subscription.links.pending.pop(link, None)
+
+    def _forget(self, link: Link) -> None:
+        self._detach(link)
+        self._expect_no_longer(link)
+        link.subscription.links.remove(link)
+
+    def _expect_no_longer(self, link: Link) -> None:
+        awaited = self._awaited.get(link.name)
+        if awaited is not None:
+            awaited.pop(link, None)
+            if not awaited:
+                del self._awaited[link.name]
+
+    def _drop_unless_wanted(self, subscription: Subscription, link: Link) -> None:
+        if not link.explicit and not link.matched:
+            self._forget(link)
+
+    def _matched_by(self, name: str) -> list[Subscription]:
+        groups = {name.partition("/")[0], ""}
+        found = (subscription for group in groups for subscription in self._patterns.get(group, {}).values())
+        return [subscription for subscription in found if subscription.matches(name)]
+
+    def _links_to(self, name: str) -> list[tuple[Subscription, Link]]:
+        found = []
+        for subscription in self._matched_by(name):
+            link = subscription.links.find(name)
+            if link is not None:
+                found.append((subscription, link))
+        return found

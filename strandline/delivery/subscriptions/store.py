@@ -1,0 +1,126 @@
+"""Where subscriptions are kept: a log of events, and with it the secret that signatures and tokens are made with.
+
+Now and then all that there is is stated once more, and what came before is deleted. Stating something twice does no
+harm, so a crash in between does none either.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from strandline.delivery.subscriptions.events import Event, MadeEvent, RemovedEvent, decode, encode
+from strandline.delivery.subscriptions.signatures import SEED_BYTES
+from strandline.delivery.subscriptions.subscription import Subscription
+from strandline.engine import Append, Batch, Commit, Config, Engine, Log
+from strandline.engine.errors import EngineError
+from strandline.engine.state.notes import SECRET
+
+log = logging.getLogger(__name__)
+
+NAME = "__subscriptions__"
+_CONFIG = Config(durability="fsync")
+_SEED = SECRET + "_seed"
+_PAGE = 1000
+
+#: Everything is stated anew when there are more events than this, and than this many per link.
+COMPACT_EVENTS = 4096
+COMPACT_RATIO = 4
+#: Events of one append: a batch may not be too large.
+_EVENTS_PER_APPEND = 100
+
+
+class Keeping:
+    """On the loop only. The log is made when there is something to keep; ``seed`` is then the same for good."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._log: Log | None = engine.find(NAME)
+        self._events = 0 if self._log is None else self._log.state().count
+        #: Done when the seed is durable.
+        self.opened: Commit[Any] = Commit.of(None)
+        #: Done when everything that was written so far is durable.
+        self.last: Commit[Any] = Commit.of(None)
+
+    @property
+    def seed(self) -> bytes:
+        found: bytes = self._open().notes[_SEED]
+        return found
+
+    def _open(self) -> Log:
+        if self._log is None:
+            self._engine.create(NAME, _CONFIG)
+            self._log = self._engine.log(NAME)
+        if _SEED not in self._log.notes:
+            self.opened = self._log.note({_SEED: secrets.token_bytes(SEED_BYTES)})
+        return self._log
+
+    def load(self) -> dict[str, Subscription]:
+        """The subscriptions as the events left them."""
+        found: dict[str, Subscription] = {}
+        for event in self._read():
+            if isinstance(event, MadeEvent):
+                if event.id not in found:
+                    found[event.id] = Subscription(event)
+            elif isinstance(event, RemovedEvent):
+                found.pop(event.id, None)
+            elif event.id in found:
+                found[event.id].apply(event)
+        return found
+
+    def _read(self) -> Iterator[Event]:
+        if self._log is None:
+            return
+        after, caught_up = 0, False
+        while not caught_up:
+            page = self._log.read(after, _PAGE)
+            for seq, data in zip(page.seqs, page.data, strict=True):
+                try:
+                    yield decode(data)
+                except msgspec.MsgspecError as error:
+                    log.error("event %d of %s makes no sense and is passed over: %s", seq, NAME, error)
+            after, caught_up = page.next_after, page.caught_up
+
+    def write(self, events: Sequence[Event], others: Sequence[Append] = ()) -> Commit[Any]:
+        """Write events down, in one step with what is to be appended elsewhere: after a crash all of it is there, or
+        nothing. Raises an EngineError when that is not to be had, and then nothing was written."""
+        log, batch = self._open(), Batch([encode(event) for event in events])
+        if others:
+            commit: Commit[Any] = self._engine.append_all([Append(log, batch), *others])
+        else:
+            commit = log.append(batch)
+        self._events += len(batch)
+        self.last = commit
+        return commit
+
+    def compact(self, subscriptions: Mapping[str, Subscription]) -> None:
+        """State everything anew if the events are many more than what they amount to."""
+        if self._events <= COMPACT_EVENTS:
+            return
+        size = sum(1 + len(subscription.links) for subscription in subscriptions.values())
+        if self._events <= COMPACT_RATIO * size:
+            return
+        # What called for this has been done. A full disk is for the next one to report.
+        with suppress(EngineError):
+            log = self._open()
+            first, self._events = log.next_seq, 0
+            for chunk in _chunks(subscriptions.values()):
+                self.write(chunk)
+            log.delete(before=first)
+
+
+def _chunks(subscriptions: Iterable[Subscription]) -> Iterator[list[Event]]:
+    chunk: list[Event] = []
+    for subscription in subscriptions:
+        for event in subscription.restate():
+            chunk.append(event)
+            if len(chunk) == _EVENTS_PER_APPEND:
+                yield chunk
+                chunk = []
+    if chunk:
+        yield chunk

@@ -1,7 +1,0 @@
-"""Reading along: who watches which log, how far everybody has come, and pages that are made once for all."""
-
-from strandline.delivery.watching.alarms import Alarm, Alarms
-from strandline.delivery.watching.feed import Feed, Piece, Place, Reader, Subject, View
-from strandline.delivery.watching.feeds import Feeds
-
-__all__ = ["Alarm", "Alarms", "Feed", "Feeds", "Piece", "Place", "Reader", "Subject", "View"]

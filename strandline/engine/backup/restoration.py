@@ -1,0 +1,291 @@
+"""Restoring: from a pool of backups back to a data directory, as of a backup or of any moment that is covered.
+
+The manifest is written last. Before that there are files without one, which no engine takes for a data directory.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import NamedTuple
+
+import msgspec
+
+from strandline.engine.backup.pool import (
+    Backup,
+    FileCopy,
+    Folder,
+    Interval,
+    JournalCopy,
+    NoBackup,
+    NotRestorable,
+    Pool,
+    histories,
+    locate,
+)
+from strandline.engine.clock import later
+from strandline.engine.disk import Disk, LocalDisk
+from strandline.engine.errors import DamagedFile, EngineError
+from strandline.engine.journal.file import DIRECTORY, journal_path
+from strandline.engine.journal.frame import (
+    FILE_HEADER,
+    FileKind,
+    Frame,
+    FrameReader,
+    FrameType,
+    encode,
+    read_file_header,
+)
+from strandline.engine.journal.groups import whole
+from strandline.engine.segments.store import HOT_DIRECTORY, segment_path
+from strandline.engine.state.checkpoints import (
+    CHECKPOINTS,
+    JournalEntry,
+    Manifest,
+    SegmentEntry,
+    checkpoint_path,
+    write_manifest,
+)
+
+FOLDERS = (DIRECTORY, HOT_DIRECTORY, CHECKPOINTS)
+#: What an otherwise empty directory may hold.
+IGNORED = ("LOCK", "lost+found")
+
+#: Is told what is being copied, how many bytes are done, and of how many.
+Progress = Callable[[str, int, int], None]
+
+
+class DirectoryNotEmpty(EngineError):
+    """There is something where a backup was to be restored."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path} is not empty; a backup is restored into an empty or absent directory only")
+        self.path = path
+
+
+class RestoreReport(msgspec.Struct, frozen=True, kw_only=True):
+    path: str
+    #: The backup that it started from, and of which history that is.
+    backup: str
+    history: str
+    #: The time that was asked for; None: the end of the backup.
+    at: int | None
+    #: That of the last change that was restored.
+    last_ts: int
+    segments: int
+    journal_files: int
+    bytes: int
+
+
+class BackupList(msgspec.Struct, frozen=True, kw_only=True):
+    """Backups oldest first; the intervals that can be restored, those of the newest history first."""
+
+    backups: list[Backup]
+    intervals: list[Interval]
+
+
+class _Plan(NamedTuple):
+    backup: Backup
+    journal: list[JournalCopy]
+
+
+def list_backups(target: str, *, options: Mapping[str, str | bool] | None = None) -> BackupList:
+    """What is in a pool; raises NoBackup when there is nothing."""
+    backups = Pool(target, options).backups()
+    if not backups:
+        raise NoBackup(target)
+    intervals = [interval for history in histories(backups) for interval in history.intervals()]
+    return BackupList(backups=backups, intervals=intervals)
+
+
+def restore(
+    target: str,
+    path: str | os.PathLike[str] | Disk,
+    *,
+    at: int | None = None,
+    history: str | None = None,
+    options: Mapping[str, str | bool] | None = None,
+    progress: Progress | None = None,
+) -> RestoreReport:
+    """Restore the newest backup, or the state at the time ``at`` (changes of that very millisecond included).
+
+    ``history`` chooses among several data directories in one pool; else the one with the newest backup comes first.
+    Raises NoBackup, NotRestorable, DirectoryNotEmpty, DirectoryInUse, DamagedFile, OSError. When it raises, the
+    directory is as empty as it was before.
+    """
+    pool = Pool(target, options)
+    plan = _plan(pool, at, history)
+    disk: Disk
+    if isinstance(path, (str, os.PathLike)):
+        os.makedirs(path, exist_ok=True)
+        disk = LocalDisk(path)
+    else:
+        disk = path
+    _check_empty(disk)
+    disk.lock()
+    try:
+        # Once more: before the lock, somebody may have begun another directory here.
+        _check_empty(disk)
+        try:
+            return _Restoring(pool, disk, plan, at, progress).run()
+        except BaseException:
+            _empty(disk)
+            raise
+    finally:
+        disk.unlock()
+
+
+def _plan(pool: Pool, at: int | None, wanted: str | None) -> _Plan:
+    backups = [backup for backup in pool.backups() if wanted is None or backup.history == wanted]
+    if not backups and pool.damaged:
+        raise pool.damaged[-1]
+    if not backups:
+        raise NoBackup(pool.target, wanted)
+    sizes = pool.sizes("journal")
+    if at is None:
+        newest = backups[-1]
+        return _Plan(newest, [locate(copy, sizes) for copy in newest.own_journal])
+    known = histories(backups)
+    for history in known:
+        base = history.base(at)
+        if base is not None:
+            return _Plan(base, [locate(copy, sizes) for copy in history.chain(base).files])
+    raise NotRestorable(at, [interval for history in known for interval in history.intervals()])
+
+
+def _check_empty(disk: Disk) -> None:
+    for name in disk.list(""):
+        if name not in IGNORED and not (name in FOLDERS and not disk.list(name)):
+            raise DirectoryNotEmpty(disk.local_path("").rstrip("/"))
+
+
+def _empty(disk: Disk) -> None:
+    for folder in FOLDERS:
+        for name in disk.list(folder):
+            disk.remove(f"{folder}/{name}")
+
+
+class _Restoring:
+    def __init__(self, pool: Pool, disk: Disk, plan: _Plan, at: int | None, progress: Progress | None) -> None:
+        self._pool = pool
+        self._disk = disk
+        self._backup = plan.backup
+        self._journal = plan.journal
+        self._at = at
+        self._progress = progress
+        self._done = 0
+        files: list[FileCopy] = [*plan.backup.segments, *plan.backup.checkpoints, *plan.journal]
+        self._total = sum(copy.size for copy in files)
+        self._written = 0
+        self._last_ts = plan.backup.manifest.last_ts
+        self._journals: list[JournalEntry] = []
+
+    def run(self) -> RestoreReport:
+        disk, manifest = self._disk, self._backup.manifest
+        for folder in FOLDERS:
+            disk.make_directory(folder)
+        for name, copy in zip(manifest.checkpoints, self._backup.checkpoints, strict=True):
+            self._write(checkpoint_path(name), self._pieces("checkpoints", copy))
+        for entry, copy in zip(manifest.segments, self._backup.segments, strict=True):
+            self._write(segment_path(entry.id), self._pieces("segments", copy))
+        journal_files = self._write_journal()
+        for folder in (*FOLDERS, ""):
+            disk.sync_directory(folder)
+        segments = [SegmentEntry(one.id, one.size, one.edges, one.rows, "hot") for one in manifest.segments]
+        # From here on it goes its own way, so it is another directory, with backups and a cold tier of its own.
+        write_manifest(
+            disk, msgspec.structs.replace(manifest, id=Manifest().id, segments=segments, journals=self._journals)
+        )
+        return RestoreReport(
+            path=disk.local_path("").rstrip("/"),
+            backup=self._backup.name,
+            history=self._backup.history,
+            at=self._at,
+            last_ts=self._last_ts,
+            segments=len(segments),
+            journal_files=journal_files,
+            bytes=self._written,
+        )
+
+    def _pieces(self, folder: Folder, copy: FileCopy) -> Iterator[bytes]:
+        for piece in self._pool.read(folder, copy):
+            self._done += len(piece)
+            if self._progress is not None:
+                self._progress(f"{folder}/{copy.name}", self._done, self._total)
+            yield piece
+
+    def _write(self, path: str, pieces: Iterator[bytes]) -> None:
+        file = self._disk.append_file(path)
+        try:
+            for piece in pieces:
+                file.write([piece])
+                self._written += len(piece)
+            file.sync()
+        finally:
+            file.close()
+
+    def _write_journal(self) -> int:
+        """The journal up to the wanted time; returns the number of files."""
+        for number, copy in enumerate(self._journal, 1):
+            path = journal_path(copy.index)
+            self._write(path, self._pieces("journal", copy))
+            cut = _cut(self._disk, path, self._pool.place("journal", copy.name), self._at)
+            self._last_ts = later(self._last_ts, cut.last_ts) if cut.last_ts else self._last_ts
+            if number == len(self._journal) or (cut.is_before_end and not self._goes_on(number)):
+                self._end(path, cut)
+                self._journals.append(JournalEntry(copy.index, self._disk.size(path)))
+                return number
+            self._journals.append(JournalEntry(copy.index, self._disk.size(path)))
+        return 0
+
+    def _goes_on(self, number: int) -> bool:
+        """Whether any file after the first ``number`` begins before the wanted time."""
+        assert self._at is not None
+        return any(0 < copy.first_ts <= self._at for copy in self._journal[number:])
+
+    def _end(self, path: str, cut: _Cut) -> None:
+        """Let a journal file end where it is to stop."""
+        before, ending = self._disk.size(path), self._close(cut)
+        file = self._disk.append_file(path)
+        try:
+            file.truncate(cut.end)
+            file.write([ending])
+            file.sync()
+        finally:
+            file.close()
+        self._written += cut.end + len(ending) - before
+
+    def _close(self, cut: _Cut) -> bytes:
+        """The frame of an orderly stop. Nothing was lost here: what came later is not wanted, so recovery must not
+        take the seqs that were reserved at the time for lost ones."""
+        if cut.closed or cut.seed is None:
+            return b""
+        return b"".join(encode(FrameType.CLOSE, 0, 0, self._last_ts).seal(cut.seed, cut.end))
+
+
+class _Cut(NamedTuple):
+    """Where in a journal file to stop. ``seed`` is None when nothing in the file can be read."""
+
+    end: int
+    last_ts: int
+    is_before_end: bool
+    closed: bool
+    seed: int | None
+
+
+def _cut(disk: Disk, path: str, place: str, at: int | None) -> _Cut:
+    size = disk.size(path)
+    try:
+        _, seed = read_file_header(place, disk.read(path, 0, FILE_HEADER.size), FileKind.JOURNAL)
+    except DamagedFile:
+        return _Cut(size, 0, False, False, None)
+    end, last_ts, closed, is_before_end = FILE_HEADER.size, 0, False, False
+    for item in whole(FrameReader(partial(disk.read, path), size, seed).frames()):
+        if not isinstance(item, Frame):
+            continue
+        # A frame that was written with a wrong clock does not end the file: those after it are from before the moment.
+        is_before_end = at is not None and item.ts > at
+        if not is_before_end:
+            end, last_ts, closed = item.offset + item.length, later(last_ts, item.ts), item.type is FrameType.CLOSE
+    return _Cut(end, last_ts, is_before_end, closed, seed)

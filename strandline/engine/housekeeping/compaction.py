@@ -1,0 +1,199 @@
+"""Compaction: of a log that asks for it, only the last record of every key is kept.
+
+A record goes once a later one of its key has been there for long enough; order and seqs stay as they are. It is a
+deletion like any other, so readers get no tombstone, but no erasure: who keeps copies keeps them. What is behind the
+moment up to which a log has been compacted costs no second look.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from strandline.engine.errors import DamagedFile, EngineError, UnknownLog
+from strandline.engine.log import Log
+from strandline.engine.reads.latest import LastByKey
+from strandline.engine.reads.page import NotResident, Resident, fetch
+from strandline.engine.reads.view import Seen, looking
+from strandline.engine.segments.store import UnknownSegment
+from strandline.engine.segments.writer import Ints
+from strandline.engine.state.logbook import Logbook
+from strandline.engine.state.parts import Run
+
+if TYPE_CHECKING:
+    from strandline.engine.engine import Engine
+
+log = logging.getLogger(__name__)
+
+#: So many records are deleted at once: the engine's lock is held for it, and appends wait meanwhile.
+SLICE_RECORDS = 128
+#: What is remembered of all logs that are compacted, but for the last of them, which is remembered whatever it takes.
+MAX_BYTES = 64 << 20
+#: A log of which nothing is remembered is gone through from its beginning once it has grown by this part of it.
+GROWN_BY = 4
+
+
+class _State(NamedTuple):
+    """How far a log has been compacted, what is last there, and as of which of its changes that is so. What forks share
+    ends with the seq ``shared``."""
+
+    by_key: LastByKey
+    withdrawals: int
+    rewrites: int
+    shared: int
+
+
+class _Overtaken(Exception):
+    """Somebody has deleted or hidden records of the log meanwhile, or forked it: what was superseded may be the last of
+    its key for some reader. Or the engine is being closed."""
+
+
+class Compacting:
+    """Not for several threads at once. The engine's lock is not held."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._states: OrderedDict[int, _State] = OrderedDict()
+        #: By epoch, up to where a log was compacted when that was last done.
+        self._done: dict[int, int] = {}
+        self._told: set[int] = set()
+        #: How many records it has deleted since the start.
+        self.deleted = 0
+
+    def run(self) -> bool:
+        """Delete what has been superseded for long enough; tells whether there was anything.
+
+        An unexpected error of one log is raised once the others have been compacted.
+        """
+        engine, before = self._engine, self.deleted
+        with engine.lock:
+            books = list(engine.compacted)
+        for epoch in self._done.keys() - {book.epoch for book in books}:
+            self._forget(epoch)
+            del self._done[epoch]
+        unexpected: Exception | None = None
+        for book in books:
+            if engine.writable:
+                try:
+                    self._try(Log(engine, book))
+                except Exception as error:
+                    self._forget(book.epoch)
+                    error.add_note(f"while compacting the log {book.name!r}")
+                    unexpected = error
+        if unexpected is not None:
+            raise unexpected
+        return self.deleted > before
+
+    def _try(self, compacted: Log) -> None:
+        try:
+            self._compact(compacted)
+        except (_Overtaken, UnknownLog):
+            self._forget(compacted.epoch)
+        except (DamagedFile, OSError, EngineError) as error:
+            # A full disk, or a segment that cannot be read: it is tried again, and said once.
+            self._forget(compacted.epoch)
+            if compacted.epoch not in self._told:
+                self._told.add(compacted.epoch)
+                log.warning("log %r cannot be compacted now: %s", compacted.name, error)
+
+    def _forget(self, epoch: int) -> None:
+        self._states.pop(epoch, None)
+
+    def _compact(self, compacted: Log) -> None:
+        book = compacted.book
+        horizon = self._horizon(book)
+        state = self._states.get(book.epoch)
+        if state is None or (state.withdrawals, state.rewrites) != (book.withdrawals, book.rewrites):
+            grown = horizon - self._done.get(book.epoch, -1)
+            if grown <= (book.count // GROWN_BY if book.epoch in self._done else 0):
+                return
+            state = self._begin(book)
+        if horizon > state.by_key.through:
+            self._keep(
+                book.epoch, looking(compacted, lambda seen: self._go_on(compacted, seen, state, horizon), own=True)
+            )
+
+    def _begin(self, book: Logbook) -> _State:
+        """Nothing is known. What has been asked for up to here is made; what is asked for from here on is counted."""
+        engine = self._engine
+        with engine.lock:
+            book.check_there()
+            state = _State(LastByKey(), book.withdrawals, book.rewrites, _shared_through(engine, book))
+            pending = book.pending
+        if pending:
+            engine.flush()
+        return state
+
+    def _go_on(self, compacted: Log, seen: Seen, state: _State, horizon: int) -> _State:
+        for by_key, superseded in state.by_key.steps(self._engine.store, seen, horizon):
+            if not self._engine.writable:
+                raise _Overtaken
+            withdrawals = self._delete(compacted, superseded[superseded > state.shared], state.withdrawals)
+            state = state._replace(by_key=by_key, withdrawals=withdrawals)
+        return state
+
+    def _delete(self, compacted: Log, seqs: Ints, withdrawals: int) -> int:
+        """Slice by slice, as long as nobody else deletes or hides anything; returns the count of that."""
+        engine, book = self._engine, compacted.book
+        for at in range(0, len(seqs), SLICE_RECORDS):
+            chosen = seqs[at : at + SLICE_RECORDS]
+            self._bring_in(book, chosen)
+            with engine.lock:
+                if book.withdrawals != withdrawals:
+                    raise _Overtaken
+                commit = compacted.delete(seqs=chosen.tolist(), erasure=False)
+                withdrawals = book.withdrawals
+            self.deleted += commit.wait().count
+        return withdrawals
+
+    def _bring_in(self, book: Logbook, seqs: Ints) -> None:
+        """What must be weighed is to be at hand when the lock is held."""
+        store = self._engine.store
+        for run in book.runs:
+            inside = seqs[np.searchsorted(seqs, run.first) : np.searchsorted(seqs, run.last, side="right")]
+            with suppress(UnknownSegment):  # merged a moment ago
+                for index in _blocks_of(run, inside, self._engine):
+                    store.load(run.segment, index)
+
+    def _horizon(self, book: Logbook) -> int:
+        """The last seq that has been there for long enough."""
+        engine = self._engine
+        segments = Resident(engine.store)
+        while True:
+            try:
+                with engine.lock:
+                    book.check_there()
+                    until = engine.now() - engine.options.compact_after_ms
+                    return min(book.seq_since(until + 1, segments) - 1, book.head)
+            except NotResident as missing:
+                fetch(book, missing)
+
+    def _keep(self, epoch: int, state: _State) -> None:
+        self._told.discard(epoch)
+        self._done[epoch] = state.by_key.through
+        self._states[epoch] = state
+        self._states.move_to_end(epoch)
+        size = sum(known.by_key.nbytes for known in self._states.values())
+        while size > MAX_BYTES and len(self._states) > 1:
+            size -= self._states.popitem(last=False)[1].by_key.nbytes
+
+
+def _blocks_of(run: Run, seqs: Ints, engine: Engine) -> list[int]:
+    if not len(seqs):
+        return []
+    segment = engine.store.segment(run.segment)
+    first, last = (segment.row_of(run.row, run.rows, run.first, int(seq)) for seq in (seqs[0], seqs[-1]))
+    return list(range(segment.block_of(first), segment.block_of(min(last, segment.rows - 1)) + 1))
+
+
+def _shared_through(engine: Engine, book: Logbook) -> int:
+    """Up to which seq forks share the log's records: what is superseded behind a fork point is the last within it. The
+    engine's lock is held."""
+    if not book.forks:
+        return 0
+    points = (other.base for other in engine.by_epoch.values() if other.base is not None and other.base.book is book)
+    return max((base.through for base in points), default=0)

@@ -1,0 +1,220 @@
+"""The shared flush: many changes wait for the disk, and one flush serves them all."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from time import perf_counter
+from typing import Any, NamedTuple, TypeVar
+
+from strandline.engine.background import BackgroundThread, Health, Task
+from strandline.engine.commit import Commit
+from strandline.engine.errors import EngineError, JournalFailed
+from strandline.engine.journal.file import Journal
+from strandline.engine.journal.reservations import Reservations
+from strandline.engine.state.logbook import Logbook
+from strandline.engine.stats import FlushTimes
+
+T = TypeVar("T")
+
+#: Commits wait while the thread pauses after an error that has nothing to do with the disk: so the pause is short, and
+#: after so many failures in a row (about 1.5 seconds) the commits fail and the engine is read-only.
+MAX_DELAY_SECONDS = 1.0
+MAX_FAILURES = 5
+
+
+class _Pending(NamedTuple):
+    """A change that is journaled up to ``position`` and waits for the flush."""
+
+    position: int
+    #: The logs whose later changes must not overtake this one.
+    books: tuple[Logbook, ...]
+    commit: Commit[Any]
+    make: Callable[[], Any] | None
+    value: Any
+
+
+class Flushing:
+    """``lock`` is the engine's. Flushes take ``turns``, and whoever needs both locks takes that one first.
+
+    ``touch`` is told of every book that is about to change because what it waited for is durable.
+    """
+
+    def __init__(
+        self, lock: threading.RLock, journal: Journal, reservations: Reservations, touch: Callable[[Logbook], None]
+    ) -> None:
+        self.turns = threading.Lock()
+        self._lock = lock
+        self._journal = journal
+        self._reservations = reservations
+        self._touch = touch
+        self._pending: deque[_Pending] = deque()
+        self._pending_peak = 0
+        self.flushes = 0
+        self.times = FlushTimes()
+        self._thread: BackgroundThread | None = None
+        #: How often the thread has failed in a row.
+        self._failures = 0
+        self._wake = threading.Event()
+        self._now = threading.Event()
+
+    @property
+    def pending(self) -> int:
+        """How many changes wait."""
+        return len(self._pending)
+
+    @property
+    def pending_peak(self) -> int:
+        """How many have waited at once, at most."""
+        return max(self._pending_peak, len(self._pending))
+
+    def later(self, books: tuple[Logbook, ...], value: T | None, make: Callable[[], T] | None) -> Commit[T]:
+        """A commit that is done after the next flush; ``make`` is then called and gives the value.
+
+        Whatever happens to the ``books`` in the meantime waits for it.
+        """
+        commit: Commit[T] = Commit(self)
+        for book in books:
+            book.pending += 1
+        self._pending.append(_Pending(self._journal.written, books, commit, make, value))
+        self.flush_in_time()
+        return commit
+
+    def flush_in_time(self) -> None:
+        """There is something to flush; it may wait for the usual interval."""
+        if self._thread is not None and not self._wake.is_set():
+            self._wake.set()
+
+    def flush_soon(self) -> None:
+        """Have the thread flush, now; without one it is done here."""
+        if self._thread is not None:
+            self._now.set()
+            self._wake.set()
+        else:
+            with suppress(JournalFailed):  # the commits tell
+                self.flush()
+
+    def flush(self, wanted: Commit[Any] | None = None) -> None:
+        """See :meth:`Engine.flush`."""
+        with self.turns:
+            # Many wait here for one flush. Those it covered must be on their way, not flush what came since: the
+            # next flush is to have company as well.
+            if wanted is not None and wanted.done:
+                return
+            with self._lock:
+                position = self._journal.written
+                if position == self._journal.flushed and not self._pending:
+                    return
+                reserving = self._reservations.begin_flush()
+            self._sync(position, reserving)
+
+    def flush_within(self) -> None:
+        """Flush, however little there is, while both ``turns`` and the engine's lock are held."""
+        self._sync(self._journal.written, self._reservations.begin_flush())
+
+    def _sync(self, position: int, reserving: dict[Logbook, int]) -> None:
+        began = perf_counter()
+        try:
+            self._journal.sync()
+        except JournalFailed as error:
+            self.fail_pending(error)
+            raise
+        self.times.add((perf_counter() - began) * 1e6)
+        self._journal.mark_flushed(position)
+        self._flushed(position, reserving)
+
+    def _flushed(self, position: int, reserving: dict[Logbook, int]) -> None:
+        done: list[tuple[Commit[Any], Any, Exception | None]] = []
+        failed: JournalFailed | None = None
+        with self._lock:
+            self._journal.flushed = position
+            self.flushes += 1
+            # It only shrinks here, so this is when there are the most.
+            self._pending_peak = max(self._pending_peak, len(self._pending))
+            self._reservations.flushed(reserving)
+            while self._pending and self._pending[0].position <= position:
+                pending = self._pending.popleft()
+                for book in pending.books:
+                    book.pending -= 1
+                if pending.make is None:
+                    done.append((pending.commit, pending.value, None))
+                    continue
+                try:
+                    for book in pending.books:
+                        self._touch(book)
+                    done.append((pending.commit, pending.make(), None))
+                except (EngineError, OSError) as error:
+                    done.append((pending.commit, None, error))
+                except Exception as error:
+                    # The journal has a change that memory lacks. Only a restart can bring them together again.
+                    failed = self._journal.fail(error)
+                    done.append((pending.commit, None, failed.again()))
+                    break
+        for commit, value, failure in done:
+            commit.resolve(value, failure)
+        if failed is not None:
+            self.fail_pending(failed)
+            raise failed.again()
+
+    def check_in_place(self) -> None:
+        """Fail if the journal is no longer in the data directory, also while nothing is written."""
+        with self.turns:
+            try:
+                self._journal.check_in_place()
+            except JournalFailed as error:
+                self.fail_pending(error)
+                raise
+
+    def give_up(self, error: BaseException) -> None:
+        """Flushing does not work: take no further changes, and fail those that wait."""
+        cause = error if isinstance(error, Exception) else RuntimeError(f"the flusher ended: {error!r}")
+        self.fail_pending(self._journal.fail(cause))
+
+    def fail_pending(self, error: EngineError) -> None:
+        """Resolve every commit that waits with the error: nobody will flush for it."""
+        with self._lock:
+            failed = list(self._pending)
+            self._pending.clear()
+            for pending in failed:
+                for book in pending.books:
+                    book.pending -= 1
+        for pending in failed:
+            pending.commit.resolve(None, error.again() if isinstance(error, JournalFailed) else error)
+
+    # --- the thread ----------------------------------------------------------------------------------------
+
+    def start(self, interval: float, afterwards: Callable[[], None], health: Health) -> BackgroundThread:
+        """Flush on a thread of its own what is ``interval`` seconds old, and call ``afterwards`` each time."""
+
+        def wait() -> None:
+            self._wake.wait()
+            self._now.wait(interval)
+            self._now.clear()
+            self._wake.clear()
+
+        def flush() -> None:
+            self._flush_for_everybody()
+            afterwards()
+
+        def release() -> None:
+            self._wake.set()
+            self._now.set()
+
+        task = Task("flusher", flush, health, max_delay=MAX_DELAY_SECONDS)
+        self._thread = BackgroundThread(task, wait, release, died=self.give_up)
+        self._thread.start()
+        return self._thread
+
+    def _flush_for_everybody(self) -> None:
+        try:
+            self.flush()
+        except JournalFailed:
+            pass  # the commits say so, and so does every further change
+        except Exception as error:
+            self._failures += 1
+            if self._failures >= MAX_FAILURES:
+                self.give_up(error)
+            raise
+        self._failures = 0

@@ -1,0 +1,356 @@
+"""Recovery: from the files of a data directory back to the logbooks.
+
+Checkpoints give every log as it was at the boundary, the journal from there on is replayed. What cannot be read is
+skipped, reported, and shows up to readers as a gap; nothing is made up.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+
+from strandline.engine.disk import Disk, pieces_of
+from strandline.engine.errors import DamagedFile, JournalIncomplete
+from strandline.engine.journal.append_runs import with_runs
+from strandline.engine.journal.file import (
+    DIRECTORY,
+    NO_SPACE,
+    JournalFile,
+    boot_mark,
+    journal_indexes,
+    journal_path,
+    read_journal,
+)
+from strandline.engine.journal.flush_mark import FlushMark, read_mark
+from strandline.engine.journal.frame import FILE_HEADER, Damage, Frame
+from strandline.engine.journal.groups import Broken, whole
+from strandline.engine.journal.inventory import LostJournal, final_sizes, least_sizes, lost_journals
+from strandline.engine.journal.replay import Loss, Recovered, Replay
+from strandline.engine.segments.store import HOT_DIRECTORY, SegmentStore
+from strandline.engine.state.checkpoints import (
+    CHECKPOINTS,
+    Manifest,
+    checkpoint_path,
+    load_books,
+    read_checkpoint,
+    read_manifest,
+    write_manifest,
+)
+from strandline.engine.state.logbook import Logbook
+from strandline.engine.state.parts import Segments
+
+log = logging.getLogger(__name__)
+
+
+#: Told, from 0.0 to 1.0, how much of the journal has been replayed.
+Progress = Callable[[float], None]
+#: So many bytes of the journal lie between one report and the next.
+REPORT_BYTES = 1 << 20
+
+
+#: Called before every journal file that is replayed, with what has been recovered so far and the number of the file.
+BeforeFile = Callable[[Recovered, int], None]
+
+
+def recover(
+    disk: Disk,
+    store: SegmentStore,
+    progress: Progress | None = None,
+    *,
+    repairing: bool = False,
+    before_file: BeforeFile | None = None,
+) -> Recovered:
+    """Bring a data directory back to where it can be used; a new one is set up.
+
+    Raises JournalIncomplete when journal files are lost, unless a repair asks: then every log that may have had records
+    in them leaps over the seqs that may have been handed out.
+    """
+    manifest = read_manifest(disk)
+    if manifest is None:
+        manifest = _begin(disk)
+    mark = read_mark(disk)
+    lost = lost_journals(disk, manifest, mark, guess=repairing)
+    if lost and not repairing:
+        raise JournalIncomplete([(each.path, each.why) for each in lost])
+    for entry in manifest.segments:
+        store.add(entry, entry.tier)
+    books = load_books(frame for name in manifest.checkpoints for frame in read_checkpoint(disk, name))
+    recovered = replay(disk, store, manifest, books, mark, lost, progress, before_file)
+    _make_durable(disk, recovered)
+    recovered.journals = final_sizes(disk, recovered.manifest, mark, recovered.next_journal)
+    _remove_leftovers(disk, store, recovered.manifest)
+    return recovered
+
+
+def _begin(disk: Disk) -> Manifest:
+    """A new directory. The manifest comes last: without it there is nothing yet."""
+    if disk.had_data and not any(map(disk.list, (DIRECTORY, HOT_DIRECTORY, CHECKPOINTS))):
+        raise DamagedFile(
+            "MANIFEST",
+            "it is missing, and so is everything else, but the file LOCK says that this directory had data. Put the"
+            " files back, or restore a backup. To begin with an empty directory, remove the file LOCK",
+        )
+    for directory in (DIRECTORY, HOT_DIRECTORY, CHECKPOINTS):
+        if disk.list(directory) and directory != DIRECTORY:
+            raise DamagedFile("MANIFEST", f"it is missing, and there are files in {directory}/")
+        disk.make_directory(directory)
+    for index in journal_indexes(disk):
+        if disk.size(journal_path(index)) > FILE_HEADER.size:
+            raise DamagedFile("MANIFEST", f"it is missing, and there are records in {journal_path(index)}")
+    disk.sync_directory("")
+    manifest = Manifest()
+    write_manifest(disk, manifest)
+    return manifest
+
+
+def replay(
+    disk: Disk,
+    segments: Segments,
+    manifest: Manifest,
+    books: dict[int, Logbook],
+    mark: FlushMark | None,
+    lost_files: list[LostJournal],
+    progress: Progress | None = None,
+    before_file: BeforeFile | None = None,
+) -> Recovered:
+    """Make of the books at the boundary what the journal from there on tells. Writes nothing by itself.
+
+    The logs that may have had records in ``lost_files`` leap over their seqs, as in a repair.
+    """
+    recovered = Recovered(
+        manifest=manifest,
+        books=books,
+        changed=set(),
+        next_journal=manifest.boundary,
+        next_epoch=manifest.next_epoch,
+        last_ts=manifest.last_ts,
+        uses=Counter(segment for book in books.values() for segment in book.filed_in),
+    )
+    found = journal_indexes(disk)
+    recovered.kept_journals = [index for index in found if index < manifest.boundary]
+    indexes = [index for index in found if index >= manifest.boundary]
+    lost = {each.number: each for each in lost_files}
+    final = {entry.index for entry in manifest.journals if entry.size}
+    least = least_sizes(manifest, mark)
+    named = max((entry.index for entry in manifest.journals), default=0)
+    # Behind the file that was written to there may be the next one, made beforehand.
+    sizes = {index: disk.size(journal_path(index)) for index in indexes}
+    written = [index for index, size in sizes.items() if size > FILE_HEADER.size]
+    report = _Report(progress, sum(sizes.values()))
+    replay = Replay(books, segments, recovered)
+    for book in books.values():
+        replay.link(book)
+    replay.clean = not indexes
+    boot = boot_mark(disk)
+    doubts = _Doubts(recovered)
+    for index in sorted({*indexes, *lost}):
+        recovered.next_journal = index + 1
+        file = _open(disk, index, recovered, lost.get(index))
+        if file is None:
+            if index in lost:
+                doubts.add(lost[index])
+            elif index == indexes[-1]:
+                # A crash while the file was being made; nothing was ever written to it, and it is begun again. It will
+                # have records, so it must be sealed like any other.
+                recovered.next_journal = index
+                recovered.unreadable_journals.remove(index)
+            continue
+        if file.boot != boot and index != indexes[0]:
+            # The machine stopped between this file and the one before it. The start that followed has told so.
+            _settle_all(recovered, doubts.aside, crashed=not replay.clean, tell=False)
+        boot = file.boot
+        if before_file is not None:
+            before_file(recovered, index)
+        may_be_torn = bool(written) and index == written[-1] and index not in final
+        torn_from = least.get(index, 0) if may_be_torn else file.size
+        end = _replay_file(file, replay, torn_from, report)
+        report.passed += file.size
+        recovered.replayed_bytes += file.size - FILE_HEADER.size
+        if end < file.size:
+            recovered.torn = Loss(file.path, end, file.size - end, "the end is torn", allowed=True)
+        if index in lost:
+            doubts.add(lost[index])
+            replay.clean = False
+        elif index == indexes[-1] and index > named and file.size == FILE_HEADER.size:
+            # Likewise: it may have been made a moment before a crash, and may not be durable.
+            recovered.next_journal = index
+    recovered.next_journal = max(recovered.next_journal, named + 1)
+    report.tell(0, done=True)
+    recovered.clean = replay.clean
+    _settle_all(recovered, doubts.aside, crashed=not recovered.clean and boot != boot_mark(disk))
+    doubts.settle()
+    return recovered
+
+
+#: A lost journal file may have handed out this many seqs of a log at most. A record takes 4 bytes of the journal at the
+#: very least, so a file would need 1 GiB for more; they are sealed at 64 MiB unless the settings say otherwise.
+SEQ_LEAP = 1 << 28
+#: Records of an ephemeral log are not in the journal, so its size is no bound. This is 100,000 records a second for
+#: four months without a new journal file. Seqs stay below 2^53, the largest number that JSON readers are sure to keep.
+EPHEMERAL_LEAP = 1 << 40
+
+
+class _Doubts:
+    """The logs of which nobody knows how many seqs were handed out, because journal files are lost."""
+
+    def __init__(self, recovered: Recovered) -> None:
+        self._recovered = recovered
+        self._files = 0
+        #: Logs that have changed, but nothing has told since the last lost file how far they had come.
+        self.aside: set[Logbook] = set()
+
+    def add(self, lost: LostJournal) -> None:
+        """Any log may have had records in this file. What comes behind it tells of some how far they had come."""
+        recovered = self._recovered
+        recovered.lost_journals.append(lost)
+        recovered.losses.append(Loss(lost.path, lost.cut_at, 0, lost.why))
+        if lost.number not in recovered.damaged_journals:
+            recovered.damaged_journals.append(lost.number)
+        if not lost.cut_at:
+            recovered.unreadable_journals.append(lost.number)
+        self._files += lost.files
+        self.aside |= recovered.changed
+        recovered.changed = set()
+        recovered.amended.clear()
+
+    def settle(self) -> None:
+        """Leap over the seqs that may have been handed out; readers are told. So with the epochs of new logs."""
+        recovered = self._recovered
+        if self._files:
+            told = recovered.changed - recovered.amended
+            for book in recovered.books.values():
+                if book not in told:
+                    leap(book, self._files)
+                    recovered.changed.add(book)
+            recovered.next_epoch += SEQ_LEAP * self._files
+        recovered.changed |= self.aside
+
+
+def leap(book: Logbook, files: int = 1) -> None:
+    """Give up the seqs that a log may have handed out in so many lost files."""
+    step = EPHEMERAL_LEAP if book.config.durability == "ephemeral" else SEQ_LEAP
+    book.skip(book.assigned + 1, book.assigned + files * step, "lost")
+    book.reserved = book.reserved_durable = book.assigned
+
+
+class _Report:
+    """Tells how far a replay has come."""
+
+    def __init__(self, progress: Progress | None, total: int) -> None:
+        self._progress = progress
+        self._total = total
+        #: Bytes of the files before the one that is being replayed.
+        self.passed = 0
+        #: Where in the file the next report is due.
+        self.due = 0
+        if progress is not None:
+            progress(0.0)
+
+    def tell(self, end: int, done: bool = False) -> None:
+        self.due = end + REPORT_BYTES
+        if self._progress is not None:
+            self._progress(1.0 if done else (self.passed + end) / self._total)
+
+
+def _open(disk: Disk, index: int, recovered: Recovered, lost: LostJournal | None) -> JournalFile | None:
+    """The file, or None if nothing of it can be read: it is lost, or nothing was ever written to it."""
+    if lost is not None and not lost.cut_at:
+        return None
+    try:
+        return read_journal(disk, index)
+    except DamagedFile:
+        if lost is None:
+            recovered.unreadable_journals.append(index)
+        return None
+
+
+def _replay_file(file: JournalFile, replay: Replay, torn_from: int, report: _Report) -> int:
+    """Replay a file; returns where it ends, without what a crash left half written.
+
+    Bytes from ``torn_from`` on may be torn. Earlier ones were durable: if they cannot be read, they are damaged.
+    """
+    end = FILE_HEADER.size
+    report.tell(0)
+    replay.begin(file)
+    missing: list[Damage | Broken] = []
+    for item in whole(with_runs(file.reader)):
+        if isinstance(item, (Damage, Broken)):
+            missing.append(item)
+            continue
+        if missing:
+            replay.lost(file, missing)
+            missing = []
+        if isinstance(item, Frame):
+            replay.frame(item, file.path)
+            end = item.offset + item.length
+        else:
+            replay.run(item, file.path)
+            end = item.end
+        if end >= report.due:
+            report.tell(end)
+    if end >= torn_from:
+        return end
+    if missing:
+        replay.lost(file, missing)
+    return file.size
+
+
+def _make_durable(disk: Disk, recovered: Recovered) -> None:
+    """What was replayed is shown to readers from now on, so no power cut may take it away again.
+
+    What a crash left half written at the end is no frame; it goes, so that nobody wonders about it later. A file whose
+    final size is in the manifest was durable before that was written.
+    """
+    written = [index for index in journal_indexes(disk) if disk.size(journal_path(index)) > FILE_HEADER.size]
+    final = {entry.index for entry in recovered.manifest.journals if entry.size}
+    if not written or written[-1] < recovered.manifest.boundary or written[-1] in final:
+        return
+    # Those before it were synced when they were left. This one is written once more: should a sync of it have failed,
+    # the system takes its pages for clean, and no further sync would put them on the disk.
+    path, torn = journal_path(written[-1]), recovered.torn
+    size = torn.offset if torn is not None and torn.path == path else disk.size(path)
+    try:
+        # To another place, if there is space: where the file is now, the disk may be bad.
+        disk.write_file(path, pieces_of(disk, path, 0, size))
+    except OSError as error:
+        if error.errno not in NO_SPACE:
+            raise
+        disk.rewrite(path, size)
+
+
+def _settle_all(recovered: Recovered, changed: set[Logbook], crashed: bool, tell: bool = True) -> None:
+    """Seqs that may have been handed out and left no trace are not handed out again; readers are told."""
+    damaged = bool(recovered.damaged_journals)
+    for book in recovered.books.values():
+        ephemeral = book.config.durability == "ephemeral"
+        if book.reserved > book.assigned and (ephemeral or crashed or damaged):
+            changed.add(book)
+            if tell and not ephemeral:
+                recovered.losses.append(
+                    Loss(
+                        book.name,
+                        book.assigned + 1,
+                        book.reserved - book.assigned,
+                        "may have been acknowledged and lost",
+                        allowed=not damaged,
+                    )
+                )
+            book.skip(book.assigned + 1, book.reserved, "lost")
+        book.reserved = book.reserved_durable = book.assigned
+
+
+def _remove_leftovers(disk: Disk, store: SegmentStore, manifest: Manifest) -> None:
+    try:
+        store.claim_cold_tier(manifest.id)
+        store.remove_orphans()
+    except OSError as error:
+        # Appends and what is here do not need the cold tier: a start must not wait for it.
+        log.warning("the cold tier cannot be reached: %s", error)
+    for name in disk.list(CHECKPOINTS):
+        if name not in manifest.checkpoints:
+            disk.remove(checkpoint_path(name))
+    for directory in ("", f"{DIRECTORY}/"):
+        for name in disk.list(directory):
+            if name.endswith(".tmp"):
+                disk.remove(directory + name)

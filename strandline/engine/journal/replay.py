@@ -1,0 +1,367 @@
+"""Replaying the journal: every frame makes the change again that it tells of."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Sequence
+
+import msgspec
+
+from strandline.engine.clock import later
+from strandline.engine.errors import DamagedFile
+from strandline.engine.journal.append_runs import AppendRun, LogRun
+from strandline.engine.journal.bodies import (
+    KEEP_KEYS,
+    KEEP_NODES,
+    Configure,
+    CursorMove,
+    Extras,
+    Floor,
+    Forward,
+    Select,
+    Target,
+    unpack,
+)
+from strandline.engine.journal.bodies import Gap as GapFrame
+from strandline.engine.journal.file import JournalFile
+from strandline.engine.journal.frame import HEADER, MARK, Damage, Frame, FrameReader, FrameType, decode_append
+from strandline.engine.journal.groups import Broken
+from strandline.engine.journal.inventory import LostJournal
+from strandline.engine.journal.records import JournalRecords
+from strandline.engine.state import record_changes
+from strandline.engine.state.block import Block
+from strandline.engine.state.checkpoints import BookState, JournalEntry, Manifest
+from strandline.engine.state.forks import Base, link
+from strandline.engine.state.logbook import Logbook
+from strandline.engine.state.parts import Segments
+from strandline.engine.state.retention import evict_below, evict_over_caps, evicts_alike, expire_below
+
+log = logging.getLogger(__name__)
+
+
+class Loss(msgspec.Struct, frozen=True):
+    """Something that recovery could not bring back, in words, and where."""
+
+    path: str
+    offset: int
+    length: int
+    what: str
+    #: No damage: a crash may take this from a log of this durability class.
+    allowed: bool = False
+
+
+class Recovered(msgspec.Struct, kw_only=True):
+    """What recovery found."""
+
+    manifest: Manifest
+    books: dict[int, Logbook]
+    changed: set[Logbook]
+    next_journal: int
+    next_epoch: int
+    last_ts: int
+    #: How many logs have a run in each segment, by what is written down.
+    uses: Counter[int]
+    #: Whether the last stop was an orderly one.
+    clean: bool = True
+    replayed_bytes: int = 0
+    replayed_frames: int = 0
+    #: Bytes of records that were forwarded, so that the journal has them only once.
+    copied_bytes: int = 0
+    #: What a crash left half written at the end of the journal.
+    torn: Loss | None = None
+    kept_journals: list[int] = msgspec.field(default_factory=list)
+    damaged_journals: list[int] = msgspec.field(default_factory=list)
+    #: Those of the damaged ones of which not even the header can be read.
+    unreadable_journals: list[int] = msgspec.field(default_factory=list)
+    losses: list[Loss] = msgspec.field(default_factory=list)
+    #: Files that must exist and are missing, cut off or unreadable.
+    lost_journals: list[LostJournal] = msgspec.field(default_factory=list)
+    #: The files that were replayed, with their final sizes.
+    journals: list[JournalEntry] = msgspec.field(default_factory=list)
+    #: Logs with an amendment, whose frame does not say how many seqs the log had handed out.
+    amended: set[Logbook] = msgspec.field(default_factory=set)
+
+
+class Replay:
+    """Makes the changes that frames tell of, in order."""
+
+    def __init__(self, books: dict[int, Logbook], segments: Segments, recovered: Recovered) -> None:
+        self._books = books
+        self._segments = segments
+        self._recovered = recovered
+        self._by_name = {book.name: book for book in books.values()}
+        #: Whether the last frame was the one that an orderly stop writes.
+        self.clean = True
+        #: What was appended in the file that is being replayed.
+        self._records: JournalRecords
+
+    def begin(self, file: JournalFile) -> None:
+        self._records = JournalRecords(file.reader)
+
+    def lost(self, file: JournalFile, missing: Sequence[Damage | Broken]) -> None:
+        recovered = self._recovered
+        if file.index not in recovered.damaged_journals:
+            recovered.damaged_journals.append(file.index)
+        for item in missing:
+            offset, length, why = item if isinstance(item, Damage) else item.place_and_reason()
+            recovered.losses.append(Loss(file.path, offset, length, why))
+            log.warning("%s: %d bytes at %d cannot be read: %s", file.path, length, offset, why)
+            if isinstance(item, Broken) and item.frame.type is FrameType.FORWARD:
+                self._leave_room_for_copies(unpack(item.frame.body, Forward))
+            else:
+                self._leave_room(file.reader, offset, length)
+
+    def _leave_room(self, reader: FrameReader, at: int, length: int) -> None:
+        """Where the headers of lost appends can still be made out, their seqs are not handed out again."""
+        end = at + length
+        while at + HEADER.size <= end:
+            mark, length, _, kind, _, _, count, epoch, first, _, _ = HEADER.unpack(reader.read(at, HEADER.size))
+            if mark != MARK or length < HEADER.size + 4 * count:
+                return
+            book = self._books.get(epoch)
+            if kind == FrameType.APPEND and count and book is not None and first == book.assigned + 1:
+                book.skip(first, first + count - 1, "lost")
+                self._recovered.changed.add(book)
+            at += length
+
+    def _leave_room_for_copies(self, forward: Forward) -> None:
+        for target in forward.targets:
+            book = self._books.get(target.epoch)
+            last = target.first + forward.count(target) - 1
+            if book is not None and target.first - target.lost == book.assigned + 1 <= last:
+                book.skip(book.assigned + 1, last, "lost")
+                self._recovered.changed.add(book)
+
+    def frame(self, frame: Frame, path: str) -> None:
+        recovered = self._recovered
+        recovered.replayed_frames += 1
+        recovered.last_ts = later(recovered.last_ts, frame.ts)
+        kind = frame.type
+        self.clean = kind is FrameType.CLOSE
+        if self.clean:
+            return
+        if kind is FrameType.CONFIGURE:
+            self._configure(frame)
+            return
+        if kind is FrameType.FORWARD:
+            self._forward(frame, path)
+            return
+        if kind is FrameType.APPEND:
+            self._records.add(frame)
+        book = self._books.get(frame.epoch)
+        if book is None:
+            if frame.epoch >= recovered.next_epoch:
+                what = f"a frame of a log (epoch {frame.epoch}) whose creation cannot be read"
+                recovered.losses.append(Loss(path, frame.offset, frame.length, what))
+            return
+        recovered.changed.add(book)
+        if kind is FrameType.DROP:
+            self._drop(book)
+            return
+        try:
+            self._change(book, frame, path)
+        except DamagedFile as error:
+            what = f"{frame.type.name.lower()} of {book.name!r} could not be done again: {error}"
+            recovered.losses.append(Loss(path, frame.offset, frame.length, what))
+        if kind is not FrameType.AMEND or frame.reserved:
+            book.reserved = frame.reserved
+
+    def run(self, run: AppendRun, path: str) -> None:
+        """Make the changes of many appends: the same as ``frame`` makes one by one."""
+        logs = run.logs()
+        if logs is None or not all(map(self._follows, logs)):
+            for frame in run.frames():
+                self.frame(frame, path)
+            return
+        recovered = self._recovered
+        recovered.last_ts = later(recovered.last_ts, run.last_ts)
+        self.clean = False
+        for log in logs:
+            book = self._books[log.epoch]
+            if not evicts_alike(book):
+                for frame in log.frames():
+                    self.frame(frame, path)
+                continue
+            recovered.changed.add(book)
+            recovered.replayed_frames += len(log)
+            self._records.add_all(log.epoch, *log.places())
+            book.keep_all(*log.noted())
+            before = book.last_ts
+            for block in log.blocks():
+                book.assign(block, block.timestamp(len(block) - 1), None, log.now)
+                book.publish(block, self._segments)
+            book.last_ts = log.last_ts(before)
+            book.reserved = log.reserved
+
+    def _follows(self, log: LogRun) -> bool:
+        """Whether the appends are just the next ones of a log that is there."""
+        book = self._books.get(log.epoch)
+        return book is not None and log.first == book.assigned + 1 and book.config.durability != "ephemeral"
+
+    def _configure(self, frame: Frame) -> None:
+        configure = unpack(frame.body, Configure)
+        book = self._books.get(frame.epoch)
+        if book is None:
+            self._drop_namesake(configure.name)
+            book = self._books[frame.epoch] = Logbook(configure.name, frame.epoch, configure.config)
+            if configure.base is not None:
+                book.begin_behind(Base(configure.base))
+                source = self._books.get(configure.base.epoch)
+                if source is not None:
+                    # So far its seqs had been assigned.
+                    self._reach(source, configure.base.through)
+                self.link(book)
+            self._by_name[configure.name] = book
+            self._recovered.next_epoch = max(self._recovered.next_epoch, frame.epoch + 1)
+        self._reach(book, frame.first)
+        book.config = configure.config
+        book.reserved = frame.reserved
+        evict_over_caps(book, self._segments)
+        self._recovered.changed.add(book)
+
+    def link(self, book: Logbook) -> None:
+        """Let a fork know what it was forked from. If that is not there, what it shares with it is lost."""
+        base = book.base
+        if base is not None and not link(book, self._books):
+            self._recovered.changed.add(book)
+            if base.through:
+                what = "were shared with a log that is not there any more"
+                self._recovered.losses.append(Loss(book.name, 1, base.through, what))
+
+    def _drop_namesake(self, name: str) -> None:
+        """A log can be created only once the one of its name is gone, even if nothing tells of that any more."""
+        older = self._by_name.get(name)
+        if older is not None and not older.dropped:
+            self._drop(older)
+
+    def _drop(self, book: Logbook) -> None:
+        """A log can be dropped only once its forks are gone, even if nothing tells of that any more."""
+        if book.forks:
+            for fork in [other for other in self._books.values() if other.base is not None and other.base.book is book]:
+                self._drop(fork)
+        if book.base is not None and book.base.book is not None:
+            book.base.book.forks -= 1
+        book.dropped = True
+        del self._books[book.epoch]
+        self._recovered.changed.add(book)
+
+    @staticmethod
+    def _reach(book: Logbook, assigned: int) -> None:
+        """Up to here seqs had been assigned when the frame was written. Those that left no trace are lost."""
+        if assigned > book.assigned:
+            book.skip(book.assigned + 1, assigned, "lost")
+
+    def _change(self, book: Logbook, frame: Frame, path: str) -> None:
+        segments = self._segments
+        if frame.type is not FrameType.APPEND:
+            self._reach(book, frame.first)
+        if frame.type is FrameType.APPEND:
+            self._append(book, frame, path)
+        elif frame.type is FrameType.DELETE:
+            record_changes.delete(book, unpack(frame.body, Select), segments)
+        elif frame.type is FrameType.HIDE:
+            record_changes.hide(book, unpack(frame.body, Select), segments)
+        elif frame.type is FrameType.RESTORE:
+            record_changes.restore(book, unpack(frame.body, Select), segments)
+        elif frame.type is FrameType.AMEND:
+            record_changes.amend(book, frame.first, frame.body, segments)
+            self._recovered.amended.add(book)
+        elif frame.type is FrameType.FLOOR:
+            floor = unpack(frame.body, Floor)
+            if book.config.durability == "ephemeral":
+                evict_below(book, floor.cap_floor, segments)
+            expire_below(book, floor.ttl_floor, segments)
+        elif frame.type is FrameType.GAP:
+            gap = unpack(frame.body, GapFrame)
+            book.skip(book.assigned + 1, gap.last, gap.reason)
+        elif frame.type is FrameType.CURSOR:
+            move = unpack(frame.body, CursorMove)
+            if move.seq is None:
+                book.drop_cursor(move.name)
+            else:
+                book.move_cursor(move.name, move.seq, frame.ts)
+        elif frame.type is FrameType.NOTE:
+            book.note(unpack(frame.body, Extras), frame.ts)
+        elif frame.type is FrameType.STATE:
+            state = unpack(frame.body, BookState)
+            # Unless some of the records before it are missing: then what is not there stays lost.
+            if (book.count, book.size) == (state.count, state.size):
+                state.put_into(book)
+
+    def _append(self, book: Logbook, frame: Frame, path: str) -> None:
+        if frame.first <= book.assigned and not book.take_back(frame.first):
+            what = f"records {frame.first} to {frame.first + frame.count - 1} of {book.name!r} are there already"
+            self._recovered.losses.append(Loss(path, frame.offset, frame.length, what))
+            return
+        if frame.first > book.assigned + 1:
+            book.skip(book.assigned + 1, frame.first - 1, "lost")
+        block, extras = decode_append(frame)
+        book.assign(block, block.timestamp(0), extras, frame.ts)
+        if book.config.durability == "ephemeral":
+            # It is about to cease to be so. What it has fits; what became of it is still to come.
+            book.add(block)
+        else:
+            book.publish(block, self._segments)
+
+    def _forward(self, frame: Frame, path: str) -> None:
+        """The copies are made of what is in this file, whatever became of the source since."""
+        forward = unpack(frame.body, Forward)
+        selections = [self._records.find(frame.epoch, ranges) for ranges in forward.selections]
+        source = self._books.get(frame.epoch)
+        if source is not None:
+            self._recovered.changed.add(source)
+            self._reach(source, frame.first)
+            source.reserved = frame.reserved
+        for target in forward.targets:
+            if target.epoch:
+                found = selections[target.selection] if target.selection >= 0 else []
+                self._copy(target, forward.count(target), found, frame, path)
+            if source is not None:
+                source.move_cursor(target.cursor, target.through, frame.ts)
+
+    def _copy(self, target: Target, count: int, found: Sequence[tuple[int, Block]], frame: Frame, path: str) -> None:
+        recovered = self._recovered
+        blocks = [copied(template, target, place, target.ts or frame.ts) for place, template in found]
+        for block in blocks:
+            self._records.add_block(target.epoch, block)
+        book = self._books.get(target.epoch)
+        first, last = target.first - target.lost, target.first + count - 1
+        if book is None:
+            if target.epoch >= recovered.next_epoch:
+                what = f"copies for a log (epoch {target.epoch}) whose creation cannot be read"
+                recovered.losses.append(Loss(path, frame.offset, frame.length, what))
+            return
+        recovered.changed.add(book)
+        if first <= book.assigned:
+            what = f"records {first} to {last} of {book.name!r} are there already"
+            recovered.losses.append(Loss(path, frame.offset, frame.length, what))
+            return
+        self._reach(book, first - 1)
+        if target.lost:
+            book.skip(first, target.first - 1, "source_trim")
+        for block in blocks:
+            self._reach(book, block.first - 1)
+            book.assign(block, target.ts or frame.ts, None, frame.ts)
+            book.publish(block, self._segments)
+            recovered.copied_bytes += block.size(0, len(block))
+        if sum(map(len, blocks)) < count:
+            what = f"some of the records {target.first} to {last} of {book.name!r}: what they are copies of is lost"
+            recovered.losses.append(Loss(path, frame.offset, frame.length, what))
+            self._reach(book, last)
+        book.reserved = target.reserved
+
+
+def copied(template: Block, target: Target, place: int, ts: int) -> Block:
+    """What a target got of a selection, from its record number ``place`` on."""
+    first = target.first + place
+    return Block(
+        first,
+        first + len(template) - 1,
+        ts,
+        template.offsets,
+        template.data,
+        template.keys if target.flags & KEEP_KEYS else None,
+        template.nodes if target.flags & KEEP_NODES else None,
+        template.metas if target.metas is None else target.metas[place : place + len(template)],
+    )

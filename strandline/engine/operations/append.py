@@ -1,0 +1,96 @@
+"""Appending: whether there is room, and what waits for the disk."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from strandline.engine.commit import Commit
+from strandline.engine.errors import BatchTooLarge, LogFull
+from strandline.engine.operations.journaled import let_expire, publish
+from strandline.engine.record import Appended
+from strandline.engine.state.block import Block
+from strandline.engine.state.forks import earliest_of
+from strandline.engine.state.logbook import Logbook
+
+if TYPE_CHECKING:
+    from strandline.engine.engine import Engine
+
+T = TypeVar("T")
+
+#: No cap: more than there can be.
+MAX_CAP = 1 << 63
+
+
+class Usage:
+    """What is to be added to logs, before any of it is: later members of a step count on the earlier ones."""
+
+    def __init__(self) -> None:
+        self._added: dict[Logbook, tuple[int, int, int]] = {}
+
+    def next_seq(self, book: Logbook) -> int:
+        added = self._added.get(book)
+        return book.assigned + 1 if added is None else added[0]
+
+    def check_room(self, book: Logbook, count: int, size: int) -> None:
+        _, records, bytes_ = self._added.get(book, (0, 0, 0))
+        check_room(book, count, size, records, bytes_)
+
+    def add(self, book: Logbook, last: int, count: int, size: int) -> None:
+        _, records, bytes_ = self._added.get(book, (0, 0, 0))
+        self._added[book] = last + 1, records + count, bytes_ + size
+
+
+def room_of(book: Logbook) -> tuple[int, int]:
+    """How many records and bytes fit before the log is at its caps."""
+    config = book.config
+    return (
+        (config.cap_records or MAX_CAP) - book.count - book.pending_count,
+        (config.cap_bytes or MAX_CAP) - book.size - book.pending_size,
+    )
+
+
+def check_room(book: Logbook, count: int, size: int, records: int = 0, bytes_: int = 0) -> None:
+    """Raise unless a log that rejects what is over its caps takes this, with ``records`` and ``bytes_`` before it."""
+    config = book.config
+    if count > (config.cap_records or MAX_CAP) or size > (config.cap_bytes or MAX_CAP):
+        raise BatchTooLarge(book.name, count, size, config.cap_records, config.cap_bytes)
+    room = room_of(book)
+    if count + records > room[0] or size + bytes_ > room[1]:
+        raise LogFull(
+            book.name,
+            config.cap_records,
+            config.cap_bytes,
+            book.head,
+            earliest_of(book),
+            book.count,
+            book.size,
+        )
+
+
+def prepare_append(engine: Engine, book: Logbook) -> None:
+    """Raise if the log is gone, and let time take what is too old."""
+    book.check_there()
+    let_expire(engine, book)
+
+
+def publish_later(engine: Engine, book: Logbook, block: Block, size: int, result: T) -> Commit[T]:
+    """Let readers see the block once it is durable. Until then it takes room."""
+
+    def make() -> T:
+        book.pending_count -= len(block)
+        book.pending_size -= size
+        publish(engine, book, block)
+        if book.listeners:
+            engine.tell(book)
+        return result
+
+    book.pending_count += len(block)
+    book.pending_size += size
+    return engine.later((book,), result, make)
+
+
+def after_pending(engine: Engine, book: Logbook, appended: Appended) -> Commit[Appended]:
+    """A duplicate of an append that still waits for the disk must wait with it."""
+    if not book.pending:
+        return Commit.of(appended)
+    return engine.later((book,), appended, None)

@@ -1,0 +1,337 @@
+"""A data directory as it is at one moment, read without opening it: a server may be at work on it meanwhile.
+
+The journal is replayed as recovery does it, into logbooks that nobody else sees. Two things keep what was seen from
+being pulled away. The files get a second name in a directory of the view, so that housekeeping may remove the first.
+Where the data directory cannot be written to, the view keeps them open instead, and has its directory elsewhere.
+And what is not sealed yet is sealed, into a segment that belongs to the view alone. So everything that was acknowledged
+when the view was taken is in files that do not change, and any process that sees the directory can read them.
+
+Frames are made durable before they are believed: else a power cut could take records of which others have copies, and
+their seqs would be handed out again.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple
+
+from strandline.engine.disk import LocalDisk
+from strandline.engine.errors import JournalIncomplete, MissingFile, NoDataDirectory
+from strandline.engine.housekeeping.snapshot import Captured
+from strandline.engine.journal.file import DIRECTORY as JOURNAL
+from strandline.engine.journal.file import journal_indexes, journal_path
+from strandline.engine.journal.flush_mark import read_mark
+from strandline.engine.journal.inventory import lost_journals
+from strandline.engine.journal.recovery import replay
+from strandline.engine.segments.cold_store import ColdStore
+from strandline.engine.segments.jobs import SealJob, run
+from strandline.engine.segments.store import HOT_DIRECTORY, SegmentStore, object_name, segment_path
+from strandline.engine.state.checkpoints import MANIFEST, Manifest, load_books, parse_manifest, read_checkpoint
+from strandline.engine.state.forks import layers
+from strandline.engine.state.logbook import Logbook
+from strandline.engine.state.parts import Overlay, Part, Run
+
+#: In the data directory, so that a second name for a file can be had and all who see the one see the other.
+VIEWS = "views"
+#: A round of housekeeping that ends while a view is being taken makes it begin anew.
+ATTEMPTS = 10
+_LOCK = "LOCK"
+
+
+class SegmentFile(NamedTuple):
+    """A file that does not change. ``path`` is empty if the segment is in the cold tier, under the name of its id."""
+
+    path: str
+    id: int
+    size: int
+    edges: int
+
+
+class ViewedRun(NamedTuple):
+    """Consecutive rows of a segment that are a log's. Readers see those whose seqs are in ``visible`` (ascending,
+    inclusive); some have other data by now."""
+
+    file: SegmentFile
+    row: int
+    rows: int
+    #: Of the whole run; what was asked for may be less.
+    first: int
+    last: int
+    visible: list[tuple[int, int]]
+    amended: dict[int, bytes]
+    ts_first: int
+    ts_last: int
+    key_first: str | None
+    key_last: str | None
+
+
+class View:
+    """Take one with :meth:`take`; close it when nobody reads its files any more."""
+
+    def __init__(self, disk: _FrozenDisk, store: SegmentStore, manifest: Manifest, books: dict[int, Logbook]) -> None:
+        #: Which data directory it is.
+        self.directory = manifest.id
+        self.books = books
+        self._by_name = {book.name: book for book in books.values()}
+        self._disk = disk
+        self._store = store
+        self._manifest = manifest
+        self._files = {
+            entry.id: SegmentFile(
+                "" if entry.tier == "cold" else disk.local_path(segment_path(entry.id)),
+                entry.id,
+                entry.size,
+                entry.edges,
+            )
+            for entry in manifest.segments
+        }
+        self._unsealed: dict[int, ViewedRun] | None = None
+
+    @classmethod
+    def take(cls, path: str | os.PathLike[str], cold: ColdStore | None = None) -> View:
+        """Raises NoDataDirectory, and what recovery raises."""
+        root = Path(path).absolute()
+        if not (root / MANIFEST).exists():
+            raise NoDataDirectory(str(path))
+        place = _Place(root)
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                return _take(cls, root, place, cold)
+            except (FileNotFoundError, MissingFile, JournalIncomplete):
+                if attempt == ATTEMPTS:
+                    place.remove()
+                    raise
+            except BaseException:
+                place.remove()
+                raise
+        raise AssertionError
+
+    def __enter__(self) -> View:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._store.close()
+        self._disk.place.remove()
+
+    def find(self, name: str) -> Logbook | None:
+        return self._by_name.get(name)
+
+    def names(self) -> list[str]:
+        return sorted(self._by_name)
+
+    def runs(self, book: Logbook, after: int, through: int, *, own: bool = False) -> Iterator[ViewedRun]:
+        """Where the records are from behind ``after`` up to ``through``, in order. With ``own`` without those that a
+        fork shares with other logs."""
+        for layer in layers(book)[-1:] if own else layers(book):
+            first, last = max(layer.first, after + 1, layer.book.earliest), min(layer.last, through)
+            for part in layer.book.parts():
+                low, high = max(first, part.first), min(last, part.last)
+                if low > high:
+                    continue
+                found = self._sealed(part) if isinstance(part, Run) else self._staged(layer.book.epoch)
+                if found is None:
+                    continue
+                visible = _visible(part, low, high)
+                if visible:
+                    yield found._replace(visible=visible)
+
+    def _sealed(self, run: Run) -> ViewedRun:
+        amended = {} if run.overlay is None else dict(run.overlay.amended)
+        return ViewedRun(
+            self._files[run.segment], run.row, run.rows, run.first, run.last, [], amended,
+            run.ts_first, run.ts_last, run.key_first, run.key_last,
+        )  # fmt: skip
+
+    def _staged(self, epoch: int) -> ViewedRun | None:
+        if self._unsealed is None:
+            self._unsealed = self._stage()
+        return self._unsealed.get(epoch)
+
+    def _stage(self) -> dict[int, ViewedRun]:
+        """Seal what is not sealed yet, for this view alone."""
+        captured = [Captured(book, set()) for book in self.books.values() if book.tail is not None and book.tail.blocks]
+        keep = [each.keep for each in captured if each.keep is not None]
+        indexes = [index for index in journal_indexes(self._disk) if index >= self._manifest.boundary]
+        journals = [journal_path(index) for index in indexes if index not in self._disk.unreadable]
+        if not keep or not journals:
+            return {}
+        id = self._manifest.next_segment
+        info = run(self._disk, SealJob(id, object_name(id), journals, keep), LocalDisk(self._disk.place.path))
+        if info is None:
+            return {}
+        file = SegmentFile(str(self._disk.place.path / object_name(id)), id, info.size, info.edges)
+        return {
+            each.epoch: ViewedRun(
+                file, each.row, each.rows, each.first, each.last, [], {},
+                each.ts_first, each.ts_last, each.key_first, each.key_last,
+            )
+            for each in info.runs
+        }  # fmt: skip
+
+
+def _visible(part: Part, first: int, last: int) -> list[tuple[int, int]]:
+    overlay: Overlay | None = part.overlay
+    return [(first, last)] if overlay is None else list(overlay.visible(first, last))
+
+
+def _take(cls: type[View], root: Path, place: _Place, cold: ColdStore | None) -> View:
+    # First of all: the server writes it, and it must not be ahead of the journal files as they are seen here.
+    mark = read_mark(LocalDisk(root))
+    manifest = parse_manifest((root / MANIFEST).read_bytes())
+    for entry in manifest.segments:
+        if entry.tier == "hot":
+            place.pin(root / segment_path(entry.id))
+    disk = _FrozenDisk(root, place, manifest.boundary)
+    store = SegmentStore(disk, cold, cache_directory=str(place.path / "cache"))
+    for entry in manifest.segments:
+        store.add(entry, entry.tier)
+    books = load_books(frame for name in manifest.checkpoints for frame in read_checkpoint(disk, name))
+    lost = lost_journals(disk, manifest, mark)
+    if lost:
+        # Lost, or sealed and removed a moment ago: then the manifest is another one by now.
+        raise JournalIncomplete([(each.path, each.why) for each in lost])
+    recovered = replay(disk, store, manifest, books, mark, [])
+    disk.unreadable = set(recovered.unreadable_journals)
+    return cls(disk, store, manifest, recovered.books)
+
+
+class _FrozenDisk(LocalDisk):
+    """The journal as it was when this was made, made durable; it and the segments by their second names."""
+
+    def __init__(self, root: Path, place: _Place, boundary: int) -> None:
+        super().__init__(root)
+        self.place = place
+        self.unreadable: set[int] = set()
+        self._lengths: dict[str, int] = {}
+        indexes = [index for index in journal_indexes(self) if index >= boundary]
+        # The last file first: when the length of one is taken, all that its successor may hold is behind it.
+        for index in reversed(indexes):
+            pinned = place.pin(root / journal_path(index))
+            self._lengths[journal_path(index)] = pinned.stat().st_size
+            _make_durable(pinned)
+        self._journals = [Path(journal_path(index)).name for index in indexes]
+
+    def size(self, path: str) -> int:
+        length = self._lengths.get(path)
+        return super().size(path) if length is None else length
+
+    def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
+        length = self._lengths.get(path)
+        if length is None:
+            return super().read(path, offset, size)
+        end = length if size < 0 else min(offset + size, length)
+        return LocalDisk(self.place.path).read(str(self.place.pinned(path)), offset, max(end - offset, 0))
+
+    def list(self, directory: str) -> list[str]:
+        if directory.rstrip("/") == JOURNAL and self._lengths:
+            return self._journals
+        return super().list(directory)
+
+    def local_path(self, path: str) -> str:
+        if path.startswith(f"{HOT_DIRECTORY}/") or path in self._lengths:
+            return str(self.place.pinned(path))
+        return super().local_path(path)
+
+
+def _make_durable(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fdatasync(fd)
+    except OSError as error:
+        # A file system that cannot be written to has nothing to make durable, and some say so.
+        if error.errno not in (errno.EROFS, errno.EINVAL):
+            raise
+    finally:
+        os.close(fd)
+
+
+class _Place:
+    """The files of one view. Those of processes that have died are removed by whoever takes the next one."""
+
+    def __init__(self, root: Path) -> None:
+        #: Where files are found, by name, that cannot have a second name here; and those of them that are kept open.
+        self._elsewhere: dict[str, Path] = {}
+        self._open: list[int] = []
+        self._lock = -1
+        mode = root.stat().st_mode & 0o777
+        try:
+            self._begin_inside(root / VIEWS, mode)
+        except OSError as error:
+            if error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM):
+                raise
+            # Nobody removes it when this process dies, but the system empties its directory for temporary files.
+            self.path = Path(tempfile.mkdtemp(prefix="strandline-view-"))
+            self.path.chmod(mode | stat.S_IRWXU)
+
+    def _begin_inside(self, views: Path, mode: int) -> None:
+        views.mkdir(exist_ok=True)
+        self.path = Path(tempfile.mkdtemp(dir=views))
+        # Other machines and other users' workers read what is in here, as they do the directory around it.
+        self.path.chmod(mode)
+        self._lock = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        for other in views.iterdir():
+            if other != self.path:
+                _remove_abandoned(other)
+
+    def pin(self, path: Path) -> Path:
+        """Give a file a second name here, or keep it open, and say where to find it."""
+        if path.name not in self._elsewhere:
+            try:
+                os.link(path, self.path / path.name)
+            except FileExistsError:
+                pass
+            except FileNotFoundError:
+                raise
+            except OSError:  # it is on another file system, or there is no right to
+                self._elsewhere[path.name] = self._keep_open(path)
+        return self.pinned(path.name)
+
+    def _keep_open(self, path: Path) -> Path:
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            if error.errno != errno.EMFILE:
+                raise
+            # Better a file that housekeeping may remove than none.
+            return path
+        self._open.append(fd)
+        # Found by this number also by other processes of this machine that read for this one.
+        return Path(f"/proc/{os.getpid()}/fd/{fd}")
+
+    def pinned(self, path: str) -> Path:
+        name = path.rpartition("/")[2]
+        return self._elsewhere.get(name, self.path / name)
+
+    def remove(self) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+        while self._open:
+            os.close(self._open.pop())
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+
+def _remove_abandoned(path: Path) -> None:
+    try:
+        fd = os.open(path / _LOCK, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return  # it is just being made, or removed
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(path, ignore_errors=True)
+    except BlockingIOError:
+        pass
+    finally:
+        os.close(fd)

@@ -1,0 +1,296 @@
+"""The last record of every key: which seqs they are, kept up as a log grows, and pages of nothing but them.
+
+It is found from the keys and seqs of segments and tail alone; no payload is looked at. Only what readers see counts: if
+the last record of a key is deleted or hidden, the one before it that is still there is the last. Records without a key
+are not part of it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from strandline.engine.operations.journaled import let_all_expire
+from strandline.engine.reads.page import NotResident, Query, Resident, fetch, needs_the_disk_to_expire, read_page
+from strandline.engine.reads.view import Sealed, Seen, looking
+from strandline.engine.record import Page
+from strandline.engine.segments.segment import Segment
+from strandline.engine.segments.store import SegmentStore
+from strandline.engine.segments.writer import Ints
+from strandline.engine.state.forks import revision_of
+from strandline.engine.state.parts import Piece
+
+if TYPE_CHECKING:
+    from strandline.engine.log import Log
+
+#: What is remembered of all logs together; of the log that was asked for last it is remembered whatever it takes.
+MAX_BYTES = 64 << 20
+#: So many records are looked at in one step, or as many as there are keys already: a step costs about as much as both.
+STEP_RECORDS = 1 << 18
+
+_KEY_COLUMNS = ("seq", "key")
+_KEYS = pa.large_string()
+_NO_SEQS: Ints = np.empty(0, np.int64)
+
+
+class Step(NamedTuple):
+    """One step onwards: what is last now, and the seqs that are so no longer, or never were."""
+
+    by_key: LastByKey
+    superseded: Ints
+
+
+class LastByKey:
+    """The keys of a log up to the seq ``through``, in no order, and beside them the seq of the last record of each. It
+    does not change."""
+
+    __slots__ = ("keys", "last", "through")
+
+    def __init__(self, keys: Any = None, last: Ints = _NO_SEQS, through: int = 0) -> None:
+        self.keys = pa.nulls(0, _KEYS) if keys is None else keys
+        self.last = last
+        self.through = through
+
+    @property
+    def nbytes(self) -> int:
+        size: int = self.keys.nbytes + self.last.nbytes
+        return size
+
+    def steps(self, store: SegmentStore, seen: Seen, to: int) -> Iterator[Step]:
+        """Go on to the seq ``to`` through what is seen, so many records at a time. It waits for the disk."""
+        at = self
+        while at.through < to:
+            found = _Found(max(STEP_RECORDS, len(at.last)))
+            reached = found.gather(store, seen, at.through + 1, to)
+            step = at._with(found, reached)
+            yield step
+            at = step.by_key
+
+    def _with(self, found: _Found, through: int) -> Step:
+        keys, seqs = found.columns()
+        if not len(seqs):
+            return Step(LastByKey(self.keys, self.last, through), _NO_SEQS)
+        encoded = keys.dictionary_encode()
+        new_keys, new_last = encoded.dictionary, np.empty(len(encoded.dictionary), np.int64)
+        # Seqs ascend, and of several values for one place the last one stays.
+        new_last[encoded.indices.to_numpy()] = seqs
+        places = pc.index_in(new_keys, value_set=self.keys).fill_null(-1).to_numpy()
+        known = places >= 0
+        last = self.last.copy()
+        displaced = last[places[known]]
+        last[places[known]] = new_last[known]
+        superseded = np.concatenate((displaced, np.setdiff1d(seqs, new_last, assume_unique=True)))
+        if not known.all():
+            last = np.concatenate((last, new_last[~known]))
+            keys = pa.concat_arrays([self.keys, new_keys.filter(pa.array(~known))])
+        else:
+            keys = self.keys
+        return Step(LastByKey(keys, last, through), np.sort(superseded))
+
+    def only(self, kept: Any) -> LastByKey:
+        """Without the keys whose last record is not kept."""
+        return LastByKey(self.keys.filter(pa.array(kept)), self.last[kept], self.through)
+
+
+class _Found:
+    """The keys and seqs of records that readers see, in the making."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._keys: list[Any] = []
+        self._seqs: list[Ints] = []
+        self._count = 0
+
+    def gather(self, store: SegmentStore, seen: Seen, first: int, last: int) -> int:
+        """Take what lies between; returns the seq up to which everything has been taken."""
+        for part in seen.parts:
+            for keys, seqs in _rows_of(store, part, first, last):
+                if self._take(keys, seqs):
+                    return int(seqs[-1])
+        return last
+
+    def _take(self, keys: Any, seqs: Ints) -> bool:
+        """Whether that is enough."""
+        self._keys.append(keys)
+        self._seqs.append(seqs)
+        self._count += len(seqs)
+        return self._count >= self._limit
+
+    def columns(self) -> tuple[Any, Ints]:
+        """Of those that have a key."""
+        if not self._seqs:
+            return pa.nulls(0, _KEYS), _NO_SEQS
+        keys, seqs = pa.concat_arrays(self._keys), np.concatenate(self._seqs)
+        if keys.null_count:
+            there = keys.is_valid()
+            keys, seqs = keys.filter(there), seqs[there.to_numpy(zero_copy_only=False)]
+        return keys, seqs
+
+
+def _rows_of(store: SegmentStore, part: Sealed | Piece, first: int, last: int) -> Iterator[tuple[Any, Ints]]:
+    """The keys and seqs of the records that readers see, from ``first`` to ``last``, block by block."""
+    if not isinstance(part, Sealed):
+        yield from _rows_of_piece(part, first, last)
+    elif part.run.first <= last and part.run.last >= first:
+        yield from _rows_of_run(store.segment(part.run.segment), part, first, last)
+
+
+def _rows_of_run(segment: Segment, sealed: Sealed, first: int, last: int) -> Iterator[tuple[Any, Ints]]:
+    run = sealed.run
+    row, end = segment.row_of(run.row, run.rows, run.first, first), run.row + run.rows
+    while row < end:
+        index = segment.block_of(row)
+        block = segment.blocks[index]
+        stop = min(end, block.row + block.rows)
+        batch = segment.batch(index, _KEY_COLUMNS).slice(row - block.row, stop - row)
+        seqs, keys = batch.column(0).to_numpy(), batch.column(1).dictionary_decode().cast(_KEYS)
+        wanted = seqs <= last
+        if sealed.visible is not None:
+            wanted &= within(seqs, sealed.visible)
+        if wanted.any():
+            yield keys.filter(pa.array(wanted)), seqs[wanted]
+        if seqs[-1] > last:
+            return
+        row = stop
+
+
+def _rows_of_piece(piece: Piece, first: int, last: int) -> Iterator[tuple[Any, Ints]]:
+    block, start, end = piece
+    start, end = block.row(first, start, end), block.row(last + 1, start, end)
+    if start >= end or block.keys is None:
+        return
+    if block.seqs is None:
+        seqs = np.arange(block.first + start, block.first + end, dtype=np.int64)
+    else:
+        seqs = np.asarray(block.seqs[start:end], np.int64)
+    yield pa.array(block.keys[start:end], _KEYS), seqs
+
+
+def within(seqs: Ints, ranges: Sequence[tuple[int, int]]) -> Any:
+    """Which of the seqs are in one of the ascending ranges."""
+    if not ranges:
+        return np.zeros(len(seqs), bool)
+    bounds = np.array(ranges, np.int64)
+    at = np.searchsorted(bounds[:, 0], seqs, side="right") - 1
+    return (at >= 0) & (seqs <= bounds[np.maximum(at, 0), 1])
+
+
+class Latest(NamedTuple):
+    """The ``seqs`` that are the last of their key as of the seq ``through``, ascending."""
+
+    revision: int
+    rewrites: int
+    through: int
+    seqs: Ints
+    by_key: LastByKey
+
+    @property
+    def nbytes(self) -> int:
+        return self.seqs.nbytes + self.by_key.nbytes
+
+
+class Latests:
+    """What is known of the logs that were asked for lately. Safe to use from any thread."""
+
+    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self._known: OrderedDict[int, Latest] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def at_hand(self, log: Log) -> Latest | None:
+        """What is known, if nothing has happened since; never waits."""
+        known = self._known.get(log.epoch)
+        if known is None or known.through != log.head or known.revision != log.revision:
+            return None
+        return known
+
+    def of(self, log: Log) -> Latest:
+        """What is last now. It waits for the disk, and the first time for a look at all keys of the log."""
+        known = self.at_hand(log)
+        if known is None:
+            known = looking(log, lambda seen: _found(log, seen, self._known.get(log.epoch)))
+        self._keep(log.epoch, known)
+        return known
+
+    def _keep(self, epoch: int, latest: Latest) -> None:
+        with self._lock:
+            self._known[epoch] = latest
+            self._known.move_to_end(epoch)
+            size = sum(known.nbytes for known in self._known.values())
+            while size > self._max_bytes and len(self._known) > 1:
+                size -= self._known.popitem(last=False)[1].nbytes
+
+
+def _found(log: Log, seen: Seen, known: Latest | None) -> Latest:
+    by_key = LastByKey() if known is None else _still_last(seen, known)
+    for step in by_key.steps(log.engine.store, seen, seen.head):
+        by_key = step.by_key
+    return Latest(seen.revision, seen.rewrites, seen.head, np.sort(by_key.last), by_key)
+
+
+def _still_last(seen: Seen, known: Latest) -> LastByKey:
+    """What of that which is known can be gone on with; nothing, if an earlier record has become the last of a key."""
+    if known.rewrites != seen.rewrites or known.through > seen.head:
+        return LastByKey()
+    by_key = known.by_key
+    if known.revision == seen.revision:
+        return by_key
+    standing = within(by_key.last, list(_standing(seen)))
+    if standing.all():
+        return by_key
+    if (by_key.last[~standing] >= seen.earliest).any():
+        return LastByKey()
+    return by_key.only(standing)  # before those there is nothing any more
+
+
+def _standing(seen: Seen) -> Iterable[tuple[int, int]]:
+    for part in seen.parts:
+        if isinstance(part, Sealed):
+            yield from [(part.run.first, part.run.last)] if part.visible is None else part.visible
+        else:
+            block, start, end = part
+            yield block.seq(start), block.seq(end - 1)
+
+
+def read_latest(
+    log: Log,
+    wait: bool,
+    after: int = 0,
+    limit: int = 256,
+    *,
+    max_bytes: int | None = None,
+    without_nodes: Iterable[str] | None = None,
+    key: str | None = None,
+    key_prefix: str | None = None,
+    since: int | None = None,
+    epoch: int | None = None,
+) -> Page | None:
+    """See :meth:`Log.read_latest`; if it is not to ``wait``, :meth:`Log.read_latest_resident`."""
+    engine, book = log.engine, log.book
+    nodes = None if without_nodes is None else frozenset(without_nodes)
+    query = Query(after, limit, max_bytes, nodes, key, key_prefix, since, epoch)
+    query.check()
+    segments = Resident(engine.store)
+    while True:
+        latest = engine.latests.of(log) if wait else engine.latests.at_hand(log)
+        if latest is None:
+            return None
+        query = query._replace(among=latest.seqs, through=latest.through)
+        try:
+            with engine.lock:
+                book.check_there()
+                if not wait and needs_the_disk_to_expire(engine, book, segments):
+                    return None
+                let_all_expire(engine, book)
+                if revision_of(book) == latest.revision:
+                    return read_page(book, query, segments)
+        except NotResident as missing:
+            if not wait:
+                return None
+            fetch(book, missing)

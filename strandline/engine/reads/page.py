@@ -1,0 +1,452 @@
+"""Reading a page: where to start, what to skip, when to stop, and which loss to report."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+import numpy as np
+
+from strandline.engine.errors import BadRequest, MissingFile
+from strandline.engine.operations.journaled import let_all_expire
+from strandline.engine.record import Page, Reason, Tombstone
+from strandline.engine.segments.segment import Segment
+from strandline.engine.segments.store import SegmentStore, UnknownSegment
+from strandline.engine.segments.writer import Ints
+from strandline.engine.state.block import Block, by_last
+from strandline.engine.state.forks import Layer, chain, earliest_of, last_retained_below, layers, seq_since
+from strandline.engine.state.logbook import Gap, Logbook
+from strandline.engine.state.parts import Part, Piece, Run, Segments
+from strandline.engine.state.retention import is_stale, needs_expiring
+
+if TYPE_CHECKING:
+    from strandline.engine.engine import Engine
+
+T = TypeVar("T")
+
+#: A page never takes longer than looking at this many records, however few of them pass the filter.
+SCAN_RECORDS = 16_384
+#: A page of so many records or more is one of many that are read one after the other: then blocks are loaded ahead.
+READ_AHEAD_RECORDS = 64
+READ_AHEAD_BYTES = 1 << 20
+#: Single seqs that are wanted of a log are looked for so many at a time.
+AMONG_SEQS = 1024
+
+
+class Query(NamedTuple):
+    """What a reader asks for: records with ``seq > after``, in order, that pass every filter that is given."""
+
+    after: int = 0
+    limit: int = 256
+    max_bytes: int | None = None
+    #: Leave out records that came from these nodes.
+    without_nodes: frozenset[str] | None = None
+    key: str | None = None
+    key_prefix: str | None = None
+    #: Only records whose time is this or later.
+    since: int | None = None
+    #: The epoch that ``after`` belongs to, so that a recreated log is recognised exactly.
+    epoch: int | None = None
+    #: Only records with one of these seqs, which ascend, and nothing behind the seq ``through``.
+    among: Ints | None = None
+    through: int | None = None
+
+    def check(self) -> None:
+        if self.after < 0:
+            raise BadRequest(f"after must be 0 or more, not {self.after}")
+        if self.limit < 1:
+            raise BadRequest(f"limit must be 1 or more, not {self.limit}")
+        if self.max_bytes is not None and self.max_bytes < 1:
+            raise BadRequest(f"max_bytes must be 1 or more, not {self.max_bytes}")
+
+
+class NotResident(Exception):
+    """Something must be fetched from the disk first; ``fetch`` does it, without the engine's lock. ``block`` is its
+    index if it is a block."""
+
+    def __init__(self, segment: int, fetch: Callable[[], None], block: int | None = None) -> None:
+        self.segment = segment
+        self.fetch = fetch
+        self.block = block
+
+
+class Resident:
+    """The segments as far as they are in memory: a page is put together under the lock, and never waits there."""
+
+    def __init__(self, store: SegmentStore) -> None:
+        self._store = store
+        self._segments: dict[int, Segment] = {}
+        self._blocks: dict[tuple[int, int], Block] = {}
+
+    def segment(self, id: int) -> Segment:
+        segment = self._segments.get(id) or self._store.opened(id)
+        if segment is None:
+            raise NotResident(id, lambda: self._open(id))
+        return segment
+
+    def load(self, id: int, index: int) -> Block:
+        block = self._blocks.get((id, index)) or self._store.cached(id, index)
+        if block is None:
+            raise NotResident(id, lambda: self._load(id, index), index)
+        return block
+
+    def _open(self, id: int) -> None:
+        self._segments[id] = self._store.segment(id)
+
+    def _load(self, id: int, index: int) -> None:
+        # Held on to for this page, so that a small cache cannot make the page start over forever.
+        self._blocks[id, index] = self._store.load(id, index)
+
+    def load_ahead(self, run: Run, index: int, query: Query) -> None:
+        """Load the blocks of a run behind this one that the page will need too: else it would start over for each."""
+        segment = self._segments.get(run.segment) or self._store.segment(run.segment)
+        last = segment.block_of(run.row + run.rows - 1)
+        # Whoever wants many records will come back for those behind them.
+        goes_on = query.limit >= READ_AHEAD_RECORDS
+        rows, size = (SCAN_RECORDS, READ_AHEAD_BYTES) if goes_on else (query.limit, query.max_bytes or READ_AHEAD_BYTES)
+        while True:
+            block = segment.blocks[index]
+            rows, size, index = rows - block.rows, size - block.size, index + 1
+            if rows <= 0 or size < block.size // 2 or index > last:
+                return
+            self._load(run.segment, index)
+
+
+def read(
+    engine: Engine,
+    book: Logbook,
+    wait: bool,
+    after: int,
+    limit: int,
+    max_bytes: int | None,
+    without_nodes: Iterable[str] | None,
+    key: str | None,
+    key_prefix: str | None,
+    since: int | None,
+    epoch: int | None,
+) -> Page | None:
+    """See :meth:`Log.read`; if it is not to ``wait`` for the disk, :meth:`Log.read_resident`."""
+    if without_nodes is None and key is None and key_prefix is None and since is None:
+        # A reader who is not far behind needs no more than a look at the last blocks.
+        with engine.lock:
+            book.check_there()
+            if (book.base is None and not book.config.ttl_ms) or not _is_stale(engine, book):
+                page = read_tail(book, after, limit, max_bytes, epoch)
+                if page is not None:
+                    return page
+    nodes = None if without_nodes is None else frozenset(without_nodes)
+    query = Query(after, limit, max_bytes, nodes, key, key_prefix, since, epoch)
+    query.check()
+    return look(engine, book, wait, lambda segments: read_page(book, query, segments), query)
+
+
+def look(
+    engine: Engine, book: Logbook, wait: bool, act: Callable[[Segments], T], query: Query | None = None
+) -> T | None:
+    """What ``act`` finds with the engine's lock held. What is not in memory is fetched without it, and then ``act`` is
+    called again; if it is not to ``wait`` for the disk, None instead. What a ``query`` will need next is fetched
+    along."""
+    segments = Resident(engine.store)
+    while True:
+        try:
+            with engine.lock:
+                book.check_there()
+                # What time takes may be on the disk as well, and is looked at there.
+                if not wait and needs_the_disk_to_expire(engine, book, segments):
+                    return None
+                let_all_expire(engine, book)
+                return act(segments)
+        except NotResident as missing:
+            if not wait:
+                return None
+            fetch(book, missing)
+            if query is not None:
+                _fetch_ahead(book, missing, query, segments)
+
+
+def _fetch_ahead(book: Logbook, missing: NotResident, query: Query, segments: Resident) -> None:
+    if missing.block is None or query.key is not None or query.key_prefix is not None:
+        return
+    index = missing.block
+    run = next((run for part in chain(book) for run in part.runs if run.segment == missing.segment), None)
+    if run is not None:
+        fetch(book, NotResident(run.segment, lambda: segments.load_ahead(run, index, query)))
+
+
+def _is_stale(engine: Engine, book: Logbook) -> bool:
+    return any(part.config.ttl_ms and is_stale(part, engine.now()) for part in chain(book))
+
+
+def needs_the_disk_to_expire(engine: Engine, book: Logbook, segments: Segments) -> bool:
+    now = engine.now()
+    return any(part.config.ttl_ms and part.runs and needs_expiring(part, now, segments) for part in chain(book))
+
+
+def fetch(book: Logbook, missing: NotResident) -> None:
+    """Get what a reader must have first; the engine's lock must not be held."""
+    try:
+        missing.fetch()
+    except (UnknownSegment, MissingFile):
+        # Merged or dropped in the meantime: then the log has its records elsewhere, or not any more.
+        if any(run.segment == missing.segment for part in chain(book) for run in part.runs):
+            raise
+
+
+def read_tail(book: Logbook, after: int, limit: int, max_bytes: int | None, epoch: int | None) -> Page | None:
+    """As ``read_page`` without filters, if all that is wanted is in the tail and nothing happened to it; else None."""
+    head, tail, first = book.head, book.tail, after + 1
+    if not 0 <= after <= head or limit < 1 or first < book.cap_floor or first < book.ttl_floor:
+        return None
+    if (epoch is not None and epoch != book.epoch) or (book.gaps and book.gaps[-1].last > after):
+        return None
+    page = Page(book.epoch, head, book.earliest if book.base is None else earliest_of(book))
+    if after == head:
+        page.next_after = after
+        page.caught_up = True
+        return page
+    if tail is None or tail.overlay is not None or first < tail.first or (max_bytes is not None and max_bytes < 1):
+        return None
+    blocks = tail.blocks
+    at = len(blocks) - 1
+    if blocks[at].first > first:
+        at = bisect_left(blocks, first, key=by_last)
+    limit = min(limit, SCAN_RECORDS)
+    while limit and at < len(blocks):
+        block = blocks[at]
+        if max_bytes is None and block.first == block.last:
+            # Records that were appended one by one and lately.
+            block.copy_row(page, 0)
+            limit -= 1
+            at += 1
+            continue
+        start = max(first - block.first, 0)
+        end = stop = min(len(block), start + limit)
+        if max_bytes is not None:
+            stop = block.fitting(start, end, max_bytes)
+            if stop == start and not page.seqs:
+                stop += 1  # however large
+            max_bytes -= block.size(start, stop)
+        block.copy_to(page, start, stop)
+        if stop < end:
+            break
+        limit -= end - start
+        at += 1
+    page.next_after = page.seqs[-1]
+    page.caught_up = page.next_after >= head
+    return page
+
+
+def read_page(book: Logbook, query: Query, segments: Segments) -> Page:
+    shown = layers(book)
+    head = book.head
+    page = Page(book.epoch, head, earliest_of(book))
+    at = query.after + 1
+    if _is_from_another_life(book, query):
+        at = 1
+        page.tombstone = Tombstone(1, head, "recreated", page.earliest, head)
+    if query.since is not None:
+        at = max(at, _start_since(book, query.since, segments))
+    recreated = page.tombstone is not None
+    end = head if query.through is None else min(query.through, head)
+    while True:
+        at = _cross_losses(shown, page, at)
+        stop = next((loss.first - 1 for loss in _losses(shown, at)), end)
+        stop = min(stop, end)
+        reached = _fill(shown, page, query, at, stop, segments)
+        if page.seqs or page.tombstone is not None or reached < stop or stop >= end:
+            break
+        # Nothing to deliver before the next loss: report that one now instead of an empty page.
+        at = stop + 1
+    page.next_after = reached if recreated else max(reached, query.after)
+    page.caught_up = page.next_after >= head
+    return page
+
+
+def _is_from_another_life(book: Logbook, query: Query) -> bool:
+    if query.epoch is not None:
+        return query.epoch != book.epoch
+    return query.after > book.assigned
+
+
+def _start_since(book: Logbook, since: int, segments: Segments) -> int:
+    """Where the records from before a time end: what is lost right behind them may be from after it."""
+    last_before = last_retained_below(book, seq_since(book, since, segments), segments)
+    return 0 if last_before is None else last_before + 1
+
+
+def _losses(shown: Sequence[Layer], at: int) -> Iterator[Gap]:
+    """What readers from ``at`` on do not get although nobody removed it, in order."""
+    for book, first, last in shown:
+        if last < at:
+            continue
+        start, floor = max(at, first), book.evict_floor
+        if start < floor:
+            yield Gap(start, min(floor - 1, last), _reason(book, start))
+            start = floor
+        for gap in book.gaps:
+            if gap.last >= start and gap.first <= last:
+                yield Gap(max(gap.first, start), min(gap.last, last), gap.reason)
+
+
+def _reason(book: Logbook, at: int) -> Reason:
+    if book.cap_floor > at and book.ttl_floor > at:
+        return "mixed"
+    return "cap" if book.cap_floor > at else "ttl"
+
+
+def _cross_losses(shown: Sequence[Layer], page: Page, at: int) -> int:
+    """Step over the loss that begins here, if any, and say so; several side by side are one loss."""
+    for loss in _losses(shown, at):
+        if loss.first > at:
+            break
+        if page.tombstone is None:
+            page.tombstone = Tombstone(at, loss.last, loss.reason, loss.last + 1, page.head)
+        elif page.tombstone.reason != "recreated":
+            page.tombstone = page.tombstone._replace(gap_to=loss.last, earliest=loss.last + 1)
+        at = loss.last + 1
+    return at
+
+
+def _fill(shown: Sequence[Layer], page: Page, query: Query, first: int, last: int, segments: Segments) -> int:
+    """Put records into the page; returns the seq up to which the log has been dealt with."""
+    room = _Room(query)
+    keyed = query.key is not None or query.key_prefix is not None
+    for part, low, high in _parts(shown, first, last):
+        if keyed:
+            pieces = _keyed(part, query, low, high, segments)
+        elif query.among is not None:
+            pieces = _among(part, query.among, low, high, segments)
+        else:
+            pieces = part.visible(low, high, segments)
+        for block, start, end in pieces:
+            stopped = room.take(page, part, block, start, end)
+            if stopped < end:
+                return block.seq(stopped) - 1
+    return last
+
+
+def _parts(shown: Sequence[Layer], first: int, last: int) -> Iterator[tuple[Part, int, int]]:
+    """Where the seqs from ``first`` to ``last`` are, and which of them are there."""
+    for book, low, high in shown:
+        low, high = max(first, low), min(last, high)
+        if low <= high:
+            for part in book.parts():
+                if part.last >= low and part.first <= high:
+                    yield part, low, high
+
+
+def _keyed(part: Part, query: Query, first: int, last: int, segments: Segments) -> Iterator[Piece]:
+    """The records with the key, found through the key index; the rest of the part is not looked at."""
+    found = None
+    if query.key is not None:
+        found = part.seqs_with_key(query.key, False, segments)
+    if query.key_prefix is not None:
+        starting = part.seqs_with_key(query.key_prefix, True, segments)
+        found = starting if found is None else sorted(set(found).intersection(starting))
+    assert found is not None
+    found = found[bisect_left(found, first) : bisect_right(found, last)]
+    if query.among is not None:
+        found = np.intersect1d(query.among, np.array(found, np.int64), assume_unique=True).tolist()
+    for seq in found:
+        yield from part.visible(seq, seq, segments)
+
+
+def _among(part: Part, seqs: Ints, first: int, last: int, segments: Segments) -> Iterator[Piece]:
+    """The records with these seqs. A page takes the first of them, so they are not all looked at at once."""
+    start, stop = np.searchsorted(seqs, (max(first, part.first), min(last, part.last) + 1)).tolist()
+    for at in range(start, stop, AMONG_SEQS):
+        some = seqs[at : min(at + AMONG_SEQS, stop)]
+        cuts = [0, *(np.flatnonzero(np.diff(some) != 1) + 1).tolist(), len(some)]
+        for low, high in pairwise(cuts):
+            yield from part.visible(int(some[low]), int(some[high - 1]), segments)
+
+
+class _Room:
+    """How much more may go into a page."""
+
+    def __init__(self, query: Query) -> None:
+        self._limit = query.limit
+        self._bytes = query.max_bytes
+        self._scan = SCAN_RECORDS
+        self._without = query.without_nodes
+
+    def take(self, page: Page, part: Part, block: Block, start: int, end: int) -> int:
+        """Copy rows into the page until something runs out; returns the first row that was not dealt with."""
+        end = min(end, start + self._scan)
+        self._scan -= end - start
+        amended = part.overlay.amended if part.overlay is not None else None
+        stretches = self._passing(block, start, end)
+        if amended:
+            # Amended records have other data, and another size, than their block says: each is a stretch by itself.
+            stretches = (piece for low, high in stretches for piece in _around(block, low, high, amended))
+        for low, high in stretches:
+            stop = min(high, low + self._limit)
+            if self._bytes is not None:
+                stop = self._fitting(page, block, low, stop, amended)
+            if stop > low:
+                self._copy(page, block, low, stop, amended)
+            if stop < high:
+                return stop
+        return end
+
+    def _passing(self, block: Block, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """The rows that pass the node filter, as stretches."""
+        nodes = block.nodes
+        if self._without is None or nodes is None:
+            yield start, end
+            return
+        low = start
+        for row, node in enumerate(nodes[start:end], start):
+            if node in self._without:
+                if low < row:
+                    yield low, row
+                low = row + 1
+        if low < end:
+            yield low, end
+
+    def _fitting(self, page: Page, block: Block, low: int, stop: int, amended: dict[int, bytes] | None) -> int:
+        """How far the byte budget goes. The first record of a page always goes, however large."""
+        assert self._bytes is not None
+        if amended and stop == low + 1:
+            fitting = stop if size_of(block, low, amended) <= self._bytes else low
+        else:
+            fitting = block.fitting(low, stop, self._bytes)
+        return low + 1 if fitting == low < stop and not page.seqs else fitting
+
+    def _copy(self, page: Page, block: Block, start: int, end: int, amended: dict[int, bytes] | None) -> None:
+        at = len(page.seqs)
+        block.copy_to(page, start, end)
+        self._limit -= end - start
+        if self._bytes is not None:
+            self._bytes -= block.size(start, end)
+        if amended and end == start + 1:
+            data = amended.get(page.seqs[at])
+            if data is not None:
+                if self._bytes is not None:
+                    self._bytes -= len(data) - len(page.data[at])
+                page.data[at] = data
+
+
+def _around(block: Block, low: int, high: int, amended: dict[int, bytes]) -> Iterator[tuple[int, int]]:
+    """The rows as stretches, of which those that are amended are each one by itself."""
+    if len(amended) < high - low:
+        first, last = block.seq(low), block.seq(high - 1)
+        rows = sorted(block.row(seq, low, high) for seq in amended if first <= seq <= last)
+    else:
+        rows = [row for row in range(low, high) if block.seq(row) in amended]
+    for row in rows:
+        if low < row:
+            yield low, row
+        yield row, row + 1
+        low = row + 1
+    if low < high:
+        yield low, high
+
+
+def size_of(block: Block, row: int, amended: dict[int, bytes]) -> int:
+    """The size of one row, which may be amended."""
+    data = amended.get(block.seq(row))
+    size = block.size(row, row + 1)
+    return size if data is None else size + len(data) - len(block.payload(row))

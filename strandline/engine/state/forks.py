@@ -1,0 +1,140 @@
+"""Forks: a log that begins with the records of another one, by reference.
+
+A fork has nothing of the shared part itself. What readers see of it is put together of *layers*: the log it was forked
+from up to the fork point (which may be a fork in its turn), and then its own records. So whatever becomes of a shared
+record in the log it belongs to, and wherever that moves it, is so in the fork as well.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping
+from operator import attrgetter
+from typing import TYPE_CHECKING, NamedTuple
+
+from strandline.engine.journal.bodies import ForkPoint
+from strandline.engine.state.parts import Run, Segments, Tail
+from strandline.engine.state.retention import last_retained_below as last_retained_in
+
+if TYPE_CHECKING:
+    from strandline.engine.state.logbook import Logbook
+
+by_first = attrgetter("first")
+
+
+class Base:
+    """What a log was forked from. ``book`` is None only while the books of a directory are being loaded."""
+
+    __slots__ = ("book", "point", "through")
+
+    def __init__(self, point: ForkPoint, book: Logbook | None = None) -> None:
+        self.point = point
+        self.through = point.through
+        self.book = book
+
+
+class Layer(NamedTuple):
+    """The seqs of a log that are a logbook's own records."""
+
+    book: Logbook
+    first: int
+    last: int
+
+
+def chain(book: Logbook) -> Iterator[Logbook]:
+    """The logbook, the one it was forked from, and so on."""
+    while True:
+        yield book
+        if book.base is None:
+            return
+        assert book.base.book is not None
+        book = book.base.book
+
+
+def layers(book: Logbook) -> list[Layer]:
+    """What readers see, the oldest first. The last layer is the log's own, even if nothing is in it."""
+    if book.base is None:
+        return [Layer(book, 1, book.head)]
+    found: list[Layer] = []
+    last = book.head
+    for part in chain(book):
+        first = 1 if part.base is None else part.base.through + 1
+        if first <= last or not found:
+            found.append(Layer(part, first, last))
+        last = min(last, first - 1)
+    found.reverse()
+    return found
+
+
+def earliest_of(book: Logbook) -> int:
+    """The first seq that is there for readers; head + 1 when there is none."""
+    if book.base is None:
+        return book.earliest
+    return next((layer.book.earliest for layer in layers(book) if layer.book.earliest <= layer.last), book.head + 1)
+
+
+def evict_floor_of(book: Logbook) -> int:
+    """Everything below was lost without anybody having asked for it. Losses of later layers count only if all before
+    them is lost; else they lie in the middle, and are told to whoever comes by."""
+    floor = 1
+    for part, _, last in layers(book):
+        floor = max(floor, min(part.evict_floor, last + 1))
+        if floor <= last:
+            break
+    return floor
+
+
+def revision_of(book: Logbook) -> int:
+    return sum(part.revision for part in chain(book))
+
+
+def seq_since(book: Logbook, ts: int, segments: Segments, *, closely: bool = False) -> int:
+    """The seq of the first record, deleted or not, whose time is ``ts`` or later; head + 1 when there is none. See
+    :meth:`Logbook.seq_since`."""
+    for part, _, last in layers(book):
+        seq = part.seq_since(ts, segments, closely=closely)
+        if seq <= last:
+            return seq
+    return book.head + 1
+
+
+def last_retained_below(book: Logbook, floor: int, segments: Segments) -> int | None:
+    """The highest seq below ``floor`` that is there and not deleted."""
+    for part, first, last in reversed(layers(book)):
+        if first < floor:
+            found = last_retained_in(part, min(floor, last + 1), segments)
+            if found is not None:
+                return found
+    return None
+
+
+def time_at(book: Logbook, seq: int) -> int:
+    """No record up to ``seq`` is of a later time; as close as can be told without a look at the disk."""
+    if not seq:
+        return 0
+    for layer in reversed(layers(book)):
+        last = min(seq, layer.last)
+        for part in reversed(tuple(layer.book.parts())):
+            if part.first <= last and isinstance(part, Run):
+                # A record from the future at its end says nothing about the others.
+                return min(part.ts_last, layer.book.last_ts)
+            if part.first <= last and isinstance(part, Tail) and part.blocks:
+                return _time_in(part, last)
+    return book.last_ts
+
+
+def _time_in(tail: Tail, last: int) -> int:
+    block = tail.blocks[bisect_right(tail.blocks, last, key=by_first) - 1]
+    return block.timestamp(min(last, block.last) - block.first)
+
+
+def link(book: Logbook, books: Mapping[int, Logbook]) -> bool:
+    """Let a fork know the book that it was forked from. If that is not there, it is none from now on."""
+    assert book.base is not None
+    source = books.get(book.base.point.epoch)
+    if source is None or source.epoch >= book.epoch:
+        book.lose_base()
+        return False
+    book.base.book = source
+    source.forks += 1
+    return True

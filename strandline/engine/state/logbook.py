@@ -1,0 +1,361 @@
+"""A logbook: what is true of one log.
+
+Nothing here writes a journal or takes a lock, nor does anything in ``removing``, ``retention`` and ``changing``, which
+say what can become of its records. The engine journals a change and then makes it here; recovery reads the journal and
+makes the same changes again. So both arrive at the same state.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from strandline.engine.clock import FUTURE_MS, MAX_AHEAD_MS
+from strandline.engine.errors import UnknownLog
+from strandline.engine.journal.bodies import Extras
+from strandline.engine.record import Appended, Config, Cursor, LogState, ProducerState, Reason, Remembered
+from strandline.engine.state.block import Block
+from strandline.engine.state.forks import Base, earliest_of, evict_floor_of
+from strandline.engine.state.idempotency import remember, remember_keys
+from strandline.engine.state.notes import Notes, changed
+from strandline.engine.state.parts import Part, Run, Segments, Tail
+from strandline.engine.state.retention import evict_over_caps
+from strandline.engine.stats import NOWHERE, Totals
+
+#: What a waiting reader is told: the logbook it waits for has changed.
+Listener = Callable[["Logbook"], None]
+
+
+class Gap(NamedTuple):
+    """Seqs that hold nothing and that nobody removed on purpose."""
+
+    first: int
+    last: int
+    reason: Reason
+
+
+class Logbook:
+    """``assigned`` is the highest seq handed out, ``head`` the highest that readers may see.
+
+    ``earliest`` is the first seq that is neither deleted nor evicted (hidden records keep their place). The floors
+    are moved by involuntary loss only: everything below the higher of them was lost to a cap or to time.
+    ``count`` and ``size`` are over live records: not deleted, not evicted, not hidden.
+
+    All of this is of the log's own records. A fork shares those before them with its ``base``; see ``forks``.
+    """
+
+    __slots__ = (
+        "active_ts", "assigned", "base", "cap_floor", "config", "count", "cursors", "dropped", "earliest", "epoch",
+        "expired_ts", "filed_in", "forks", "gaps", "head", "idempotency", "journal_first", "journal_index", "last_ts",
+        "listeners", "name", "notes", "pending", "pending_count", "pending_size", "producers", "reserve_step",
+        "reserved", "reserved_durable", "revision", "rewrites", "runs", "size", "tail", "totals", "ttl_floor",
+        "volatile_from", "withdrawals",
+    )  # fmt: skip
+
+    def __init__(self, name: str, epoch: int, config: Config) -> None:
+        self.name = name
+        self.epoch = epoch
+        self.config = config
+        self.assigned = 0
+        self.head = 0
+        #: The time of the last record, and when the engine was last told to append, which may be another.
+        self.last_ts = 0
+        self.active_ts = 0
+        #: When it was last tried to expire records after one from the future.
+        self.expired_ts = 0
+        self.earliest = 1
+        self.cap_floor = 1
+        self.ttl_floor = 1
+        self.gaps: tuple[Gap, ...] = ()
+        self.count = 0
+        self.size = 0
+        #: Counts the changes, other than appends, to what readers see.
+        self.revision = 0
+        #: Counts those of them that have done more than take records away.
+        self.rewrites = 0
+        #: Counts what was asked for, whether or not it has been made yet, that can make an earlier record the last of
+        #: its key for somebody: deletes, hides, and forks that come and go.
+        self.withdrawals = 0
+        self.runs: tuple[Run, ...] = ()
+        self.tail: Tail | None = None
+        self.idempotency: dict[str, Remembered] | None = None
+        self.producers: dict[str, ProducerState] | None = None
+        self.cursors: dict[str, Cursor] | None = None
+        self.notes: Notes | None = None
+        self.base: Base | None = None
+        #: How many logs were forked from this one.
+        self.forks = 0
+        self.totals: Totals = NOWHERE
+        self.listeners: tuple[Listener, ...] = ()
+        #: The segments in which the newest checkpoint says this log has a run.
+        self.filed_in: tuple[int, ...] = ()
+        #: The journal file of the last append, and the first seq appended in it: what a FORWARD frame may refer to.
+        self.journal_index = 0
+        self.journal_first = 0
+        self.dropped = False
+        #: Changes that are journaled and wait for the flush before they are made here.
+        self.pending = 0
+        self.pending_count = 0
+        self.pending_size = 0
+        #: The highest seq that the journal says may have been handed out, and how much of that is durable.
+        self.reserved = 0
+        self.reserved_durable = 0
+        self.reserve_step = 0
+        #: The first seq that is in memory only, because the log was ephemeral when it was written; 0: none.
+        self.volatile_from = 0
+
+    @property
+    def evict_floor(self) -> int:
+        return max(self.cap_floor, self.ttl_floor)
+
+    def begin_behind(self, base: Base) -> None:
+        """It is a fork: its own records begin behind the fork point."""
+        self.base = base
+        self.assigned = self.head = base.through
+        self.earliest = base.through + 1
+        self.last_ts = base.point.ts
+
+    def lose_base(self) -> None:
+        """What it was forked from is not there any more: what it shared with it is lost."""
+        assert self.base is not None
+        through, self.base = self.base.through, None
+        if through >= self.evict_floor:
+            self.revision += 1
+            self.gaps = (Gap(1, through, "lost"), *self.gaps)
+
+    def check_there(self) -> None:
+        if self.dropped:
+            raise UnknownLog(self.name)
+
+    def state(self) -> LogState:
+        return LogState(
+            name=self.name,
+            epoch=self.epoch,
+            config=self.config,
+            head=self.head,
+            earliest=earliest_of(self),
+            evict_floor=evict_floor_of(self),
+            count=self.count,
+            size=self.size,
+            last_ts=self.last_ts,
+        )
+
+    def count_in(self, totals: Totals) -> None:
+        """From now on the records are counted there, and no longer where they were."""
+        self.totals.records -= self.count
+        self.totals.size -= self.size
+        self.totals.count(self.config.durability, -1)
+        self.totals = totals
+        totals.records += self.count
+        totals.size += self.size
+        totals.count(self.config.durability, 1)
+
+    def parts(self) -> Iterator[Part]:
+        yield from self.runs
+        if self.tail is not None:
+            yield self.tail
+
+    # --- appending -----------------------------------------------------------------------------------------
+
+    def time_of(self, now: int, ts: int | None = None) -> int:
+        """The time of a new record, of ``ts`` if that is given. It is not earlier than the last one's, unless that is
+        more than a day ahead of ``now``: then it came from a wrong clock."""
+        time = now if ts is None else ts
+        if time >= self.last_ts or self.last_ts - now > MAX_AHEAD_MS:
+            return time
+        return self.last_ts
+
+    def assign(self, block: Block, ts: int, extras: Extras | None, now: int) -> Appended:
+        """Hand out the block's seqs. They are taken from here on, whether or not anybody sees the records."""
+        appended = Appended(block.first, block.last, ts)
+        self.assigned = block.last
+        if ts - now <= FUTURE_MS:
+            self.last_ts = ts
+        self.active_ts = now
+        if extras is not None:
+            self.keep(extras, appended, now)
+        return appended
+
+    def note(self, extras: Extras, ts: int) -> Appended:
+        """Change notes, and a producer's state, without an append."""
+        appended = Appended(self.assigned + 1, self.assigned, ts)
+        self.keep(extras, appended, ts)
+        return appended
+
+    def keep(self, extras: Extras, appended: Appended, now: int) -> None:
+        """Remember what an append or a note carried besides records."""
+        remember(self, extras, appended, now)
+        if extras.notes is not None:
+            self.notes = changed(self.notes, extras.notes)
+
+    def keep_all(self, extras: Sequence[Extras], appends: Sequence[Remembered], times: Sequence[int]) -> None:
+        """``keep`` for many appends, in their order."""
+        if extras and not remember_keys(self, extras, appends, times):
+            for each, done, now in zip(extras, appends, times, strict=True):
+                self.keep(each, Appended(done.first, done.last, done.ts), now)
+
+    def publish(self, block: Block, segments: Segments) -> None:
+        """Let readers see the block, and evict what no longer fits."""
+        self.add(block)
+        config = self.config
+        if config.cap_records or config.cap_bytes:
+            evict_over_caps(self, segments)
+
+    def add(self, block: Block) -> None:
+        if self.tail is None:
+            self.tail = Tail()
+        self.tail.append(block)
+        self.head = block.last
+        count = len(block.offsets) - 1
+        size = block.size(0, count)
+        self.count += count
+        self.size += size
+        totals = self.totals
+        totals.records += count
+        totals.size += size
+
+    def skip(self, first: int, last: int, reason: Reason) -> None:
+        """Leave these seqs, the next ones, empty."""
+        self.revision += 1
+        if self.earliest == first:
+            self.earliest = last + 1
+        if self.gaps and self.gaps[-1].last + 1 == first and self.gaps[-1].reason == reason:
+            first = self.gaps[-1].first
+            self.gaps = self.gaps[:-1]
+        self.gaps = (*self.gaps, Gap(first, last, reason))
+        self.head = last
+        self.assigned = max(self.assigned, last)
+
+    def take_back(self, first: int) -> bool:
+        """Undo the skipping of the seqs from ``first`` on, the last ones, if they were given up as lost.
+
+        An ephemeral log that ceases to be one writes down what a checkpoint has given up already.
+        """
+        gap = self.gaps[-1] if self.gaps else None
+        if gap is None or gap.reason != "lost" or gap.last != self.assigned or not gap.first <= first:
+            return False
+        self.revision += 1
+        self.rewrites += 1
+        self.gaps = self.gaps[:-1]
+        if gap.first < first:
+            self.gaps = (*self.gaps, gap._replace(last=first - 1))
+        if self.earliest > self.assigned:
+            self.earliest = first
+        self.head = self.assigned = first - 1
+        return True
+
+    def seq_since(self, ts: int, segments: Segments, *, closely: bool = False) -> int:
+        """The seq of the first record, deleted or not, whose time is ``ts`` or later; head + 1 when there is none.
+
+        A record from the future counts as of the time of the next record that is not: it was written before it. Of a
+        run that begins and ends with such records, the others are found only if it is looked at ``closely``, block by
+        block; else they count as later.
+        """
+        seq, found = self._first_since(ts, segments)
+        # In a log whose times are in order, none is later than the last.
+        return seq if found <= self.last_ts else self._end_of_earlier(ts, segments, closely)
+
+    def _first_since(self, ts: int, segments: Segments) -> tuple[int, int]:
+        """A record whose time is ``ts`` or later, right after one whose time is earlier: its seq and its time."""
+        for run in self.runs:
+            if run.ts_last >= ts and run.last >= self.earliest:
+                if run.ts_first >= ts:
+                    return run.first, run.ts_first
+                return self._first_in_run(run, ts, segments)
+        if self.tail is not None and self.tail.blocks:
+            blocks = self.tail.blocks
+            at = bisect_left(blocks, ts, key=_block_end)
+            if at < len(blocks):
+                block = blocks[at]
+                row = block.row_since(ts, 0, len(block))
+                return block.seq(row), block.timestamp(row)
+        return self.head + 1, 0
+
+    def _end_of_earlier(self, ts: int, segments: Segments, closely: bool) -> int:
+        """The seq after the last record whose time is before ``ts``. Looks at all times from the end on, so it takes
+        longer."""
+        if self.tail is not None:
+            for block in reversed(self.tail.blocks):
+                row = block.last_before(ts, 0, len(block))
+                if row is not None:
+                    return block.seq(row) + 1
+        for run in reversed(self.runs):
+            if run.last < self.earliest:
+                break
+            if run.ts_last < ts:
+                return run.last + 1
+            if run.ts_first < ts or (closely and run.ts_first > self.last_ts):
+                for block, start, end in reversed(list(run.pieces(run.first, run.last, segments))):
+                    row = block.last_before(ts, start, end)
+                    if row is not None:
+                        return block.seq(row) + 1
+        return self.runs[0].first if self.runs else self.earliest
+
+    @staticmethod
+    def _first_in_run(run: Run, ts: int, segments: Segments) -> tuple[int, int]:
+        """Found by halving: of a run of many blocks only a few are looked at."""
+        segment, end_row = segments.segment(run.segment), run.row + run.rows
+
+        def rows(index: int) -> tuple[Block, int, int]:
+            base, block = segment.blocks[index].row, segments.load(run.segment, index)
+            return block, max(run.row - base, 0), min(end_row - base, len(block))
+
+        def reaches(index: int) -> bool:
+            block, _, end = rows(index)
+            return block.timestamp(end - 1) >= ts
+
+        indexes = range(segment.block_of(run.row), segment.block_of(end_row - 1) + 1)
+        # The last one does: the run would not be looked at otherwise.
+        at = bisect_left(indexes, True, hi=len(indexes) - 1, key=reaches)
+        block, start, end = rows(indexes[at])
+        # Where a record from the future is in the middle of the run, the halving may end in a block without any.
+        row = min(block.row_since(ts, start, end), end - 1)
+        return block.seq(row), block.timestamp(row)
+
+    # --- cursors -------------------------------------------------------------------------------------------
+
+    def move_cursor(self, name: str, seq: int, ts: int) -> Cursor:
+        if self.cursors is None:
+            self.cursors = {}
+        cursor = self.cursors[name] = Cursor(seq, ts)
+        return cursor
+
+    def drop_cursor(self, name: str) -> bool:
+        if self.cursors is None or self.cursors.pop(name, None) is None:
+            return False
+        if not self.cursors:
+            self.cursors = None
+        return True
+
+    # --- what became of records ----------------------------------------------------------------------------
+
+    def has(self, seq: int, segments: Segments) -> bool:
+        """Whether the record is there: not deleted, not evicted. A hidden one is there."""
+        for part in self.parts():
+            if part.first <= seq <= part.last:
+                if part.overlay is not None and seq in part.overlay.dead:
+                    return False
+                return any(True for _ in part.pieces(seq, seq, segments))
+        return False
+
+    def account(self, part: Part, count: int, size: int) -> None:
+        """The live records of a part have become this many more, and this much larger."""
+        self.revision += 1
+        self.count += count
+        self.size += size
+        self.totals.records += count
+        self.totals.size += size
+        if isinstance(part, Run):
+            part.live += count
+            part.live_size += size
+
+    def forget_passed_gaps(self) -> None:
+        """What is below the floor is lost as a whole: the gaps in it tell nothing more."""
+        floor = self.evict_floor
+        if self.gaps and self.gaps[0].last < floor:
+            self.gaps = tuple(gap for gap in self.gaps if gap.last >= floor)
+
+
+def _block_end(block: Block) -> int:
+    return block.timestamp(len(block) - 1)

@@ -1,0 +1,216 @@
+"""What of a directory survives a power cut: the model behind ``FaultDisk``."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+#: What a device writes in one piece; unsynced bytes survive or vanish by the sector.
+SECTOR = 512
+
+#: What a directory holds: the content of each file, None for a directory.
+Snapshot = dict[str, bytes | None]
+
+
+class Change(NamedTuple):
+    """An unsynced change of a file: ``data`` appended, or when there is none, a truncation to ``size``."""
+
+    data: bytes | None
+    size: int = 0
+    #: A sync of these bytes failed: they may be on the disk, but no later sync puts them there.
+    given_up: bool = False
+    #: The data is not appended: it replaces what is at the start of the file.
+    overwrites: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Inode:
+    """A file or directory apart from its name: what is durable of it, and the changes since, in order."""
+
+    directory: bool = False
+    durable: bytearray = field(default_factory=bytearray)
+    changes: list[Change] = field(default_factory=list)
+
+    def sync(self) -> None:
+        for change in self.changes:
+            written = bytes(len(change.data)) if change.given_up and change.data else change.data
+            _apply(self.durable, change._replace(data=written))
+        self.changes.clear()
+
+    def fail_sync(self) -> None:
+        self.changes = [change._replace(given_up=change.data is not None) for change in self.changes]
+
+    def rewrite(self, content: bytes) -> None:
+        """What programs see of the file is written again: where that is not durable, it is pending now."""
+        pairs = enumerate(zip(self.durable, content, strict=False))
+        same = next((at for at, (old, new) in pairs if old != new), min(len(self.durable), len(content)))
+        self.changes = [Change(None, same), Change(content[same:])]
+
+    def damage(self, offset: int, data: bytes) -> None:
+        _overlay(self.durable, offset, data)
+        position = len(self.durable)
+        for index, change in enumerate(self.changes):
+            if change.data is None:
+                position = change.size
+                continue
+            patched = bytearray(change.data)
+            _overlay(patched, offset - (0 if change.overwrites else position), data)
+            self.changes[index] = change._replace(data=bytes(patched))
+            position = max(position, len(patched)) if change.overwrites else position + len(patched)
+
+    def after_power_cut(self, random: Random | None) -> bytes:
+        if random is None or not self.changes:
+            return bytes(self.durable)
+        if self.changes[-1].overwrites:
+            return self._record_after_power_cut(random)
+        # Truncations reach the disk in order, so those that did are a prefix of them; what was written
+        # behind one that did not cannot be there either.
+        truncations = [index for index, change in enumerate(self.changes) if change.data is None]
+        content, stable = bytearray(self.durable), len(self.durable)
+        for change in self.changes[: random.choice([*truncations, len(self.changes)])]:
+            _apply(content, change)
+            if change.data is None:
+                stable = min(stable, change.size)
+        return bytes(content[:stable]) + _survivors(random, stable, bytes(content[stable:]))
+
+    def _record_after_power_cut(self, random: Random) -> bytes:
+        """A file of one record: one of the records it has had, or the start of one and the end of the one before."""
+        content = bytearray(self.durable)
+        last = random.randrange(len(self.changes))
+        for change in self.changes[:last]:
+            _apply(content, change)
+        torn = self.changes[last].data or b""
+        _apply(content, self.changes[last]._replace(data=torn[: random.choice([0, len(torn), len(torn) // 2])]))
+        return bytes(content)
+
+
+def _apply(content: bytearray, change: Change) -> None:
+    if change.data is not None and change.overwrites:
+        content[: len(change.data)] = change.data
+    elif change.data is not None:
+        content += change.data
+    elif change.size < len(content):
+        del content[change.size :]
+    else:
+        content += bytes(change.size - len(content))
+
+
+def _overlay(target: bytearray, offset: int, data: bytes) -> None:
+    start, stop = max(offset, 0), min(offset + len(data), len(target))
+    if start < stop:
+        target[start:stop] = data[start - offset : stop - offset]
+
+
+def _survivors(random: Random, offset: int, pending: bytes) -> bytes:
+    """What a power cut leaves of unsynced bytes that lie at ``offset``."""
+    cut = random.randint(0, len(pending))
+    torn = random.randint(0, len(pending) - cut)
+    match random.choice(["none", "all", "prefix", "garbage", "zeroes", "holes"]):
+        case "none":
+            return b""
+        case "all":
+            return pending
+        case "prefix":
+            return pending[:cut]
+        case "garbage":
+            return pending[:cut] + random.randbytes(torn)
+        case "zeroes":
+            return pending[:cut] + bytes(torn)
+    survivors = bytearray(len(pending))
+    for start in range(-(offset % SECTOR), len(pending), SECTOR):
+        sector = slice(max(start, 0), start + SECTOR)
+        if random.random() < 0.5:
+            survivors[sector] = pending[sector]
+    return bytes(survivors)
+
+
+class EntryChange(NamedTuple):
+    """An unsynced change of one directory, atomic: the paths that now name an inode, or nothing."""
+
+    directory: str
+    entries: dict[str, Inode | None]
+
+
+class Tree:
+    """The directory as it is, as it is durably, and the changes in between, in order."""
+
+    def __init__(self, snapshot: Snapshot, boot_id: str) -> None:
+        self.durable = {
+            path: Inode(directory=True) if content is None else Inode(durable=bytearray(content))
+            for path, content in snapshot.items()
+        }
+        self.current = dict(self.durable)
+        self.changes: list[EntryChange] = []
+        self.boot_id = boot_id
+
+    def change(self, entries: dict[str, Inode | None]) -> None:
+        _name(self.current, entries)
+        self.changes.append(EntryChange(os.path.dirname(next(iter(entries))), entries))
+
+    def sync(self, directory: str) -> None:
+        for change in self.changes:
+            if change.directory == directory:
+                _name(self.durable, change.entries)
+        self.changes = [change for change in self.changes if change.directory != directory]
+
+    def after_power_cut(self, random: Random | None) -> Snapshot:
+        inodes = dict(self.durable)
+        for change in self.changes:
+            if random is not None and random.random() < 0.5:
+                _name(inodes, change.entries)
+        snapshot: Snapshot = {}
+        for path in sorted(inodes):
+            directory = os.path.dirname(path)
+            if not directory or directory in snapshot:
+                inode = inodes[path]
+                snapshot[path] = None if inode.directory else inode.after_power_cut(random)
+        return snapshot
+
+
+def _name(tree: dict[str, Inode], entries: dict[str, Inode | None]) -> None:
+    for path, inode in entries.items():
+        if inode is None:
+            tree.pop(path, None)
+        else:
+            tree[path] = inode
+
+
+def scan_directory(root: Path) -> Snapshot:
+    snapshot: Snapshot = {}
+    for directory, directories, files in os.walk(root):
+        prefix = key_of(os.path.relpath(directory, root))
+        for name in directories:
+            snapshot[os.path.join(prefix, name)] = None
+        for name in files:
+            snapshot[os.path.join(prefix, name)] = Path(directory, name).read_bytes()
+    return snapshot
+
+
+def restore_directory(root: Path, snapshot: Snapshot) -> None:
+    """Make the directory hold exactly this.
+
+    A file that changes is replaced, never cut: somebody may still have the old one memory-mapped.
+    """
+    present = scan_directory(root)
+    for path in sorted(present, reverse=True):
+        if path in snapshot and present[path] == snapshot[path]:
+            continue
+        if present[path] is None:
+            os.rmdir(root / path)
+        else:
+            os.unlink(root / path)
+        del present[path]
+    for path in sorted(snapshot.keys() - present.keys()):
+        content = snapshot[path]
+        if content is None:
+            os.mkdir(root / path)
+        else:
+            (root / path).write_bytes(content)
+
+
+def key_of(path: str) -> str:
+    key = os.path.normpath(path)
+    return "" if key == "." else key

@@ -1,0 +1,219 @@
+"""Where the lake is: a directory or an object store, and the files in it."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import obstore
+import pyarrow as pa
+from obstore.exceptions import AlreadyExistsError
+from obstore.store import from_url
+
+from strandline.engine.errors import DamagedFile
+from strandline.engine.segments.cold_store import directory_of
+
+
+class FileState(NamedTuple):
+    """A file whose content has changed has another size or another ``mark``."""
+
+    size: int
+    mark: str
+
+
+class _Reader:
+    """A file in an object store, with everything that Arrow expects of a file."""
+
+    closed = False
+
+    def __init__(self, file: Any) -> None:
+        self.seek = file.seek
+        self.tell = file.tell
+        self._read = file.read
+
+    def read(self, size: int = -1) -> bytes:
+        return bytes(self._read() if size < 0 else self._read(size))
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
+def _inside(directory: Path, name: str) -> Path:
+    """The path of a file of the lake. Names may come from the logs of its tables, so they must not lead out of it."""
+    if name.startswith("/") or ".." in name.split("/"):
+        raise DamagedFile(name, "it names a file outside the lake; expected a path below the lake's directory")
+    return directory / name
+
+
+class Lake(msgspec.Struct, frozen=True, array_like=True, dict=True):
+    """``url`` is a path, ``file:///path`` or that of an object store (``s3://bucket/prefix``). Options are those of the
+    store: endpoint, region, access_key_id, secret_access_key, allow_http and so on; what is not given comes from the
+    usual environment variables. A value without state: it can be sent to where the work is done.
+    """
+
+    url: str
+    options: dict[str, str | bool] = {}
+
+    @classmethod
+    def at(cls, place: str | os.PathLike[str], **options: str | bool) -> Lake:
+        """A lake in a directory is known by its absolute path, wherever it is spoken of."""
+        directory = directory_of(os.fspath(place))
+        return cls(os.fspath(place).rstrip("/") if directory is None else str(directory), options)
+
+    @property
+    def directory(self) -> Path | None:
+        """None if it is not in a directory."""
+        return directory_of(self.url)
+
+    @property
+    def storage_options(self) -> dict[str, str]:
+        """As deltalake takes them."""
+        return {name: str(value).lower() if isinstance(value, bool) else value for name, value in self.options.items()}
+
+    def place_of(self, name: str) -> str:
+        """The address of a file or a table."""
+        return f"{self.url}/{name}"
+
+    # --- files -------------------------------------------------------------------------------------------------------
+
+    def write(self, name: str, data: bytes) -> None:
+        """Put a whole file in place, in one step; it is durable."""
+        directory = self.directory
+        if directory is None:
+            obstore.put(self._store, name, data)
+            return
+        path = _inside(directory, name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        with open(temporary, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Put a whole file in place unless there is one, in one step; it is durable. False if there is one already:
+        of all who try at the same time, one creates the file."""
+        directory = self.directory
+        if directory is None:
+            try:
+                obstore.put(self._store, name, data, mode="create")
+            except AlreadyExistsError:
+                return False
+            return True
+        path = directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+        try:
+            with open(temporary, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.link(temporary, path)
+        except FileExistsError:
+            return False
+        finally:
+            temporary.unlink(missing_ok=True)
+        return True
+
+    def read(self, name: str) -> bytes | None:
+        """None if there is no such file."""
+        try:
+            if self.directory is not None:
+                return _inside(self.directory, name).read_bytes()
+            return obstore.get(self._store, name).bytes().to_bytes()
+        except FileNotFoundError:
+            return None
+
+    def open(self, name: str) -> Any:
+        """A file of Arrow to read from, anywhere in it. Raises FileNotFoundError."""
+        if self.directory is not None:
+            return pa.OSFile(str(_inside(self.directory, name)), "rb")
+        return pa.PythonFile(_Reader(obstore.open_reader(self._store, name)), "r")
+
+    def state(self, name: str) -> FileState | None:
+        """What tells a file apart; None if there is no such file."""
+        try:
+            if self.directory is not None:
+                found = _inside(self.directory, name).stat()
+                return FileState(found.st_size, str(found.st_mtime_ns))
+            head = obstore.head(self._store, name)
+            return FileState(head["size"], head["e_tag"] or head["last_modified"].isoformat())
+        except FileNotFoundError:
+            return None
+
+    def states(self, prefix: str) -> dict[str, FileState]:
+        """The files under a prefix that ends with ``/``, or everywhere if it is empty, and what tells them apart."""
+        if self.directory is None:
+            return {
+                item["path"]: FileState(item["size"], item["e_tag"] or item["last_modified"].isoformat())
+                for chunk in obstore.list(self._store, prefix.rstrip("/"))
+                for item in chunk
+            }
+        return {
+            name: FileState(found.st_size, str(found.st_mtime_ns)) for name, found in _stats(self.directory, prefix)
+        }
+
+    def names(self, prefix: str) -> dict[str, int]:
+        """The files under a prefix that ends with ``/``, and how many seconds ago each was written."""
+        now = time.time()
+        if self.directory is None:
+            found: dict[str, int] = {}
+            for chunk in obstore.list(self._store, prefix.rstrip("/")):
+                for item in chunk:
+                    found[item["path"]] = int(now - item["last_modified"].timestamp())
+            return found
+        return {name: int(now - found.st_mtime) for name, found in _stats(self.directory, prefix)}
+
+    def touch(self, name: str) -> None:
+        """Count a file as written now. An object store tells the time of a file by its own clock, so there is nothing
+        to correct."""
+        if self.directory is not None:
+            try:
+                os.utime(self.directory / name)
+            except FileNotFoundError:
+                pass
+
+    def remove(self, names: Iterable[str]) -> None:
+        """No error if one is gone already."""
+        for name in names:
+            if self.directory is not None:
+                _inside(self.directory, name).unlink(missing_ok=True)
+            else:
+                try:
+                    obstore.delete(self._store, name)
+                except FileNotFoundError:
+                    pass
+
+    @property
+    def _store(self) -> Any:
+        """Opened once per value and process."""
+        found = self.__dict__.get("_opened")
+        if found is None:
+            settings: dict[str, Any] = dict(self.options)
+            client: Any = {"allow_http": settings.pop("allow_http")} if "allow_http" in settings else None
+            found = self.__dict__["_opened"] = from_url(self.url, client_options=client, **settings)
+        return found
+
+
+def _stats(root: Path, prefix: str) -> Iterator[tuple[str, os.stat_result]]:
+    """The files under a prefix, by name. A file that another process removes meanwhile is left out."""
+    for path in sorted((root / prefix).rglob("*")):
+        try:
+            found = path.stat()
+        except FileNotFoundError:
+            continue
+        if stat.S_ISREG(found.st_mode):
+            yield str(path.relative_to(root)), found

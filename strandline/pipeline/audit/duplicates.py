@@ -1,0 +1,187 @@
+"""Rows of the table ``records`` that are there more than once: the same seq of the same log, in one file or in several.
+
+Tasks read which seqs a file has. Seqs mostly follow one another, so a file comes down to a few ranges, and the driver
+compares the ranges of all files. The first file that has a seq, in the order of their paths, keeps it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from strandline.engine.state.ranges import inside
+from strandline.lake.location import Lake
+from strandline.lake.parquet import read_lake_file
+from strandline.lake.table import KnownFile
+from strandline.pipeline.audit.report import Finding, ranges_text
+
+if TYPE_CHECKING:
+    pass
+
+Seqs = npt.NDArray[np.int64]
+Ranges = list[tuple[int, int]]
+Work = Callable[..., Iterator[Any]]
+
+
+class SeqsItem(msgspec.Struct, frozen=True, array_like=True):
+    lake: Lake
+    path: str
+
+
+class SeqsSeen(msgspec.Struct, array_like=True):
+    """What a file has, by epoch: its seqs, and those that are in it more than once. ``extra`` is how many rows are
+    copies of others in the file. ``logs`` has the names by epoch. ``gone``: the file is not there any more."""
+
+    path: str
+    rows: int = 0
+    ranges: dict[int, Ranges] = {}
+    repeated: dict[int, Ranges] = {}
+    extra: dict[int, int] = {}
+    logs: dict[int, str] = {}
+    gone: bool = False
+
+
+class Copies(msgspec.Struct):
+    """What is in the table more than once. ``dropped``: by path and epoch, the seqs that another file keeps. A file of
+    ``concerned`` has to be written again without those, and with one row of each other seq."""
+
+    rows: int = 0
+    concerned: set[str] = set()
+    dropped: dict[str, dict[int, Ranges]] = {}
+    #: By epoch: the seqs, how many rows are too many, and the name of the log.
+    seqs: dict[int, Ranges] = {}
+    extra: dict[int, int] = {}
+    logs: dict[int, str] = {}
+
+    def findings(self, *, removed: bool = False) -> list[Finding]:
+        return [
+            Finding(
+                check="copies",
+                ok=removed,
+                log=self.logs[epoch],
+                first_seq=ranges[0][0],
+                count=self.extra[epoch],
+                detail=f"{self.extra[epoch]} rows are extra copies of others (seqs {ranges_text(ranges)})"
+                + ("; they were removed" if removed else ": strandline pipeline audit --repair removes them"),
+            )
+            for epoch, ranges in sorted(self.seqs.items())
+        ]
+
+
+def read_seqs(item: SeqsItem) -> SeqsSeen:
+    seen = SeqsSeen(item.path)
+    found: dict[int, list[Seqs]] = {}
+    try:
+        for batch in read_lake_file(item.lake, f"records/{item.path}", ["log", "epoch", "seq"]):
+            seen.rows += batch.num_rows
+            epochs, seqs = batch.column("epoch").to_numpy(), batch.column("seq").to_numpy()
+            numbers, firsts = np.unique(epochs, return_index=True)
+            for epoch, first in zip(numbers.tolist(), firsts.tolist(), strict=True):
+                found.setdefault(epoch, []).append(seqs[epochs == epoch])
+                seen.logs.setdefault(epoch, batch.column("log")[first].as_py())
+    except FileNotFoundError:
+        return SeqsSeen(item.path, gone=True)
+    for epoch, parts in found.items():
+        distinct, counts = np.unique(np.concatenate(parts), return_counts=True)
+        seen.ranges[epoch] = _ranges(distinct)
+        if (counts > 1).any():
+            seen.repeated[epoch] = _ranges(distinct[counts > 1])
+            seen.extra[epoch] = int((counts - 1).sum())
+    return seen
+
+
+def find_copies(
+    lake: Lake,
+    files: Sequence[KnownFile],
+    work: Work,
+    epochs: Collection[int] | None = None,
+    advance: Callable[[int], None] = lambda rows: None,
+) -> Copies | None:
+    """What is in these files more than once, of the logs with these epochs (None: of all). None if files went away
+    meanwhile."""
+    items = [SeqsItem(lake, file.path) for file in files]
+    seen: list[SeqsSeen] = []
+    for each in work(read_seqs, items, SeqsItem, SeqsSeen):
+        if each.gone:
+            return None
+        advance(each.rows)
+        seen.append(each)
+    return _compared(seen, epochs)
+
+
+def _compared(seen: Iterable[SeqsSeen], epochs: Collection[int] | None) -> Copies:
+    found = Copies(0, set(), {}, {}, {}, {})
+    kept: dict[int, Ranges] = {}
+    for each in sorted(seen, key=lambda each: each.path):
+        found.rows += each.rows
+        for epoch, ranges in each.ranges.items():
+            if epochs is not None and epoch not in epochs:
+                continue
+            repeated = each.repeated.get(epoch, [])
+            elsewhere = _intersection(ranges, kept.get(epoch, []))
+            kept[epoch] = _union(kept.get(epoch, []), ranges)
+            if not (repeated or elsewhere):
+                continue
+            found.concerned.add(each.path)
+            if elsewhere:
+                found.dropped.setdefault(each.path, {})[epoch] = elsewhere
+            found.logs[epoch] = each.logs[epoch]
+            found.seqs[epoch] = _union(found.seqs.get(epoch, []), _union(repeated, elsewhere))
+            # Rows of this file beyond the first of each seq, and the first one where another file keeps it.
+            found.extra[epoch] = found.extra.get(epoch, 0) + each.extra.get(epoch, 0) + _count(elsewhere)
+    return found
+
+
+def is_kept(epochs: Seqs, seqs: Seqs, dropped: Mapping[int, Ranges]) -> npt.NDArray[np.bool_]:
+    """Which rows of a file stay: the first of each seq, if no other file keeps it."""
+    order = np.lexsort((np.arange(len(seqs)), seqs, epochs))
+    repeated = np.zeros(len(seqs), np.bool_)
+    same = (epochs[order][1:] == epochs[order][:-1]) & (seqs[order][1:] == seqs[order][:-1])
+    repeated[order[1:][same]] = True
+    for epoch, ranges in dropped.items():
+        repeated |= (epochs == epoch) & inside(seqs, ranges)
+    kept: npt.NDArray[np.bool_] = ~repeated
+    return kept
+
+
+# --- ranges, ascending and apart from each other ---------------------------------------------------------------------
+
+
+def _ranges(seqs: Seqs) -> Ranges:
+    """Of seqs that ascend."""
+    ends = np.flatnonzero(np.diff(seqs) > 1)
+    firsts = seqs[np.concatenate(([0], ends + 1))]
+    lasts = seqs[np.concatenate((ends, [len(seqs) - 1]))]
+    return list(zip(firsts.tolist(), lasts.tolist(), strict=True))
+
+
+def _intersection(one: Ranges, other: Ranges) -> Ranges:
+    found: Ranges = []
+    at = there = 0
+    while at < len(one) and there < len(other):
+        first, last = max(one[at][0], other[there][0]), min(one[at][1], other[there][1])
+        if first <= last:
+            found.append((first, last))
+        if one[at][1] < other[there][1]:
+            at += 1
+        else:
+            there += 1
+    return found
+
+
+def _union(one: Ranges, other: Ranges) -> Ranges:
+    found: Ranges = []
+    for first, last in sorted([*one, *other]):
+        if found and first <= found[-1][1] + 1:
+            found[-1] = found[-1][0], max(found[-1][1], last)
+        else:
+            found.append((first, last))
+    return found
+
+
+def _count(ranges: Ranges) -> int:
+    return sum(last - first + 1 for first, last in ranges)

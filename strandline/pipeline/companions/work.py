@@ -1,0 +1,223 @@
+"""What tasks do for companions: make them, out of records or out of other companions, and put them into the lake.
+
+A companion that cannot be made does not keep a task from making the others: it is reported with the log and the seq.
+Only what would befall all of them (no room, no memory) fails the task.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from strandline.engine.state.ranges import inside
+from strandline.history.any_piece import AnyPiece
+from strandline.lake.location import Lake
+from strandline.pipeline.record_files import concerns_everything
+from strandline.pipeline.status import describe
+from strandline.query.companions.builder import Builder, Made, Origin, merge
+from strandline.query.companions.file import SEQS, Companion, DamagedCompanion, open_companion, read_companion
+from strandline.query.companions.table import FOLDER, Listed
+from strandline.query.config import SearchConfig
+from strandline.schema.registry import Registry
+
+Ranges = list[tuple[int, int]]
+
+
+class Build(msgspec.Struct, frozen=True, kw_only=True, tag="build"):
+    """A companion of records. ``registry`` is that of the log, as it is stored."""
+
+    origin: Origin
+    registry: bytes
+    pieces: list[AnyPiece]
+
+    @property
+    def first(self) -> int:
+        return self.origin.first
+
+    @property
+    def log(self) -> str:
+        return self.origin.log
+
+    @property
+    def epoch(self) -> int:
+        return self.origin.epoch
+
+
+class Merge(msgspec.Struct, frozen=True, kw_only=True, tag="merge"):
+    """A companion of consecutive ones, or of one, whose rollups are added up as the registry says now. Only records in
+    the ranges ``kept``, if given, and not ``without`` are in it; ``only_if_other``: nothing is made if that is all of
+    them. ``erasures``: see :func:`merge`."""
+
+    log: str
+    epoch: int
+    first: int
+    paths: list[str]
+    registry: bytes
+    kept: Ranges | None = None
+    without: list[int] = []
+    erasures: int | None = None
+    only_if_other: bool = False
+
+
+Work = Build | Merge
+
+
+class Item(msgspec.Struct, frozen=True):
+    """``built_at`` is the time that is put down, in milliseconds."""
+
+    lake: Lake
+    built_at: int
+    work: list[Work]
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """``damaged`` is the path of a companion that cannot be used."""
+
+    log: str
+    epoch: int
+    first: int
+    seq: int
+    message: str
+    damaged: str | None = None
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What became of an item. ``unchanged`` are the paths of companions that stay as they are."""
+
+    made: list[Listed]
+    failed: list[Failure]
+    unchanged: list[str]
+
+
+def make(item: Item) -> Outcome:
+    """Make everything that the item asks for, each as a new file that nothing refers to yet."""
+    made: list[Listed] = []
+    failed: list[Failure] = []
+    unchanged: list[str] = []
+    for work in item.work:
+        result = _made(item.lake, work)
+        if result is None:
+            assert isinstance(work, Merge)
+            unchanged += work.paths
+            continue
+        if isinstance(result, Failure):
+            failed.append(result)
+            continue
+        path = f"{FOLDER}/{work.epoch}/{uuid.uuid4().hex}.arrow"
+        item.lake.write(path, result.content.to_pybytes())
+        made.append(Listed.of(result, path, item.built_at))
+    return Outcome(made, failed, unchanged)
+
+
+def _made(lake: Lake, work: Work) -> Made | Failure | None:
+    try:
+        config = Registry.load(work.registry).search
+        assert config is not None, "only logs with a search configuration have companions"
+        return _built(work, config) if isinstance(work, Build) else _merged(lake, work, config)
+    except _Unreadable as error:
+        return _failure(work, error.seq, str(error))
+    except DamagedCompanion as error:
+        paths = [] if isinstance(work, Build) else work.paths
+        return _failure(work, work.first, str(error), next((path for path in paths if error.path.endswith(path)), None))
+    except Exception as error:
+        if concerns_everything(error):
+            raise
+        return _failure(work, work.first, describe(error))
+
+
+def _failure(work: Work, seq: int, message: str, damaged: str | None = None) -> Failure:
+    return Failure(log=work.log, epoch=work.epoch, first=work.first, seq=seq, message=message, damaged=damaged)
+
+
+# --- out of records ------------------------------------------------------------------------------------------------
+
+
+class _Unreadable(Exception):
+    """A record cannot be read or indexed."""
+
+    def __init__(self, seq: int, error: Exception) -> None:
+        super().__init__(describe(error))
+        self.seq = seq
+
+
+def _built(work: Build, config: SearchConfig) -> Made:
+    builder = Builder(work.origin, config)
+    for batch in _batches(work):
+        seqs, data = batch.column("seq").to_numpy(), batch.column("data").to_pylist()
+        try:
+            builder.add(seqs, data)
+        except Exception as error:
+            if concerns_everything(error):
+                raise
+            raise _Unreadable(_culprit(work.origin, config, seqs.tolist(), data), error) from error
+    return builder.finish()
+
+
+def _batches(work: Build) -> Iterator[Any]:
+    at = work.origin.first
+    for piece in work.pieces:
+        at = max(at, piece.first)
+        batches = piece.read()
+        while True:
+            try:
+                batch = next(batches, None)
+            except Exception as error:
+                if concerns_everything(error):
+                    raise
+                raise _Unreadable(at, error) from error
+            if batch is None:
+                break
+            if batch.num_rows:
+                at = int(batch.column("seq")[-1].as_py()) + 1
+                yield batch
+
+
+def _culprit(origin: Origin, config: SearchConfig, seqs: list[int], data: list[bytes]) -> int:
+    """The seq of the first record that cannot be indexed, by halves; the first of all if none is to blame alone."""
+    low, high = 0, len(seqs)
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            Builder(origin, config).add(seqs[low:middle], data[low:middle])
+        except Exception:
+            high = middle
+        else:
+            low = middle
+    return seqs[low]
+
+
+# --- out of companions ---------------------------------------------------------------------------------------------
+
+
+def _merged(lake: Lake, work: Merge, config: SearchConfig) -> Made | None:
+    companions = [opened(lake, path) for path in work.paths]
+    if work.only_if_other and not any(_would_be_other(companion, work) for companion in companions):
+        return None
+    return merge(companions, config, standing=work.kept, without=work.without, erasures=work.erasures)
+
+
+def _would_be_other(companion: Companion, work: Merge) -> bool:
+    """Looks at nothing but the seqs."""
+    if not companion.info.records:
+        return False
+    seqs = companion.array(SEQS)
+    is_kept = True if work.kept is None else bool(inside(seqs, work.kept).all())
+    return not is_kept or bool(np.isin(seqs, np.array(work.without, np.int64)).any())
+
+
+def opened(lake: Lake, path: str) -> Companion:
+    """The companion at a path of the lake. Raises DamagedCompanion, with that path, also if it is not there."""
+    directory = lake.directory
+    try:
+        if directory is not None:
+            return open_companion(str(directory / path))
+        content = lake.read(path)
+        if content is None:
+            raise FileNotFoundError(path)
+        return read_companion(content, path)
+    except FileNotFoundError:
+        raise DamagedCompanion(path, "there is no such file") from None

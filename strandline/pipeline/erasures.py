@@ -1,0 +1,192 @@
+"""Following erasures: what was deleted, hidden or dropped goes from the lake, what was restored or amended comes to it.
+
+Files that hold such records are found by their statistics, written anew without them, and replaced in one commit
+together with the progress through the events (the transaction id ``erasures``). Then the old files are removed, at
+once, and with them every file that an earlier version of the tables had or that a killed task has left: any of them may
+hold the same bytes. Whoever reads an earlier version just then finds a file missing, and opens the table anew. What the
+transaction logs keep of a file are bounds of log, epoch, seq and ts, never of keys or payloads.
+
+``latest`` and ``keys`` are committed first, made of ``records`` as it will be, and ``records`` last: only there can be
+seen which keys are concerned, and after a crash in between it can be seen again.
+
+What a cap or time took from a log is not erased: it stays in the lake. If a record that was restored or amended cannot
+be read from its log, that is told as a problem, and it is not in the lake: to keep an older form of it would be worse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from strandline.history.log_info import LogInfo
+from strandline.lake import layout
+from strandline.lake.files import DataFile
+from strandline.lake.table import LOG, KnownFile, Snapshot, Table
+from strandline.pipeline.erasure_files import (
+    Concerned,
+    EraseDone,
+    EraseItem,
+    RenewDone,
+    RenewItem,
+    erase,
+    renew,
+)
+from strandline.pipeline.erasure_rules import AMENDED, DELETED, RESTORED, Rule, Rules, rules_of
+from strandline.pipeline.events import PROGRESS, PURGED, EventsMissed
+from strandline.pipeline.keys import ByKey
+from strandline.pipeline.record_files import concerns_everything
+from strandline.pipeline.records import MAX_ITEM_ROWS, pieces_of
+from strandline.pipeline.round import Round
+from strandline.pipeline.status import describe
+from strandline.pipeline.tasks import work
+from strandline.schema.registry import Registry
+
+STAGE = "erasing"
+
+
+def run(round: Round) -> None:
+    records = layout.records(round.lake).snapshot(round.fence)
+    progress = records.progress()
+    if not progress:
+        return
+    if progress[PROGRESS] < round.events.head:
+        with round.reporter.stage(STAGE) as stage:
+            erased = _Following(round, records).run()
+            stage.advance(erased)
+            round.done[STAGE] = round.done.get(STAGE, 0) + erased
+        progress = records.progress()
+    if progress[PURGED] < progress[PROGRESS]:
+        for table in (records.table, layout.latest(round.lake), layout.keys(round.lake)):
+            purge(round, table)
+        records.commit(progress={PURGED: progress[PROGRESS]})
+
+
+def purge(round: Round, table: Table) -> None:
+    """Remove all data files that are not part of the table now."""
+    there = table.lake.names(f"{table.name}/")
+    current = {f"{table.name}/{file.path}" for file in table.files()}
+    round.remove(name for name in there if name not in current and f"/{LOG}/" not in name)
+
+
+class _Following:
+    """The events that the tables have not followed yet."""
+
+    def __init__(self, round: Round, records: Snapshot) -> None:
+        self._round = round
+        self._records = records
+        self._progress = records.progress()
+        self._files = records.files()
+        self._concerned = Concerned({})
+
+    def run(self) -> int:
+        """How many rows were erased."""
+        head = self._round.events.head
+        rules = self._with_standing(self._rules())
+        if not rules.of:
+            ByKey(self._round).commit({PROGRESS: head})
+            self._records.commit(progress={PROGRESS: head, PURGED: head})
+            return 0
+        new = self._renewed(rules)
+        replaced, erased = self._erased(rules, new)
+        gone = {file.path for file in replaced}
+        left = [*(file for file in self._files if file.path not in gone), *map(KnownFile.of, new)]
+        by_key = ByKey(self._round)
+        by_key.renew(left, self._concerned.keys, {PROGRESS: head})
+        self._records.commit(add=new, remove=replaced, progress={PROGRESS: head}, now=self._round.now())
+        return erased
+
+    # --- what is meant -----------------------------------------------------------------------------------------------
+
+    def _rules(self) -> dict[int, list[Rule]]:
+        known = {int(log) for log in self._progress if log.isdecimal()}
+        try:
+            events = self._round.events.after(self._progress[PROGRESS])
+        except EventsMissed as missed:
+            return self._everything(known, missed)
+        return rules_of((event.erasure for event in events), known)
+
+    def _everything(self, known: set[int], missed: EventsMissed) -> dict[int, list[Rule]]:
+        """What the logs have now is read anew, and what they should have and do not is gone. Of what is below the floor
+        of a log nobody can say whether a cap or somebody took it: it stays."""
+        message = f"{missed}: all that the logs have is read anew, what is below their floors stays as it is"
+        self._round.problem(STAGE, None, None, message)
+        logs = {info.epoch: info for info in self._round.history.logs()}
+        return {
+            epoch: [Rule(AMENDED, first=logs[epoch].floor)] if epoch in logs else [Rule(DELETED)] for epoch in known
+        }
+
+    def _with_standing(self, rules: dict[int, list[Rule]]) -> Rules:
+        restored = {epoch for epoch, each in rules.items() if any(rule.kind == RESTORED for rule in each)}
+        found = {}
+        for info in self._round.all_logs:
+            if info.epoch in restored:
+                with self._telling(info):
+                    found[info.epoch] = self._round.history.standing(info)
+        return Rules(rules, found)
+
+    @contextmanager
+    def _telling(self, info: LogInfo) -> Iterator[None]:
+        """What goes wrong in here with a log, which may have been dropped meanwhile, is told, and no more."""
+        try:
+            yield
+        except Exception as error:
+            if concerns_everything(error):
+                raise
+            self._round.problem(STAGE, info.name, None, describe(error))
+
+    # --- files -------------------------------------------------------------------------------------------------------
+
+    def _renewed(self, rules: Rules) -> list[DataFile]:
+        """Files with the records that were restored or amended, as the logs have them."""
+        items: list[RenewItem] = []
+        for info in self._round.all_logs:
+            if info.epoch in rules.of:
+                with self._telling(info):
+                    items += self._items(info, rules)
+        files: list[DataFile] = []
+        for results in self._work_renew(items):
+            for result in results:
+                files += result.files
+                self._concerned.join(result.concerned)
+                if result.failure is not None:
+                    failure = result.failure
+                    self._round.problem(STAGE, failure.log, failure.through + 1, failure.message)
+        return files
+
+    def _work_renew(self, items: Sequence[RenewItem]) -> Sequence[list[RenewDone]]:
+        if not items:
+            return []
+        return list(work(self._round.spark, renew, items, RenewItem, RenewDone, self._round.parallelism))
+
+    def _items(self, info: LogInfo, rules: Rules) -> list[RenewItem]:
+        bounds = [rule.bounds for rule in rules.of[info.epoch] if rule.kind in (RESTORED, AMENDED)]
+        # What is behind the table's progress comes by itself.
+        through = min(max((last for _, last in bounds), default=0), self._progress[str(info.epoch)], info.head)
+        first = max(min((first for first, _ in bounds), default=1), info.own_after + 1)
+        if through < first:
+            return []
+        versions = [] if info.registry is None else Registry.load(info.registry).versions
+        mine = rules.between(info.epoch, info.epoch)
+        pieces = pieces_of(self._round.history, info, first - 1, through, MAX_ITEM_ROWS)
+        return [RenewItem(self._round.lake, [piece], mine, versions) for piece in pieces]
+
+    def _erased(self, rules: Rules, new: list[DataFile]) -> tuple[list[KnownFile], int]:
+        """The files to be replaced; those that replace them are added to ``new``."""
+        items = []
+        for file in self._files:
+            epochs, seqs = file.bounds.get("epoch"), file.bounds.get("seq")
+            if epochs is None or seqs is None:
+                items.append(EraseItem(self._round.lake, file.path, rules))
+            elif rules.may_mean(epochs, seqs):
+                items.append(EraseItem(self._round.lake, file.path, rules.between(*epochs)))
+        if not items:
+            return [], 0
+        replaced, erased = set(), 0
+        for results in work(self._round.spark, erase, items, EraseItem, EraseDone, self._round.parallelism):
+            for result in results:
+                if result.erased:
+                    replaced.add(result.path)
+                    erased += result.erased
+                    new += result.files
+                    self._concerned.join(result.concerned)
+        return [file for file in self._files if file.path in replaced], erased

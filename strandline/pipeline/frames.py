@@ -1,0 +1,157 @@
+"""Schema evolution in bulk: the records of a log in the lake, each as one of the current version, as typed columns.
+
+The lake is enough for it: a round keeps the registries of all logs there (``keep_registries``), and the tasks read the
+files of the table ``records`` by themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from strandline.history.log_info import LogInfo
+from strandline.lake import registries
+from strandline.lake.layout import records
+from strandline.lake.location import Lake
+from strandline.lake.parquet import read_lake_file
+from strandline.lake.registries import KeptRegistry, Layer
+from strandline.lake.table import KnownFile, Table
+from strandline.pipeline.typed_columns import PayloadColumns
+from strandline.schema.registry import Registry
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+#: What every row has besides the properties of its payload.
+RECORD = pa.schema(
+    [
+        pa.field("log", pa.string(), nullable=False),
+        pa.field("seq", pa.int64(), nullable=False),
+        pa.field("ts", pa.timestamp("us", tz="UTC"), nullable=False),
+        pa.field("key", pa.string()),
+    ]
+)
+_READ = ["epoch", "seq", "ts", "key", "data", "bytes"]
+_PATHS = pa.schema([pa.field("path", pa.string(), nullable=False)])
+
+
+class NoSchema(Exception):
+    """The lake knows of no schema for the log."""
+
+
+def promoted(spark: SparkSession, lake: Lake, log: str) -> DataFrame:
+    """The records of a log that are in the lake: ``log``, ``seq``, ``ts``, ``key``, and the properties of its current
+    schema as :class:`PayloadColumns` has them. What a fork shares with the log it was forked from is part of it.
+
+    A record that cannot be promoted, or does not fit, has nulls for properties and its text in ``_corrupt``. Rows come
+    in no particular order. Raises NoSchema.
+    """
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    kept = registries.find(lake, log)
+    if kept is None:
+        raise NoSchema(f"the lake at {lake.url} knows of no schema of the log {log!r}")
+    columns = pa.schema([*RECORD, *_payload_columns(kept).schema])
+    paths = [file.path for file in records(lake).files() if _may_have(file, kept.layers)]
+    frame = spark.createDataFrame(pa.table({"path": paths}, schema=_PATHS))
+    task = _Promotion(lake, msgspec.json.encode(kept))
+    return frame.repartition(max(len(paths), 1)).mapInArrow(task, from_arrow_schema(columns))
+
+
+def keep_registries(lake: Lake, logs: Sequence[LogInfo], now_ms: int) -> None:
+    """Keep the registries of all these logs, which are all that there are, in the lake."""
+    by_epoch = {info.epoch: info for info in logs}
+    kept = [
+        KeptRegistry(info.name, info.epoch, layers_of(info, by_epoch), msgspec.Raw(info.registry))
+        for info in logs
+        if info.registry is not None
+    ]
+    registries.keep(lake, kept, now_ms)
+
+
+def layers_of(info: LogInfo, by_epoch: Mapping[int, LogInfo]) -> list[Layer]:
+    """Where the records of a log are in the lake, oldest first."""
+    layers: list[Layer] = []
+    last: int | None = None
+    at: LogInfo | None = info
+    while at is not None:
+        if last is None or at.own_after < last:
+            layers.append(Layer(at.epoch, at.own_after + 1, last))
+            last = at.own_after
+        at = None if at.base is None else by_epoch.get(at.base.epoch)
+    return layers[::-1]
+
+
+def _may_have(file: KnownFile, layers: Iterable[Layer]) -> bool:
+    epochs, seqs = file.bounds.get("epoch"), file.bounds.get("seq")
+    if epochs is None or seqs is None:
+        return True
+    return any(
+        epochs[0] <= layer.epoch <= epochs[1]
+        and layer.first <= seqs[1]
+        and (layer.last is None or seqs[0] <= layer.last)
+        for layer in layers
+    )
+
+
+class _Promotion:
+    """What runs in a task: files of the table go in, rows come out."""
+
+    def __init__(self, lake: Lake, kept: bytes) -> None:
+        self._lake = lake
+        self._kept = kept
+
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        kept = msgspec.json.decode(self._kept, type=KeptRegistry)
+        payload = _payload_columns(kept)
+        schema = pa.schema([*RECORD, *payload.schema])
+        for batch in batches:
+            for path in batch.column("path").to_pylist():
+                for found in read_lake_file(self._lake, f"records/{path}", _READ, _wanted(kept.layers)):
+                    yield _rows(kept.log, found.sort_by("seq"), payload, schema)
+
+
+def _payload_columns(kept: KeptRegistry) -> PayloadColumns:
+    return PayloadColumns(Registry.load(bytes(kept.registry)), RECORD.names)
+
+
+def _wanted(layers: Iterable[Layer]) -> Any:
+    """The rows of the layers, as a condition on the columns of a file."""
+    condition: Any = None
+    for layer in layers:
+        one = (pc.field("epoch") == layer.epoch) & (pc.field("seq") >= layer.first)
+        if layer.last is not None:
+            one &= pc.field("seq") <= layer.last
+        condition = one if condition is None else condition | one
+    return condition
+
+
+def _rows(log: str, found: Any, payload: PayloadColumns, schema: Any) -> Any:
+    texts = pc.coalesce(found.column("data").cast(pa.binary()), found.column("bytes"))
+    arrays = payload.arrays(found.column("seq").to_pylist(), texts.to_pylist())
+    names = pa.array([log]).take(pa.array([0] * found.num_rows))
+    return pa.record_batch([names, *(found.column(name) for name in ("seq", "ts", "key")), *arrays], schema=schema)
+
+
+# --- The tables of the lake as Spark reads them ---------------------------------------------------------------------
+
+
+def lake_table(spark: SparkSession, lake: Lake, name: str) -> DataFrame:
+    """A table as it is now, without the column that it is partitioned by, if it is. Raises deltalake's
+    TableNotFoundError.
+
+    Spark itself does not know Delta tables. It is given the files that make up the table at this moment; those stay for
+    as long as replaced files are kept, unless something is erased. Spark has to be able to read where the lake is.
+    """
+    table = Table(lake, name, None)
+    opened = table.open()
+    files = opened.file_uris()
+    if files:
+        return spark.read.parquet(*files)
+    schema = pa.schema(opened.schema().to_arrow())
+    kept = [name for name in schema.names if name not in opened.metadata().partition_columns]
+    return spark.createDataFrame(schema.empty_table().select(kept))

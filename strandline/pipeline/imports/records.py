@@ -1,0 +1,266 @@
+"""Rows as records: made, and checked for everything that the log they go to would refuse."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from datetime import UTC, date, datetime
+from typing import Any, NamedTuple
+
+import msgspec
+import pyarrow as pa
+
+from strandline.engine.errors import BadName
+from strandline.engine.record import MAX_KEY_BYTES, MAX_NODE_BYTES, MAX_RECORD_BYTES, MAX_TIME, check_name
+from strandline.pipeline.imports.shape import Shape
+from strandline.query.pointers import parse_pointer, resolve
+
+#: Records that are put aside. ``row`` is the number of the record in its part; it ascends.
+STAGED = pa.schema(
+    [
+        pa.field("log", pa.string(), nullable=False),
+        pa.field("row", pa.int64(), nullable=False),
+        pa.field("ts", pa.int64()),
+        pa.field("key", pa.string()),
+        pa.field("node", pa.string()),
+        pa.field("meta", pa.binary()),
+        pa.field("data", pa.binary(), nullable=False),
+    ]
+)
+
+_raw = msgspec.json.Decoder(msgspec.Raw).decode
+_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_value = msgspec.json.Decoder().decode
+_encode = msgspec.json.Encoder(decimal_format="number", enc_hook=str).encode
+_NOT_JSON = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+
+
+class BadRow(Exception):
+    """A row that cannot be a record. The message says why."""
+
+
+class NewRecord(NamedTuple):
+    log: str
+    ts: int | None
+    key: str | None
+    node: str | None
+    meta: bytes | None
+    data: bytes
+
+
+class _ExportedLine(msgspec.Struct):
+    """A line of exported JSON."""
+
+    log: str
+    ts: str
+    key: str | None = None
+    node: str | None = None
+    meta: msgspec.Raw = msgspec.Raw()
+    meta_text: str | None = None
+    meta_bytes: bytes | None = None
+    data: msgspec.Raw = msgspec.Raw()
+    text: str | None = None
+    other: bytes | None = msgspec.field(default=None, name="bytes")
+
+
+_exported_line = msgspec.json.Decoder(_ExportedLine).decode
+
+
+class Making:
+    """Makes records of rows. Everything raises BadRow."""
+
+    def __init__(self, shape: Shape) -> None:
+        self._shape = shape
+        self._not_json = frozenset(shape.not_json)
+        self._key_path = None if shape.key_path is None else parse_pointer(shape.key_path)
+
+    def of_line(self, line: bytes) -> NewRecord:
+        """Of a line of JSON."""
+        shape = self._shape
+        if shape.exported:
+            return self._of_exported_line(line)
+        if not shape.columns:
+            return self._checked(shape.log, None, None, None, None, _json(line))
+        try:
+            line.decode()
+            fields = _fields(line)
+        except _NOT_JSON as error:
+            raise BadRow(f"it is no JSON object: {error}") from None
+        values = {name: _value(fields[name]) for name in shape.columns if name in fields and name != shape.data_column}
+        data = line
+        if shape.data_column is not None:
+            if shape.data_column not in fields:
+                raise BadRow(f"it has no {shape.data_column!r}")
+            data = bytes(fields[shape.data_column])
+        return self._of_values(values, data)
+
+    def _of_exported_line(self, line: bytes) -> NewRecord:
+        try:
+            line.decode()
+            found = _exported_line(line)
+        except _NOT_JSON as error:
+            raise BadRow(f"it is not a line of an export: {error}") from None
+        return self._of_exported(
+            found.log,
+            found.ts,
+            found.key,
+            found.node,
+            _one_of(bytes(found.meta) or None, found.meta_text, found.meta_bytes),
+            _one_of(bytes(found.data) or None, found.text, found.other),
+        )
+
+    def of_row(self, row: dict[str, Any]) -> NewRecord:
+        """Of a row of a table."""
+        shape = self._shape
+        if shape.exported:
+            missing = {"log", "ts", "data"} - row.keys()
+            if missing:
+                raise BadRow(f"it is not a row of an export: {', '.join(sorted(missing))} is missing")
+            meta = _one_of(None, row.get("meta"), _bytes(row.get("meta_bytes")))
+            data = _one_of(None, row["data"], _bytes(row.get("bytes")))
+            return self._of_exported(row["log"], row["ts"], row.get("key"), row.get("node"), meta, data)
+        if shape.data_column is not None:
+            if row.get(shape.data_column) is None:
+                raise BadRow(f"it has no {shape.data_column!r}")
+            return self._of_values(row, _payload(row[shape.data_column]))
+        return self._of_values(row, _encode({name: value for name, value in row.items() if value is not None}))
+
+    def of_message(self, key: bytes | None, value: bytes | None, timestamp: Any) -> NewRecord:
+        """Of a message of Kafka. One without a value, which says that the key is gone, is a null."""
+        try:
+            text = None if key is None else key.decode()
+        except UnicodeDecodeError:
+            raise BadRow("its key is not text in UTF-8") from None
+        time = None if self._shape.ts_column is None else _time(timestamp)
+        return self._checked(self._shape.log, time, text, None, None, b"null" if value is None else value)
+
+    def _of_exported(self, log: Any, ts: Any, key: Any, node: Any, meta: bytes | None, data: bytes | None) -> NewRecord:
+        if data is None:
+            raise BadRow("it has no data")
+        time = _time(ts) if self._shape.keep_ts else None
+        return self._checked(self._shape.log or _log(log), time, key, node, meta, data)
+
+    def _of_values(self, values: dict[str, Any], data: bytes) -> NewRecord:
+        shape = self._shape
+        log = shape.log if shape.log_column is None else _log(values.get(shape.log_column))
+        ts = None if shape.ts_column is None else _time(values.get(shape.ts_column))
+        key = None if shape.key_column is None else _text("key", values.get(shape.key_column))
+        node = None if shape.node_column is None else _text("node", values.get(shape.node_column))
+        meta = None if shape.meta_column is None else _meta(values.get(shape.meta_column))
+        return self._checked(log, ts, key, node, meta, data)
+
+    def _checked(
+        self, log: str, ts: int | None, key: str | None, node: str | None, meta: bytes | None, data: bytes
+    ) -> NewRecord:
+        if log not in self._not_json:
+            data = _json(data)
+        if self._key_path is not None:
+            key = _key_at(data, self._key_path)
+        if meta is not None:
+            meta = _json(meta, "its meta is no JSON")
+        _check_length("key", key, MAX_KEY_BYTES)
+        _check_length("node", node, MAX_NODE_BYTES)
+        size = len(data) + len(meta or b"")
+        if size > MAX_RECORD_BYTES:
+            raise BadRow(f"it has {size} bytes, and a record has at most {MAX_RECORD_BYTES}")
+        return NewRecord(log, ts, key, node, meta, data)
+
+
+def _json(data: bytes, what: str = "it is no JSON") -> bytes:
+    """The value without the blanks around it."""
+    try:
+        if not data.isascii():
+            data.decode()
+        return bytes(_raw(data))
+    except _NOT_JSON as error:
+        raise BadRow(f"{what}: {error}") from None
+
+
+def _key_at(data: bytes, path: tuple[str, ...]) -> str | None:
+    try:
+        found = resolve(_value(data), path)
+    except _NOT_JSON as error:
+        raise BadRow(f"it is no JSON, so nothing can be looked up in it: {error}") from None
+    return None if found is msgspec.UNSET else _text("key", found)
+
+
+def _one_of(json: bytes | None, text: str | None, other: bytes | None) -> bytes | None:
+    if other is not None:
+        return other
+    return json if text is None else text.encode()
+
+
+def _bytes(value: Any) -> bytes | None:
+    """Bytes as they are, or in base64."""
+    if value is None or isinstance(value, bytes):
+        return value
+    try:
+        return b64decode(value, validate=True)
+    except ValueError:
+        raise BadRow("it has bytes that are not base64") from None
+
+
+def _payload(value: Any) -> bytes:
+    if isinstance(value, bytes):
+        return value
+    return value.encode() if isinstance(value, str) else _encode(value)
+
+
+def _meta(value: Any) -> bytes | None:
+    if value is None:
+        return None
+    return _payload(value)
+
+
+def _text(what: str, value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    raise BadRow(f"its {what} is neither text nor a whole number")
+
+
+def _check_length(what: str, value: str | None, limit: int) -> None:
+    if value is not None and len(value) * 4 > limit and len(value.encode()) > limit:
+        raise BadRow(f"its {what} has more than {limit} bytes")
+
+
+def _log(value: Any) -> str:
+    try:
+        name = check_name(value)
+    except BadName as error:
+        raise BadRow(f"it does not say which log it goes to: {error}") from None
+    if name.startswith("_"):
+        raise BadRow(f"it goes to {name!r}, which would be one of the server's own logs")
+    return name
+
+
+def _time(value: Any) -> int:
+    """Milliseconds: from such a number, from ISO 8601, or from what a table has for times."""
+    time: int | None = None
+    if isinstance(value, int) and not isinstance(value, bool):
+        time = value
+    elif isinstance(value, str):
+        time = _time_of_text(value)
+    elif isinstance(value, datetime):
+        time = _milliseconds(value)
+    elif isinstance(value, date):
+        time = _milliseconds(datetime(value.year, value.month, value.day))
+    if time is None or not 0 <= time <= MAX_TIME:
+        raise BadRow(f"its time {value!r} is none: give milliseconds since 1970, or ISO 8601")
+    return time
+
+
+def _time_of_text(text: str) -> int | None:
+    if text.isascii() and text.isdigit() and len(text) < 19:
+        return int(text)
+    try:
+        return _milliseconds(datetime.fromisoformat(text))
+    except ValueError:
+        return None
+
+
+def _milliseconds(moment: datetime) -> int:
+    """A time without a zone is in UTC."""
+    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    passed = moment - datetime(1970, 1, 1, tzinfo=UTC)
+    return (passed.days * 86_400 + passed.seconds) * 1000 + passed.microseconds // 1000

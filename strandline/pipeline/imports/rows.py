@@ -1,0 +1,214 @@
+"""Reading the rows of a part of a file, each with its number, and telling of those that are none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import msgspec
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from strandline.pipeline.imports.files import SourcePart, UnreadableFile
+from strandline.pipeline.imports.records import BadRow, Making, NewRecord
+from strandline.pipeline.imports.shape import CsvType, Shape
+
+CHUNK_BYTES = 1 << 20
+BATCH_ROWS = 8192
+#: A line that is longer has no end.
+MAX_LINE_BYTES = 64 << 20
+
+
+class Row(NamedTuple):
+    """A row by its number in the part, from 1 on: a record, or why it is none; neither if it is blank. For CSV the
+    number is that of the row, the heading included; for JSON that of the line."""
+
+    number: int
+    record: NewRecord | None
+    fault: str = ""
+
+
+def read_rows(part: SourcePart, shape: Shape) -> Iterator[Row]:
+    """The rows of a part, in order. Raises UnreadableFile."""
+    making = Making(shape)
+    try:
+        _check_unchanged(part)
+        if shape.format == "jsonl":
+            yield from _lines(part, making)
+        elif shape.format == "csv":
+            yield from _csv_rows(part, shape, making)
+        else:
+            yield from _parquet_rows(part, making)
+    except (pa.ArrowException, OSError, EOFError) as error:
+        raise UnreadableFile(f"{part.file.path} cannot be read: {error}") from None
+
+
+def _check_unchanged(part: SourcePart) -> None:
+    file = part.file
+    if file.place.state(file.name) != (file.size, file.mark):
+        raise UnreadableFile(f"{file.path} was changed meanwhile")
+
+
+def _row(number: int, making: Any, what: Any) -> Row:
+    try:
+        return Row(number, making(what))
+    except BadRow as error:
+        return Row(number, None, str(error))
+
+
+@contextmanager
+def _stream(part: SourcePart) -> Iterator[Any]:
+    """The bytes of the file from its beginning, decompressed."""
+    with part.file.place.open(part.file.name) as file:
+        if part.file.compression is None:
+            yield file
+        else:
+            yield pa.CompressedInputStream(file, part.file.compression)
+
+
+# --- JSON lines ------------------------------------------------------------------------------------------------------
+
+
+def _lines(part: SourcePart, making: Making) -> Iterator[Row]:
+    for number, line in enumerate(_split(part), 1):
+        line = line.strip(b" \t\r")
+        if number == 1 and part.start == 0:
+            line = line.removeprefix(b"\xef\xbb\xbf")
+        yield _row(number, making.of_line, line) if line else Row(number, None)
+
+
+def _split(part: SourcePart) -> Iterator[bytes]:
+    """The lines that begin in the part."""
+    with _stream(part) as stream:
+        at = part.start
+        rest = b""
+        if at:
+            # The line that goes on here belongs to the part before, unless it ends right before this one.
+            stream.seek(at - 1)
+            at -= 1
+            skipping = True
+        else:
+            skipping = False
+        begun = at
+        while chunk := bytes(stream.read(CHUNK_BYTES)):
+            lines = (rest + chunk).split(b"\n")
+            rest = lines.pop()
+            for line in lines:
+                if skipping:
+                    skipping = False
+                elif part.end is not None and begun >= part.end:
+                    return
+                else:
+                    yield line
+                begun += len(line) + 1
+            if part.end is not None and begun >= part.end:
+                return
+            if len(rest) > MAX_LINE_BYTES:
+                raise UnreadableFile(f"{part.file.path} has a line of more than {MAX_LINE_BYTES} bytes")
+        if rest and not skipping and (part.end is None or begun < part.end):
+            yield rest
+
+
+# --- CSV -------------------------------------------------------------------------------------------------------------
+
+
+def _csv_rows(part: SourcePart, shape: Shape, making: Making) -> Iterator[Row]:
+    if not part.file.size:
+        return
+    names = _heading(part, shape)
+    _check_columns(part, names, shape)
+    types = {name: kind for name, kind in shape.types.items() if kind != "string"}
+    faults: list[tuple[int, str]] = []
+
+    def skip(row: Any) -> str:
+        faults.append((row.number, f"it has {row.actual_columns} columns instead of {row.expected_columns}"))
+        return "skip"
+
+    with _stream(part) as stream:
+        reader = _csv_reader(stream, shape, dict.fromkeys(names, pa.binary()), skip)
+        number = 1
+        for batch in reader:
+            for values in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                number += 1
+                while faults and faults[0][0] <= number:
+                    yield Row(faults[0][0], None, faults.pop(0)[1])
+                    number += 1
+                yield _row(number, lambda found: making.of_row(_typed(names, found, types)), values)
+        for place, fault in faults:
+            yield Row(place, None, fault)
+
+
+def _heading(part: SourcePart, shape: Shape) -> list[str]:
+    with _stream(part) as stream:
+        reader = _csv_reader(stream, shape, {}, lambda row: "skip")
+        names: list[str] = reader.schema.names
+        return names
+
+
+def _check_columns(part: SourcePart, names: list[str], shape: Shape) -> None:
+    if len(set(names)) < len(names):
+        raise UnreadableFile(f"{part.file.path} has several columns of one name")
+    missing = sorted({*shape.columns, *shape.types} - set(names))
+    if missing:
+        raise UnreadableFile(f"{part.file.path} has no column {', '.join(missing)}; it has {', '.join(names)}")
+
+
+def _csv_reader(stream: Any, shape: Shape, types: dict[str, Any], skip: Any) -> Any:
+    return pyarrow.csv.open_csv(
+        stream,
+        # Only without threads are the numbers of rows known.
+        read_options=pyarrow.csv.ReadOptions(use_threads=False, block_size=CHUNK_BYTES * 4),
+        parse_options=pyarrow.csv.ParseOptions(
+            delimiter=shape.delimiter, newlines_in_values=True, invalid_row_handler=skip
+        ),
+        # What is empty is nothing, unless it is in quotation marks.
+        convert_options=pyarrow.csv.ConvertOptions(
+            column_types=types, null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False
+        ),
+    )
+
+
+def _typed(names: list[str], values: tuple[bytes | None, ...], types: Mapping[str, CsvType]) -> dict[str, Any]:
+    row: dict[str, Any] = {}
+    for name, value in zip(names, values, strict=True):
+        if value is None:
+            row[name] = None
+            continue
+        try:
+            text = value.decode()
+            row[name] = _as_type(text, types[name]) if name in types else text
+        except UnicodeDecodeError:
+            raise BadRow(f"{name!r} is not in UTF-8") from None
+        except (ValueError, msgspec.MsgspecError, RecursionError):
+            raise BadRow(f"{name!r} is {text!r}, which is no {types[name]}") from None
+    return row
+
+
+def _as_type(text: str, kind: CsvType) -> Any:
+    if kind == "long":
+        return int(text)
+    if kind == "double":
+        return float(text)
+    if kind == "boolean":
+        return {"true": True, "false": False}.get(text.lower()) if text.lower() in ("true", "false") else _refuse()
+    return msgspec.json.decode(text)
+
+
+def _refuse() -> bool:
+    raise ValueError
+
+
+# --- Parquet ---------------------------------------------------------------------------------------------------------
+
+
+def _parquet_rows(part: SourcePart, making: Making) -> Iterator[Row]:
+    with part.file.place.open(part.file.name) as reader:
+        file = pq.ParquetFile(reader)
+        end = file.num_row_groups if part.end is None else part.end
+        number = 0
+        for batch in file.iter_batches(BATCH_ROWS, list(range(part.start, end))):
+            for row in batch.to_pylist(maps_as_pydicts="lossy"):
+                number += 1
+                yield _row(number, making.of_row, row)

@@ -1,0 +1,197 @@
+"""An import of files from beginning to end."""
+
+from __future__ import annotations
+
+import tempfile
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from strandline.lake.location import Lake
+from strandline.pipeline.imports.append import Appender, ImportFailed, PartMarks
+from strandline.pipeline.imports.files import SourceFile, SourcePart, UnreadableFile, identity, parts_of
+from strandline.pipeline.imports.shape import Shape
+from strandline.pipeline.imports.staging import MAX_FAULTS, Staged, StageItem, stage, staged_batches
+from strandline.pipeline.source.targets import Target
+from strandline.pipeline.status import Reporter
+from strandline.pipeline.status import Stage as Progressing
+from strandline.pipeline.tasks import WAVES, parallelism, work
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CHECKING, STAGE = "check", "import"
+
+#: ``stop``: if a single row is bad, nothing is appended. ``skip``: it is left out, and told.
+Bad = Literal["stop", "skip"]
+
+
+class BadPlace(msgspec.Struct, frozen=True):
+    """Where a row is that was no record, and why not."""
+
+    path: str
+    number: int
+    why: str
+
+
+class ImportReport(msgspec.Struct, kw_only=True):
+    """``appended`` by log; ``there_before`` is how many an earlier run had appended. ``places`` has the first bad rows.
+    ``stopped``: there were bad rows, so nothing was done."""
+
+    job: str
+    files: int
+    records: int = 0
+    appended: dict[str, int] = {}
+    there_before: int = 0
+    bad: int = 0
+    places: list[BadPlace] = []
+    stopped: bool = False
+
+
+def import_files(
+    spark: SparkSession,
+    files: Sequence[SourceFile],
+    shape: Shape,
+    target: Target,
+    reporter: Reporter,
+    *,
+    bad: Bad = "stop",
+    job: str = "",
+    staging: str | None = None,
+) -> ImportReport:
+    """Append the rows of files, in their order, once: a run that comes after another one of the same files, as they
+    are, and of the same wishes, goes on behind it. ``job`` is a name for doing it once more. ``staging`` is a place
+    that tasks can write to and this process can read.
+
+    With ``stop`` nothing is appended if any row is bad. Raises UnreadableFile, before anything is appended unless a
+    file is changed meanwhile, and ImportFailed."""
+    running = _Import(spark, files, shape, target, reporter, job)
+    with staging_place(staging) as place:
+        return running.run(place, bad)
+
+
+class _Import:
+    def __init__(
+        self,
+        spark: SparkSession,
+        files: Sequence[SourceFile],
+        shape: Shape,
+        target: Target,
+        reporter: Reporter,
+        job: str,
+    ) -> None:
+        self._spark = spark
+        self._shape = shape
+        self._reporter = reporter
+        self._job = identity(files, shape, job)
+        self._appender = Appender(target, f"import-{self._job}", shape.has_times)
+        self._parts = parts_of(files, shape.format)
+        self._report = ImportReport(job=self._job, files=len(files))
+        self._faults = _Faults()
+
+    def run(self, place: Lake, bad: Bad) -> ImportReport:
+        parts = self._left()
+        parallel = parallelism(self._spark)
+        # What fits into one wave is put aside as a whole before anything is appended: no need to look at it twice.
+        if bad == "stop" and len(parts) > WAVES * parallel and self._check(parts, parallel):
+            return self._result(stopped=True)
+        with self._reporter.stage(STAGE) as stage:
+            for wave in self._staged(parts, place, parallel):
+                if bad == "stop" and self._faults.count:
+                    return self._result(stopped=not self._appender.appended)
+                for staged in wave:
+                    self._append(staged, place, stage)
+        return self._result()
+
+    def _left(self) -> list[SourcePart]:
+        """The parts that may have rows which are not there yet. Rows that go to several logs may be anywhere."""
+        if not self._shape.log:
+            return self._parts
+        known = self._appender.known(self._shape.log)
+        return self._parts if known is None else self._parts[known["part"] :]
+
+    def _check(self, parts: Sequence[SourcePart], parallel: int) -> bool:
+        """Whether there are bad rows."""
+        items = [StageItem(part, self._shape) for part in parts]
+        with self._reporter.stage(CHECKING) as stage_:
+            for wave in work(self._spark, stage, items, StageItem, Staged, parallel):
+                self._look_at(wave)
+                stage_.advance(sum(staged.rows for staged in wave))
+        return self._faults.count > 0
+
+    def _staged(self, parts: Sequence[SourcePart], place: Lake, parallel: int) -> Iterator[list[Staged]]:
+        self._faults = _Faults()
+        items = [StageItem(part, self._shape, place) for part in parts]
+        for wave in work(self._spark, stage, items, StageItem, Staged, parallel):
+            wave.sort(key=lambda staged: staged.part.number)
+            self._look_at(wave)
+            yield wave
+
+    def _look_at(self, wave: list[Staged]) -> None:
+        wave.sort(key=lambda staged: staged.part.number)
+        for staged in wave:
+            if staged.unreadable:
+                raise UnreadableFile(staged.unreadable)
+            self._faults.add(staged)
+
+    def _append(self, staged: Staged, place: Lake, stage_: Progressing) -> None:
+        if not staged.name:
+            return
+        marks = PartMarks(staged.part.number)
+        for batch in staged_batches(place, staged.name):
+            stage_.advance(self._appender.append(batch, marks), batch.nbytes)
+        place.remove([staged.name])
+
+    def _result(self, stopped: bool = False) -> ImportReport:
+        report = self._report
+        report.appended = self._appender.appended
+        report.records = sum(report.appended.values())
+        report.there_before = self._appender.passed
+        report.bad, report.places, report.stopped = self._faults.count, self._faults.places, stopped
+        if not stopped and report.bad and not report.records and not report.there_before:
+            raise ImportFailed(f"all {report.bad} rows are bad; the first: {_described(report.places[0])}")
+        return report
+
+
+def _described(place: BadPlace) -> str:
+    return f"{place.path}:{place.number}: {place.why}"
+
+
+class _Faults:
+    """Bad rows, by their numbers in the whole file, as far as all before them was read."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.places: list[BadPlace] = []
+        self._lines: dict[str, int] = {}
+
+    def add(self, staged: Staged) -> None:
+        path = staged.part.file.path
+        before = self._lines.get(path)
+        if before is None and staged.part.start:
+            path, before = f"{path} (from {staged.part.start} on)", 0
+        self.count += staged.bad
+        for fault in staged.faults[: MAX_FAULTS - len(self.places)]:
+            self.places.append(BadPlace(path, (before or 0) + fault.number, fault.why))
+        self._lines[staged.part.file.path] = (before or 0) + staged.lines
+
+
+@contextmanager
+def staging_place(staging: str | None) -> Iterator[Lake]:
+    """Where records are put aside: somewhere on this machine, unless a place is given."""
+    if staging is None:
+        with tempfile.TemporaryDirectory(prefix="strandline-import-") as directory:
+            yield Lake.at(directory)
+        return
+    place = Lake.at(f"{staging.rstrip('/')}/import-{uuid.uuid4().hex}")
+    if place.directory is not None:
+        place.directory.mkdir(parents=True)
+    try:
+        yield place
+    finally:
+        place.remove(place.names(""))
+        if place.directory is not None:
+            place.directory.rmdir()

@@ -1,0 +1,247 @@
+"""The tables ``latest`` and ``keys``: the last record of every key, and what is known of the key.
+
+They are made of the table ``records``, from behind their own progress: what a log has lost meanwhile to a cap or to
+time is still there. Both are kept in buckets by the hash of the key (``lake/buckets``); the buckets that new records
+belong to are written anew, and the others stay as they are.
+
+``latest`` is committed first. How far the two have come is what ``keys`` says: after a crash between the commits the
+same records are added up again. That brings no other last record, and ``keys`` has not counted them yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+from strandline.lake import layout
+from strandline.lake.buckets import cover, even, hashes, places
+from strandline.lake.table import KnownFile, Snapshot
+from strandline.pipeline.events import PROGRESS
+from strandline.pipeline.key_files import (
+    BUCKET_ROWS,
+    Affected,
+    BucketDone,
+    KeyItem,
+    KeyJob,
+    Ranges,
+    gather,
+    spread,
+)
+from strandline.pipeline.round import Round
+from strandline.pipeline.tasks import shuffle
+
+STAGE = "by_key"
+#: So many records are added up between two commits: a crash costs that much work.
+CHUNK_ROWS = 20_000_000
+#: A task adds up the records of some files, about so many.
+ITEM_ROWS = 1_000_000
+#: Unless everything is asked for, new records wait until there is one for this many keys, or for so long, if there are
+#: many keys: few records touch about as many buckets, and each bucket is written whole.
+FEW = 16
+FEW_WAIT_MS = 600_000
+MANY_KEYS = 1_000_000
+#: More buckets than this are not made ahead of time. They are split when it turns out that they are large.
+MAX_FIRST_BITS = 6
+
+#: Transaction ids beside those of the logs. Everything in this version of ``records`` is in the table; ...
+RECORDS_VERSION = "records"
+#: ... and when that was so.
+AT = "at"
+
+
+class ByKey:
+    """The two tables as they are when this is made, and the way to change them."""
+
+    def __init__(self, round: Round) -> None:
+        self.round = round
+        self.latest = layout.latest(round.lake).snapshot(round.fence)
+        self.keys = layout.keys(round.lake).snapshot(round.fence)
+
+    @property
+    def progress(self) -> dict[str, int]:
+        return self.keys.progress()
+
+    @property
+    def rows(self) -> int:
+        return sum(file.rows for file in self.keys.files())
+
+    def buckets(self, new_rows: int) -> list[str]:
+        known = {_bucket(file) for file in (*self.latest.files(), *self.keys.files())}
+        if known:
+            return cover(known)
+        return even(min(max((new_rows // (4 * BUCKET_ROWS)).bit_length(), 1), MAX_FIRST_BITS))
+
+    def job(self, buckets: list[str]) -> KeyJob:
+        latest, keys = _by_bucket(self.latest.files(), buckets), _by_bucket(self.keys.files(), buckets)
+        return KeyJob(self.round.lake, buckets, latest, keys)
+
+    def change(self, items: Sequence[KeyItem], job: KeyJob, progress: Mapping[str, int]) -> None:
+        """Have the items added up, and commit what came of it."""
+        done = shuffle(self.round.spark, spread, gather, items, KeyItem, job, BucketDone)
+        touched = {bucket for bucket in job.buckets if bucket in {each.bucket for each in done}}
+        for table, files in (
+            (self.latest, [file for each in done for file in each.latest]),
+            (self.keys, [file for each in done for file in each.keys]),
+        ):
+            replaced = [file for file in table.files() if _holder(_bucket(file), touched) is not None]
+            table.commit(add=files, remove=replaced, progress=progress, now=self.round.now())
+
+    def renew(
+        self, files: Sequence[KnownFile], affected: dict[int, list[str] | None], progress: dict[str, int]
+    ) -> None:
+        """Make these keys out anew, of files of ``records`` that may not be committed yet, as far as the tables have
+        come."""
+        # After a crash between the two commits ``latest`` is ahead; what it has too many comes again.
+        reached = self.progress
+        known = {**self.latest.progress(), **reached}
+        affected = {epoch: keys for epoch, keys in affected.items() if str(epoch) in known and keys != []}
+        if not affected:
+            self.commit(progress)
+            return
+        epochs = sorted(affected)
+        ranges = Ranges(epochs, [0] * len(epochs), [reached.get(str(epoch), 0) for epoch in epochs])
+        buckets = self.buckets(0)
+        job = msgspec.structs.replace(self.job(buckets), affected=Affected(affected))
+        touched = KeyItem([], Ranges([], [], []), _touched(affected, buckets))
+        self.change([touched, *items_of(files, ranges)], job, progress)
+
+    def commit(self, progress: Mapping[str, int]) -> None:
+        """Nothing but progress; nothing at all if there are no tables yet."""
+        if self.progress:
+            for table in (self.latest, self.keys):
+                table.commit(progress=progress)
+
+
+def run(round: Round) -> None:
+    by_key = ByKey(round)
+    records = layout.records(round.lake).snapshot(round.fence)
+    reached, progress = records.progress(), by_key.progress
+    if not reached or progress.get(RECORDS_VERSION) == records.version:
+        return
+    files = _candidates(records, progress.get(RECORDS_VERSION))
+    shared = {info.epoch: info.own_after for info in round.all_logs if info.own_after}
+    ranges = _ranges(progress, reached, shared)
+    total = sum(ranges.through) - sum(ranges.after)
+    if not (files or total) or (not round.complete and _can_wait(by_key, total)):
+        return
+    with round.reporter.stage(STAGE, total) as stage:
+        first = {} if PROGRESS in progress else {PROGRESS: reached[PROGRESS]}
+        for chunk, is_last in _chunks(ranges):
+            rows = sum(chunk.through) - sum(chunk.after)
+            moved = {str(epoch): seq for epoch, seq in zip(chunk.epochs, chunk.through, strict=True)}
+            if is_last:
+                moved |= {RECORDS_VERSION: records.version, AT: round.now()}
+            items = items_of(files, chunk)
+            by_key.change(items, by_key.job(by_key.buckets(rows)), {**first, **moved})
+            first = {}
+            stage.advance(rows)
+            round.done[STAGE] = round.done.get(STAGE, 0) + rows
+
+
+def _can_wait(by_key: ByKey, new: int) -> bool:
+    waited = by_key.round.now() - by_key.progress.get(AT, 0)
+    # A time in the future is that of a wrong clock: then there is no waiting.
+    return by_key.rows > MANY_KEYS and new < by_key.rows // FEW and 0 <= waited < FEW_WAIT_MS
+
+
+def _candidates(records: Snapshot, version: int | None) -> list[KnownFile]:
+    """The files that can have new records: those that came since a version which has been added up. Some of them may
+    only have been rearranged; their records are told by their seqs."""
+    known = set() if version is None else records.table.paths_at(version)
+    return [file for file in records.files() if file.path not in known]
+
+
+def _ranges(progress: Mapping[str, int], reached: Mapping[str, int], shared: Mapping[int, int]) -> Ranges:
+    """What the table ``records`` has, and this has not. Nobody has what a fork shares."""
+    behind = []
+    for log, seq in reached.items():
+        if log.isdecimal():
+            after = progress.get(log, shared.get(int(log), 0))
+            if seq > after:
+                behind.append((int(log), after, seq))
+    behind.sort()
+    return Ranges([each[0] for each in behind], [each[1] for each in behind], [each[2] for each in behind])
+
+
+def _chunks(ranges: Ranges) -> Iterator[tuple[Ranges, bool]]:
+    """Parts of about so many records each; a large log comes in several. At least one, which may be empty."""
+    chunk = Ranges([], [], [])
+    room = CHUNK_ROWS
+    for epoch, after, through in zip(ranges.epochs, ranges.after, ranges.through, strict=True):
+        while after < through:
+            to = min(through, after + room)
+            chunk.epochs.append(epoch)
+            chunk.after.append(after)
+            chunk.through.append(to)
+            room -= to - after
+            after = to
+            if room <= 0:
+                yield chunk, after == through and epoch == ranges.epochs[-1]
+                chunk, room = Ranges([], [], []), CHUNK_ROWS
+    if chunk.epochs or not ranges.epochs:
+        yield chunk, True
+
+
+def items_of(files: Sequence[KnownFile], ranges: Ranges) -> list[KeyItem]:
+    """Items for the files that can have one of the records, of about the same size."""
+    items: list[KeyItem] = []
+    group: list[KnownFile] = []
+    rows = 0
+    for file in sorted(files, key=lambda file: file.bounds.get("epoch") or (0, 0)):
+        if _may_have(file, ranges):
+            group.append(file)
+            rows += file.rows
+            if rows >= ITEM_ROWS:
+                items.append(_item(group, ranges))
+                group, rows = [], 0
+    if group:
+        items.append(_item(group, ranges))
+    return items
+
+
+def _item(group: list[KnownFile], ranges: Ranges) -> KeyItem:
+    bounds = [file.bounds.get("epoch") for file in group]
+    if any(bound is None for bound in bounds):
+        return KeyItem([file.path for file in group], ranges)
+    first, last = min(bound[0] for bound in bounds if bound), max(bound[1] for bound in bounds if bound)
+    return KeyItem([file.path for file in group], ranges.between(first, last))
+
+
+def _may_have(file: KnownFile, ranges: Ranges) -> bool:
+    epochs, seqs = file.bounds.get("epoch"), file.bounds.get("seq")
+    if epochs is None or seqs is None:
+        return True
+    there = ranges.between(*epochs)
+    return bool(np.any((np.array(there.after) < seqs[1]) & (np.array(there.through) >= seqs[0])))
+
+
+def _touched(affected: Mapping[int, list[str] | None], buckets: list[str]) -> list[str]:
+    """The buckets that have one of the keys, or could have."""
+    if any(keys is None for keys in affected.values()):
+        return buckets
+    pairs = [(epoch, key) for epoch, keys in affected.items() for key in keys or ()]
+    found = places(buckets, hashes([epoch for epoch, _ in pairs], [key for _, key in pairs]))
+    return [buckets[place] for place in np.unique(found)]
+
+
+def _bucket(file: KnownFile) -> str:
+    bucket = file.partition["bucket"]
+    assert bucket is not None
+    return bucket
+
+
+def _holder(bucket: str, buckets: set[str]) -> str | None:
+    """Which of the buckets has all that is in this one."""
+    return next((bucket[:end] for end in range(1, len(bucket) + 1) if bucket[:end] in buckets), None)
+
+
+def _by_bucket(files: Sequence[KnownFile], buckets: list[str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    among = set(buckets)
+    for file in files:
+        holder = _holder(_bucket(file), among)
+        assert holder is not None, "the buckets cover everything"
+        found.setdefault(holder, []).append(file.path)
+    return found

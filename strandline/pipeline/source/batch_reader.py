@@ -1,0 +1,94 @@
+"""Reading logs as a batch: ``spark.read.format("strandline")``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.types import StructType
+
+from strandline.history.log_info import LogInfo
+from strandline.history.source import History
+from strandline.pipeline.source.columns import NoColumns, check_schema, frame_schema, payload_columns
+from strandline.pipeline.source.filters import Wanted
+from strandline.pipeline.source.histories import opened
+from strandline.pipeline.source.options import ReadOptions
+from strandline.pipeline.source.plan import chosen_logs, stretch_of, wheres, works
+from strandline.pipeline.source.task_reader import read_work
+
+
+class BatchReader(DataSourceReader):
+    """Made in the process that plans the query; what reads is a copy in each task."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        self.options = options
+        self.schema = schema
+        self.wanted = Wanted()
+
+    def partitions(self) -> list[InputPartition]:
+        options, wanted = self.options, self.wanted
+        history = opened(options.place)
+        logs = [log for log in chosen_logs(history, options, all_there=True) if wanted.has_log(log.name, log.epoch)]
+        stretches = [each for log in logs if (each := stretch_of(log, options, wanted)) is not None]
+        encoded = works(history, stretches, wheres(options, wanted), options, registries=registries(logs, options))
+        return [InputPartition(work) for work in encoded]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        if partition.value is None:
+            # Spark's way to say that there are no partitions.
+            return iter(())
+        return read_work(partition.value, self.schema, self.options.payload, self.options.batch_rows)
+
+
+class PushingReader(BatchReader):
+    """One that takes filters from Spark, which a user has to ask for.
+
+    Spark 4.3 keeps what a reader has planned with the frame that was loaded, and not with the scan it was planned for.
+    So whatever else is made of that frame, in the same query or later, reads only what these filters left; and its rows
+    are missing without a word. Where a frame is used once, that does not matter, and a lot is not read.
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
+        return self.wanted.take(filters)
+
+
+def offered_schema(options: ReadOptions) -> StructType:
+    """The columns that there are. Only for typed columns the logs have to be looked at."""
+    if options.payload != "columns":
+        return frame_schema(options.payload)
+    return _typed_schema(options, opened(options.place))
+
+
+def _typed_schema(options: ReadOptions, history: History) -> StructType:
+    found: Mapping[str, Any] = {
+        log.name: payload_columns(log.name, log.registry).schema
+        for log in chosen_logs(history, options, all_there=True)
+    }
+    if not found:
+        raise NoColumns(f"payload=columns needs logs to take the columns from, and there are none at {options.place}")
+    first = next(iter(found))
+    for name, columns in found.items():
+        if not columns.equals(found[first]):
+            raise NoColumns(
+                f"payload=columns reads logs of one schema, and those of {first!r} and {name!r} differ; "
+                "read one of them, or all as string or variant"
+            )
+    return frame_schema("columns", found[first])
+
+
+def registries(logs: Iterable[LogInfo], options: ReadOptions) -> dict[int, bytes]:
+    """What tasks need to know of the logs' schemas. Raises NoColumns for a log that has none."""
+    if options.payload != "columns":
+        return {}
+    found = {}
+    for log in logs:
+        payload_columns(log.name, log.registry)
+        assert log.registry is not None
+        found[log.epoch] = log.registry
+    return found
+
+
+def check_chosen(schema: StructType, options: ReadOptions) -> None:
+    """Raises NoColumns if a user gave a schema with something else than the columns that there are."""
+    check_schema(schema, offered_schema(options))

@@ -1,0 +1,191 @@
+"""Keeping the lake in order: few files, no old ones, short transaction logs.
+
+Small files of ``records`` are put together in tiers: eight of about the same size become one, so that a record is
+written again a few times at most, however many rounds there are. Files that were replaced stay for those who still read
+an earlier version, and go after a time. Files that no version refers to, which killed tasks have left, go as well; only
+when they are old, because one that is young may be just about to be committed.
+
+The companions and their files are kept by those who make them.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import msgspec
+
+from strandline.lake import layout
+from strandline.lake.files import DataFile
+from strandline.lake.location import Lake
+from strandline.lake.table import LOG, KnownFile, Snapshot, Table
+from strandline.pipeline.record_files import FILE_BYTES, RowsWriter
+from strandline.pipeline.round import Round
+from strandline.pipeline.tasks import work
+
+STAGE = "upkeep"
+#: So many files of a tier become one.
+FILES_PER_TIER = 8
+#: The files of the first tier are smaller than this, those of each further one than eight times as much.
+FIRST_TIER_BYTES = 1 << 20
+#: What a task may have in memory while it sorts; the rest goes to its disk.
+SORT_MEMORY = "512MB"
+#: Looking through all files of a lake costs requests: it is done so often, in seconds.
+SWEEP_EVERY = 3600
+
+#: A transaction id of ``records``: when files were swept, in milliseconds.
+SWEPT = "swept"
+
+
+class CompactItem(msgspec.Struct, frozen=True, array_like=True):
+    number: int
+    lake: Lake
+    paths: list[str]
+
+
+class CompactDone(msgspec.Struct, frozen=True, array_like=True):
+    number: int
+    files: list[DataFile]
+
+
+def run(round: Round) -> None:
+    records = layout.records(round.lake).snapshot(round.fence)
+    if not records.exists:
+        return
+    compact(round, records)
+    if is_sweep_due(records.progress(), round.now()):
+        for table in (records.table, layout.latest(round.lake), layout.keys(round.lake)):
+            if table.exists:
+                sweep(round, table)
+                table.open().cleanup_metadata()
+        records.commit(progress={SWEPT: round.now()})
+
+
+def is_sweep_due(progress: Mapping[str, int], now: int) -> bool:
+    """Whether a table was last swept long enough ago. A time in the future is that of a wrong clock, and says
+    nothing."""
+    return not now - SWEEP_EVERY * 1000 < progress.get(SWEPT, 0) <= now
+
+
+# --- small files -----------------------------------------------------------------------------------------------------
+
+
+def compact(round: Round, records: Snapshot) -> None:
+    groups = list(groups_of(records.files()))
+    if not groups:
+        return
+    items = [CompactItem(number, round.lake, [file.path for file in group]) for number, group in enumerate(groups)]
+    with round.reporter.stage(STAGE, sum(file.rows for group in groups for file in group)) as stage:
+        for results in work(round.spark, put_together, items, CompactItem, CompactDone, round.parallelism):
+            made = [file for result in results for file in result.files]
+            replaced = [file for result in results for file in groups[result.number]]
+            records.commit(add=made, remove=replaced, is_rearranged=True, now=round.now())
+            rows = sum(file.rows for file in made)
+            stage.advance(rows, sum(file.size for file in made))
+            round.done[STAGE] = round.done.get(STAGE, 0) + rows
+
+
+def groups_of(files: list[KnownFile]) -> Iterator[list[KnownFile]]:
+    """Files that become one: of the same tier, neighbours by log and seq, and together not too large."""
+    tiers: dict[int, list[KnownFile]] = {}
+    for file in files:
+        if file.size < FILE_BYTES // 2:
+            tiers.setdefault(_tier(file.size), []).append(file)
+    for tier in tiers.values():
+        if len(tier) < FILES_PER_TIER:
+            continue
+        group: list[KnownFile] = []
+        size = 0
+        for file in sorted(tier, key=_place):
+            if group and size + file.size > FILE_BYTES:
+                if len(group) > 1:
+                    yield group
+                group, size = [], 0
+            group.append(file)
+            size += file.size
+        if len(group) > 1:
+            yield group
+
+
+def _tier(size: int) -> int:
+    tier, limit = 0, FIRST_TIER_BYTES
+    while size >= limit:
+        tier, limit = tier + 1, limit * FILES_PER_TIER
+    return tier
+
+
+def _place(file: KnownFile) -> tuple[str, int]:
+    log, seq = file.bounds.get("log"), file.bounds.get("seq")
+    return "" if log is None else log[0], 0 if seq is None else seq[0]
+
+
+def put_together(item: CompactItem) -> CompactDone:
+    """Several files as one, or as few as they fit into, in the order of logs and seqs."""
+    with ExitStack() as stack:
+        place = stack.enter_context(tempfile.TemporaryDirectory(prefix="strandline-"))
+        paths = [_local(item.lake, path, place) for path in item.paths]
+        database = stack.enter_context(
+            duckdb.connect(config={"threads": 1, "memory_limit": SORT_MEMORY, "temp_directory": f"{place}/sorting"})
+        )
+        writer = stack.enter_context(RowsWriter(layout.records(item.lake)))
+        for batch in _sorted(database, paths):
+            writer.write(batch)
+        return CompactDone(item.number, writer.close())
+
+
+def _sorted(database: Any, paths: list[str]) -> Iterator[Any]:
+    columns = ", ".join(f'"{name}"' for name in layout.RECORDS.names)
+    query = f"select {columns} from read_parquet($paths, hive_partitioning = false) order by log, epoch, seq"
+    for batch in database.sql(query, params={"paths": paths}).to_arrow_reader(65_536):
+        yield batch.cast(layout.RECORDS)
+
+
+def _local(lake: Lake, path: str, place: str) -> str:
+    """Where a file can be read by path."""
+    if lake.directory is not None:
+        return str(lake.directory / "records" / path)
+    data = lake.read(f"records/{path}")
+    if data is None:
+        raise FileNotFoundError(lake.place_of(f"records/{path}"))
+    copy = Path(place) / path.replace("/", "-")
+    copy.write_bytes(data)
+    return str(copy)
+
+
+# --- old files -------------------------------------------------------------------------------------------------------
+
+
+def sweep(round: Round, table: Table) -> list[str]:
+    """Remove files that have not been part of the table for long enough. Gives what was removed."""
+    now = round.now()
+    there = round.lake.names(f"{table.name}/")
+    snapshot = table.snapshot()
+    current = {file.path for file in snapshot.files()}
+    replaced = snapshot.replaced()
+    late = now / 1000 - time.time()
+    old = []
+    for name, seconds in there.items():
+        path = name[len(table.name) + 1 :]
+        if seconds < 0:
+            # Written under a wrong clock: from now on it counts as written now. The transaction log is shortened by
+            # the times of its files as well.
+            round.lake.touch(name)
+        if path in current or path.startswith(f"{LOG}/"):
+            continue
+        age = seconds + late
+        if path not in replaced:
+            is_old = age >= round.keeping.orphans
+        elif replaced[path] <= now:
+            is_old = now - replaced[path] >= round.keeping.versions * 1000
+        else:
+            # A wrong clock has said when the file was replaced. The file itself is at least that old.
+            is_old = age >= round.keeping.versions
+        if is_old:
+            old.append(name)
+    round.remove(old)
+    return old

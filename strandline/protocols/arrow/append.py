@@ -1,0 +1,145 @@
+"""Appending records in bulk, all or nothing, together with the progress of whoever writes them."""
+
+from __future__ import annotations
+
+import msgspec
+
+from strandline.engine import Appended, Batch, Commit, Log
+from strandline.protocols.arrow.context import ArrowContext, is_internal
+from strandline.protocols.arrow.decoder import Rules, decode
+from strandline.protocols.arrow.encoder import MEDIA_TYPE
+from strandline.protocols.arrow.errors import invalid, log_not_found, not_writable, progress_conflict
+from strandline.protocols.arrow.progress import Advance
+from strandline.protocols.arrow.request import moment, name_of
+from strandline.protocols.arrow.wire import AppendAnswer
+from strandline.protocols.http import Call, Refusal, Reply
+from strandline.protocols.ownership import closed_to_others, media_type_of
+from strandline.protocols.streams.grammar import media_type
+from strandline.protocols.topics.config import TopicConfig, check_name, engine_config
+from strandline.protocols.turns import reply_of
+
+#: How far clocks may differ.
+MAX_AHEAD_MS = 300_000
+
+
+class Appending:
+    def __init__(self, context: ArrowContext, max_bytes: int) -> None:
+        """``max_bytes``: of a body, also once it is decompressed."""
+        self._context = context
+        self._max_bytes = max_bytes
+
+    async def append(self, call: Call) -> Reply:
+        """POST /arrow/records/{name}"""
+        _check_media_type(call)
+        name, advance, create = name_of(call), Advance.of(call), call.flag("create", False)
+        ts = self._time(call)
+        rules = self._rules(self._find(name, create))
+        batch = await self._context.work(lambda: decode(call.body, rules))
+
+        async def act() -> Reply:
+            log = self._find(name, create)
+            if self._rules(log) != rules:
+                raise not_writable(name, "it was made anew meanwhile, and holds something else")
+            if batch is not None:
+                self._context.topics.check_quota([batch])
+            if log is None:
+                return await self._into_new(name, batch, advance, ts)
+            return _answer(await self._written(log, batch, advance, ts), advance, 200)
+
+        return await reply_of(self._context.topics.write_in_turn(None, lambda _: act()))
+
+    def _time(self, call: Call) -> int | None:
+        """The time that the records are said to be of. Times never go back in a log, so one that is far ahead would be
+        that of all records to come."""
+        ts, now = moment(call, "ts"), self._context.hub.now()
+        if ts is not None and ts > max(now, self._context.hub.wall()) + MAX_AHEAD_MS:
+            raise invalid(f"ts is too far in the future: it is {ts}, and now it is {now}")
+        return ts
+
+    def _find(self, name: str, create: bool) -> Log | None:
+        """Where the records go; None: into a log that is to be made."""
+        if is_internal(name):
+            raise not_writable(name, "it is one of the server's own logs")
+        stream = self._context.streams.find(name)
+        if stream is None:
+            if not create:
+                raise log_not_found(name)
+            check_name(name)
+            return None
+        why = closed_to_others(stream.log)
+        if why is not None:
+            raise not_writable(name, why)
+        stream.use(self._context.hub.now())
+        return stream.log
+
+    def _rules(self, log: Log | None) -> Rules:
+        settings, options = self._context.topics.settings, self._context.engine.options
+        is_json = log is None or media_type_of(log) == "application/json"
+        return Rules(
+            is_json=is_json,
+            max_bytes=self._max_bytes,
+            max_record_bytes=settings.max_record_bytes if is_json else options.max_record_bytes,
+            max_meta_bytes=settings.max_meta_bytes,
+            max_meta_keys=settings.max_meta_keys,
+            max_key_bytes=settings.max_tag_bytes,
+            max_node_bytes=settings.max_node_bytes,
+        )
+
+    async def _into_new(self, name: str, batch: Batch | None, advance: Advance | None, ts: int | None) -> Reply:
+        context = self._context
+        if advance is not None and advance.before is not None:
+            raise progress_conflict(advance.writer, None)
+        topic, made = context.topics.topics.create(name, engine_config(name, TopicConfig(), "log"))
+        try:
+            appended = await self._written(topic.log, batch, advance, ts)
+        except BaseException:
+            # Unless somebody else has found it meanwhile, and something to put into it.
+            if not topic.log.dropped and topic.log.next_seq == 1:
+                context.topics.unmake(topic)
+            raise
+        await context.hub.when_done(made, lambda _: None)
+        return _answer(appended, advance, 201)
+
+    async def _written(self, log: Log, batch: Batch | None, advance: Advance | None, ts: int | None) -> Appended:
+        """What was appended, once it is as durable as the log promises. The frame of a large batch is not for the loop
+        to write."""
+        try:
+            commit = await self._context.work(lambda: self._write(log, batch, advance, ts))
+        except Refusal:
+            # It may be refused because it is there already, and then it has to be there for good.
+            await self._context.settled(log)
+            raise
+        appended: Appended = await self._context.hub.when_done(commit, lambda appended: appended)
+        return appended
+
+    def _write(self, log: Log, batch: Batch | None, advance: Advance | None, ts: int | None) -> Commit[Appended]:
+        notes = None if advance is None else advance.notes
+        # Nobody gets in between: what is checked is still so when the append is made.
+        with self._context.engine.lock:
+            why = closed_to_others(log)
+            if why is not None:
+                raise not_writable(log.name, why)
+            if advance is not None:
+                advance.check(log)
+            if batch is not None:
+                return log.append(batch, notes=notes, ts=ts)
+            if notes is not None:
+                return log.note(notes)
+            return Commit.of(Appended(log.next_seq, log.next_seq - 1, log.state().last_ts))
+
+
+def _check_media_type(call: Call) -> None:
+    sent = call.head.headers.get(b"content-type", b"").decode("latin-1")
+    if media_type(sent) != MEDIA_TYPE:
+        raise Refusal(415, "unsupported_media_type", f"the body is an Arrow stream: its content type is {MEDIA_TYPE}")
+
+
+def _answer(appended: Appended, advance: Advance | None, status: int) -> Reply:
+    answer = AppendAnswer(
+        first=appended.first,
+        last=appended.last,
+        ts=appended.ts,
+        count=appended.count,
+        progress=None if advance is None else advance.after,
+    )
+    return Reply(msgspec.json.encode(answer), status)

@@ -1,0 +1,101 @@
+"""Which logs there are, for machines: everything that it takes to read them in pieces."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import UNSET
+
+from strandline.engine import Log
+from strandline.engine.errors import UnknownLog
+from strandline.engine.operations.journaled import let_all_expire
+from strandline.engine.reads.remaining import standing_of
+from strandline.history.log_info import LogInfo, info_of
+from strandline.protocols.access import Access
+from strandline.protocols.arrow.context import ArrowContext, is_internal
+from strandline.protocols.arrow.errors import epoch_changed
+from strandline.protocols.arrow.progress import progress_of, writer_of
+from strandline.protocols.arrow.request import name_of, number
+from strandline.protocols.arrow.wire import LogAnswer, LogsAnswer, OneLogAnswer
+from strandline.protocols.http import Call, Reply
+from strandline.protocols.ownership import is_hidden
+
+DEFAULT_LOGS = 1000
+MAX_LOGS = 10_000
+
+
+class Listing:
+    def __init__(self, context: ArrowContext) -> None:
+        self._context = context
+
+    async def list(self, call: Call) -> Reply:
+        """GET /arrow/logs"""
+        limit = number(call, "limit", DEFAULT_LOGS, 1, MAX_LOGS) or DEFAULT_LOGS
+        prefix, after = call.query.get("prefix", ""), call.query.get("after", "")
+        internal = call.flag("internal", False)
+        return await self._context.work(lambda: self._list(call.access, prefix, after, limit, internal))
+
+    def _list(self, access: Access, prefix: str, after: str, limit: int, internal: bool) -> Reply:
+        infos: list[LogInfo] = []
+        more = True
+        while more and len(infos) <= limit:
+            names = self._context.engine.names(prefix, after, limit + 1)
+            more = len(names) > limit
+            for name in names:
+                after = name
+                info = self._shown(name, access, internal)
+                if info is not None:
+                    infos.append(info)
+        shown = infos[:limit]
+        return Reply(
+            msgspec.json.encode(
+                LogsAnswer(
+                    directory=self._context.directory,
+                    logs=[LogAnswer.of(info) for info in shown],
+                    next=shown[-1].name if len(infos) > limit else None,
+                )
+            )
+        )
+
+    def _shown(self, name: str, access: Access, internal: bool) -> LogInfo | None:
+        log = self._context.engine.find(name)
+        if log is None or not self._context.may_see(log, access):
+            return None
+        if not internal and (is_internal(name) or is_hidden(log)):
+            return None
+        try:
+            return _info(log)
+        except UnknownLog:  # dropped a moment ago
+            return None
+
+    async def one(self, call: Call) -> Reply:
+        """GET /arrow/logs/{name}"""
+        log = self._context.log(name_of(call), call.access)
+        writer = writer_of(call)
+        epoch = number(call, "epoch")
+        if epoch is not None and epoch != log.epoch:
+            raise epoch_changed(log.name, log.epoch)
+        if writer is not None:
+            await self._context.settled(log)
+        return await self._context.work(lambda: self._one(log, writer))
+
+    def _one(self, log: Log, writer: str | None) -> Reply:
+        with self._context.engine.lock:
+            info, ranges = _info(log), standing_of(log).ranges
+            progress = UNSET if writer is None else progress_of(log, writer)
+        return Reply(
+            msgspec.json.encode(
+                OneLogAnswer(
+                    directory=self._context.directory,
+                    standing=ranges,
+                    progress=progress,
+                    **LogAnswer.fields_of(info),
+                )
+            )
+        )
+
+
+def _info(log: Log) -> LogInfo:
+    with log.engine.lock:
+        log.book.check_there()
+        let_all_expire(log.engine, log.book)
+        return info_of(log.book)

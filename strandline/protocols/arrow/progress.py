@@ -1,0 +1,107 @@
+"""How far writers have come: a note of the log for each, changed in one step with what they append.
+
+A writer says what its progress is and what it was before. If it was not that, somebody has been there in between, or
+this is a repetition: nothing is appended, and the writer is told what its progress is. So everything is appended once,
+whoever dies in the middle of it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from strandline.engine import Log
+from strandline.engine.record import Appended
+from strandline.engine.state.notes import MAX_NAME
+from strandline.protocols.arrow.context import ArrowContext
+from strandline.protocols.arrow.errors import invalid, progress_conflict
+from strandline.protocols.arrow.request import json_header, name_of
+from strandline.protocols.arrow.wire import ForgottenAnswer, Progress
+from strandline.protocols.http import Call, Later, Reply
+
+PREFIX = "progress/"
+MAX_WRITER = MAX_NAME - len(PREFIX)
+AFTER = "Strandline-Progress"
+BEFORE = "Strandline-Progress-Before"
+#: What a writer says that has none yet.
+ABSENT = b"absent"
+
+
+def writer_of(call: Call) -> str | None:
+    writer = call.query.get("writer")
+    if writer is None:
+        return None
+    if not 1 <= len(writer) <= MAX_WRITER or not writer.isprintable():
+        raise invalid(f"writer must be 1 to {MAX_WRITER} printable characters")
+    return writer
+
+
+def progress_of(log: Log, writer: str) -> Progress | None:
+    progress: Progress | None = log.notes.get(PREFIX + writer)
+    return progress
+
+
+class Advance(msgspec.Struct, frozen=True):
+    """A step of a writer; ``before`` is None if there was no progress so far."""
+
+    writer: str
+    before: Progress | None
+    after: Progress
+
+    @classmethod
+    def of(cls, call: Call) -> Advance | None:
+        """What the request says of it; None: nothing."""
+        writer, after = writer_of(call), json_header(call, AFTER)
+        said = call.head.headers.get(BEFORE.lower().encode(), ABSENT).strip()
+        before = None if said == ABSENT else json_header(call, BEFORE)
+        if after is None and (writer is not None or before is not None):
+            raise invalid(f"a writer has to say its progress, in the header {AFTER}")
+        if after is None:
+            return None
+        if writer is None:
+            raise invalid(f"{AFTER} is there, but no writer whose progress it is")
+        if _same(before, after):
+            raise invalid(f"{AFTER} is what {BEFORE} is: a repetition could not be told from the first time")
+        return cls(writer, before, after)
+
+    def check(self, log: Log) -> None:
+        """Refuse unless the progress is what it was taken for. The engine's lock is held until the change is made."""
+        current = progress_of(log, self.writer)
+        if not _same(current, self.before):
+            raise progress_conflict(self.writer, current)
+
+    @property
+    def notes(self) -> dict[str, Any]:
+        return {PREFIX + self.writer: self.after}
+
+
+def _same(one: Progress | None, other: Progress | None) -> bool:
+    """As JSON: 1, 1.0 and true are three things there."""
+    return _canonical(one) == _canonical(other)
+
+
+def _canonical(progress: Progress | None) -> bytes:
+    return msgspec.json.encode(progress, order="deterministic")
+
+
+class Forgetting:
+    def __init__(self, context: ArrowContext) -> None:
+        self._context = context
+
+    def forget(self, call: Call) -> Reply | Later:
+        """DELETE /arrow/progress/{name}"""
+        log, writer = self._context.log(name_of(call), call.access), writer_of(call)
+        if writer is None:
+            raise invalid("say whose progress is to be forgotten: writer=…")
+        if progress_of(log, writer) is None:
+            return _forgotten(False)
+
+        def reply(_: Appended) -> Reply:
+            return _forgotten(True)
+
+        return self._context.topics.after(log.note({PREFIX + writer: None}), reply)
+
+
+def _forgotten(forgotten: bool) -> Reply:
+    return Reply(msgspec.json.encode(ForgottenAnswer(forgotten=forgotten)))

@@ -1,0 +1,1 @@
+"""Collections: signed elements appended to documents, as the Starfish protocol has them."""

@@ -1,0 +1,252 @@
+"""``GET /batch/pull``: elements of many documents in one answer. What is wrong with one is told in its place."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from inspect import isawaitable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from strandline.protocols.collections.catalogue import Catalogue, Entry
+from strandline.protocols.collections.config import READ, AppendOnly, Collection
+from strandline.protocols.collections.context import CollectionsContext, hidden_from
+from strandline.protocols.collections.documents import EMPTY
+from strandline.protocols.collections.permissions import Caller, check_access
+from strandline.protocols.collections.problems import (
+    Refused,
+    bound_required,
+    forbidden,
+    invalid,
+    invalid_path,
+    regular_document,
+)
+from strandline.protocols.collections.pull import answer, data_of, is_expired
+from strandline.protocols.collections.pull_request import Bounds, Wanted, page_of, wanted
+from strandline.protocols.collections.template import IDENTITY, key_is_safe, values_fit
+from strandline.protocols.http import Call, Reply
+from strandline.signing.canonical_json import NotJson, canonical, parse
+
+log = logging.getLogger(__name__)
+
+_FULL = (True, 1, "true", "1")
+#: Somebody whose certificate was no good: public collections are still shown.
+_NOBODY = Caller()
+
+Sets = list[Mapping[str, Any]]
+
+
+class Batch(NamedTuple):
+    """What a request asks for, by name: sets of parameters, and bounds for each of them."""
+
+    names: list[str]
+    params: dict[str, Sets]
+    bounds: dict[str, list[Bounds | None]]
+
+    def sets(self, name: str) -> Sets:
+        return self.params.get(name, [{}])
+
+    def bounds_at(self, name: str, at: int) -> Bounds | None:
+        bounds = self.bounds.get(name, [])
+        return bounds[at] if at < len(bounds) else None
+
+
+def read_batch(query: Mapping[str, str], most: int) -> Batch:
+    """The request, checked by itself. Raises Refused."""
+    listed = query.get("collections", "")
+    if not listed:
+        raise Refused(400, "Missing collections parameter")
+    names = list(dict.fromkeys(name.strip() for name in listed.split(",") if name.strip()))
+    if len(names) > most:
+        raise Refused(400, "Too many collections")
+    batch = Batch(names, _params(query.get("params", "")), _bounds(query.get("appendParams", "")))
+    for name, bounds in batch.bounds.items():
+        if name in batch.params and len(bounds) != len(batch.params[name]):
+            raise Refused(
+                400,
+                "appendParams length mismatch: must equal params length for each collection",
+                {"code": "append_params_length_mismatch"},
+            )
+    if sum(len(batch.sets(name)) for name in names) > most:
+        raise Refused(400, "Too many collections")
+    return batch
+
+
+def _lists(text: str, what: str) -> dict[str, list[Any]]:
+    """An object of arrays."""
+    if not text:
+        return {}
+    try:
+        read = parse(text.encode())
+    except (NotJson, UnicodeEncodeError):
+        read = None
+    if not isinstance(read, dict) or not all(isinstance(each, list) for each in read.values()):
+        raise invalid(what)
+    return read
+
+
+def _params(text: str) -> dict[str, Sets]:
+    read = _lists(text, "params parameter")
+    if not all(isinstance(one, dict) for sets in read.values() for one in sets):
+        raise invalid("params parameter")
+    return read
+
+
+def _bounds(text: str) -> dict[str, list[Bounds | None]]:
+    read = _lists(text, "appendParams parameter")
+    return {name: [_bounds_of(name, one) for one in entries] for name, entries in read.items()}
+
+
+def _bounds_of(name: str, entry: Any) -> Bounds | None:
+    if entry is None:
+        return None
+    if not isinstance(entry, dict):
+        raise invalid("appendParams parameter")
+    if entry.get("full") in _FULL:
+        raise Refused(400, f'appendParams["{name}"]: full is not allowed in batch pull')
+    since, last, limit = (_whole(entry.get(bound)) for bound in ("since", "last", "limit"))
+    return Bounds(since, last, limit=limit)
+
+
+def _whole(value: Any) -> int | None:
+    """A bound, also one that is written as text."""
+    if value is None:
+        return None
+    if isinstance(value, str) and value.isascii() and value.isdigit():
+        return int(value[:400])
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise invalid("appendParams parameter")
+    return value
+
+
+def cost(collection: Collection | None, bounds: Bounds) -> int:
+    """How many elements an entry counts for: as many as a strict collection gives at the most."""
+    rules = None if collection is None else collection.append_only
+    most = page_of(rules or AppendOnly())
+    if collection is None or collection.strict:
+        asked = bounds.newest
+    else:
+        asked = bounds.limit if bounds.last is None else bounds.last
+    return most if asked is None else min(asked, most)
+
+
+class Batching:
+    def __init__(self, context: CollectionsContext, catalogue: Catalogue) -> None:
+        self._context = context
+        self._catalogue = catalogue
+
+    async def pull(self, call: Call) -> Reply:
+        """GET /batch/pull"""
+        settings = self._context.settings
+        batch = read_batch(call.query, settings.max_collections_per_batch)
+        self._check_budget(batch)
+        caller = await self._caller(call)
+        shown: list[bytes] = []
+        for name in batch.names:
+            entries = [
+                await self._entry(name, one, batch.bounds_at(name, at), caller)
+                for at, one in enumerate(batch.sets(name))
+            ]
+            shown.append(b"%b:[%b]" % (msgspec.json.encode(name), b",".join(entries)))
+        return Reply(b'{"collections":{%b}}' % b",".join(shown))
+
+    def _check_budget(self, batch: Batch) -> None:
+        total = 0
+        for name, entries in batch.bounds.items():
+            entry = self._catalogue.entries.get(name)
+            collection = None if entry is None else entry.collection
+            total += sum(cost(collection, bounds) for bounds in entries if bounds is not None)
+        if total > self._context.settings.max_batch_append_elements:
+            raise Refused(400, "Batch append element budget exceeded", {"code": "batch_append_limit_exceeded"})
+
+    async def _caller(self, call: Call) -> Caller:
+        try:
+            caller = self._context.admission.identify(call, self._context.hub.wall())
+            return caller if isinstance(caller, Caller) else await caller
+        except Refused:
+            return _NOBODY
+
+    async def _entry(self, name: str, given: Mapping[str, Any], bounds: Bounds | None, caller: Caller) -> bytes:
+        try:
+            entry = self._catalogue.entries.get(name)
+            if entry is None or (entry.collection.push_only and entry.collection.strict):
+                raise Refused(404, "Collection not found")
+            return await self._pull(entry, given, bounds, caller)
+        except Refused as refused:
+            return refused.reply().body
+        except Exception:
+            log.exception("an entry of a batch pull of %r failed", name)
+            return Refused(500, "Internal error").reply().body
+
+    async def _pull(self, entry: Entry, given: Mapping[str, Any], bounds: Bounds | None, caller: Caller) -> bytes:
+        context, collection = self._context, entry.collection
+        params = _filled(entry, given, caller)
+        enriched = context.admission.enrich(caller, entry, params)
+        caller = await enriched if isawaitable(enriched) else enriched
+        check_access(collection, READ, caller)
+        key = entry.template.key(params)
+        if not key_is_safe(key):
+            raise invalid_path()
+        if caller.scope is not None and not caller.scope.covers(key, caller.identity):
+            raise forbidden()
+        if key.rpartition("/")[2] in context.settings.batch_key_deny_suffixes:
+            raise forbidden()
+        rules = collection.append_only
+        if bounds is not None and (rules is None or not rules.persist):
+            raise Refused(400, "append_params_not_supported")
+        if rules is None:
+            raise regular_document(collection.name)
+        if not rules.persist:
+            return answer(b"{}", "", context.hub.now())
+        if bounds is not None:
+            asked = wanted(collection, rules, bounds, context.hub.now(), batch=True)
+        elif collection.strict:
+            raise bound_required()
+        else:
+            asked = Wanted()  # as it was before there were bounds: the whole document
+        return await self._elements(collection, rules, key, asked, caller, whole=bounds is None)
+
+    async def _elements(
+        self, collection: Collection, rules: AppendOnly, key: str, asked: Wanted, caller: Caller, *, whole: bool
+    ) -> bytes:
+        context = self._context
+        nothing = b"{}" if whole else data_of(rules.field, b"")
+        document = context.documents.find(key)
+        version = EMPTY if document is None else document.version()
+        if version is None:
+            assert document is not None
+            version = await asyncio.to_thread(document.version_from_disk)
+        now = context.hub.now()
+        if document is None or version is EMPTY:
+            return answer(nothing, "", now)
+        if is_expired(collection, version, now):
+            return answer(nothing, version.hash, now)
+        hidden = hidden_from(collection, caller)
+        if rules.field in hidden:
+            return answer(b"{}", version.hash, now)
+        elements = context.reader.read(document, version, asked, hidden)
+        if elements is None:
+            elements = await asyncio.to_thread(context.reader.read_from_disk, document, version, asked, hidden)
+        return answer(data_of(rules.field, elements.json), version.hash, now, more=elements.more)
+
+
+def _filled(entry: Entry, given: Mapping[str, Any], caller: Caller) -> dict[str, str]:
+    """The parameters of a document: what is given of those that its path has, and who asks."""
+    params: dict[str, str] = {}
+    for name in entry.template.names:
+        value = given.get(name)
+        if isinstance(value, str):
+            params[name] = value
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            params[name] = canonical(value).decode()
+        elif name == IDENTITY and caller.identity:
+            params[name] = caller.identity
+        else:
+            raise Refused(400, "Missing required path parameter")
+    if not values_fit(params):
+        raise invalid_path()
+    return params

@@ -1,0 +1,245 @@
+"""All logs in any order, quick with a million of them.
+
+In the order of their names the engine has them already. For any other order a table is made of what it takes to sort
+and to select them, on another thread, in short steps. A large one is kept for a while, with what was sorted, so that
+whoever turns the pages does not wait; what is shown of a log is always as of now.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from array import array
+from bisect import bisect_left
+from time import sleep
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from strandline.engine import Engine
+from strandline.engine.state.log_names import Span
+from strandline.engine.state.logbook import Logbook
+from strandline.protocols.access import Access
+from strandline.protocols.console.context import ConsoleContext
+from strandline.protocols.console.kinds import KINDS, Kind, kind_of
+from strandline.protocols.console.rates import Rates
+from strandline.protocols.ownership import GONE
+from strandline.protocols.streams.list import spans
+from strandline.protocols.topics.consumers import PREFIX as CONSUMER
+
+#: Tables of so few logs are made in a moment, and never kept: they are always as of now.
+SMALL = 10_000
+#: A kept table is used for this long; then a new one is made while it is still used, for as long again as the second.
+KEEP_MS = 5_000
+STALE_MS = 60_000
+#: Ways to sort and select that are kept with a table.
+MAX_VIEWS = 8
+#: Logs that are looked at before other threads get their turn: about half a millisecond.
+STEP = 500
+
+SORTS = ("name", "records", "bytes", "rate", "lag", "last")
+NO_LAG = -1
+
+_CODES = {kind: code for code, kind in enumerate(KINDS)}
+_LAST = np.iinfo(np.int64).max
+
+Ints = Any  # of numpy, which does not say of what
+
+
+class Wanted(NamedTuple):
+    """Which logs, in which order. A log has to fulfil every condition that is given."""
+
+    search: str = ""
+    kind: Kind | None = None
+    prefixes: tuple[str, ...] = ()
+    sort: str = "name"
+    descending: bool = False
+
+
+class Listed(NamedTuple):
+    """Names of a page, and how many there are on all pages."""
+
+    names: list[str]
+    total: int
+
+
+class Table:
+    """The logs at one moment, in the order of their names. It does not change."""
+
+    def __init__(self, engine: Engine, made_at: int) -> None:
+        self.made_at = made_at
+        self.names: list[str] = []
+        self._kinds, numbers = array("b"), [array("q") for _ in range(4)]
+        self._fill(engine, numbers)
+        self.kinds: Ints = np.frombuffer(self._kinds, np.int8)
+        self.records, self.size, self.last, self.lag = (np.frombuffer(each, np.int64) for each in numbers)
+        self._views: dict[Wanted, Ints] = {}
+
+    def _fill(self, engine: Engine, numbers: list[array[int]]) -> None:
+        names, kinds, (records, sizes, lasts, lags) = self.names, self._kinds, numbers
+        everything = engine.names()
+        for start in range(0, len(everything), STEP):
+            for name in everything[start : start + STEP]:
+                log = None if name[0] == "_" else engine.find(name)
+                if log is None or GONE in log.notes:
+                    continue
+                book = log.book
+                names.append(name)
+                kinds.append(_CODES[kind_of(book.config, log.notes)])
+                records.append(book.count)
+                sizes.append(book.size)
+                lasts.append(book.last_ts)
+                lag = lag_of(book)
+                lags.append(NO_LAG if lag is None else lag)
+            sleep(0)
+
+    def rows(self, wanted: Wanted, rates: Rates) -> Ints:
+        """The places of the wanted logs, in order."""
+        rows = self._views.get(wanted)
+        if rows is None:
+            rows = self._sorted(np.flatnonzero(self._mask(wanted)), wanted, rates)
+            while len(self._views) >= MAX_VIEWS:
+                self._views.pop(next(iter(self._views)), None)
+            self._views[wanted] = rows
+        return rows
+
+    def _mask(self, wanted: Wanted) -> Ints:
+        mask = np.ones(len(self.names), bool)
+        if wanted.prefixes:
+            mask[:] = False
+            for start, end in self._between(spans(wanted.prefixes, "", "")):
+                mask[start:end] = True
+        if wanted.kind is not None:
+            mask &= self.kinds == _CODES[wanted.kind]
+        if wanted.search:
+            mask &= self._containing(wanted.search.lower())
+        return mask
+
+    def _between(self, wanted: list[Span]) -> list[tuple[int, int]]:
+        names = self.names
+        return [
+            (bisect_left(names, low), len(names) if high is None else bisect_left(names, high)) for low, high in wanted
+        ]
+
+    def _containing(self, text: str) -> Ints:
+        found = bytearray()
+        for start in range(0, len(self.names), STEP * 10):
+            found += bytes([text in name.lower() for name in self.names[start : start + STEP * 10]])
+            sleep(0)
+        return np.frombuffer(found, bool)
+
+    def _sorted(self, rows: Ints, wanted: Wanted, rates: Rates) -> Ints:
+        if wanted.sort == "name":
+            return rows[::-1] if wanted.descending else rows
+        values = self._column(wanted.sort, rates)[rows]
+        # What is not known comes last, either way.
+        if wanted.sort in ("lag", "last"):
+            nothing = values < 0 if wanted.sort == "lag" else values == 0
+            values = np.where(nothing, _LAST, -values if wanted.descending else values)
+        elif wanted.descending:
+            values = -values
+        return rows[np.argsort(values, kind="stable")]
+
+    def _column(self, sort: str, rates: Rates) -> Ints:
+        if sort != "rate":
+            return {"records": self.records, "bytes": self.size, "lag": self.lag, "last": self.last}[sort]
+        column = np.zeros(len(self.names))
+        for name, rate in rates.now.items():
+            at = bisect_left(self.names, name)
+            if at < len(self.names) and self.names[at] == name:
+                column[at] = rate.appends
+        return column
+
+
+def lag_of(book: Logbook) -> int | None:
+    """How far the last of the log's consumers is behind; None if it has none."""
+    cursors = book.cursors
+    if not cursors:
+        return None
+    seqs = [cursor.seq for name, cursor in list(cursors.items()) if name.startswith(CONSUMER)]
+    return max(book.head - min(seqs), 0) if seqs else None
+
+
+class Catalogue:
+    """Asked on the loop's thread."""
+
+    def __init__(self, context: ConsoleContext, rates: Rates, small: int = SMALL) -> None:
+        self._context = context
+        self._rates = rates
+        self._small = small
+        self._kept: Table | None = None
+        self._making: asyncio.Future[Table] | None = None
+
+    async def page(self, wanted: Wanted, offset: int, limit: int) -> Listed:
+        """Those of the wanted logs that come behind so many others."""
+        streams = self._context.streams.streams
+        # Those whose time is up are not counted.
+        streams.sweep()
+        if wanted == Wanted():
+            hidden = list(streams.hidden)
+            return await self._context.work(lambda: self._by_name(hidden, offset, limit))
+        table = await self.table()
+        return await self._context.work(lambda: self._page(table, wanted, offset, limit))
+
+    def _by_name(self, hidden: list[str], offset: int, limit: int) -> Listed:
+        engine = self._context.engine
+        hidden = [name for name in hidden if engine.find(name) is not None]
+        with engine.lock:
+            names = engine.names_at(spans((), "", ""), hidden, offset, limit)
+            return Listed(names, max(sum(engine.totals.logs.values()) - len(hidden), 0))
+
+    def _page(self, table: Table, wanted: Wanted, offset: int, limit: int) -> Listed:
+        rows = table.rows(wanted, self._rates)
+        return Listed([table.names[row] for row in rows[offset : offset + limit].tolist()], len(rows))
+
+    async def totals(self, access: Access) -> tuple[int, int, int]:
+        """How many logs, records and bytes there are, of what somebody may know of."""
+        engine = self._context.engine
+        if not access.prefixes:
+            totals, hidden = engine.totals, self._context.streams.streams.hidden
+            return max(sum(totals.logs.values()) - len(hidden), 0), totals.records, totals.size
+        table, wanted = await self.table(), Wanted(prefixes=access.prefixes)
+
+        def count() -> tuple[int, int, int]:
+            rows = table.rows(wanted, self._rates)
+            return len(rows), int(table.records[rows].sum()), int(table.size[rows].sum())
+
+        return await self._context.work(count)
+
+    async def table(self) -> Table:
+        """What there is now, or was a moment ago."""
+        while True:
+            kept, now = self._kept, self._context.hub.now()
+            age = None if kept is None else now - kept.made_at
+            if kept is not None and age is not None and 0 <= age < KEEP_MS:
+                return kept
+            if kept is not None and age is not None and 0 <= age < STALE_MS:
+                if self._making is None:
+                    self._begin(now)
+                return kept
+            if self._making is None:
+                return await asyncio.shield(self._begin(now))
+            # Somebody else has begun; but that one may have been before what this one wants to see.
+            await self.made()
+
+    async def made(self) -> None:
+        """Wait for the table that is being made, if one is."""
+        if self._making is not None:
+            await asyncio.wait([self._making])
+
+    def _begin(self, now: int) -> asyncio.Future[Table]:
+        making = self._making = self._context.work(lambda: Table(self._context.engine, now))
+        making.add_done_callback(self._made)
+        return making
+
+    def _made(self, making: asyncio.Future[Table]) -> None:
+        self._making = None
+        if making.cancelled() or making.exception() is not None:
+            return
+        table = making.result()
+        self._kept = table if len(table.names) > self._small else None
+        if self._kept is not None:
+            self._context.hub.loop.call_later(STALE_MS / 1000, self._forget, table)
+
+    def _forget(self, table: Table) -> None:
+        if self._kept is table:
+            self._kept = None

@@ -1,0 +1,77 @@
+"""The fields that can be asked for, for completion: those that are declared, and those that records have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from strandline.engine import Log
+from strandline.protocols.console.context import ConsoleContext
+from strandline.protocols.console.wire import FieldRow, FieldsAnswer
+from strandline.protocols.http import Call, Reply
+from strandline.protocols.ownership import media_type_of
+from strandline.protocols.streams.stream import Stream
+
+#: The last records are looked at, and members within members so deep.
+LOOKED_AT = 100
+MAX_BYTES = 1 << 20
+MAX_DEPTH = 4
+MAX_FIELDS = 200
+
+_decode = msgspec.json.Decoder().decode
+_TYPES: dict[type, str] = {str: "string", bool: "bool", int: "integer", float: "float", list: "array", dict: "object"}
+
+
+class Fields:
+    def __init__(self, context: ConsoleContext) -> None:
+        self._context = context
+
+    async def get(self, call: Call) -> Reply:
+        """GET /console/api/fields/{name}"""
+        log = self._context.log(call)
+
+        def look() -> Reply:
+            declared = declared_fields(log)
+            names = {field.name for field in declared}
+            found = [field for field in fields_of_records(log) if field.name not in names]
+            return Reply(msgspec.json.encode(FieldsAnswer(fields=(declared + found)[:MAX_FIELDS])))
+
+        return await self._context.work(look)
+
+
+def declared_fields(log: Log) -> list[FieldRow]:
+    """What the stream's search configuration names, aliases too."""
+    config = Stream(log).registry.search
+    if config is None:
+        return []
+    kinds = {name: field.kind for name, field in config.fields.items()}
+    kinds |= {alias: config.fields[name].kind for alias, name in config.aliases.items()}
+    return [FieldRow(name=name, type=kind, origin="configuration") for name, kind in kinds.items()]
+
+
+def fields_of_records(log: Log) -> list[FieldRow]:
+    """What the last records have, in the order of names; one that is not always the same is mixed."""
+    if media_type_of(log) != "application/json":
+        return []
+    types: dict[str, str] = {}
+    for data in log.read_back(None, LOOKED_AT, max_bytes=MAX_BYTES).data:
+        try:
+            members = list(_members(_decode(data)))
+        except (msgspec.MsgspecError, RecursionError):
+            continue
+        for name, kind in members:
+            known = types.setdefault(name, kind)
+            if known != kind:
+                types[name] = "float" if {known, kind} == {"integer", "float"} else "mixed"
+    return [FieldRow(name=name, type=types[name], origin="records") for name in sorted(types)]
+
+
+def _members(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
+    """The leaves of an object, by the names on the way, joined by dots."""
+    if isinstance(value, dict) and value and depth < MAX_DEPTH:
+        for name, member in value.items():
+            yield from _members(member, f"{path}.{name}" if path else name, depth + 1)
+    elif path and value is not None:
+        yield path, _TYPES[type(value)]

@@ -1,0 +1,68 @@
+"""The keys of a log, and what a delete by key would take."""
+
+from __future__ import annotations
+
+import msgspec
+
+from strandline.delivery.queues.records import records_at
+from strandline.engine import Log
+from strandline.engine.reads.delete_estimate import weigh
+from strandline.engine.reads.keys import counts_of, keys_of
+from strandline.protocols.arrow.errors import invalid
+from strandline.protocols.arrow.request import number
+from strandline.protocols.console.context import ConsoleContext
+from strandline.protocols.console.records import render_all
+from strandline.protocols.console.wire import KeyRow, KeysAnswer
+from strandline.protocols.http import Call, Reply
+
+DEFAULT_LIMIT = 100
+MAX_LIMIT = 500
+
+
+class Keying:
+    def __init__(self, context: ConsoleContext) -> None:
+        self._context = context
+
+    async def keys(self, call: Call) -> Reply:
+        """GET /console/api/log/{name}/keys"""
+        log = self._context.log(call)
+        limit = number(call, "limit", DEFAULT_LIMIT, 1, MAX_LIMIT) or DEFAULT_LIMIT
+        prefix, after = call.query.get("prefix", ""), call.query.get("after") or None
+        return await self._context.work(lambda: Reply(msgspec.json.encode(_page(log, prefix, after, limit))))
+
+    async def removal(self, call: Call) -> Reply:
+        """GET /console/api/log/{name}/removal"""
+        log = self._context.log(call)
+        key, prefix = call.query.get("key") or None, call.query.get("prefix") or None
+        before = number(call, "before")
+        if key is None and prefix is None and before is None:
+            raise invalid("say which records: key, prefix or before")
+
+        def look() -> Reply:
+            weighed = weigh(log, before=before, key=key, prefix=prefix)
+            sample = render_all(log, records_at(log, weighed.first))
+            first = b"%d" % weighed.first[0] if weighed.first else b"null"
+            last = b"%d" % weighed.last if weighed.last else b"null"
+            return Reply(
+                b'{"records":%d,"bytes":%d,"first_seq":%b,"last_seq":%b,"sample":%b}'
+                % (weighed.records, weighed.size, first, last, sample)
+            )
+
+        return await self._context.work(look)
+
+
+def _page(log: Log, prefix: str, after: str | None, limit: int) -> KeysAnswer:
+    keys: list[str] = []
+    if prefix and (after is None or after < prefix):
+        # The keys behind the prefix begin with it, as long as there are such; and it may be a key itself.
+        after = prefix
+        keys += counts_of(log, [prefix])
+    keys += [key for key in keys_of(log, after, limit + 1).keys if key.startswith(prefix)]
+    counts = counts_of(log, keys[:limit])
+    rows = [
+        KeyRow(key=key, records=counts[key].records, last_seq=counts[key].last)
+        for key in keys[:limit]
+        # One that has gone meanwhile is not told of.
+        if key in counts
+    ]
+    return KeysAnswer(keys=rows, more=len(keys) > limit)

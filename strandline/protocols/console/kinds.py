@@ -1,0 +1,70 @@
+"""Which protocol a log belongs to, and by which of them it can be appended to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from strandline.engine import Config, Log
+from strandline.protocols.ownership import (
+    CLOSED,
+    COLLECTION,
+    STREAMS,
+    TABLE,
+    closed_to_others,
+    is_hidden,
+    kept_by,
+    media_type_of,
+)
+from strandline.protocols.topics.config import kind_of as topic_kind
+
+Kind = Literal["topic", "queue", "stream", "collection", "table"]
+Protocol = Literal["topics", "streams", "collections", "tables"]
+
+KINDS: tuple[Kind, ...] = ("topic", "queue", "stream", "collection", "table")
+
+
+def kind_of(config: Config, notes: Mapping[str, Any]) -> Kind:
+    """Quick enough to ask of every log there is."""
+    if notes:
+        if COLLECTION in notes:
+            return "collection"
+        if TABLE in notes:
+            return "table"
+    if STREAMS in config.attributes:
+        return "stream"
+    return "queue" if topic_kind(config) == "queue" else "topic"
+
+
+def writable_by(log: Log) -> list[Protocol]:
+    """The protocols that can append to the log."""
+    notes = log.notes
+    if COLLECTION in notes:
+        return ["collections"]
+    if TABLE in notes:
+        return ["tables"]
+    if is_hidden(log) or CLOSED in notes or log.name.startswith("_"):
+        return []
+    topics = closed_to_others(log) is None and media_type_of(log) == "application/json"
+    return ["topics", "streams"] if topics else ["streams"]
+
+
+def belongs(log: Log) -> str:
+    """A sentence on where the log belongs, and what that means for those who want to append to it."""
+    if log.name.startswith("_"):
+        return "one of the server's own logs"
+    why = closed_to_others(log)
+    if why is not None:
+        return why
+    kind = kind_of(log.config, log.notes)
+    if kind == "stream" and media_type_of(log) != "application/json":
+        return f"it is a stream of {media_type_of(log)}: append with POST /v1/stream"
+    return f"it was made as a {kind}; topics and streams both append to it"
+
+
+def note_of(log: Log) -> str | None:
+    """The name of the collection or the table, if it is of one."""
+    if kept_by(log) is None:
+        return None
+    notes = log.notes
+    return str(notes[COLLECTION] if COLLECTION in notes else notes[TABLE])

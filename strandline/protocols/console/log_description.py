@@ -1,0 +1,88 @@
+"""What there is to say of one log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from strandline.engine import Log
+from strandline.protocols.access import Access
+from strandline.protocols.console.catalogue import lag_of
+from strandline.protocols.console.context import ConsoleContext, may_see
+from strandline.protocols.console.kinds import belongs, kind_of, note_of, writable_by
+from strandline.protocols.console.rates import Rates
+from strandline.protocols.console.routers import Routing
+from strandline.protocols.console.wire import ConsoleLogAnswer, ConsumerRow, ForkAnswer
+from strandline.protocols.http import Call, Reply
+from strandline.protocols.ownership import CLOSED, media_type_of
+from strandline.protocols.streams.stream import Stream
+from strandline.protocols.topics.config import config_json, traits_of
+from strandline.protocols.topics.consumers import PREFIX as CONSUMER
+
+
+def row_of(log: Log, rates: Rates) -> dict[str, Any]:
+    """The log in a list. It may wait for the disk: time may have taken something."""
+    state = log.state()
+    return {
+        "name": state.name,
+        "kind": kind_of(state.config, log.notes),
+        "durability": state.config.durability,
+        "head": state.head,
+        "earliest": state.earliest,
+        "records": state.count,
+        "bytes": state.size,
+        "rate": round(rates.of(state.name), 1),
+        "lag": lag_of(log.book),
+        "last_ts": state.last_ts or None,
+    }
+
+
+class Describing:
+    def __init__(self, context: ConsoleContext, rates: Rates, routing: Routing) -> None:
+        self._context = context
+        self._rates = rates
+        self._routing = routing
+
+    async def get(self, call: Call) -> Reply:
+        """GET /console/api/log/{name}"""
+        log = self._context.log(call)
+        routers = self._routing.touching(log.name, call.access)
+        row, floor = await self._context.work(lambda: (row_of(log, self._rates), log.state().evict_floor))
+        stream = Stream(log)
+        answer = ConsoleLogAnswer(
+            **row,
+            epoch=log.epoch,
+            floor=floor,
+            config=config_json(log.config, traits_of(log.config), call.access),
+            media_type=media_type_of(log),
+            schema=bool(stream.registry.schemas),
+            profile=stream.profile.kind,
+            closed=CLOSED in log.notes,
+            expires_at=stream.expires_at,
+            fork=_fork(log, call.access),
+            forks=log.forks,
+            consumers=_consumers(log),
+            routers=routers,
+            note=belongs(log),
+            of=note_of(log),
+            writable_by=writable_by(log),
+        )
+        return Reply(msgspec.json.encode(answer))
+
+
+def _fork(log: Log, access: Access) -> ForkAnswer | None:
+    """What it was forked from, unless that is nothing to know of."""
+    base = log.base
+    if base is None or not may_see(base[0], access):
+        return None
+    return ForkAnswer(of=base[0].name, through=base[1])
+
+
+def _consumers(log: Log) -> list[ConsumerRow]:
+    head = log.head
+    return [
+        ConsumerRow(name=name.removeprefix(CONSUMER), seq=cursor.seq, lag=max(head - cursor.seq, 0), moved_at=cursor.ts)
+        for name, cursor in sorted(log.cursors().items())
+        if name.startswith(CONSUMER)
+    ]

@@ -1,0 +1,241 @@
+"""How the server is doing: a sample a second, of which those of the last minutes are kept."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+import strandline
+from strandline.delivery.pressure import Pressure
+from strandline.engine import Engine, Histogram
+from strandline.engine.background import Task
+from strandline.protocols.access import SCOPES, Access
+from strandline.protocols.console.catalogue import Catalogue
+from strandline.protocols.console.context import ConsoleContext
+from strandline.protocols.console.event_streams import EventStream, frame
+from strandline.protocols.console.rates import Rates
+from strandline.protocols.console.routers import Routing
+from strandline.protocols.console.wire import (
+    BusyLog,
+    HealthAnswer,
+    KeyAnswer,
+    OverviewAnswer,
+    SampleAnswer,
+    SessionAnswer,
+    TotalsAnswer,
+)
+from strandline.protocols.http import Call, Reply
+
+#: Ten minutes.
+MAX_SAMPLES = 600
+EVERY_SECONDS = 1.0
+
+#: Where Linux says how many pages a process has in memory: the second number.
+STATM = "/proc/self/statm"
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+class Sampler:
+    """``take`` waits for the engine's lock: it is not for the loop's thread. One thread at a time."""
+
+    def __init__(self, engine: Engine, pressure: Pressure, rates: Rates) -> None:
+        self._engine = engine
+        self._pressure = pressure
+        self._rates = rates
+        self._flushes: Sequence[int] = ()
+        self.samples: deque[SampleAnswer] = deque(maxlen=MAX_SAMPLES)
+
+    def take(self, now: int, connections: int) -> SampleAnswer:
+        stats = self._engine.stats()
+        self._rates.measure(now, stats.frames)
+        since = _since(stats.flush_us, self._flushes)
+        self._flushes = stats.flush_us.counts
+        total = self._rates.total
+        sample = SampleAnswer(
+            at=now,
+            appends=round(total.appends, 1),
+            bytes=round(total.bytes, 1),
+            flush_p50_us=quantile(stats.flush_us.bounds, since, 0.5),
+            flush_p99_us=quantile(stats.flush_us.bounds, since, 0.99),
+            rss_bytes=resident_bytes(),
+            connections=connections,
+            pressure=self._pressure.level,
+        )
+        self.samples.append(sample)
+        return sample
+
+
+def _since(histogram: Histogram, before: Sequence[int]) -> list[int]:
+    if not before:
+        return [0] * len(histogram.counts)
+    return [count - earlier for count, earlier in zip(histogram.counts, before, strict=True)]
+
+
+def quantile(bounds: Sequence[float], counts: Sequence[int], part: float) -> float | None:
+    """The value below which this part of all lie, as far as the buckets tell: within one, values are taken to be
+    spread evenly. None if there are none."""
+    total = counts[-1]
+    if not total:
+        return None
+    wanted, below, low = part * total, 0, 0.0
+    for bound, count in zip(bounds, counts, strict=True):
+        if count >= wanted:
+            if bound == float("inf"):
+                return low
+            return round(low + (bound - low) * (wanted - below) / (count - below), 1)
+        below, low = count, bound
+    raise AssertionError("the last bucket has them all")
+
+
+def resident_bytes() -> int:
+    """What the process has in memory; 0 where the system does not say."""
+    try:
+        with open(STATM, "rb") as file:
+            return int(file.read().split()[1]) * _PAGE
+    except OSError:  # pragma: no cover - another system than Linux
+        return 0
+
+
+# --- The server as a whole: who asks, how it is doing, and how that goes on -----------------------------------------
+
+
+class Overview:
+    def __init__(self, context: ConsoleContext, rates: Rates, catalogue: Catalogue, routing: Routing) -> None:
+        self._context = context
+        self._rates = rates
+        self._catalogue = catalogue
+        self._routing = routing
+        self._sampler = Sampler(context.engine, context.topics.pressure, rates)
+        self._streams: dict[EventStream, None] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._sampling = Task("samples of the console", self._again, context.hub.health)
+
+    # --- answering -------------------------------------------------------------------------------------------------
+
+    def session(self, call: Call) -> Reply:
+        """GET /console/api/session. Also for those without a key, who have to learn that they need one."""
+        around, access = self._context.surroundings, call.access
+        known = around.keys_required and bool(access.id)
+        key = KeyAnswer(
+            id=access.id,
+            scopes=[scope for scope in SCOPES if access.may(scope)],
+            prefixes=list(access.prefixes),
+        )
+        return _reply(
+            SessionAnswer(
+                name="strandline",
+                version=strandline.__version__,
+                keys_required=around.keys_required,
+                key=key if known else None,
+                pipeline=around.has_pipeline(),
+            )
+        )
+
+    async def overview(self, call: Call) -> Reply:
+        """GET /console/api/overview"""
+        context, access = self._context, call.access
+        stats = await context.work(context.engine.stats)
+        logs, records, size = await self._catalogue.totals(access)
+        around = context.surroundings
+        return _reply(
+            OverviewAnswer(
+                now=context.hub.now(),
+                samples=list(self._sampler.samples),
+                totals=TotalsAnswer(
+                    logs=logs,
+                    records=records,
+                    bytes=size,
+                    segments=stats.segments,
+                    journal_bytes=stats.journal_bytes,
+                ),
+                health=HealthAnswer(ready=around.is_serving(), read_only=stats.read_only, uptime_ms=around.uptime_ms()),
+                busiest=self._busiest(access),
+            )
+        )
+
+    def live(self, call: Call) -> EventStream:
+        """GET /console/api/live"""
+        self._context.check_room(call.access)
+        return LiveStream(self._context, call.access, self._streams)
+
+    def _busiest(self, access: Access) -> list[BusyLog]:
+        return [
+            BusyLog(log=rate.log, appends=round(rate.appends, 1), bytes=round(rate.bytes, 1))
+            for rate in self._rates.busiest(access)
+        ]
+
+    # --- again and again -------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        self._wind(0.0)
+
+    def _wind(self, seconds: float) -> None:
+        self._timer = self._context.hub.loop.call_later(seconds, self._again)
+
+    def _again(self) -> None:
+        # From here to the next: a sample that takes long puts the next one off, and no two are taken at a time.
+        taking = asyncio.ensure_future(self.sample())
+        taking.add_done_callback(self._sampled)
+
+    def _sampled(self, taking: asyncio.Future[None]) -> None:
+        if taking.cancelled() or self._timer is None:
+            return
+        error = taking.exception()
+        if error is None:
+            self._sampling.succeeded()
+            self._wind(EVERY_SECONDS)
+        else:
+            self._wind(max(EVERY_SECONDS, self._sampling.failed(error)))
+
+    async def sample(self) -> None:
+        """Take a sample, and tell everybody who wants to know."""
+        context = self._context
+        now, connections = context.hub.now(), context.surroundings.connections()
+        self._routing.measure(now)
+        sample = await context.sample(lambda: self._sampler.take(now, connections))
+        self._tell(sample)
+
+    def _tell(self, sample: SampleAnswer) -> None:
+        """Those who may know of the same logs are told the same. Who does not keep up misses some."""
+        shown: dict[tuple[str, ...], bytes] = {}
+        for stream in list(self._streams):
+            if stream.keeps_up:
+                told = shown.get(stream.access.prefixes)
+                if told is None:
+                    told = shown[stream.access.prefixes] = self._frame(sample, stream.access)
+                stream.write(told)
+
+    def _frame(self, sample: SampleAnswer, access: Access) -> bytes:
+        told: dict[str, Any] = {**msgspec.structs.asdict(sample), "busiest": self._busiest(access)}
+        return frame(b"sample", msgspec.json.encode(told), b"%d" % sample.at)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for stream in list(self._streams):
+            stream.end()
+
+
+class LiveStream(EventStream):
+    """Somebody who is told of every sample."""
+
+    __slots__ = ()
+
+    def begin(self) -> None:
+        pass
+
+    def go_on(self) -> None:
+        pass
+
+    def leave(self) -> None:
+        pass
+
+
+def _reply(answer: msgspec.Struct) -> Reply:
+    return Reply(msgspec.json.encode(answer))

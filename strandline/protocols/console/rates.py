@@ -1,0 +1,148 @@
+"""How much is appended to which log, per second: measured from outside, at a cost that has a bound.
+
+Every now and then it is looked at the logs that have changed lately, and compared with how far they had come. Only so
+many logs are known at a time: while more than that change, the busiest stay known, and of the others some are looked
+at. Nothing is added to what an append does.
+"""
+
+from __future__ import annotations
+
+from heapq import nlargest, nsmallest
+from random import Random
+from typing import NamedTuple
+
+from strandline.engine import Engine
+from strandline.engine.state.logbook import Logbook
+from strandline.protocols.access import Access
+
+#: Logs that are known at a time. Looking at one takes about two microseconds.
+MAX_KNOWN = 5_000
+#: Logs that are got to know at a time, beside those.
+MAX_NEW = 2_000
+#: So many are told of.
+BUSIEST = 10
+
+
+class Rate(NamedTuple):
+    """Per second."""
+
+    log: str
+    appends: float
+    bytes: float
+
+
+class _Mark:
+    """How far a log had come."""
+
+    __slots__ = ("appends", "book", "head", "revision", "size")
+
+    def __init__(self, book: Logbook, is_new: bool) -> None:
+        self.book = book
+        #: Per second, the last time.
+        self.appends = 0.0
+        self.note()
+        if is_new:
+            base = book.base
+            self.head, self.size = 0 if base is None else base.through, 0
+
+    def note(self) -> None:
+        book = self.book
+        self.head, self.size, self.revision = book.head, book.size, book.revision
+
+    def step(self) -> tuple[int, int]:
+        """Records and bytes since the last time."""
+        book = self.book
+        records = max(book.head - self.head, 0)
+        if not records:
+            self.note()
+            return 0, 0
+        if book.revision == self.revision:
+            size = max(book.size - self.size, 0)
+        else:
+            # Some have gone meanwhile: the new ones are taken for as large as those that are there.
+            size = book.size * records // max(book.count, 1)
+        self.note()
+        return records, size
+
+
+class Rates:
+    """Used by one thread at a time; what was measured last may be read by any."""
+
+    def __init__(self, engine: Engine, max_known: int = MAX_KNOWN, max_new: int = MAX_NEW) -> None:
+        self._engine = engine
+        self._max_known = max_known
+        self._max_new = max_new
+        self._marks: dict[int, _Mark] = {}
+        self._chance = Random(0)
+        self._measured_at: int | None = None
+        self._frames = 0
+        self._next_epoch = 0
+        #: By name, of those that were appended to.
+        self.now: dict[str, Rate] = {}
+        #: Of all logs together.
+        self.total = Rate("", 0.0, 0.0)
+
+    def of(self, name: str) -> float:
+        """Appends per second to a log."""
+        rate = self.now.get(name)
+        return 0.0 if rate is None else rate.appends
+
+    def busiest(self, access: Access) -> list[Rate]:
+        """Of the logs that somebody may know of."""
+        allowed = (rate for rate in self.now.values() if access.may_touch(rate.log))
+        return nlargest(BUSIEST, allowed, key=lambda rate: (rate.appends, rate.bytes, rate.log))
+
+    def measure(self, now: int, frames: int) -> None:
+        """Look again. ``frames`` is how many the journal has written so far."""
+        seconds = None if self._measured_at is None else (now - self._measured_at) / 1000
+        if seconds is not None and seconds <= 0:
+            return
+        new, everything = self._look_around()
+        if seconds is not None:
+            self._step(seconds, 0 if everything else frames - self._frames)
+        self._forget_some(new)
+        self._measured_at, self._frames = now, frames
+
+    def _step(self, seconds: float, least: int) -> None:
+        """See how far everybody has come. All together have at least so many records more."""
+        found: dict[str, Rate] = {}
+        records = size = 0
+        for epoch, mark in list(self._marks.items()):
+            if mark.book.dropped:
+                del self._marks[epoch]
+                continue
+            step = mark.step()
+            mark.appends = step[0] / seconds
+            if step[0]:
+                found[mark.book.name] = Rate(mark.book.name, mark.appends, step[1] / seconds)
+                records, size = records + step[0], size + step[1]
+        self.now = found
+        self.total = Rate("", max(records, least) / seconds, size / seconds)
+
+    def _look_around(self) -> tuple[set[int], bool]:
+        """Get to know logs that have changed: their epochs, and whether all that have are known now. Of those that are
+        not it can be said only that every frame of the journal has a record at least."""
+        unknown = [
+            book
+            for book in self._engine.changed_lately()
+            if book.epoch not in self._marks and not book.dropped and book.name[0] != "_"
+        ]
+        everything = len(unknown) <= self._max_new
+        if not everything:
+            unknown = self._chance.sample(unknown, self._max_new)
+        new = set[int]()
+        for book in unknown:
+            # Of a log that is new since the last time it is known where it began.
+            is_new = self._measured_at is not None and book.epoch >= self._next_epoch
+            self._marks[book.epoch] = _Mark(book, is_new)
+            new.add(book.epoch)
+        self._next_epoch = self._engine.next_epoch
+        return new, everything
+
+    def _forget_some(self, new: set[int]) -> None:
+        """Those that do least, if they are too many; not those that were never measured."""
+        excess = len(self._marks) - self._max_known
+        if excess > 0:
+            known = [(mark.appends, epoch) for epoch, mark in self._marks.items() if epoch not in new]
+            for _, epoch in nsmallest(excess, known):
+                del self._marks[epoch]

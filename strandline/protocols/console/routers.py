@@ -1,0 +1,71 @@
+"""Routers: from where to where, how much goes through, and how far they are behind."""
+
+from __future__ import annotations
+
+import msgspec
+
+from strandline.delivery.routers import Router
+from strandline.protocols.access import Access
+from strandline.protocols.console.context import ConsoleContext
+from strandline.protocols.console.wire import ConsoleRoutersAnswer, FilterAnswer, ShownRouter
+from strandline.protocols.http import Call, Reply
+
+#: So many are told of, and measured: a graph of more is no picture any more.
+MAX_ROUTERS = 1_000
+
+
+class Routing:
+    """Lives on the loop's thread, as routers do."""
+
+    def __init__(self, context: ConsoleContext) -> None:
+        self._context = context
+        self._measured_at = 0
+        self._forwarded: dict[str, int] = {}
+        self._rates: dict[str, float] = {}
+
+    def measure(self, now: int) -> None:
+        """See how much has gone through since the last time."""
+        routers, _ = self._context.topics.routers.page(limit=MAX_ROUTERS)
+        seconds = (now - self._measured_at) / 1000
+        if seconds <= 0:
+            return
+        forwarded = {router.name: router.forwarded_total for router in routers}
+        known = self._forwarded
+        self._rates = {
+            name: max(count - known[name], 0) / seconds for name, count in forwarded.items() if name in known
+        }
+        self._forwarded, self._measured_at = forwarded, now
+
+    def routers(self, call: Call) -> Reply:
+        """GET /console/api/routers"""
+        routers, _ = self._context.topics.routers.page(limit=MAX_ROUTERS, prefixes=call.access.prefixes)
+        rows = [self._row(router) for router in routers if _may_see(router, call.access)]
+        names = sorted({name for row in rows for name in (row.source, row.destination)})
+        return Reply(msgspec.json.encode(ConsoleRoutersAnswer(routers=rows, logs=names)))
+
+    def touching(self, name: str, access: Access) -> list[ShownRouter]:
+        """Those that lead from or to a log."""
+        page = self._context.topics.routers.page
+        found = [*page(dest=name, limit=MAX_ROUTERS)[0], *page(source=name, limit=MAX_ROUTERS)[0]]
+        return [self._row(router) for router in found if access.may_touch(router.name) and _may_see(router, access)]
+
+    def _row(self, router: Router) -> ShownRouter:
+        definition = router.definition
+        wanted, rate = definition.filter, self._rates.get(router.name)
+        return ShownRouter(
+            name=router.name,
+            source=definition.source,
+            destination=definition.dest,
+            filter=None if wanted is None else FilterAnswer(key=wanted.key, prefix=wanted.prefix),
+            lag=router.lag,
+            forwarded=router.forwarded_total,
+            rate=None if rate is None else round(rate, 1),
+            paused=router.blocked,
+            guarantee="exactly_once" if definition.stamped else "at_least_once",
+            allow_cycle=definition.allow_cycle,
+        )
+
+
+def _may_see(router: Router, access: Access) -> bool:
+    """Both ends: a router says something about either."""
+    return access.may_touch(router.source.name) and access.may_touch(router.dest.name)

@@ -1,0 +1,106 @@
+"""The face as a whole: its routes, and what it does again and again."""
+
+from __future__ import annotations
+
+from strandline.protocols.arrow.errors import reply_to
+from strandline.protocols.console.assets import Assets
+from strandline.protocols.console.catalogue import Catalogue
+from strandline.protocols.console.context import ConsoleContext
+from strandline.protocols.console.fields import Fields
+from strandline.protocols.console.keys import Keying
+from strandline.protocols.console.log_description import Describing
+from strandline.protocols.console.logs import Listing
+from strandline.protocols.console.overview import Overview
+from strandline.protocols.console.queues import Queueing
+from strandline.protocols.console.rates import Rates
+from strandline.protocols.console.read import Reading
+from strandline.protocols.console.routers import Routing
+from strandline.protocols.console.tail import Tailing
+from strandline.protocols.http import Handler, Route
+
+PAGE = "/console"
+ASSET = "/console/{path}"
+API = "/console/api"
+SESSION = API + "/session"
+OVERVIEW = API + "/overview"
+LIVE = API + "/live"
+LOGS = API + "/logs"
+LOG = API + "/log/{name}"
+RECORDS = LOG + "/records"
+TAIL = LOG + "/tail"
+KEYS = LOG + "/keys"
+REMOVAL = LOG + "/removal"
+QUEUES = API + "/queues"
+QUEUE = API + "/queue/{name}"
+FIELDS = API + "/fields/{name}"
+ROUTERS = API + "/routers"
+
+#: What was true a moment ago is no answer to the next question.
+NO_STORE = (b"cache-control", b"no-store")
+
+
+class ConsoleFace:
+    def __init__(self, context: ConsoleContext) -> None:
+        self.context = context
+        self.assets = Assets()
+        self.rates = Rates(context.engine)
+        self.catalogue = Catalogue(context, self.rates)
+        self.routing = Routing(context)
+        self.overview = Overview(context, self.rates, self.catalogue, self.routing)
+        self.listing = Listing(context, self.rates, self.catalogue)
+        self.describing = Describing(context, self.rates, self.routing)
+        self.reading = Reading(context)
+        self.tailing = Tailing(context)
+        self.keying = Keying(context)
+        self.queueing = Queueing(context, self.catalogue)
+        self.fields = Fields(context)
+
+    def routes(self) -> list[Route]:
+        return [
+            Route(method="GET", path=PAGE, handler=self.assets.redirect, public=True),
+            Route(method="GET", path=ASSET, handler=self.assets.get, public=True, spans="path"),
+            _route(SESSION, self.overview.session, own_access=True),
+            _route(OVERVIEW, self.overview.overview, "read"),
+            _route(LIVE, self.overview.live, "read", stream=True),
+            _route(LOGS, self.listing.list, "read"),
+            _route(LOG, self.describing.get, "read"),
+            _route(RECORDS, self.reading.get, "read"),
+            _route(TAIL, self.tailing.open, "read", stream=True),
+            _route(KEYS, self.keying.keys, "read"),
+            _route(REMOVAL, self.keying.removal, "read", "delete"),
+            _route(QUEUES, self.queueing.queues, "read"),
+            _route(QUEUE, self.queueing.queue, "read"),
+            _route(FIELDS, self.fields.get, "read"),
+            _route(ROUTERS, self.routing.routers, "read"),
+        ]
+
+    def begin(self) -> None:
+        """Take samples from now on."""
+        self.overview.begin()
+
+    def drain(self) -> None:
+        """End what does not end by itself."""
+        self.overview.stop()
+        self.tailing.stop()
+
+    def close(self) -> None:
+        """Nobody is served any more."""
+        self.drain()
+        self.context.close()
+
+
+def _route(path: str, handler: Handler, *scopes: str, stream: bool = False, own_access: bool = False) -> Route:
+    named = "{name}" in path
+    return Route(
+        method="GET",
+        path=path,
+        handler=handler,
+        scopes=scopes,
+        names=("name",) if named else (),
+        stream=stream,
+        own_access=own_access,
+        any_case=True,
+        spans="name" if named else "",
+        headers=() if stream else (NO_STORE,),
+        errors=reply_to,
+    )

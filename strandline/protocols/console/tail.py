@@ -1,0 +1,146 @@
+"""The records of a log as they come, over an event stream."""
+
+from __future__ import annotations
+
+import logging
+import re
+from time import perf_counter
+from typing import Any
+
+import msgspec
+
+from strandline.delivery.hub import SLICE_SECONDS
+from strandline.delivery.watch import Place, Reader, View
+from strandline.engine import Log, Page
+from strandline.engine.errors import UnknownLog
+from strandline.protocols.access import Access
+from strandline.protocols.arrow.errors import log_not_found
+from strandline.protocols.arrow.request import number
+from strandline.protocols.console.context import ConsoleContext
+from strandline.protocols.console.event_streams import EventStream, frame
+from strandline.protocols.console.records import payload_of, render, render_tombstone
+from strandline.protocols.http import Call
+
+log = logging.getLogger(__name__)
+
+#: What is told at a time.
+PIECE_RECORDS = 256
+PIECE_BYTES = 256 << 10
+
+#: Which log, and how far in it: what an event has for an id.
+_ID = re.compile(rb"([0-9]{1,19})-([0-9]{1,19})")
+
+
+class TailedLog:
+    """A log as those see it who are told of its records."""
+
+    __slots__ = ("consumed_at", "log")
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self.consumed_at: int | None = None
+
+    def priority(self, now: int) -> int:
+        return 0
+
+
+class TailView(View):
+    __slots__ = ()
+
+    def arguments(self, subject: Any) -> dict[str, Any]:
+        return {"limit": PIECE_RECORDS, "max_bytes": PIECE_BYTES}
+
+    def render(self, subject: Any, after: int, page: Page) -> bytes:
+        payload, epoch, frames = payload_of(subject.log), page.epoch, list[bytes]()
+        if page.tombstone is not None:
+            behind = page.seqs[0] - 1 if page.seqs else page.next_after
+            frames.append(frame(b"tombstone", render_tombstone(page.tombstone), b"%d-%d" % (epoch, behind)))
+        for record in page:
+            frames.append(frame(b"record", render(record, payload), b"%d-%d" % (epoch, record.seq)))
+        return b"".join(frames)
+
+
+VIEW = TailView(strong=False)
+
+
+class Tailing:
+    def __init__(self, context: ConsoleContext) -> None:
+        self._context = context
+        self._streams: dict[EventStream, None] = {}
+
+    def open(self, call: Call) -> EventStream:
+        """GET /console/api/log/{name}/tail. Without a place to start from, only what is new is told."""
+        tailed = self._context.log(call)
+        self._context.check_room(call.access)
+        after, epoch = number(call, "after"), tailed.epoch
+        # Whoever comes back repeats the first address: what they have seen since then is in the header.
+        known = _ID.fullmatch(call.head.headers.get(b"last-event-id", b""))
+        if known is not None:
+            epoch, after = int(known[1]), int(known[2])
+        start = tailed.head if after is None else after
+        return TailStream(self._context, call.access, self._streams, tailed, epoch, start)
+
+    def stop(self) -> None:
+        for stream in list(self._streams):
+            stream.end()
+
+
+class TailStream(EventStream, Reader):
+    """Somebody who is told of what is appended."""
+
+    __slots__ = ("_place",)
+
+    def __init__(
+        self,
+        context: ConsoleContext,
+        access: Access,
+        streams: dict[EventStream, None],
+        tailed: Log,
+        epoch: int,
+        start: int,
+    ) -> None:
+        super().__init__(context, access, streams)
+        self._place = Place(self, TailedLog(tailed), start, VIEW)
+        self._place.epoch = epoch
+
+    def begin(self) -> None:
+        try:
+            self._context.feeds.attach(self._place)
+        except UnknownLog:
+            self.gone(self._place)
+            return
+        self.go_on()
+
+    def leave(self) -> None:
+        self._context.feeds.detach(self._place)
+
+    def go_on(self) -> None:
+        """Tell as much as there is and the reader takes, for as long as others need not wait."""
+        place, until = self._place, perf_counter() + SLICE_SECONDS
+        while self.keeps_up and place.feed is not None and place.behind:
+            before = place.cursor, place.epoch
+            piece = place.feed.piece(place)
+            if piece is None:
+                return
+            place.move(piece)
+            if piece.content:
+                self.write(piece.content)
+            elif before == (place.cursor, place.epoch):
+                return
+            if perf_counter() > until and place.feed is not None:
+                place.feed.queue(place)
+                return
+
+    def deliver(self, place: Place) -> None:
+        self.go_on()
+
+    def gone(self, place: Place) -> None:
+        told = log_not_found(place.subject.log.name)
+        self.end(frame(b"dropped", msgspec.json.encode({"log": place.subject.log.name, "message": told.message})))
+
+    def paced(self, place: Place) -> None:
+        pass
+
+    def failed(self, place: Place, error: Exception) -> None:
+        log.warning("a tail of %r ends behind %d: %s", place.subject.log.name, place.cursor, error)
+        self.end()

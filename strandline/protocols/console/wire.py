@@ -1,0 +1,257 @@
+"""What the answers of this face look like."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from strandline.engine.record import Durability, Reason
+from strandline.protocols.console.kinds import Kind, Protocol
+
+Number = Annotated[int, Meta(ge=0)]
+Rate = Annotated[float, Meta(ge=0)]
+
+
+# --- the server ------------------------------------------------------------------------------------------------------
+
+
+class KeyAnswer(msgspec.Struct, kw_only=True):
+    id: str
+    scopes: list[str]
+    prefixes: list[str]
+
+
+class SessionAnswer(msgspec.Struct, kw_only=True):
+    name: str
+    version: str
+    keys_required: bool
+    key: KeyAnswer | None
+    pipeline: bool
+
+
+class SampleAnswer(msgspec.Struct, kw_only=True):
+    at: Number
+    appends: Rate
+    bytes: Rate
+    flush_p50_us: Rate | None
+    flush_p99_us: Rate | None
+    rss_bytes: Number
+    connections: Number
+    pressure: Rate
+
+
+class BusyLog(msgspec.Struct, kw_only=True):
+    log: str
+    appends: Rate
+    bytes: Rate
+
+
+class TotalsAnswer(msgspec.Struct, kw_only=True):
+    logs: Number
+    records: Number
+    bytes: Number
+    segments: Number
+    journal_bytes: Number
+
+
+class HealthAnswer(msgspec.Struct, kw_only=True):
+    ready: bool
+    read_only: bool
+    uptime_ms: Number
+
+
+class OverviewAnswer(msgspec.Struct, kw_only=True):
+    now: Number
+    samples: list[SampleAnswer]
+    totals: TotalsAnswer
+    health: HealthAnswer
+    busiest: list[BusyLog]
+
+
+# --- logs ------------------------------------------------------------------------------------------------------------
+
+
+class LogRow(msgspec.Struct, kw_only=True):
+    name: str
+    kind: Kind
+    durability: Durability
+    head: Number
+    earliest: Number
+    records: Number
+    bytes: Number
+    rate: Rate
+    lag: Number | None
+    last_ts: Number | None
+
+
+class ConsoleLogsAnswer(msgspec.Struct, kw_only=True):
+    logs: list[LogRow]
+    total: Number
+
+
+class ConsumerRow(msgspec.Struct, kw_only=True):
+    name: str
+    seq: Number
+    lag: Number
+    moved_at: Number
+
+
+class ForkAnswer(msgspec.Struct, kw_only=True):
+    of: str
+    through: Number
+
+
+class FilterAnswer(msgspec.Struct, kw_only=True, omit_defaults=True):
+    key: str | None = None
+    prefix: str | None = None
+
+
+class ShownRouter(msgspec.Struct, kw_only=True):
+    name: str
+    source: str
+    destination: str
+    filter: FilterAnswer | None
+    lag: Number
+    forwarded: Number
+    rate: Rate | None
+    paused: bool
+    guarantee: Literal["at_least_once", "exactly_once"]
+    allow_cycle: bool
+
+
+class ConsoleLogAnswer(LogRow, kw_only=True):
+    epoch: Number
+    floor: Number
+    config: dict[str, Any]
+    media_type: str
+    schema: bool
+    profile: str
+    closed: bool
+    expires_at: Number | None
+    fork: ForkAnswer | None
+    forks: Number
+    consumers: list[ConsumerRow]
+    routers: list[ShownRouter]
+    note: str
+    of: str | None
+    writable_by: list[Protocol]
+
+
+# --- records ---------------------------------------------------------------------------------------------------------
+
+
+class RecordAnswer(msgspec.Struct, kw_only=True):
+    seq: Number
+    ts: Number
+    key: str | UnsetType = UNSET
+    node: str | UnsetType = UNSET
+    meta: Any | UnsetType = UNSET
+    data: Any | UnsetType = UNSET
+    text: str | UnsetType = UNSET
+    base64: str | UnsetType = UNSET
+
+
+class TombstoneAnswer(msgspec.Struct, kw_only=True):
+    gap_from: Number
+    gap_to: Number
+    reason: Reason
+    earliest: Number
+    head: Number
+    missed: Number
+
+
+class RecordsAnswer(msgspec.Struct, kw_only=True):
+    records: list[RecordAnswer]
+    tombstone: TombstoneAnswer | None
+    head: Number
+    earliest: Number
+    first: Number | None
+    next_after: Number
+    caught_up: bool
+
+
+class KeyRow(msgspec.Struct, kw_only=True):
+    key: str
+    records: Number
+    last_seq: Number
+
+
+class KeysAnswer(msgspec.Struct, kw_only=True):
+    keys: list[KeyRow]
+    more: bool
+
+
+class RemovalAnswer(msgspec.Struct, kw_only=True):
+    records: Number
+    bytes: Number
+    first_seq: Number | None
+    last_seq: Number | None
+    sample: list[RecordAnswer]
+
+
+class FieldRow(msgspec.Struct, kw_only=True):
+    name: str
+    type: str
+    origin: Literal["configuration", "records"] = msgspec.field(name="from")
+
+
+class FieldsAnswer(msgspec.Struct, kw_only=True):
+    fields: list[FieldRow]
+
+
+# --- queues and routers ----------------------------------------------------------------------------------------------
+
+
+class QueueCounts(msgspec.Struct, kw_only=True):
+    ready: Number
+    in_flight: Number
+    delayed: Number
+    dead: Number
+
+
+class QueueRow(QueueCounts, kw_only=True):
+    name: str
+    dead_letter: str | None
+
+
+class QueuesAnswer(msgspec.Struct, kw_only=True):
+    queues: list[QueueRow]
+    total: Number
+
+
+class HeldJob(msgspec.Struct, kw_only=True):
+    seq: Number
+    worker: str
+    until: Number
+    deliveries: Number
+    priority: int
+
+
+class DelayedJob(msgspec.Struct, kw_only=True):
+    seq: Number
+    at: Number
+    deliveries: Number
+    priority: int
+
+
+class DeadLetters(msgspec.Struct, kw_only=True):
+    log: str
+    exists: bool
+    records: Number
+
+
+class QueueAnswer(msgspec.Struct, kw_only=True):
+    name: str
+    counts: QueueCounts
+    config: dict[str, Any]
+    held: list[HeldJob]
+    delayed: list[DelayedJob]
+    next: list[RecordAnswer]
+    dead_letters: DeadLetters | None
+
+
+class ConsoleRoutersAnswer(msgspec.Struct, kw_only=True):
+    routers: list[ShownRouter]
+    logs: list[str]

@@ -1,0 +1,270 @@
+"""POST: appending to a stream, closing it, or both in one step.
+
+Everything that can be wrong with a request is found out before anything is written: a refused append leaves neither
+records nor the state of a producer behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import NamedTuple
+
+from strandline.engine import Appended, Batch, Producer
+from strandline.engine.record import MAX_KEY_BYTES
+from strandline.protocols.http import Call, Head, Headers, Refusal, Reply
+from strandline.protocols.ownership import CLOSED as CLOSED_NOTE
+from strandline.protocols.streams.context import StreamsContext
+from strandline.protocols.streams.entries import byte_batch, checked_batch, json_batch
+from strandline.protocols.streams.errors import bad_request, conflict, too_large
+from strandline.protocols.streams.grammar import is_true, media_type, time_ms
+from strandline.protocols.streams.replies import CLOSED, next_offset
+from strandline.protocols.streams.stream import STREAM_SEQ, Stream
+from strandline.protocols.streams.streams import SYSTEM
+from strandline.protocols.turns import Replying, reply_of
+
+_NUMBER = re.compile(rb"[0-9]{1,16}")
+#: What has to be checked, or put into another form, is sent to another thread if it is larger than this.
+CHECKED_AT_ONCE = 32 << 10
+MAX_PRODUCER_NUMBER = (1 << 53) - 1
+
+
+class AppendHead(NamedTuple):
+    """What the head of an append says."""
+
+    media_type: str | None
+    close: bool
+    key: str | None
+    ts: int | None
+    seq: str | None
+    producer: Producer | None
+
+    @classmethod
+    def of(cls, head: Head) -> AppendHead:
+        headers = head.headers
+        return cls(
+            media_type(headers.get(b"content-type", b"").decode("latin-1")) or None,
+            is_true(headers.get(b"stream-closed")),
+            routing_key(head),
+            _timestamp(head),
+            _stream_seq(head),
+            _producer(head),
+        )
+
+
+def routing_key(head: Head) -> str | None:
+    value = head.headers.get(b"stream-key")
+    if not value:
+        return None
+    try:
+        key = value.decode()
+    except UnicodeDecodeError:
+        key = value.decode("latin-1")
+    if len(key.encode()) > MAX_KEY_BYTES:
+        raise bad_request(f"Stream-Key has more than {MAX_KEY_BYTES} bytes")
+    return key
+
+
+def _timestamp(head: Head) -> int | None:
+    value = head.headers.get(b"stream-timestamp")
+    return None if value is None else time_ms("Stream-Timestamp", value.decode("latin-1"))
+
+
+def _stream_seq(head: Head) -> str | None:
+    value = head.headers.get(b"stream-seq")
+    if value is None:
+        return None
+    if not value.strip():
+        raise bad_request("Stream-Seq must not be empty")
+    return value.decode("latin-1")
+
+
+def _producer(head: Head) -> Producer | None:
+    headers = head.headers
+    values = [headers.get(name) for name in (b"producer-id", b"producer-epoch", b"producer-seq")]
+    if values == [None, None, None]:
+        return None
+    identity, epoch, seq = values
+    if identity is None or epoch is None or seq is None:
+        raise bad_request("Producer-Id, Producer-Epoch and Producer-Seq come together or not at all")
+    if not identity.strip():
+        raise bad_request("Producer-Id must not be empty")
+    return Producer(identity.decode("latin-1"), _number("Producer-Epoch", epoch), _number("Producer-Seq", seq))
+
+
+def _number(name: str, value: bytes) -> int:
+    if _NUMBER.fullmatch(value) is None or int(value) > MAX_PRODUCER_NUMBER:
+        raise bad_request(f"{name} must be a whole number up to {MAX_PRODUCER_NUMBER}")
+    return int(value)
+
+
+class Appending:
+    def __init__(self, context: StreamsContext) -> None:
+        self._context = context
+
+    def append(self, call: Call) -> Replying:
+        """POST /v1/stream/{name}"""
+        context = self._context
+        stream = context.stream_to_change(call)
+        head: AppendHead | None = call.head.memo
+        if head is None:
+            head = call.head.memo = AppendHead.of(call.head)
+        body = call.body
+        if len(body) > context.settings.max_append_bytes:
+            raise too_large(context.settings.max_append_bytes)
+        if stream.name in SYSTEM:
+            raise Refusal(403, "forbidden", "this stream is written by the server alone")
+        if not context.pressure.holds_writes:
+            return self._append(stream, head, body)
+        # Until it is its turn the stream may have been deleted.
+        return context.write_in_turn(lambda _: self._append(context.stream(call), head, body))
+
+    def _append(self, stream: Stream, head: AppendHead, body: bytes) -> Replying:
+        if not body:
+            if not head.close:
+                raise bad_request("the body is empty")
+            return self._close(stream, head)
+        if head.media_type is None:
+            raise bad_request("Content-Type is missing")
+        if stream.closed:
+            return self._closed(stream, head.producer, None)
+        if head.media_type != stream.media_type:
+            raise conflict(f"the stream holds {stream.media_type}, not {head.media_type}")
+        self._context.check_backlog()
+        if stream.is_plain or len(body) <= CHECKED_AT_ONCE:
+            return self._commit(stream, head, self._batch(stream, head, body), len(body))
+        return self._append_checked(stream, head, body)
+
+    async def _append_checked(self, stream: Stream, head: AppendHead, body: bytes) -> Reply:
+        """Put a large body into form and check it on another thread; once more if the rules have changed meanwhile."""
+        rules = stream.rules
+        batch = await asyncio.to_thread(self._batch, stream, head, body)
+        now_there = self._context.streams.get(stream.name)
+        if now_there is not stream or stream.closed or stream.rules != rules:
+            return await reply_of(self._append(now_there, head, body))
+        return await reply_of(self._commit(stream, head, batch, len(body)))
+
+    def _commit(self, stream: Stream, head: AppendHead, batch: Batch, size: int) -> Replying:
+        """Everything about the body is right: see whether the writer may append now, and do it."""
+        context, producer, now = self._context, head.producer, self._context.hub.now()
+        if producer is not None and self._repeats(stream, producer):
+            stream.use(now)
+            commit = stream.log.append(batch, producer=producer)
+            return context.after_append(commit, 0, lambda _: _duplicate(stream, producer))
+        notes: dict[str, object] = {}
+        if head.seq is not None:
+            notes[STREAM_SEQ] = self._check_seq(stream, head.seq)
+        if head.close:
+            notes[CLOSED_NOTE] = _closing(producer)
+        stream.use(now)
+        commit = stream.log.append(batch, producer=producer, notes=notes or None, ts=head.ts)
+        context.meters.append_records.add(len(batch))
+        context.meters.append_bytes.add(size)
+        if not notes and producer is None:
+            return context.after_append(commit, size, _appended)
+        return context.after_append(commit, size, lambda appended: _told(appended.last, producer, head.close))
+
+    def _batch(self, stream: Stream, head: AppendHead, body: bytes) -> Batch:
+        if not stream.is_json:
+            return byte_batch(body, head.key, None if stream.is_plain else stream.registry)
+        most = self._context.settings.max_append_records
+        if stream.is_plain:
+            batch = json_batch(body, head.key, most)
+        else:
+            batch = checked_batch(body, head.key, most, stream.registry, stream.profile, self._context.hub.now())
+        if batch is None:
+            raise bad_request("the body is an empty array")
+        return batch
+
+    # --- closing -------------------------------------------------------------------------------------------------
+
+    def _close(self, stream: Stream, head: AppendHead) -> Replying:
+        """Without a last append."""
+        context, producer = self._context, head.producer
+        if stream.closed:
+            return self._closed(stream, producer, stream.end)
+        if producer is not None and self._repeats(stream, producer):
+            commit = stream.log.note({}, producer=producer)
+            return context.after_append(commit, 0, lambda _: _duplicate(stream, producer))
+        notes: dict[str, object] = {CLOSED_NOTE: _closing(producer)}
+        if head.seq is not None:
+            notes[STREAM_SEQ] = self._check_seq(stream, head.seq)
+        stream.use(context.hub.now())
+        commit = stream.close_commit = stream.log.note(notes, producer=producer)
+        if not commit.done:
+            # Those who wait were told of the note; that it is on the disk they learn here.
+            context.hub.on_done(commit, lambda: context.hub.nudge(stream.log))
+        end = stream.end
+        return context.after_append(commit, 0, lambda _: _told(end, producer, True, appended=False))
+
+    def _closed(self, stream: Stream, producer: Producer | None, closed_again: int | None) -> Replying:
+        """A request to a stream that is closed: fine if it is the one that closed it, or wants nothing else."""
+        context, end = self._context, stream.end
+        closing = stream.closing
+        assert closing is not None
+        if producer is not None and (closing.producer, closing.epoch, closing.seq) == producer:
+            return context.after(stream.log.sync(), lambda _: _told(end, producer, True, appended=False))
+        if closed_again is not None and producer is None:
+            return context.after(stream.log.sync(), lambda _: _told(end, None, True, appended=False))
+        raise conflict("the stream is closed", (next_offset(end), CLOSED))
+
+    # --- who may append --------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _repeats(stream: Stream, producer: Producer) -> bool:
+        """Whether the producer made this append before; refuses one that is out of order."""
+        known = stream.log.producer(producer.id)
+        received = (b"producer-received-seq", b"%d" % producer.seq)
+        if known is None:
+            if producer.seq:
+                expected = (b"producer-expected-seq", b"0")
+                raise conflict("the producer is not known: its first seq must be 0", (expected, received))
+            return False
+        if producer.epoch < known.epoch:
+            headers = ((b"producer-epoch", b"%d" % known.epoch),)
+            raise Refusal(403, "stale_epoch", f"the producer has epoch {known.epoch} by now", headers=headers)
+        if producer.epoch > known.epoch:
+            if producer.seq:
+                raise bad_request("a new epoch of a producer begins with seq 0")
+            return False
+        if producer.seq > known.seq + 1:
+            expected = (b"producer-expected-seq", b"%d" % (known.seq + 1))
+            raise conflict(f"the producer's next seq is {known.seq + 1}", (expected, received))
+        return producer.seq <= known.seq
+
+    @staticmethod
+    def _check_seq(stream: Stream, seq: str) -> str:
+        current: str | None = stream.log.notes.get(STREAM_SEQ)
+        if current is not None and seq <= current:
+            headers = (
+                (b"stream-expected-seq", current.encode("latin-1")),
+                (b"stream-received-seq", seq.encode("latin-1")),
+            )
+            raise conflict("sequence mismatch", headers)
+        return seq
+
+
+def _closing(producer: Producer | None) -> list[object]:
+    return [] if producer is None else list(producer)
+
+
+def _appended(appended: Appended) -> Reply:
+    return Reply(b"", 204, headers=(next_offset(appended.last),))
+
+
+def _told(last: int, producer: Producer | None, closed: bool, *, appended: bool = True) -> Reply:
+    headers: Headers = (next_offset(last),)
+    status = 204
+    if closed:
+        headers += (CLOSED,)
+    if producer is not None:
+        headers += (b"producer-epoch", b"%d" % producer.epoch), (b"producer-seq", b"%d" % producer.seq)
+        status = 200 if appended else 204
+    return Reply(b"", status, headers=headers)
+
+
+def _duplicate(stream: Stream, producer: Producer) -> Reply:
+    """The producer made this append before; what it has got to since is told."""
+    known = stream.log.producer(producer.id)
+    last = producer if known is None else Producer(producer.id, known.epoch, known.seq)
+    return _told(stream.end, last, stream.closed, appended=False)

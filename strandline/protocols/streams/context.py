@@ -1,0 +1,232 @@
+"""Answers that must not take longer than a while: all have the same time, so they are a queue and need one timer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import TypeVar
+
+from strandline.delivery.hub import Hub
+from strandline.delivery.pressure import Pressure
+from strandline.delivery.watch.alarms import Alarms
+from strandline.delivery.watch.feeds import Feeds
+from strandline.engine import Engine
+from strandline.engine.commit import Commit
+from strandline.protocols.http import Call, Later, Refusal, Reply, Slots
+from strandline.protocols.meters import Meter
+from strandline.protocols.ownership import kept_by
+from strandline.protocols.streams.errors import append_timeout, conflict, overloaded
+from strandline.protocols.streams.grammar import unescape
+from strandline.protocols.streams.index_builder import Indexing
+from strandline.protocols.streams.memory import Memory
+from strandline.protocols.streams.settings import StreamsSettings
+from strandline.protocols.streams.stream import Stream
+from strandline.protocols.streams.streams import Streams
+from strandline.protocols.streams.workers import Workers
+from strandline.protocols.turns import Replying, Turns, after
+from strandline.query.companions.catalog import Shelf
+from strandline.query.searcher import Searcher
+
+#: How often it is looked whose time is up.
+_STEP_SECONDS = 0.1
+
+
+class Pending(Later):
+    """An answer that is waited for. Settled by whoever is first: the one who has it, or the clock."""
+
+    __slots__ = ("begun", "over", "size", "until")
+
+    def __init__(self, begun: float, until: float, size: int) -> None:
+        super().__init__()
+        self.begun = begun
+        self.until = until
+        self.size = size
+        self.over = False
+
+
+class Deadlines:
+    """``count`` and ``size`` are what waits now: answers, and the bytes that they are about. How long each has waited
+    goes to ``waits``, in microseconds."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float, refusal: Refusal, waits: Meter) -> None:
+        self._loop = loop
+        self._seconds = seconds
+        self._refusal = refusal
+        self._waits = waits
+        self._waiting: deque[Pending] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self.count = 0
+        self.size = 0
+
+    def begin(self, size: int) -> Pending:
+        now = self._loop.time()
+        pending = Pending(now, now + self._seconds, size)
+        self._waiting.append(pending)
+        self.count += 1
+        self.size += size
+        if self._timer is None:
+            self._timer = self._loop.call_later(_STEP_SECONDS, self._look)
+        return pending
+
+    def end(self, pending: Pending) -> bool:
+        """The answer is there; False if it was too late for it. What was waited for no longer takes room either way."""
+        self.count -= 1
+        self.size -= pending.size
+        self._waits.add(int((self._loop.time() - pending.begun) * 1_000_000))
+        if pending.over:
+            return False
+        pending.over = True
+        return True
+
+    def _look(self) -> None:
+        now, waiting = self._loop.time(), self._waiting
+        try:
+            while waiting and (waiting[0].over or waiting[0].until <= now):
+                pending = waiting.popleft()
+                if not pending.over:
+                    pending.over = True
+                    pending.fail(self._refusal)
+        finally:
+            self._timer = self._loop.call_later(_STEP_SECONDS, self._look) if waiting else None
+
+
+# --- What this face measures of its own work ------------------------------------------------------------------------
+
+
+class Meters:
+    """One meter per series; times are microseconds."""
+
+    def __init__(self) -> None:
+        #: Of every append that was made: its records, the bytes of its body, and how long it waited for the disk. The
+        #: latter also of closing a stream.
+        self.append_records = Meter()
+        self.append_bytes = Meter()
+        self.append_wait = Meter()
+        #: Of every page that was sent, empty ones as well: its records, and the bytes of its body.
+        self.read_records = Meter()
+        self.read_bytes = Meter()
+        #: How long it took to fetch a page that was not at hand, or had to be filtered.
+        self.read_fetch = Meter()
+        #: The bytes of every event, or of several that went out together.
+        self.event_bytes = Meter()
+
+    @property
+    def by_name(self) -> dict[str, tuple[str, Meter]]:
+        """Unit and meter by the name of the series."""
+        return {
+            "append.records": ("records", self.append_records),
+            "append.bytes": ("bytes", self.append_bytes),
+            "append.wait": ("us", self.append_wait),
+            "read.records": ("records", self.read_records),
+            "read.bytes": ("bytes", self.read_bytes),
+            "read.fetch": ("us", self.read_fetch),
+            "events.bytes": ("bytes", self.event_bytes),
+        }
+
+    def fold(self) -> None:
+        for _, meter in self.by_name.values():
+            meter.fold()
+
+
+# --- What the handlers of this face share ---------------------------------------------------------------------------
+
+T = TypeVar("T")
+
+#: How often expired streams are removed.
+SWEEP_SECONDS = 1.0
+
+
+class StreamsContext:
+    """Made on the loop's thread, once the engine is open."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        hub: Hub,
+        pressure: Pressure,
+        settings: StreamsSettings,
+        slots: Slots,
+        shelf: Shelf | None = None,
+    ) -> None:
+        """``shelf``: where searches find companions, if there may be any."""
+        self.engine = engine
+        self.hub = hub
+        self.pressure = pressure
+        self.settings = settings
+        #: What every open event stream takes one of.
+        self.slots = slots
+        self.streams = Streams(engine, settings, hub.now)
+        self.feeds = Feeds(hub, pressure)
+        self.alarms = Alarms(hub.loop)
+        self.turns = Turns(pressure)
+        self.meters = Meters()
+        #: Appends that wait for the disk.
+        self.appends = Deadlines(hub.loop, settings.append_timeout_ms / 1000, append_timeout(), self.meters.append_wait)
+        self.searcher = Searcher(settings.search_memory_bytes, shelf)
+        self.memory = Memory(engine, self.searcher, lambda: self.appends.size)
+        self.streams.dropping.append(self.searcher.forget)
+        self.indexing = Indexing(self.searcher)
+        #: For searches, and whatever else takes long.
+        self.workers = Workers(hub.loop)
+        self.streams.sweep()
+        self._sweeping = hub.every(SWEEP_SECONDS, "removal of expired streams", self.streams.sweep)
+
+    @staticmethod
+    def check_path(call: Call) -> None:
+        """Refuse a path whose names cannot be read."""
+        unescape(call.head.path)
+
+    def stream(self, call: Call) -> Stream:
+        """The stream that the path names; refuses where there is none."""
+        self.check_path(call)
+        return self.streams.get(call.head.params["name"])
+
+    def stream_to_change(self, call: Call) -> Stream:
+        """The same, for somebody who appends to it or gives it other rules; refuses where only another protocol may."""
+        stream = self.stream(call)
+        why = kept_by(stream.log)
+        if why is not None:
+            raise conflict(f"stream {stream.name!r} cannot be changed here: {why}")
+        return stream
+
+    def after(self, commit: Commit[T], make: Callable[[T], Reply]) -> Reply | Later:
+        """The reply that is made of the commit's value: now if it is done, else when it is."""
+        return after(self.hub, commit, make)
+
+    def after_append(self, commit: Commit[T], size: int, make: Callable[[T], Reply]) -> Reply | Later:
+        """As ``after``, but without the outcome when it takes too long."""
+        if commit.done:
+            self.meters.append_wait.add(0)
+            return make(commit.wait())
+        pending = self.appends.begin(size)
+
+        def settle() -> None:
+            if self.appends.end(pending):
+                try:
+                    reply = make(commit.wait())
+                except Exception as error:
+                    pending.fail(error)
+                else:
+                    pending.settle(reply)
+
+        self.hub.on_done(commit, settle)
+        return pending
+
+    def check_backlog(self) -> None:
+        """Send the request away while too much waits for the disk."""
+        appends, settings = self.appends, self.settings
+        if appends.count >= settings.max_waiting_appends or appends.size >= settings.max_waiting_bytes:
+            raise overloaded("too many appends wait for the disk")
+
+    def write_in_turn(self, act: Callable[[float], Replying]) -> Replying:
+        """Do it now, or after the wait that the pressure on the server asks for."""
+        if not self.pressure.holds_writes:
+            return act(0.0)
+        return self.turns.take_write(lambda: 0, act)
+
+    def stop(self) -> None:
+        self._sweeping.stop()
+        self.alarms.stop()
+        self.workers.stop()
+        self.indexing.stop()

@@ -1,0 +1,121 @@
+"""The small grammars of the protocol: times, durations, time to live, numbers, flags."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from functools import lru_cache
+from urllib.parse import unquote
+
+from strandline.protocols.streams.errors import bad_request
+
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,14}", re.ASCII)
+_DIGITS = re.compile(r"[0-9]{1,30}", re.ASCII)
+_DURATION = re.compile(r"([0-9]{1,15})(ms|s|m|h|d)?", re.ASCII)
+_RFC3339 = re.compile(
+    r"(\d{4}-\d{2}-\d{2})[Tt](\d{2}:\d{2}:\d{2})(?:\.(\d{1,9}))?(?:([Zz])|([+-])(\d{2}):(\d{2}))", re.ASCII
+)
+_BAD_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")
+_UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+#: The end of the year 9999: no time is later.
+MAX_TIME_MS = 253_402_300_799_999
+MAX_TTL_SECONDS = 253_402_300_799
+
+
+def number(name: str, text: str) -> int:
+    """A whole number without sign, point or leading zeros."""
+    if _NUMBER.fullmatch(text) is None:
+        raise bad_request(f"{name} must be a whole number, not {text!r}")
+    return int(text)
+
+
+def ttl_seconds(text: str) -> int:
+    """Whole seconds, or such a number with a unit."""
+    match = _DURATION.fullmatch(text.strip())
+    if match is None or _NUMBER.fullmatch(match[1]) is None:
+        raise bad_request(f"Stream-TTL must be a whole number of seconds, or such a number with a unit, not {text!r}")
+    value = int(match[1]) * _UNIT_MS[match[2] or "s"]
+    if value % 1000:
+        raise bad_request("Stream-TTL must be a whole number of seconds")
+    if value // 1000 > MAX_TTL_SECONDS:
+        raise bad_request("Stream-TTL is too large")
+    return value // 1000
+
+
+def duration_ms(name: str, text: str) -> int:
+    """Milliseconds, or a number with a unit."""
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
+        raise bad_request(f"{name} must be a number of milliseconds, or a number with ms, s, m, h or d, not {text!r}")
+    return min(int(match[1]) * _UNIT_MS[match[2] or "ms"], MAX_TIME_MS)
+
+
+def time_ms(name: str, text: str) -> int:
+    """A time by RFC 3339, or digits: nanoseconds since 1970. Returns milliseconds."""
+    text = text.strip()
+    if _DIGITS.fullmatch(text) is not None:
+        milliseconds = int(text) // 1_000_000
+    else:
+        parsed = parse_rfc3339(text)
+        if parsed is None:
+            raise bad_request(f"{name} must be a time by RFC 3339 or nanoseconds since 1970, not {text!r}")
+        milliseconds = parsed
+    if not 0 <= milliseconds <= MAX_TIME_MS:
+        raise bad_request(f"{name} must lie between 1970 and 9999")
+    return milliseconds
+
+
+def parse_rfc3339(text: str) -> int | None:
+    """Milliseconds since 1970, fractions of one cut off; None if it is no such time."""
+    match = _RFC3339.fullmatch(text)
+    if match is None:
+        return None
+    day, clock, fraction, _, sign, hours, minutes = match.groups()
+    try:
+        moment = datetime.fromisoformat(f"{day}T{clock}+00:00")
+    except ValueError:
+        return None
+    milliseconds = round((moment - _EPOCH).total_seconds()) * 1000 + int((fraction or "0").ljust(3, "0")[:3])
+    if sign is not None:
+        if int(hours) > 23 or int(minutes) > 59:
+            return None
+        shift = (int(hours) * 60 + int(minutes)) * 60_000
+        milliseconds += shift if sign == "-" else -shift
+    return milliseconds
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def iso(milliseconds: int) -> str:
+    """A time as the protocol shows it."""
+    return f"{_second(milliseconds // 1000)}.{milliseconds % 1000:03d}Z"
+
+
+@lru_cache(maxsize=1024)
+def _second(seconds: int) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"
+
+
+def is_true(value: bytes | None) -> bool:
+    """Of flags in headers only one value counts; every other is as if there were none."""
+    return value is not None and value.strip().lower() == b"true"
+
+
+def unescape(path: str) -> str:
+    """A path, or a part of one, as text; refuses what stands for none."""
+    if not path.isascii():
+        raise bad_request("a path has ASCII characters only: escape the others")
+    if "%" not in path:
+        return path
+    if _BAD_ESCAPE.search(path):
+        raise bad_request("the path has a % that does not begin an escape")
+    try:
+        return unquote(path, errors="strict")
+    except UnicodeDecodeError:
+        raise bad_request("the path is not valid UTF-8") from None
+
+
+def media_type(value: str) -> str:
+    """A content type without its parameters, for comparing."""
+    return value.partition(";")[0].strip().lower()

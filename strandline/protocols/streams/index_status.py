@@ -1,0 +1,210 @@
+"""What of a stream is indexed, in the words of the protocol.
+
+There are two kinds of indexes here. That of routing keys is a part of every segment, written together with it, and of
+the tail: it is always complete, and has no objects and no bytes of its own. That of searched fields is in companions,
+files that the pipeline builds, and of everything that these do not cover in memory, where it is brought up to the head
+by whoever searches. A *segment* of a stream is what one segment file has of it, *uploaded* are those in the cold tier,
+or all of them where there is none. Objects of the second kind are companions and pieces in memory; bytes "at rest" are
+theirs, of every field once: under the family that answers for it first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from strandline.engine.reads.layout import Holdings, SealedPart
+from strandline.protocols.streams.list import time
+from strandline.protocols.streams.stream import Stream
+from strandline.query.config import Field, SearchConfig
+from strandline.query.index_status import Held
+
+#: In the order in which they are shown.
+FAMILIES = ("exact", "col", "fts", "agg", "mblk")
+
+
+class Inspected(NamedTuple):
+    """A stream at one moment. ``has_cold_tier``: segments are moved there; else they stay where they are."""
+
+    stream: Stream
+    holdings: Holdings
+    has_cold_tier: bool
+    #: None: it has no search configuration.
+    held: Held | None
+    #: How many search configurations of the stream the server has seen since it was started.
+    plan_generation: int
+    #: When the newest segment was written, in milliseconds; None where that is not known.
+    cut_at: int | None
+
+    @property
+    def uploaded(self) -> tuple[SealedPart, ...]:
+        sealed = self.holdings.sealed
+        return tuple(part for part in sealed if part.is_cold) if self.has_cold_tier else sealed
+
+
+def index_status(seen: Inspected) -> dict[str, Any]:
+    sealed, uploaded = seen.holdings.sealed, seen.uploaded
+    keys = _keys_status(seen)
+    return {
+        "stream": seen.stream.name,
+        "profile": seen.stream.profile.kind,
+        "desired_index_plan_generation": seen.plan_generation,
+        "segments": {"total_count": len(sealed), "uploaded_count": len(uploaded)},
+        # There is one manifest for all streams, and it is not uploaded. A stream's own generation is the number of the
+        # newest segment that has records of it: it grows with every segment that is written of the stream.
+        "manifest": {
+            "generation": sealed[-1].segment if sealed else 0,
+            "uploaded_generation": uploaded[-1].segment if uploaded else 0,
+            "last_uploaded_at": None,
+            "last_uploaded_etag": None,
+            "last_uploaded_size_bytes": None,
+        },
+        "routing_key_index": keys,
+        "routing_key_lexicon": keys,
+        "exact_indexes": _exact_indexes(seen),
+        "bundled_companions": _companions(seen),
+        "search_families": _families(seen),
+    }
+
+
+def _keys_status(seen: Inspected) -> dict[str, Any]:
+    configured = seen.stream.registry.routing_key is not None
+    covered = seen.holdings.sealed if configured else ()
+    return {
+        "configured": configured,
+        **_progress(seen, covered, wanted=configured),
+        "bytes_at_rest": "0",
+        "object_count": 0,
+        "active_run_count": sum(part.has_keys for part in covered),
+        "retired_run_count": 0,
+        "fully_indexed_uploaded_segments": True,
+        "updated_at": time(seen.cut_at) if configured else None,
+    }
+
+
+def _progress(seen: Inspected, covered: tuple[SealedPart, ...], *, wanted: bool = True) -> dict[str, Any]:
+    lag = len(seen.holdings.sealed) - len(covered) if wanted else 0
+    return {"indexed_segment_count": len(covered), "lag_segments": lag, "lag_ms": _lag_ms(seen, covered)}
+
+
+def _lag_ms(seen: Inspected, covered: tuple[SealedPart, ...]) -> str | None:
+    """From the last record that is covered together with its segment to the last there is."""
+    return str(max(seen.holdings.last_ts - covered[-1].ts_last, 0)) if covered else None
+
+
+# --- searched fields -------------------------------------------------------------------------------------------------
+
+
+def _covered(seen: Inspected) -> tuple[SealedPart, ...]:
+    """The segments of which every record is indexed."""
+    held = seen.held
+    if held is None:
+        return ()
+    return tuple(part for part in seen.holdings.sealed if held.covers(part.first, part.last))
+
+
+def _contiguous(seen: Inspected) -> int:
+    """How many of the segments, from the first on, are indexed without one left out."""
+    covered = _covered(seen)
+    return len(covered) if covered and covered[0] == seen.holdings.sealed[0] else 0
+
+
+def _is_full(seen: Inspected) -> bool:
+    return set(seen.uploaded) <= set(_covered(seen))
+
+
+def _exact_indexes(seen: Inspected) -> list[dict[str, Any]]:
+    held, config = seen.held, seen.stream.registry.search
+    if held is None or config is None:
+        return []
+    covered = _covered(seen)
+    return [
+        {
+            "name": field.name,
+            "kind": field.kind,
+            **_progress(seen, covered),
+            "bytes_at_rest": str(held.size_of(field.name)),
+            "object_count": held.objects,
+            "active_run_count": held.objects,
+            "retired_run_count": 0,
+            "fully_indexed_uploaded_segments": _is_full(seen),
+            "stale_configuration": held.is_stale,
+            "updated_at": time(held.companions.built_at),
+        }
+        for field in sorted(config.fields.values(), key=lambda field: field.name)
+        if field.exact
+    ]
+
+
+def _companions(seen: Inspected) -> dict[str, Any]:
+    held = seen.held
+    return {
+        "object_count": 0 if held is None else held.objects,
+        "bytes_at_rest": str(sum(family_sizes(seen).values())),
+        "fully_indexed_uploaded_segments": held is None or _is_full(seen),
+    }
+
+
+def _families(seen: Inspected) -> list[dict[str, Any]]:
+    held, config = seen.held, seen.stream.registry.search
+    if held is None or config is None:
+        return []
+    covered, sizes = _covered(seen), family_sizes(seen)
+    sealed = seen.holdings.sealed
+    return [
+        {
+            "family": family,
+            "fields": fields,
+            "plan_generation": seen.plan_generation,
+            "covered_segment_count": len(covered),
+            "contiguous_covered_segment_count": _contiguous(seen),
+            "lag_segments": len(sealed) - len(covered),
+            "lag_ms": _lag_ms(seen, covered),
+            "bytes_at_rest": str(sizes[family]),
+            "object_count": held.objects,
+            "stale_segment_count": len(sealed) if held.is_stale else 0,
+            "fully_indexed_uploaded_segments": _is_full(seen),
+            "updated_at": time(held.companions.built_at),
+        }
+        for family, fields in families_of(config).items()
+    ]
+
+
+def families_of(config: SearchConfig) -> dict[str, list[str]]:
+    """Which families of the protocol are wanted, and for what: fields, rollups, or the records of metrics."""
+    fields = sorted(config.fields.values(), key=lambda field: field.name)
+    wanted = {
+        "exact": _names(field for field in fields if field.exact),
+        "col": _names(field for field in fields if field.column),
+        "fts": _names(field for field in fields if field.kind == "text" or field.prefix),
+        "agg": sorted(config.rollups),
+        "mblk": ["metrics"] if config.profile == "metrics" else [],
+    }
+    return {family: names for family, names in wanted.items() if names}
+
+
+def _names(fields: Iterable[Field]) -> list[str]:
+    return [field.name for field in fields]
+
+
+def family_sizes(seen: Inspected) -> dict[str, int]:
+    """What each family takes, in memory and in files. A column that serves several counts with the first of them; what
+    rollups add up, and is no field, with these. The records of metrics are the same columns."""
+    sizes = dict.fromkeys(FAMILIES, 0)
+    held, config = seen.held, seen.stream.registry.search
+    if held is None or config is None:
+        return sizes
+    for name in held.sizes.keys() | held.companions.sizes.keys():
+        size = held.size_of(name)
+        field = config.fields.get(name)
+        if field is None:
+            sizes["agg"] += size
+        elif field.kind == "text":
+            sizes["fts"] += size
+        elif field.exact:
+            sizes["exact"] += size
+        elif field.prefix:
+            sizes["fts"] += size
+        else:
+            sizes["col"] += size
+    return sizes

@@ -1,0 +1,299 @@
+"""GET _details and _index_status: documents about a stream, and waiting for them to change.
+
+Nobody polls for anybody: those who wait for the same document of a stream are on one board, which is woken by the log,
+and looks once a second for what logs do not tell of, such as sealing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable
+from hashlib import sha1
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from strandline.delivery.hub import Waiter
+from strandline.engine import Log
+from strandline.engine.reads.layout import holdings_of
+from strandline.engine.segments.store import segment_path
+from strandline.protocols.http import Answer, Call, Later, Reply
+from strandline.protocols.streams.context import StreamsContext
+from strandline.protocols.streams.details import details
+from strandline.protocols.streams.errors import JSON, NO_STORE, bad_request, not_found, request_timeout
+from strandline.protocols.streams.grammar import duration_ms
+from strandline.protocols.streams.index_status import Inspected, index_status
+from strandline.protocols.streams.stream import Stream
+from strandline.query.index import Plan
+
+#: How often it is looked for changes that nobody tells of.
+LOOK_SECONDS = 1.0
+#: Segments of which it is remembered when they were written.
+MAX_REMEMBERED = 10_000
+
+Kind = Literal["details", "index_status"]
+_DOCUMENTS: dict[Kind, Callable[[Inspected], dict[str, Any]]] = {"details": details, "index_status": index_status}
+_LIVE = {"": False, "0": False, "false": False, "1": True, "true": True, "long-poll": True}
+
+
+class Shown(NamedTuple):
+    """A document as it is sent."""
+
+    body: bytes
+    etag: bytes
+
+    def reply(self) -> Reply:
+        return Reply(self.body, 200, JSON, ((b"etag", self.etag), NO_STORE))
+
+    def unchanged(self) -> Reply:
+        return Reply(b"", 304, JSON, ((b"etag", self.etag), NO_STORE))
+
+    def is_known(self, if_none_match: bytes | None) -> bool:
+        """Whether the one who asks has it already. All tags here are weak, and are compared as such."""
+        if if_none_match is None:
+            return False
+        known = [tag.strip().removeprefix(b"W/") for tag in if_none_match.split(b",")]
+        return b"*" in known or self.etag.removeprefix(b"W/") in known
+
+
+class Inspecting:
+    def __init__(self, context: StreamsContext) -> None:
+        self._context = context
+        self._boards: dict[tuple[int, Kind], Board] = {}
+        self._plans: dict[int, tuple[Plan, int]] = {}
+        self._written: dict[int, int | None] = {}
+        context.streams.dropping.append(self._forget)
+
+    # --- answering -----------------------------------------------------------------------------------------------
+
+    def details(self, call: Call) -> Reply | Later | Awaitable[Answer]:
+        """GET /v1/stream/{name}/_details"""
+        return self._answer(call, "details")
+
+    def index_status(self, call: Call) -> Reply | Later | Awaitable[Answer]:
+        """GET /v1/stream/{name}/_index_status"""
+        return self._answer(call, "index_status")
+
+    def _answer(self, call: Call, kind: Kind) -> Reply | Later | Awaitable[Answer]:
+        stream = self._context.stream(call)
+        if self._wants_look(stream):
+            return self._answer_after_look(call, kind, stream)
+        return self._answer_at_once(call, kind, stream)
+
+    async def _answer_after_look(self, call: Call, kind: Kind, stream: Stream) -> Answer:
+        """First find out which companions there are: that is on a disk, or farther away."""
+        context = self._context
+        await context.workers.run(lambda: self._look(stream), call.started + context.settings.request_timeout_ms / 1000)
+        answer = self._answer_at_once(call, kind, stream)
+        return await answer if isinstance(answer, Later) else answer
+
+    def _wants_look(self, stream: Stream) -> bool:
+        search = stream.registry.search
+        return search is not None and bool(search.fields) and self._context.searcher.wants_look(stream.log)
+
+    def _look(self, stream: Stream) -> None:
+        registry = stream.registry
+        if registry.search is not None:
+            self._context.searcher.look(stream.log, registry.search, registry.versions)
+
+    def look_later(self, stream: Stream) -> None:
+        """Find out, for the next time that somebody wants to know, which companions there are."""
+        registry = stream.registry
+        if registry.search is not None and self._wants_look(stream):
+            self._context.indexing.look(stream.log, registry.search, registry.versions)
+
+    def _answer_at_once(self, call: Call, kind: Kind, stream: Stream) -> Reply | Later:
+        live = _LIVE.get(call.query.get("live", ""))
+        if live is None:
+            raise bad_request(f"live must be true, 1 or long-poll, not {call.query['live']!r}")
+        timeout = call.query.get("timeout", call.query.get("timeout_ms"))
+        wait_ms = self._context.settings.long_poll_ms if timeout is None else duration_ms("timeout", timeout)
+        shown = self.show(stream, kind)
+        if not shown.is_known(call.head.headers.get(b"if-none-match")):
+            return shown.reply()
+        return self._wait(stream, kind, shown, wait_ms) if live else shown.unchanged()
+
+    def _wait(self, stream: Stream, kind: Kind, shown: Shown, wait_ms: int) -> Later:
+        key = stream.log.epoch, kind
+        board = self._boards.get(key)
+        if board is not None and board.shown.etag != shown.etag:
+            # It has changed since the board was last looked at.
+            board.look()
+            board = self._boards.get(key)
+        if board is None:
+            board = self._boards[key] = Board(self, self._context, stream, kind, shown)
+            board.begin()
+        poll = Poll(self._context, board, wait_ms)
+        board.add(poll)
+        return poll.later
+
+    def show(self, stream: Stream, kind: Kind) -> Shown:
+        document = _DOCUMENTS[kind](self._inspect(stream))
+        body = msgspec.json.encode(document)
+        if kind == "details" and stream.traits.ttl_seconds is not None:
+            # Every read puts off the end of such a stream: that is no change of what it is.
+            told = {**document, "stream": {**document["stream"], "expires_at": None}}
+            return Shown(body, _tag(kind, msgspec.json.encode(told)))
+        return Shown(body, _tag(kind, body))
+
+    def marks(self, stream: Stream) -> tuple[object, ...]:
+        """What says, for next to nothing, that no document of the stream has changed: all of it being the same."""
+        log = stream.log
+        return log.head, log.notes, log.revision, holdings_of(log), self._context.searcher.indexes.changes
+
+    # --- looking -------------------------------------------------------------------------------------------------
+
+    def _inspect(self, stream: Stream) -> Inspected:
+        log, search = stream.log, stream.registry.search
+        holdings = holdings_of(log)
+        held = None if search is None or not search.fields else self._context.searcher.held(log, search)
+        return Inspected(
+            stream,
+            holdings,
+            log.engine.store.has_cold_tier,
+            held,
+            0 if held is None else self._generation(log, held.plan),
+            self._written_at(holdings.sealed[-1].segment) if holdings.sealed else None,
+        )
+
+    def _generation(self, log: Log, plan: Plan) -> int:
+        known, generation = self._plans.get(log.epoch, (None, 0))
+        if known != plan:
+            generation += 1
+            self._plans[log.epoch] = plan, generation
+        return generation
+
+    def _forget(self, log: Log) -> None:
+        self._plans.pop(log.epoch, None)
+
+    def _written_at(self, segment: int) -> int | None:
+        """When the file of a segment was written, in milliseconds; None if it is not in the data directory any more."""
+        if segment not in self._written:
+            if len(self._written) >= MAX_REMEMBERED:
+                self._written.clear()
+            path = self._context.engine.disk.local_path(segment_path(segment))
+            try:
+                self._written[segment] = os.stat(path).st_mtime_ns // 1_000_000
+            except OSError:
+                self._written[segment] = None
+        return self._written[segment]
+
+    # --- waiting -------------------------------------------------------------------------------------------------
+
+    def done(self, board: Board) -> None:
+        self._boards.pop((board.stream.log.epoch, board.kind), None)
+
+    @property
+    def waiting(self) -> int:
+        return sum(len(board.polls) for board in self._boards.values())
+
+    def drain(self) -> None:
+        """Answer everybody who waits."""
+        for board in list(self._boards.values()):
+            for poll in list(board.polls):
+                poll.time_up()
+
+
+def _tag(kind: Kind, body: bytes) -> bytes:
+    return f'W/"{kind}:{sha1(body, usedforsecurity=False).hexdigest()}"'.encode()
+
+
+class Board(Waiter):
+    """Those who wait for one document of a stream, all of whom have it as it is now."""
+
+    __slots__ = ("_context", "_inspecting", "_marks", "kind", "polls", "rings_at", "shown", "stream")
+
+    def __init__(
+        self, inspecting: Inspecting, context: StreamsContext, stream: Stream, kind: Kind, shown: Shown
+    ) -> None:
+        self._inspecting = inspecting
+        self._context = context
+        self._marks: tuple[object, ...] = ()
+        self.stream = stream
+        self.kind = kind
+        self.shown = shown
+        self.polls: dict[Poll, None] = {}
+        self.rings_at: float | None = None
+
+    def begin(self) -> None:
+        hub = self._context.hub
+        hub.watch(self.stream.log, self)
+        self._context.alarms.set(self, hub.loop.time() + LOOK_SECONDS)
+
+    def add(self, poll: Poll) -> None:
+        self.polls[poll] = None
+        poll.begin()
+        # What changed before the watch began wakes nobody.
+        self.look()
+
+    def remove(self, poll: Poll) -> None:
+        self.polls.pop(poll, None)
+        if not self.polls:
+            self._end()
+
+    def wake(self, log: Log) -> None:
+        self.look()
+
+    def ring(self, now: float) -> float | None:
+        self._inspecting.look_later(self.stream)
+        self.look()
+        return now + LOOK_SECONDS if self.polls else None
+
+    def look(self) -> None:
+        """Answer everybody if there is something new."""
+        log = self.stream.log
+        if log.dropped or self.stream.gone:
+            for poll in self._leave():
+                poll.later.fail(not_found())
+            return
+        marks = self._inspecting.marks(self.stream)
+        if marks == self._marks:
+            return
+        self._marks = marks
+        shown = self._inspecting.show(self.stream, self.kind)
+        if shown.etag != self.shown.etag:
+            for poll in self._leave():
+                poll.later.settle(shown.reply())
+
+    def _leave(self) -> list[Poll]:
+        polls = list(self.polls)
+        self.polls.clear()
+        for poll in polls:
+            self._context.alarms.cancel(poll)
+        self._end()
+        return polls
+
+    def _end(self) -> None:
+        self._context.alarms.cancel(self)
+        self._context.hub.unwatch(self.stream.log, self)
+        self._inspecting.done(self)
+
+
+class Poll:
+    """One who waits, and for how long."""
+
+    __slots__ = ("_board", "_context", "_wait_ms", "later", "rings_at")
+
+    def __init__(self, context: StreamsContext, board: Board, wait_ms: int) -> None:
+        self._context = context
+        self._board = board
+        self._wait_ms = wait_ms
+        self.later = Later()
+        self.rings_at: float | None = None
+
+    def begin(self) -> None:
+        wait_ms = min(self._wait_ms, self._context.settings.request_timeout_ms)
+        self._context.alarms.set(self, self._context.hub.loop.time() + wait_ms / 1000)
+
+    def ring(self, now: float) -> float | None:
+        if self._wait_ms > self._context.settings.request_timeout_ms:
+            self._board.remove(self)
+            self.later.fail(request_timeout())
+        else:
+            self.time_up()
+        return None
+
+    def time_up(self) -> None:
+        self._context.alarms.cancel(self)
+        self._board.remove(self)
+        self.later.settle(self._board.shown.unchanged())

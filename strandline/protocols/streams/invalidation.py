@@ -1,0 +1,334 @@
+"""Live invalidation over HTTP: touch/meta, touch/wait and touch/templates/activate.
+
+A wait is an answer that comes later and nothing else: no task, no timer of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache, partial
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from strandline.delivery.invalidation.keys import hexadecimal, key_id, parse_hexadecimal
+from strandline.delivery.invalidation.live import Live, Lives
+from strandline.delivery.invalidation.report import meta_of
+from strandline.delivery.invalidation.request import Request
+from strandline.delivery.invalidation.settings import MemorySettings, TemplateSettings, TouchSettings
+from strandline.delivery.invalidation.templates import MAX_FIELDS, Activation, Declaration, Field
+from strandline.delivery.invalidation.waiters import Answer
+from strandline.engine import Batch, Log
+from strandline.engine.errors import EngineError
+from strandline.protocols.http import Call, Later, Refusal, Reply
+from strandline.protocols.streams import offsets
+from strandline.protocols.streams.context import StreamsContext
+from strandline.protocols.streams.errors import JSON, NO_STORE, bad_request, not_found, overloaded
+from strandline.protocols.streams.grammar import number
+from strandline.protocols.streams.stream import Stream, StreamTraits
+from strandline.schema.profiles.state_protocol import StateProtocol
+from strandline.schema.profiles.touch_config import TouchConfig
+
+#: Where it is told every ten seconds what has happened.
+LIVE_METRICS = "live.metrics"
+MAX_TIMEOUT_MS = 120_000
+DEFAULT_TIMEOUT_MS = 30_000
+MAX_KEYS = 1024
+MAX_EXACT_KEYS = 16
+MAX_TEMPLATES = 256
+#: Who waits costs about a kilobyte. More than this on one stream are sent away.
+MAX_WAITING = 200_000
+
+_CURSOR = re.compile("([0-9a-f]{16}):(0|[1-9][0-9]{0,18})", re.ASCII)
+_PATH = re.compile(r"^(?P<words>.*?)(?: - at `\$(?P<path>.*)`)?$", re.DOTALL)
+T = TypeVar("T")
+
+Name = Annotated[str, Meta(min_length=1)]
+Ttl = Annotated[int, Meta(ge=1, le=1 << 53)]
+
+
+class FieldBody(msgspec.Struct, gc=False):
+    name: Name
+    encoding: str
+
+
+class TemplateBody(msgspec.Struct, gc=False):
+    entity: Name
+    fields: Annotated[list[FieldBody], Meta(min_length=1, max_length=MAX_FIELDS)]
+
+    def declaration(self) -> Declaration:
+        return Declaration(self.entity, tuple(Field(field.name, field.encoding) for field in self.fields))
+
+
+TemplateBodies = Annotated[list[TemplateBody], Meta(min_length=1, max_length=MAX_TEMPLATES)]
+
+
+class ActivateBody(msgspec.Struct, rename="camel"):
+    templates: TemplateBodies
+    inactivity_ttl_ms: Ttl | None = None
+
+
+class WaitBody(msgspec.Struct, rename="camel"):
+    cursor: str
+    keys: Annotated[list[Name], Meta(max_length=MAX_KEYS)] = []
+    key_ids: Annotated[list[Annotated[int, Meta(ge=0, le=(1 << 32) - 1)]], Meta(max_length=MAX_KEYS)] = []
+    timeout_ms: Annotated[int, Meta(ge=0, le=MAX_TIMEOUT_MS)] = DEFAULT_TIMEOUT_MS
+    interest_mode: Literal["fine", "coarse"] = "fine"
+    exact: bool = False
+    template_ids_used: Annotated[list[str], Meta(max_length=MAX_KEYS)] = []
+    declare_templates: TemplateBodies | None = None
+    inactivity_ttl_ms: Ttl | None = None
+
+
+_wait_decoder = msgspec.json.Decoder(WaitBody)
+_activate_decoder = msgspec.json.Decoder(ActivateBody)
+
+
+class Touching:
+    def __init__(self, context: StreamsContext) -> None:
+        self._context = context
+        self.lives = Lives(context.hub, context.alarms, self._settings_of, self._publish)
+
+    # --- the requests ----------------------------------------------------------------------------------------------
+
+    def meta(self, call: Call) -> Reply | Later:
+        """GET /v1/stream/{name}/touch/meta"""
+        live = self._live(self._context.stream(call))
+        settle = call.query.get("settle")
+        if settle not in (None, "flush"):
+            raise bad_request("settle must be flush")
+        timeout_ms = number("timeoutMs", call.query.get("timeoutMs", str(DEFAULT_TIMEOUT_MS)))
+        if timeout_ms > MAX_TIMEOUT_MS:
+            raise bad_request(f"timeoutMs must be between 0 and {MAX_TIMEOUT_MS}")
+        live.runtime.attend()
+        if settle is None or live.runtime.settled or not timeout_ms:
+            live.go_on()
+            return _meta(live)
+        later = Later()
+        live.runtime.settle(timeout_ms, lambda: later.settle(_meta(live)))
+        live.go_on()
+        return later
+
+    def activate(self, call: Call) -> Reply:
+        """POST /v1/stream/{name}/touch/templates/activate"""
+        live = self._live(self._context.stream(call))
+        body = _decoded(_activate_decoder, call.body, "activate")
+        outcome = _activate(live, body.templates, body.inactivity_ttl_ms)
+        live.go_on()
+        return _activated(live, outcome)
+
+    def wait(self, call: Call) -> Reply | Later:
+        """POST /v1/stream/{name}/touch/wait"""
+        stream = self._context.stream(call)
+        live = self._live(stream)
+        body = _decoded(_wait_decoder, call.body, "wait")
+        epoch, generation = _cursor(body.cursor)
+        request = _request(body)
+        runtime = live.runtime
+        if body.exact and runtime.kind_of(request) != "fineKey":
+            raise bad_request("wait.exact needs waits on single keys, and the stream is too far behind for them now")
+        if len(runtime.waiters) >= MAX_WAITING:
+            raise overloaded("too many wait on this stream")
+        if body.declare_templates is not None:
+            _activate(live, body.declare_templates, body.inactivity_ttl_ms)
+        later = Later()
+        answer = runtime.wait(request, epoch, generation, partial(self._tell, live, later))
+        live.go_on()
+        return later if answer is None else _shown(runtime.epoch, answer)
+
+    def drain(self) -> None:
+        """Answer everybody who waits."""
+        self.lives.stop()
+
+    # --- answers that come later -----------------------------------------------------------------------------------
+
+    def _tell(self, live: Live, later: Later, answer: Answer) -> None:
+        if answer.verdict != "ended":
+            later.settle(_shown(live.runtime.epoch, answer))
+            return
+        try:
+            later.settle(self._begun_anew(live.log, answer))
+        except Refusal as refusal:
+            later.fail(refusal)
+
+    def _begun_anew(self, log: Log, answer: Answer) -> Reply:
+        """To somebody who waited when touch was configured anew: no cursor from before counts any more."""
+        stream = self._context.streams.find(log.name)
+        if stream is None or stream.log.epoch != log.epoch:
+            raise not_found()
+        runtime = self._live(stream).runtime
+        stale = Answer("stale", answer.kind, runtime.journal.generation, runtime.journal.last)
+        return _shown(runtime.epoch, stale)
+
+    # --- which streams ---------------------------------------------------------------------------------------------
+
+    def _live(self, stream: Stream) -> Live:
+        live = self.lives.get(stream.log)
+        if live is None:
+            raise not_found("touch not enabled")
+        stream.use(self._context.hub.now())
+        return live
+
+    def _settings_of(self, log: Log) -> TouchSettings | None:
+        stream = self._context.streams.find(log.name)
+        if stream is None or stream.log.epoch != log.epoch or stream.gone:
+            return None
+        profile = stream.profile
+        if not isinstance(profile, StateProtocol) or profile.touch is None or not profile.touch.enabled:
+            return None
+        return settings_of(profile.touch)
+
+    def _publish(self, ticks: list[dict[str, object]]) -> None:
+        """Best effort: nobody is to suffer from a stream of metrics that cannot be written."""
+        streams, now = self._context.streams, self._context.hub.now()
+        try:
+            stream = streams.find(LIVE_METRICS)
+            if stream is None:
+                stream, _ = streams.create(LIVE_METRICS, StreamTraits(created_at=now), durability="disk")
+            if ticks and stream.is_plain and stream.is_json and not stream.closed:
+                stream.log.append(Batch([msgspec.json.encode(tick) for tick in ticks]))
+        except (EngineError, Refusal):
+            pass
+
+
+# --- what comes in ---------------------------------------------------------------------------------------------------
+
+
+def _decoded(decoder: msgspec.json.Decoder[T], body: bytes, what: str) -> T:
+    """The body, or a refusal that says which part of it is wrong."""
+    try:
+        return decoder.decode(body)
+    except msgspec.ValidationError as error:
+        match = _PATH.match(str(error))
+        assert match is not None
+        raise bad_request(f"{what}{match['path'] or ''} is not right: {match['words']}") from None
+    except msgspec.DecodeError:
+        raise bad_request(f"{what} must be valid JSON") from None
+
+
+def _cursor(text: str) -> tuple[str, int | None]:
+    """The epoch and the generation; None: from now on."""
+    if text == "now":
+        return "", None
+    match = _CURSOR.fullmatch(text)
+    if match is None:
+        raise bad_request('wait.cursor must be "now" or a cursor, sixteen hexadecimal digits, a colon and a number')
+    return match[1], int(match[2])
+
+
+def _request(body: WaitBody) -> Request:
+    if not (body.keys or body.key_ids):
+        raise bad_request("wait.keys or wait.keyIds must name something to wait on")
+    templates = [_template_id(text) for text in body.template_ids_used]
+    return Request(
+        frozenset([*map(key_id, body.keys), *body.key_ids]),
+        body.timeout_ms,
+        coarse=body.interest_mode == "coarse",
+        keys=_exact_keys(body) if body.exact else None,
+        templates=templates,
+    )
+
+
+def _template_id(text: str) -> int:
+    identifier = parse_hexadecimal(text.strip().lower())
+    if identifier is None:
+        raise bad_request(f"wait.templateIdsUsed: {text!r} is not a template id, sixteen hexadecimal digits")
+    return identifier
+
+
+def _exact_keys(body: WaitBody) -> frozenset[int]:
+    keys = [parse_hexadecimal(text.strip().lower()) for text in body.keys]
+    if body.interest_mode != "fine" or body.key_ids or not 1 <= len(keys) <= MAX_EXACT_KEYS or None in keys:
+        raise bad_request(
+            f"wait.exact needs interestMode fine and 1 to {MAX_EXACT_KEYS} keys of sixteen hexadecimal digits"
+        )
+    return frozenset(key for key in keys if key is not None)
+
+
+def _activate(live: Live, templates: list[TemplateBody], ttl_ms: int | None) -> Activation:
+    return live.runtime.activate([template.declaration() for template in templates], ttl_ms)
+
+
+@lru_cache(maxsize=256)
+def settings_of(config: TouchConfig) -> TouchSettings:
+    """The profile's configuration in the words of the room behind."""
+    memory, templates = config.memory, config.templates
+    return TouchSettings(
+        coarse_interval_ms=config.coarse_interval_ms,
+        coalesce_window_ms=config.touch_coalesce_window_ms,
+        on_missing_before=config.on_missing_before,  # type: ignore[arg-type]
+        lag_degrade=config.lag_degrade_fine_touches_at_source_offsets,
+        lag_recover=config.lag_recover_fine_touches_at_source_offsets,
+        fine_budget_per_batch=config.fine_touch_budget_per_batch,
+        fine_tokens_per_second=config.fine_tokens_per_second,
+        fine_burst_tokens=config.fine_burst_tokens,
+        lag_reserved_budget_per_batch=config.lag_reserved_fine_touch_budget_per_batch,
+        memory=msgspec.convert(memory, MemorySettings, from_attributes=True),
+        templates=TemplateSettings(
+            default_inactivity_ttl_ms=templates.default_inactivity_ttl_ms,
+            last_seen_persist_interval_ms=templates.last_seen_persist_interval_ms,
+            gc_interval_ms=templates.gc_interval_ms,
+            max_active_per_entity=templates.max_active_templates_per_entity,
+            max_active_per_stream=templates.max_active_templates_per_stream,
+            activation_rate_per_minute=templates.activation_rate_limit_per_minute,
+        ),
+    )
+
+
+# --- what goes out ---------------------------------------------------------------------------------------------------
+
+
+def _reply(document: Any) -> Reply:
+    return Reply(msgspec.json.encode(document), 200, JSON, (NO_STORE,))
+
+
+def _meta(live: Live) -> Reply:
+    runtime = live.runtime
+    position = runtime.follower.position
+    scanned = offsets.encode(position) if position else None
+    return _reply({**meta_of(runtime, live.now()), "walScannedThrough": scanned})
+
+
+def _activated(live: Live, outcome: Activation) -> Reply:
+    runtime = live.runtime
+    cursor = f"{runtime.epoch}:{runtime.journal.generation}"
+    limits = runtime.settings.templates
+    return _reply(
+        {
+            "activated": [
+                {"templateId": hexadecimal(template.id), "state": "active", "activeFromTouchOffset": cursor}
+                for template in outcome.activated
+            ],
+            "denied": [{"templateId": template, "reason": reason} for template, reason in outcome.denied],
+            "limits": {
+                "maxActiveTemplatesPerStream": limits.max_active_per_stream,
+                "maxActiveTemplatesPerEntity": limits.max_active_per_entity,
+            },
+        }
+    )
+
+
+def _shown(epoch: str, answer: Answer) -> Reply:
+    """The same reply for everybody who is told the same."""
+    reply = answer.memo
+    if reply is None:
+        reply = answer.memo = _reply(_answer(epoch, answer))
+    assert isinstance(reply, Reply)
+    return reply
+
+
+def _answer(epoch: str, answer: Answer) -> dict[str, object]:
+    bucket, cursor = answer.bucket, f"{epoch}:{answer.generation}"
+    where = {
+        "effectiveWaitKind": answer.kind,
+        "bucketMaxSourceOffsetSeq": str(bucket.source_seq - 1),
+        "flushAtMs": bucket.flushed_at,
+        "bucketStartMs": bucket.started_at,
+    }
+    if answer.verdict != "stale":
+        return {"touched": answer.verdict == "touched", "cursor": cursor, **where}
+    error = {"code": "stale", "message": "the cursor is of another epoch: query again, and go on from this cursor"}
+    return {
+        "stale": True, "cursor": cursor, "epoch": epoch, "generation": answer.generation, **where, "error": error,
+    }  # fmt: skip

@@ -1,0 +1,140 @@
+"""GET /v1/streams: the streams there are, in the order of their names, a page at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from sys import maxunicode
+from typing import Any
+
+import msgspec
+
+from strandline.engine.errors import UnknownLog
+from strandline.engine.reads.layout import cold_through, sealed_through
+from strandline.engine.state.log_names import Span
+from strandline.protocols.http import Call, Reply
+from strandline.protocols.streams import offsets
+from strandline.protocols.streams.context import StreamsContext
+from strandline.protocols.streams.errors import JSON, NO_STORE, bad_request
+from strandline.protocols.streams.grammar import iso, number
+from strandline.protocols.streams.stream import Stream
+
+DEFAULT_LIMIT = 100
+MAX_LIMIT = 1000
+#: Streams that are described before others get their turn: about a millisecond.
+SLICE = 200
+
+#: Names within are the server's own: they start with an underscore.
+_OWN = ("_", "`")
+
+
+class Listing:
+    def __init__(self, context: StreamsContext) -> None:
+        self._context = context
+
+    async def get(self, call: Call) -> Reply:
+        """GET /v1/streams. ``offset`` counts streams; ``after`` is a name to go on behind, whatever came or went."""
+        query = call.query
+        limit = number("limit", query.get("limit", str(DEFAULT_LIMIT)))
+        if limit > MAX_LIMIT:
+            raise bad_request(f"invalid limit: at most {MAX_LIMIT} streams are listed at a time")
+        position = number("offset", query.get("offset", "0"))
+        wanted = spans(call.access.prefixes, query.get("prefix", ""), query.get("after", ""))
+        streams = self._context.streams
+        # Those whose time is up are not counted.
+        streams.sweep()
+        names = streams.engine.names_at(wanted, streams.hidden, position, limit)
+        found: list[bytes] = []
+        for at, name in enumerate(names):
+            if at % SLICE == SLICE - 1:
+                await asyncio.sleep(0)
+            stream = streams.find(name)
+            if stream is None or stream.gone:
+                continue
+            try:
+                found.append(line(stream))
+            except UnknownLog:  # removed in the meantime
+                continue
+        return Reply(b"[%b]" % b",".join(found), 200, JSON, (NO_STORE,))
+
+
+def line(stream: Stream) -> bytes:
+    """What ``describe`` says, as JSON; quickly for the many that are plain and stay."""
+    if not stream.is_plain or stream.expires_at is not None:
+        return msgspec.json.encode(describe(stream))
+    log, created_at = stream.log, stream.traits.created_at
+    sealed = sealed_through(log)
+    return (
+        b'{"name":%b,"created_at":%b,"expires_at":null,"epoch":%d,"next_offset":"%d","sealed_through":"%d",'
+        b'"uploaded_through":"%d","profile":"generic"}'
+    ) % (
+        msgspec.json.encode(stream.name),
+        b'"%b"' % iso(created_at).encode() if created_at else b"null",
+        offsets.EPOCH,
+        log.head,
+        sealed - 1,
+        cold_through(log, sealed) - 1,
+    )
+
+
+def describe(stream: Stream) -> dict[str, Any]:
+    """A stream in a few words. Places are sequence numbers: that of the next record, and of the last that is sealed,
+    and that is in the cold tier."""
+    log = stream.log
+    sealed = sealed_through(log)
+    described = {
+        "name": stream.name,
+        "created_at": time(stream.traits.created_at),
+        "expires_at": time(stream.expires_at),
+        "epoch": offsets.EPOCH,
+        "next_offset": str(log.head),
+        "sealed_through": str(sealed - 1),
+        "uploaded_through": str(cold_through(log, sealed) - 1),
+        "profile": "generic",
+    }
+    return described if stream.is_plain else described | profile_of(stream)
+
+
+def profile_of(stream: Stream) -> dict[str, Any]:
+    profile = stream.profile
+    observability = profile.document().get("observability")
+    return {"profile": profile.kind} | ({} if observability is None else {"observability": observability})
+
+
+def time(milliseconds: int | None) -> str | None:
+    """A time as it is shown; null where there is none, or it is not known."""
+    return iso(milliseconds) if milliseconds else None
+
+
+def spans(prefixes: Sequence[str], prefix: str, after: str) -> list[Span]:
+    """Where the names are that have the prefix and one of the prefixes (any, if there are none), come behind
+    ``after``, and are not the server's own."""
+    allowed = [prefix if prefix.startswith(each) else each for each in prefixes or ("",) if _meet(each, prefix)]
+    found: list[Span] = []
+    last: str | None = None
+    for each in sorted(allowed):
+        # Everything that begins like one before is listed with that one.
+        if last is None or not each.startswith(last):
+            last = each
+            found.append((each, _behind(each)))
+    return list(_clipped(found, f"{after}\0" if after else ""))
+
+
+def _meet(one: str, other: str) -> bool:
+    return one.startswith(other) or other.startswith(one)
+
+
+def _behind(prefix: str) -> str | None:
+    """The first text behind all that have the prefix; None: nothing is."""
+    prefix = prefix.rstrip(chr(maxunicode))
+    return prefix[:-1] + chr(ord(prefix[-1]) + 1) if prefix else None
+
+
+def _clipped(found: Iterable[Span], first: str) -> Iterable[Span]:
+    own, behind_own = _OWN
+    for low, high in found:
+        low = max(low, first)
+        if low < own:
+            yield low, own if high is None else min(high, own)
+        if high is None or high > behind_own:
+            yield max(low, behind_own), high

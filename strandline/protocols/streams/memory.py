@@ -1,0 +1,188 @@
+"""What the process takes of the machine's memory, and the most that it ever took."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from strandline.engine import Engine
+from strandline.protocols.streams.grammar import iso
+from strandline.query.searcher import Searcher
+
+#: Where Linux says what a process takes.
+STATUS = "/proc/self/status"
+
+#: There is no SQLite here.
+SQLITE: dict[str, Any] = {
+    "available": False,
+    "source": "unavailable",
+    **dict.fromkeys(
+        (
+            "memory_used_bytes", "memory_highwater_bytes", "pagecache_used_slots", "pagecache_used_slots_highwater",
+            "pagecache_overflow_bytes", "pagecache_overflow_highwater_bytes", "malloc_count", "malloc_count_highwater",
+            "open_connections", "prepared_statements",
+        ),
+        0,
+    ),
+}  # fmt: skip
+
+#: Nobody forces collections here, and nobody writes the heap down.
+GC: dict[str, Any] = {
+    "forced_gc_count": 0,
+    "forced_gc_reclaimed_bytes_total": 0,
+    "last_forced_gc_at_ms": None,
+    "last_forced_gc_before_bytes": None,
+    "last_forced_gc_after_bytes": None,
+    "last_forced_gc_reclaimed_bytes": None,
+    "heap_snapshots_written": 0,
+    "last_heap_snapshot_at_ms": None,
+}
+
+
+class _MallocInfo(ctypes.Structure):
+    _fields_ = tuple(
+        (name, ctypes.c_size_t)
+        for name in (
+            "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost",
+        )
+    )  # fmt: skip
+
+
+def _find_malloc_info() -> Callable[[], _MallocInfo] | None:
+    try:
+        function = ctypes.CDLL(None).mallinfo2
+    except (OSError, AttributeError):  # pragma: no cover - a C library other than glibc
+        return None
+    function.restype = _MallocInfo
+    found: Callable[[], _MallocInfo] = function
+    return found
+
+
+_malloc_info = _find_malloc_info()
+
+
+def read_status(path: str = STATUS) -> dict[str, int]:
+    """The sizes in there in bytes, by name; nothing where there is no such file."""
+    try:
+        with open(path) as file:
+            lines = file.read().splitlines()
+    except OSError:
+        return {}
+    parts = (line.split() for line in lines)
+    return {words[0][:-1]: int(words[1]) * 1024 for words in parts if len(words) == 3 and words[2] == "kB"}
+
+
+class Memory:
+    """``sample`` looks at everything; call it now and then, so that no peak goes by unseen. Times are milliseconds."""
+
+    def __init__(
+        self, engine: Engine, searcher: Searcher, waiting_bytes: Callable[[], int], status: str = STATUS
+    ) -> None:
+        self._engine = engine
+        self._searcher = searcher
+        self._waiting_bytes = waiting_bytes
+        self._status = status
+        #: As of the last sample.
+        self.rss = 0
+        self.process: dict[str, int] = {}
+        self.breakdown: dict[str, Any] = {}
+        self.runtime_bytes: dict[str, dict[str, int]] = {}
+        self.totals: dict[str, int] = {}
+        #: The same, with the highest value each had and when.
+        self.high_water: dict[str, Any] = {}
+
+    @property
+    def max_rss(self) -> int:
+        most: int = self.high_water["process"]["rss_bytes"]["value"] if self.high_water else 0
+        return most
+
+    def sample(self, now: int) -> None:
+        status = read_status(self._status)
+        arrow = pa.total_allocated_bytes()
+        self.rss = status.get("VmRSS", 0)
+        own = status.get("RssAnon", 0)
+        free = 0 if _malloc_info is None else _malloc_info().fordblks
+        self.process = {
+            "rss_bytes": self.rss,
+            # Memory that is the process's own, and what of it the C library does not hold free.
+            "heap_total_bytes": own,
+            "heap_used_bytes": max(own - free, 0),
+            # Arrow has an allocator of its own.
+            "external_bytes": arrow,
+            "array_buffers_bytes": arrow,
+        }
+        self.runtime_bytes = self._subsystems()
+        self.totals = {_TOTALS[name]: sum(sizes.values()) for name, sizes in self.runtime_bytes.items()}
+        self.breakdown = self._break_down(status)
+        self._raise_marks(now)
+
+    def _subsystems(self) -> dict[str, dict[str, int]]:
+        engine = self._engine
+        store, options = engine.store, engine.options
+        return {
+            "heap_estimates": {
+                # What is in the journal and not sealed yet is in memory as well.
+                "unsealed_tail_bytes": engine.stats().journal_bytes,
+                "block_cache_bytes": store.cached_bytes,
+                "search_index_bytes": self._searcher.indexes.nbytes,
+            },
+            "mapped_files": {"open_segment_bytes": store.mapped_bytes},
+            "disk_caches": {"cold_segment_cache_bytes": store.cold_cached_bytes},
+            "configured_budgets": {
+                "block_cache_bytes": options.cache_bytes,
+                "cold_segment_cache_bytes": options.cold_cache_bytes if store.has_cold_tier else 0,
+                "search_index_bytes": self._searcher.indexes.budget,
+            },
+            "pipeline_buffers": {"appends_waiting_bytes": self._waiting_bytes()},
+            "sqlite_runtime": {"memory_used_bytes": 0},
+        }
+
+    def _break_down(self, status: Mapping[str, int]) -> dict[str, Any]:
+        """What is attributed is an estimate, and mapped files need not be in memory as a whole: so the rest is what is
+        surely not accounted for, and 0 where the estimates are higher than what there is."""
+        own, files = status.get("RssAnon", 0), status.get("RssFile", 0)
+        tracked = self.totals["heap_estimate_bytes"]
+        mapped = self.totals["mapped_file_bytes"]
+        return {
+            "source": "linux_proc_status" if status else "process_memory_usage_only",
+            "rss_anon_bytes": own,
+            "rss_file_bytes": files,
+            "rss_shmem_bytes": status.get("RssShmem", 0),
+            "js_managed_bytes": 0,
+            "js_external_non_array_buffers_bytes": 0,
+            "mapped_file_bytes": mapped,
+            "sqlite_runtime_bytes": 0,
+            "unattributed_anon_bytes": max(own - tracked, 0),
+            "unattributed_rss_bytes": max(self.rss - tracked - min(mapped, files), 0),
+        }
+
+    def _raise_marks(self, now: int) -> None:
+        seen = {
+            "process": self.process,
+            "process_breakdown": {name: size for name, size in self.breakdown.items() if name != "source"},
+            "sqlite": {name: value for name, value in SQLITE.items() if type(value) is int},
+            "runtime_bytes": self.runtime_bytes,
+            "runtime_totals": self.totals,
+        }
+        _raise(self.high_water, seen, iso(now))
+
+
+_TOTALS = {
+    "heap_estimates": "heap_estimate_bytes",
+    "mapped_files": "mapped_file_bytes",
+    "disk_caches": "disk_cache_bytes",
+    "configured_budgets": "configured_budget_bytes",
+    "pipeline_buffers": "pipeline_buffer_bytes",
+    "sqlite_runtime": "sqlite_runtime_bytes",
+}
+
+
+def _raise(marks: dict[str, Any], seen: Mapping[str, Any], at: str) -> None:
+    for name, value in seen.items():
+        if isinstance(value, Mapping):
+            _raise(marks.setdefault(name, {}), value, at)
+        elif name not in marks or value > marks[name]["value"]:
+            marks[name] = {"value": value, "at": at}

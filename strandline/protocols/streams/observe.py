@@ -1,0 +1,385 @@
+"""Finding the records of a request in one stream: by key, which is quick, and by search, which finds them all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from time import perf_counter
+from typing import Any
+
+import msgspec
+
+from strandline.protocols.http import Call, Refusal, Reply
+from strandline.protocols.streams import offsets
+from strandline.protocols.streams.context import StreamsContext
+from strandline.protocols.streams.coverage import covered
+from strandline.protocols.streams.errors import JSON, NO_STORE, bad_request
+from strandline.protocols.streams.observe_request import ObserveRequest, parse_observe_request
+from strandline.protocols.streams.stream import Stream
+from strandline.query.bound import bind_search
+from strandline.query.coverage import Coverage
+from strandline.query.language import Compare, Node, Or
+from strandline.query.order import OFFSET, SortKey, SortValues
+from strandline.query.requests import MAX_SIZE, SearchRequest
+from strandline.query.searcher import Searcher
+from strandline.query.values import format_date, parse_date
+from strandline.schema.profiles import Evlog, OtelTraces
+from strandline.schema.profiles.otel_tree import TraceTree
+
+Document = dict[str, Any]
+
+#: Records that are read at a time.
+PAGE = 1000
+
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+class Found:
+    """Records by seq, up to a limit."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.truncated = False
+        self.records: dict[int, Document] = {}
+
+    def add(self, seq: int, document: Document) -> bool:
+        """False if there is no room for it."""
+        if seq not in self.records and len(self.records) >= self.limit:
+            self.truncated = True
+            return False
+        self.records[seq] = document
+        return True
+
+    def in_order(self, time: Callable[[Document], int | None]) -> list[tuple[int, Document]]:
+        return sorted(self.records.items(), key=lambda found: (time(found[1]) or 0, found[0]))
+
+
+class Shelf:
+    """One of the streams, for one question. ``deadline`` is a time of ``perf_counter``; records without all of
+    ``fields`` are none of the profile's, and passed over. They are taken as they are stored: a lens of the stream does
+    not change what the profile knows of them.
+
+    Made on the loop, used in a thread.
+    """
+
+    def __init__(self, stream: Stream, fields: Iterable[str], searcher: Searcher, deadline: float) -> None:
+        self._fields = frozenset(fields)
+        self._name = stream.name
+        self._log = stream.log
+        self._registry = stream.registry
+        self._searcher = searcher
+        self._deadline = deadline
+        self._coverage: Coverage | None = None
+        #: What was looked up without a search: nothing can have been overlooked.
+        self._by_key_alone = False
+        self._timed_out = False
+        self.warnings: list[str] = []
+
+    def find(self, found: Found, field: str, value: str) -> None:
+        """Add the records whose field has the value."""
+        routing_key = self._registry.routing_key
+        keyed = routing_key is not None and routing_key.pointer == f"/{field}"
+        if keyed or field != "spanId":
+            self._by_key(found, field, value)
+        if keyed:
+            self._by_key_alone = True
+        else:
+            self._by_search(found, field, value)
+
+    def _by_key(self, found: Found, field: str, value: str) -> None:
+        """Records have the id as their key, unless whoever appended them gave them another."""
+        after = 0
+        while True:
+            page = self._log.read(after, PAGE, key=value)
+            for seq, row in zip(page.seqs, page.data, strict=True):
+                document = _decode(row)
+                if document.get(field) == value and document.keys() >= self._fields and not found.add(seq, document):
+                    return
+            after = page.next_after
+            if page.caught_up:
+                return
+            if perf_counter() > self._deadline:
+                self._give_up()
+                return
+
+    def _by_search(self, found: Found, field: str, value: str) -> None:
+        config = self._registry.search
+        searched = None if config is None else config.fields.get(field)
+        if config is None or searched is None or not searched.exact:
+            self.warnings.append(f"{self._name} cannot be searched by {field}: only records with that key were found")
+            return
+        values = dict.fromkeys((value, value.lower()))
+        compared: list[Node] = [Compare(field, "=", each, True) for each in values]
+        query = bind_search(compared[0] if len(compared) == 1 else Or(tuple(compared)), config)
+        sort = (SortKey(OFFSET, False),)
+        after: SortValues | None = None
+        while True:
+            request = SearchRequest(query=query, size=MAX_SIZE, sort=sort, after=after, timeout_ms=0)
+            result = self._searcher.search(self._log, config, request, self._registry.versions, _stored, self._deadline)
+            self._coverage = result.coverage
+            if result.coverage.timed_out:
+                self._give_up()
+            for hit in result.hits:
+                if hit.source.keys() >= self._fields and not found.add(hit.seq, hit.source):
+                    return
+            after = result.next_after
+            if after is None or result.coverage.timed_out:
+                return
+
+    def _give_up(self) -> None:
+        if not self._timed_out:
+            self._timed_out = True
+            self.warnings.append(f"the time was up before all of {self._name} was looked at")
+
+    def coverage(self, found: Found) -> Document:
+        """How the records were found, and whether there can be others."""
+        complete = not found.truncated and not self._timed_out
+        if self._coverage is None:
+            return {"stream": self._name, "found": len(found.records), "complete": complete and self._by_key_alone}
+        return {
+            "stream": self._name,
+            "found": len(found.records),
+            **covered(self._coverage, self._log),
+            "complete": complete and self._coverage.complete,
+        }
+
+
+def _stored(seq: int, data: bytes) -> Document:
+    return _decode(data)
+
+
+# --- What is known about one request: its events and its trace, out of two streams, side by side --------------------
+
+
+#: What of an event is shown unless all of it is asked for.
+_EVENT_FIELDS = (
+    "timestamp", "level", "service", "environment", "requestId", "traceId", "spanId", "method", "path", "status",
+    "duration", "message", "why", "fix", "link",
+)  # fmt: skip
+#: And of a span.
+_SPAN_FIELDS = (
+    "spanId", "parentSpanId", "name", "kind", "service", "timestamp", "endTimestamp", "startUnixNano", "endUnixNano",
+    "duration", "status", "requestId", "http", "db", "rpc", "messaging", "error", "eventNames",
+)  # fmt: skip
+
+
+class Observing:
+    def __init__(self, context: StreamsContext) -> None:
+        self._context = context
+
+    async def observe(self, call: Call) -> Reply:
+        """POST /v1/observe/request"""
+        context = self._context
+        request = parse_observe_request(call.body)
+        events, traces = self._streams(call, request)
+        deadline = call.started + context.settings.search_timeout_ms / 1000
+        now = context.hub.now()
+        shelves = []
+        for stream, fields in ((events, _EVENT_FIELDS), (traces, _SPAN_FIELDS)):
+            if stream is not None:
+                stream.use(now)
+            shelves.append(None if stream is None else Shelf(stream, fields, context.searcher, deadline))
+
+        def observe() -> Reply:
+            document = _Observation(request, *shelves).document()
+            return Reply(msgspec.json.encode(document), 200, JSON, (NO_STORE,))
+
+        return await context.workers.run(observe, call.started + context.settings.request_timeout_ms / 1000)
+
+    def _streams(self, call: Call, request: ObserveRequest) -> tuple[Stream | None, Stream | None]:
+        """The streams that are named; one that is not may be known to the other."""
+        events = self._find(call, request.events_stream, "events", Evlog)
+        traces = self._find(call, request.traces_stream, "traces", OtelTraces)
+        if traces is None and events is not None and isinstance(events.profile, Evlog):
+            traces = self._find(call, _touchable(call, events.profile.traces_stream), "traces", OtelTraces)
+        elif events is None and traces is not None and isinstance(traces.profile, OtelTraces):
+            events = self._find(call, _touchable(call, traces.profile.events_stream), "events", Evlog)
+        return events, traces
+
+    def _find(self, call: Call, name: str | None, role: str, kind: type[Evlog | OtelTraces]) -> Stream | None:
+        if name is None:
+            return None
+        if not call.access.may_touch(name):
+            raise Refusal(403, "forbidden", f"the API key may not touch {name!r}")
+        stream = self._context.streams.get(name)
+        if not isinstance(stream.profile, kind):
+            raise bad_request(f"request.streams.{role} must be a stream with the profile {kind.kind}")
+        return stream
+
+
+def _touchable(call: Call, name: str | None) -> str | None:
+    """A stream that a profile names; None for a key that may not touch it, to which it does not exist."""
+    return name if name is not None and call.access.may_touch(name) else None
+
+
+class _Observation:
+    """Everything that was found about one request. Made in a thread."""
+
+    def __init__(self, request: ObserveRequest, events: Shelf | None, traces: Shelf | None) -> None:
+        self._request = request
+        self._events = events
+        self._traces = traces
+        self.warnings: list[str] = []
+        self.found_events = Found(request.max_events)
+        self.found_spans = Found(request.max_spans)
+        self.trace_ids: list[str] = []
+        self._look_up()
+        records = self.found_events.in_order(_event_time)
+        self.events = [(seq, event) for seq, event in records if self._is_asked_for(event)]
+        spans = [
+            (seq, span)
+            for seq, span in self.found_spans.in_order(_span_time)
+            if request.in_time(int(span["startUnixNano"]) // 1_000_000, int(span["endUnixNano"]) // 1_000_000)
+        ]
+        self.offsets_of_spans = {span["spanId"]: seq for seq, span in spans}
+        self.tree = TraceTree([span for _, span in spans])
+
+    def _is_asked_for(self, event: Document) -> bool:
+        time = _event_time(event)
+        return self._request.in_time(time, time)
+
+    # --- finding ---------------------------------------------------------------------------------------------------
+
+    def _look_up(self) -> None:
+        request = self._request
+        by, value = request.by, request.value
+        if by == "traceId":
+            self.trace_ids = [value.lower()]
+        if self._events is not None:
+            self._events.find(self.found_events, by, value)
+        if self._traces is not None and by != "traceId":
+            known = Found(request.max_spans)
+            self._traces.find(known, by, value)
+            self._note_traces(known)
+        self._note_traces(self.found_events)
+        if self._traces is not None and self.trace_ids:
+            self._traces.find(self.found_spans, "traceId", self.trace_ids[0])
+        if self._events is not None and by != "traceId" and self.trace_ids:
+            self._events.find(self.found_events, "traceId", self.trace_ids[0])
+        self._warn()
+
+    def _note_traces(self, found: Found) -> None:
+        for document in found.records.values():
+            trace_id = document["traceId"]
+            if trace_id is not None and trace_id.lower() not in self.trace_ids:
+                self.trace_ids.append(trace_id.lower())
+
+    def _warn(self) -> None:
+        if len(self.trace_ids) > 1:
+            self.warnings.append(f"there are {len(self.trace_ids)} traces of this request; the first is shown")
+        for shelf, found, what in (
+            (self._events, self.found_events, "events"),
+            (self._traces, self.found_spans, "spans"),
+        ):
+            if shelf is not None:
+                self.warnings.extend(shelf.warnings)
+            if found.truncated:
+                self.warnings.append(f"there are more than {found.limit} {what}")
+
+    # --- showing ---------------------------------------------------------------------------------------------------
+
+    def document(self) -> Document:
+        request = self._request
+        with_trace = request.with_trace and self._traces is not None
+        with_events = request.with_events and self._events is not None
+        return {
+            "lookup": {request.by: request.value},
+            "summary": self._summary(),
+            "evlog": {"events": [self._event(*found) for found in self.events]} if with_events else None,
+            "trace": self._trace() if with_trace else None,
+            "timeline": self._timeline() if request.with_timeline else None,
+            "coverage": {
+                "events": None if self._events is None else self._events.coverage(self.found_events),
+                "traces": None if self._traces is None else self._traces.coverage(self.found_spans),
+                "warnings": self.warnings,
+            },
+        }
+
+    def _summary(self) -> Document:
+        events, spans, root = [event for _, event in self.events], self.tree.spans, self.tree.root
+        services = [document["service"] for document in (*spans, *events) if document["service"] is not None]
+        starts = [int(span["startUnixNano"]) // 1_000_000 for span in spans]
+        ends = [int(span["endUnixNano"]) // 1_000_000 for span in spans]
+        times = [time for event in events if (time := _event_time(event)) is not None]
+        first, last = min(starts + times, default=None), max(ends + times, default=None)
+        request_ids = [document["requestId"] for document in (*events, *spans) if document["requestId"] is not None]
+        main = next((event for event in events if event["status"] is not None), None)
+        http = root["http"] if root is not None else {}
+        return {
+            "requestId": request_ids[0] if request_ids else None,
+            "traceId": self.trace_ids[0] if self.trace_ids else None,
+            "traceIds": self.trace_ids,
+            "services": list(dict.fromkeys(services)),
+            "method": main["method"] if main is not None else http.get("method"),
+            "path": main["path"] if main is not None else http.get("path"),
+            "status": main["status"] if main is not None else http.get("statusCode"),
+            "startedAt": None if first is None else format_date(first),
+            "endedAt": None if last is None else format_date(last),
+            "durationMs": None if root is None else root["duration"],
+            "events": len(events),
+            "spans": len(spans),
+            "errors": sum(event["level"] == "error" for event in events) + len(self.tree.errors()),
+        }
+
+    def _event(self, seq: int, event: Document) -> Document:
+        shown: Document = {"offset": offsets.encode(seq), **{name: event[name] for name in _EVENT_FIELDS}}
+        return shown | {"raw": event} if self._request.with_raw else shown
+
+    def _span(self, span: Document) -> Document:
+        seq = self.offsets_of_spans[span["spanId"]]
+        shown: Document = {"offset": offsets.encode(seq), **{name: span[name] for name in _SPAN_FIELDS}}
+        return shown | {"raw": span} if self._request.with_raw else shown
+
+    def _trace(self) -> Document:
+        tree, root = self.tree, self.tree.root
+        return {
+            "traceId": self.trace_ids[0] if self.trace_ids else None,
+            "rootSpanId": None if root is None else root["spanId"],
+            "spans": [self._span(span) for span in tree.spans],
+            "tree": tree.tree,
+            "serviceMap": tree.service_map(),
+            "criticalPath": tree.critical_path(),
+            "errors": tree.errors(),
+            "partial": self.found_spans.truncated or tree.is_partial,
+            "missingParents": tree.missing_parents,
+            "duplicateSpans": tree.duplicates,
+        }
+
+    def _timeline(self) -> list[Document]:
+        """What happened, in order: events, and the beginnings of spans."""
+        entries: list[tuple[int, Document]] = []
+        if self._request.with_events:
+            for seq, event in self.events:
+                time = _event_time(event)
+                entry = {
+                    "type": "event",
+                    "timestamp": event["timestamp"],
+                    "offset": offsets.encode(seq),
+                    "service": event["service"],
+                    "level": event["level"],
+                    "message": event["message"],
+                    "spanId": event["spanId"],
+                }
+                entries.append(((time or 0) * 1_000_000, entry))
+        if self._request.with_trace:
+            for span in self.tree.spans:
+                entry = {
+                    "type": "span",
+                    "timestamp": span["timestamp"],
+                    "offset": offsets.encode(self.offsets_of_spans[span["spanId"]]),
+                    "service": span["service"],
+                    "name": span["name"],
+                    "duration": span["duration"],
+                    "isError": span["error"]["isError"],
+                    "spanId": span["spanId"],
+                }
+                entries.append((int(span["startUnixNano"]), entry))
+        entries.sort(key=lambda entry: entry[0])
+        return [entry for _, entry in entries]
+
+
+def _event_time(event: Document) -> int | None:
+    return parse_date(event["timestamp"])
+
+
+def _span_time(span: Document) -> int:
+    return int(span["startUnixNano"])

@@ -1,0 +1,76 @@
+"""Offsets: where a reader stands in a stream, as 26 characters that sort like the records they stand behind.
+
+An offset is 128 bits, epoch, seq and a position inside a record, the first and the last of which are always 0 here,
+shifted left by two bits and written in Crockford's base 32. The offset of a record is what a reader who has it hands in
+to get what comes next; the one of seq 0 stands before the first record.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from functools import lru_cache
+
+_ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+LENGTH = 26
+#: How far the seq is shifted: the position inside a record, and the two bits that make 26 characters of 128 bits.
+_SHIFT = 34
+_SEQ_MASK = (1 << 64) - 1
+#: Beyond any seq that a log can have.
+MAX_SEQ = (1 << 63) - 1
+
+_VALUES = {character: value for value, character in enumerate(_ALPHABET)}
+_VALUES |= {"O": 0, "I": 1, "L": 1}
+_VALUES |= {character.lower(): value for character, value in _VALUES.items()}
+_FORM = re.compile(r"[0-9A-HJKMNP-TV-ZOILa-hjkmnp-tv-zoil]{26}", re.ASCII)
+_PAIRS = tuple(a + b for a in _ALPHABET for b in _ALPHABET)
+
+#: The epoch in every offset.
+EPOCH = 0
+
+START = "-1"
+NOW = "now"
+
+
+@lru_cache(maxsize=8192)
+def encode(seq: int) -> str:
+    """The offset of the record with this seq."""
+    # The six characters at the end are always 0, and so is what is in front of the seq.
+    value = seq << 4
+    characters = []
+    for _ in range(10):
+        characters.append(_PAIRS[value & 1023])
+        value >>= 10
+    return "".join(reversed(characters)) + "000000"
+
+
+@lru_cache(maxsize=8192)
+def encode_bytes(seq: int) -> bytes:
+    return encode(seq).encode()
+
+
+def decode(text: str) -> int | None:
+    """The seq of an offset; None if it is not one. The epoch in it counts for nothing."""
+    if _FORM.fullmatch(text) is None:
+        return None
+    value = 0
+    for character in text:
+        value = value << 5 | _VALUES[character]
+    return min(value >> _SHIFT & _SEQ_MASK, MAX_SEQ)
+
+
+# --- Cursors: a number that changes every so often, for caches in between to tell one wait from the next ------------
+
+#: 2024-10-09, in milliseconds: where the protocol counts from.
+_FIRST_MS = 1_728_432_000_000
+_INTERVAL_MS = 20_000
+#: Those who are ahead of time are moved on by up to so many intervals, which is an hour.
+_JITTER = 180
+_CURSOR = re.compile("[0-9]{1,15}", re.ASCII)
+
+
+def cursor(now: int, theirs: str) -> int:
+    present = max(0, now - _FIRST_MS) // _INTERVAL_MS
+    if _CURSOR.fullmatch(theirs) is not None and int(theirs) >= present:
+        return int(theirs) + random.randint(1, _JITTER)
+    return present

@@ -1,0 +1,207 @@
+"""Traces by OTLP over HTTP, into streams of the otel-traces profile."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, NamedTuple
+
+import msgspec
+
+from strandline.engine import Batch
+from strandline.engine.commit import Commit
+from strandline.engine.record import MAX_RECORD_BYTES
+from strandline.protocols.http import Call, Head, Refusal, Reply
+from strandline.protocols.streams.context import StreamsContext
+from strandline.protocols.streams.errors import NO_STORE, bad_request, conflict, too_large
+from strandline.protocols.streams.grammar import media_type
+from strandline.protocols.streams.otlp_json import read_json, write_json
+from strandline.protocols.streams.otlp_protobuf import read_protobuf, write_protobuf
+from strandline.protocols.streams.profile import notes_of
+from strandline.protocols.streams.replies import CLOSED, next_offset
+from strandline.protocols.streams.stream import JSON, Stream, StreamTraits
+from strandline.protocols.streams.streams import SYSTEM, check_name
+from strandline.protocols.turns import reply_of
+from strandline.schema.errors import SchemaError
+from strandline.schema.profiles import OtelTraces, load_profile
+from strandline.schema.registry import Registry
+
+PROTOBUF = "application/x-protobuf"
+_FORMS = {PROTOBUF: (read_protobuf, write_protobuf), JSON: (read_json, write_json)}
+#: A request with many kinds of mistakes is told of so many.
+MAX_MESSAGES = 5
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Taken(NamedTuple):
+    """What becomes of a request: records, and how many of its spans do not become any, and why."""
+
+    batch: Batch | None
+    size: int
+    rejected: int
+    why: str
+
+
+class Target(NamedTuple):
+    """Where spans go, and in what form. Without a stream, one is made for them."""
+
+    stream: Stream | None
+    profile: OtelTraces
+    registry: Registry
+
+
+class Otlp:
+    def __init__(self, context: StreamsContext) -> None:
+        self._context = context
+
+    async def into_stream(self, call: Call) -> Reply:
+        """POST /v1/stream/{name}/_otlp/v1/traces"""
+        self._context.stream(call)
+        return await self._take(call, call.head.params["name"], creates=False)
+
+    async def into_default(self, call: Call) -> Reply:
+        """POST /v1/traces: into the stream that the server was told."""
+        settings = self._context.settings
+        name = settings.otlp_traces_stream
+        if not name:
+            raise bad_request(
+                "the server was not told which stream traces go to; a stream's own _otlp/v1/traces takes them"
+            )
+        if not call.access.may_touch(name):
+            raise Refusal(403, "forbidden", f"the API key may not touch {name!r}")
+        return await self._take(call, name, creates=settings.otlp_auto_create)
+
+    async def _take(self, call: Call, name: str, *, creates: bool) -> Reply:
+        return await reply_of(self._context.write_in_turn(lambda _: self._take_now(call, name, creates)))
+
+    async def _take_now(self, call: Call, name: str, creates: bool) -> Reply:
+        context = self._context
+        form = _form(call.head)
+        while True:
+            target = self._target(name, creates)
+            _check_size(call, target.profile)
+            taken = await asyncio.to_thread(_taken, form, call.body, target.profile, target.registry)
+            # Meanwhile the stream may have been closed, or got another profile, or have been made or removed.
+            if _same(target, self._target(name, creates)):
+                break
+        reply = Reply(_FORMS[form][1](taken.rejected, taken.why), 200, form.encode(), (NO_STORE,))
+        if taken.batch is None:
+            return reply
+        context.check_backlog()
+        commit = self._append(name, target, taken.batch)
+        context.meters.append_records.add(len(taken.batch))
+        context.meters.append_bytes.add(len(call.body))
+        return await reply_of(context.after_append(commit, taken.size, lambda _: reply))
+
+    def _append(self, name: str, target: Target, batch: Batch) -> Commit[Any]:
+        now = self._context.hub.now()
+        if target.stream is not None:
+            target.stream.use(now)
+            return target.stream.log.append(batch)
+        traits = StreamTraits(content_type=JSON, created_at=now)
+        notes = notes_of(target.profile, target.registry)
+        return self._context.streams.create(name, traits, notes=notes, batch=batch)[1]
+
+    def _target(self, name: str, creates: bool) -> Target:
+        """Refuses where the stream takes no spans."""
+        streams = self._context.streams
+        if creates and streams.find(name) is None:
+            return self._new(check_name(name))
+        stream = streams.get(name)
+        if name in SYSTEM:
+            raise Refusal(403, "forbidden", "this stream is written by the server alone")
+        if stream.closed:
+            raise conflict("the stream is closed", (next_offset(stream.end), CLOSED))
+        profile = stream.profile
+        if not isinstance(profile, OtelTraces):
+            raise bad_request(f"the stream has the profile {profile.kind}; traces need otel-traces")
+        return Target(stream, profile, stream.registry)
+
+    @staticmethod
+    def _new(name: str) -> Target:
+        profile = load_profile({"kind": OtelTraces.kind})
+        assert isinstance(profile, OtelTraces)
+        return Target(None, profile, profile.registry(name))
+
+
+def _same(before: Target, now: Target) -> bool:
+    if before.stream is None or now.stream is None:
+        return before.stream is now.stream
+    return before.stream is now.stream and before.profile is now.profile and before.registry is now.registry
+
+
+def _form(head: Head) -> str:
+    form = media_type(head.headers.get(b"content-type", b"").decode("latin-1"))
+    if form not in _FORMS:
+        raise Refusal(415, "unsupported_media_type", f"traces come as {PROTOBUF} or {JSON}, not {form or 'nothing'}")
+    return form
+
+
+def _check_size(call: Call, profile: OtelTraces) -> None:
+    """The gate has undone the compression by now; how much came in is only known if the client said so."""
+    limits, headers = profile.settings.otlp_limits, call.head.headers
+    if headers.get(b"content-encoding", b"").strip().lower() == b"gzip":
+        if int(headers.get(b"content-length") or 0) > limits.max_compressed_bytes:
+            raise too_large(limits.max_compressed_bytes)
+    if len(call.body) > limits.max_decoded_bytes:
+        raise too_large(limits.max_decoded_bytes)
+
+
+class _Rejected:
+    """How many spans were not taken, and why, without saying the same twice."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._messages: dict[str, None] = {}
+
+    def add(self, message: str, count: int = 1) -> None:
+        self.count += count
+        if len(self._messages) < MAX_MESSAGES:
+            self._messages[message] = None
+
+    @property
+    def why(self) -> str:
+        return "; ".join(self._messages)
+
+
+def _taken(form: str, body: bytes, profile: OtelTraces, registry: Registry) -> Taken:
+    """Takes its time: it is called in a thread."""
+    limits = profile.settings.otlp_limits
+    collector = _FORMS[form][0](body, limits)
+    rejected = _Rejected()
+    if collector.too_many:
+        rejected.add(f"there are more than {limits.max_spans_per_request} spans in one request", collector.too_many)
+    documents = []
+    for span in collector.spans:
+        try:
+            documents.append(profile.span(span))
+        except SchemaError as error:
+            rejected.add(str(error))
+    rows = _rows(documents, registry, rejected)
+    if not rows:
+        return Taken(None, 0, rejected.count, rejected.why)
+    data, kept = [row for row, _ in rows], [document for _, document in rows]
+    keys = registry.keys_of(kept, None)
+    batch = Batch(data, profile.keys_of(kept) if keys is None else keys)
+    return Taken(batch, sum(map(len, data)), rejected.count, rejected.why)
+
+
+def _rows(documents: list[Any], registry: Registry, rejected: _Rejected) -> list[tuple[bytes, Any]]:
+    """The spans that conform to the stream's schema, which may be stricter than the profile's by now."""
+    try:
+        registry.check(documents)
+        strict = False
+    except SchemaError:
+        strict = True
+    rows = []
+    for document in documents:
+        try:
+            if strict:
+                registry.check([document])
+            row = _encode(document)
+            if len(row) > MAX_RECORD_BYTES:
+                raise SchemaError(f"the span takes {len(row)} bytes, the limit is {MAX_RECORD_BYTES}")
+            rows.append((row, document))
+        except SchemaError as error:
+            rejected.add(str(error))
+    return rows

@@ -1,0 +1,167 @@
+"""The server's metrics of itself: a stream of intervals like any other, that everybody reads and only it writes.
+
+Nothing in it is told per stream: with a million of them that would be a million series.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from strandline.engine import Batch, Config, Engine
+from strandline.engine.errors import EngineError
+from strandline.protocols.meters import Measured
+from strandline.protocols.ownership import PROFILE, REGISTRY
+from strandline.protocols.streams.context import StreamsContext
+from strandline.protocols.streams.stream import StreamTraits
+from strandline.protocols.streams.streams import METRICS_STREAM
+from strandline.schema.profiles import METRICS
+from strandline.schema.profiles.metrics import SCHEMA
+from strandline.schema.registry import Registry
+
+log = logging.getLogger(__name__)
+
+#: How long the server's metrics are kept. About 50 MB at one interval every ten seconds.
+KEPT_MS = 7 * 24 * 3_600_000
+
+
+class Series(NamedTuple):
+    """What is told of one series in one interval. ``kind``: "summary" of values, "counter" (how much more it is than an
+    interval before), or "gauge" (what it is at the end of the interval)."""
+
+    name: str
+    unit: str
+    kind: str
+    measured: Measured
+    attributes: Mapping[str, str] = {}
+
+
+class OwnMetrics:
+    """``answered`` counts the server's replies by path and status. Times are milliseconds."""
+
+    def __init__(self, context: StreamsContext, answered: Mapping[tuple[str, int], int]) -> None:
+        self._context = context
+        self._answered = answered
+        self._counted: dict[tuple[str, int], int] = dict(answered)
+        self._journal = _journal_counters(context.engine)
+        self._since = context.hub.now()
+        self._known: set[tuple[str, tuple[tuple[str, str], ...]]] = set()
+
+    @property
+    def series(self) -> int:
+        """How many series there are."""
+        return len(self._known)
+
+    def install(self) -> None:
+        """Make the stream if it is not there, and see to it that its schema is the one that is written by."""
+        registry = Registry.installed(METRICS_STREAM, SCHEMA).stored()
+        notes: dict[str, Any] = {REGISTRY: registry, PROFILE: METRICS.stored()}
+        engine = self._context.engine
+        try:
+            stream = self._context.streams.find(METRICS_STREAM)
+            if stream is None:
+                traits = StreamTraits(created_at=self._since)
+                config = Config(durability="disk", ttl_ms=KEPT_MS, attributes=traits.attributes)
+                engine.create(METRICS_STREAM, config, notes=notes)
+            elif any(stream.log.notes.get(name) != value for name, value in notes.items()):
+                stream.log.note(notes)
+        except EngineError as error:
+            log.error("the stream of the server's metrics cannot be made: %s", error)
+
+    def flush(self, now: int) -> None:
+        """Append the interval from the last flush until now. It waits for nobody and is refused by nothing."""
+        start, end = self._since, max(now, self._since)
+        self._since = end
+        records = [_record(series, start, end) for series in self._measure()]
+        instance = self._context.engine.maintenance.manifest.id
+        for record in records:
+            record["instance"] = instance
+        data = [msgspec.json.encode(record) for record in METRICS.normalise(records, now)]
+        if self._context.engine.journal.failure is not None:
+            return  # logged once, when it happened
+        try:
+            stream = self._context.streams.find(METRICS_STREAM)
+            if stream is not None:
+                stream.log.append(Batch(data))
+        except EngineError as error:
+            log.error("an interval of the server's metrics is lost: %s", error)
+
+    # --- measuring -----------------------------------------------------------------------------------------------
+
+    def _measure(self) -> list[Series]:
+        found = [*self._summaries(), *self._requests(), *self._counters(), *self._gauges()]
+        self._known.update((series.name, tuple(series.attributes.items())) for series in found)
+        return found
+
+    def _summaries(self) -> Iterator[Series]:
+        for name, (unit, meter) in self._context.meters.by_name.items():
+            measured = meter.take()
+            if measured.number:
+                yield Series(name, unit, "summary", measured)
+
+    def _requests(self) -> Iterator[Series]:
+        """Those of all protocols; only what was asked for in the interval."""
+        for (route, status), count in list(self._answered.items()):
+            more = count - self._counted.get((route, status), 0)
+            if more:
+                attributes = {"route": route or "none", "status": str(status)}
+                yield Series("requests", "requests", "counter", Measured.once(more), attributes)
+        self._counted = dict(self._answered)
+
+    def _counters(self) -> Iterator[Series]:
+        before, self._journal = self._journal, _journal_counters(self._context.engine)
+        for (name, unit), value in self._journal.items():
+            yield Series(name, unit, "counter", Measured.once(value - before[name, unit]))
+
+    def _gauges(self) -> Iterator[Series]:
+        context = self._context
+        stats = context.engine.stats()
+        gauges = {
+            ("logs", "logs"): stats.logs,
+            ("records", "records"): stats.records,
+            ("bytes", "bytes"): stats.size,
+            ("journal.unsealed", "bytes"): stats.journal_bytes,
+            ("journal.pending", "commits"): stats.pending,
+            ("segments", "segments"): stats.segments,
+            ("blocks.cached", "bytes"): stats.cached_bytes,
+            ("index.size", "bytes"): context.searcher.indexes.nbytes,
+            ("append.waiting", "appends"): context.appends.count,
+            ("connections.events", "connections"): context.slots.used,
+            ("logs.watched", "logs"): len(context.hub.watched()),
+            ("memory.rss", "bytes"): context.memory.rss,
+            ("pressure", "percent"): round(context.pressure.level * 100),
+        }
+        for (name, unit), value in gauges.items():
+            yield Series(name, unit, "gauge", Measured.once(value))
+
+
+def _journal_counters(engine: Engine) -> dict[tuple[str, str], int]:
+    stats = engine.stats()
+    return {
+        ("journal.frames", "frames"): stats.frames,
+        ("journal.bytes", "bytes"): stats.bytes_written,
+        ("journal.flushes", "flushes"): stats.flushes,
+        ("journal.flush.time", "us"): round(stats.flush_us.sum),
+        ("journal.rotations", "files"): stats.rotations,
+    }
+
+
+def _record(series: Series, start: int, end: int) -> dict[str, Any]:
+    measured = series.measured
+    return {
+        "metric": f"strandline.{series.name}",
+        "unit": series.unit,
+        "metricKind": series.kind,
+        "temporality": "instant" if series.kind == "gauge" else "delta",
+        "windowStart": start,
+        "windowEnd": end,
+        "attributes": series.attributes,
+        "count": measured.number,
+        "sum": measured.total,
+        "min": measured.least,
+        "max": measured.greatest,
+        "buckets": measured.buckets,
+    }

@@ -1,0 +1,49 @@
+"""The profile of a stream, as a document that is read and updated."""
+
+from __future__ import annotations
+
+import msgspec
+
+from strandline.protocols.http import Call, Refusal, Reply
+from strandline.protocols.ownership import PROFILE, REGISTRY
+from strandline.protocols.streams.context import StreamsContext
+from strandline.protocols.streams.errors import JSON, NO_STORE
+from strandline.protocols.streams.streams import SYSTEM
+from strandline.protocols.turns import Replying
+from strandline.schema.profiles import GENERIC, Profile, parse_profile_update, show
+from strandline.schema.registry import Registry
+
+
+class Profiling:
+    def __init__(self, context: StreamsContext) -> None:
+        self._context = context
+
+    def get(self, call: Call) -> Reply:
+        """GET /v1/stream/{name}/_profile"""
+        return _shown(self._context.stream(call).profile)
+
+    def post(self, call: Call) -> Replying:
+        """POST /v1/stream/{name}/_profile: the profile, and the registry that comes with it, in one step."""
+        stream = self._context.stream_to_change(call)
+        profile = parse_profile_update(call.body)
+        if stream.name in SYSTEM:
+            raise Refusal(403, "forbidden", "the profile of this stream is the server's own")
+        for name in profile.named_streams:
+            if not call.access.may_touch(name):
+                raise Refusal(403, "forbidden", f"the API key may not touch {name!r}")
+        profile.check_install(is_json=stream.is_json, is_empty=not stream.end, current=stream.profile)
+        notes = notes_of(profile, profile.registry(stream.name))
+        stream.use(self._context.hub.now())
+        return self._context.after(stream.log.note(notes), lambda _: _shown(profile))
+
+
+def notes_of(profile: Profile, registry: Registry | None) -> dict[str, object]:
+    """What a stream notes down when it gets the profile, and the registry that comes with it."""
+    notes: dict[str, object] = {PROFILE: None if profile is GENERIC else profile.stored()}
+    if registry is not None:
+        notes[REGISTRY] = registry.stored()
+    return notes
+
+
+def _shown(profile: Profile) -> Reply:
+    return Reply(msgspec.json.encode(show(profile)), 200, JSON, (NO_STORE,))

@@ -1,0 +1,105 @@
+"""What a read asks for: the query string of a GET, taken apart."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+from urllib.parse import parse_qsl
+
+from strandline.protocols.http import Head
+from strandline.protocols.streams import offsets
+from strandline.protocols.streams.errors import bad_request
+from strandline.protocols.streams.grammar import duration_ms, time_ms
+from strandline.protocols.streams.stream import Stream
+
+Live = Literal["", "long-poll", "sse"]
+_LIVE: dict[str, Live] = {
+    "": "",
+    "0": "",
+    "false": "",
+    "long-poll": "long-poll",
+    "true": "long-poll",
+    "1": "long-poll",
+    "sse": "sse",
+}
+
+
+class Ask(NamedTuple):
+    """``after`` is a seq; None: behind the end as it is now. ``given``: a place was named, so that whoever has missed
+    something on the way there is told."""
+
+    after: int | None
+    given: bool
+    since: int | None
+    live: Live
+    #: How long to wait; None: as long as the server thinks fit.
+    timeout_ms: int | None
+    key: str | None
+    filter: str | None
+    format: str | None
+    cursor: str
+    #: Only the last record of each key, as of now.
+    latest: bool
+
+    @classmethod
+    def of(cls, head: Head) -> Ask:
+        query = head.query
+        if "offset" in query:
+            _check_single(head, "offset")
+        live = _LIVE.get(query.get("live", ""))
+        if live is None:
+            raise bad_request(f"live must be long-poll or sse, not {query['live']!r}")
+        after, given = _offset(query.get("offset"))
+        if live and "offset" not in query:
+            raise bad_request("a live read needs an offset")
+        since = None
+        if "since" in query:
+            since = time_ms("since", query["since"])
+        timeout = query.get("timeout", query.get("timeout_ms"))
+        form = query.get("format")
+        if form not in (None, "raw", "json"):
+            raise bad_request(f"format must be raw or json, not {form!r}")
+        view = query.get("view")
+        if view not in (None, "latest"):
+            raise bad_request(f"view must be latest, not {view!r}")
+        if view is not None and live:
+            raise bad_request("view=latest shows what is there now: read on live without it, from Stream-Next-Offset")
+        if "filter" in query and live == "sse":
+            raise bad_request("filter is not supported with live=sse")
+        return cls(
+            after,
+            given,
+            None if "offset" in query else since,
+            live,
+            None if timeout is None else duration_ms("timeout", timeout),
+            head.params.get("key") or query.get("key") or None,
+            query.get("filter"),
+            form,
+            query.get("cursor", ""),
+            view is not None,
+        )
+
+    def as_json(self, stream: Stream) -> bool:
+        """Whether the records come as one JSON array."""
+        if self.format is None:
+            return stream.is_json
+        if self.format == "json" and not stream.is_json:
+            raise bad_request(f"format=json needs a stream of application/json, this one holds {stream.media_type}")
+        return self.format == "json"
+
+
+def _check_single(head: Head, name: str) -> None:
+    if head.query_string.count(name) > 1 or "%" in head.query_string:
+        names = [key for key, _ in parse_qsl(head.query_string, keep_blank_values=True)]
+        if names.count(name) > 1:
+            raise bad_request(f"{name} is given more than once")
+
+
+def _offset(text: str | None) -> tuple[int | None, bool]:
+    if text is None or text == offsets.START:
+        return 0, False
+    if text == offsets.NOW:
+        return None, False
+    seq = offsets.decode(text)
+    if seq is None:
+        raise bad_request(f"offset {text!r} is not an offset")
+    return seq, seq > 0

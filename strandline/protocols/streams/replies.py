@@ -1,0 +1,84 @@
+"""What replies have in common: headers for browsers, and those that say where a stream ends."""
+
+from __future__ import annotations
+
+from strandline.protocols.http import Cors, Head, Headers
+from strandline.protocols.streams.grammar import iso
+from strandline.protocols.streams.offsets import encode_bytes
+from strandline.protocols.streams.stream import Stream
+
+_EXPOSED = (
+    "Stream-Next-Offset", "Stream-End-Offset", "Stream-Cursor", "Stream-Up-To-Date", "Stream-Closed", "Stream-TTL",
+    "Stream-Expires-At", "Stream-Compact", "Stream-SSE-Data-Encoding", "Stream-Expected-Seq", "Stream-Received-Seq",
+    "Producer-Epoch", "Producer-Seq", "Producer-Expected-Seq", "Producer-Received-Seq",
+    "Stream-Filter-Scan-Limit-Reached",
+    "Stream-Filter-Scan-Limit-Bytes", "Stream-Filter-Scanned-Bytes", "Retry-After", "Location", "etag", "content-type",
+    "content-encoding", "vary",
+)  # fmt: skip
+_ALLOWED = (
+    "content-type", "authorization", "if-none-match", "Stream-Seq", "Stream-TTL", "Stream-Expires-At", "Stream-Closed",
+    "Stream-Compact", "Stream-Key", "Stream-Timestamp", "Producer-Id", "Producer-Epoch", "Producer-Seq",
+    "Stream-Forked-From", "Stream-Fork-Offset", "Stream-Fork-Sub-Offset",
+)  # fmt: skip
+
+#: What pages of allowed origins may read and send.
+CORS = Cors(
+    (b"access-control-expose-headers", ", ".join(_EXPOSED).encode()),
+    (
+        (b"access-control-allow-methods", b"GET, POST, PUT, DELETE, HEAD, OPTIONS"),
+        (b"access-control-allow-headers", ", ".join(_ALLOWED).encode()),
+        (b"access-control-max-age", b"86400"),
+    ),
+)
+#: On every reply: a stream may hold anything, also a page with scripts, which must not run as a page of this server.
+SANDBOX: Headers = ((b"content-security-policy", b"default-src 'none'; sandbox; frame-ancestors 'none'"),)
+
+#: Media types that a browser runs or renders as a document of their own. Opened by themselves, they are saved instead.
+_ACTIVE = frozenset((
+    "text/html", "text/xml", "application/xml", "text/xsl", "text/javascript", "application/javascript",
+    "application/x-javascript", "text/ecmascript", "application/ecmascript", "text/css", "application/pdf",
+    "application/x-shockwave-flash", "multipart/x-mixed-replace", "multipart/related", "message/rfc822",
+))  # fmt: skip
+_ATTACHMENT: Headers = ((b"content-disposition", b"attachment"),)
+
+NO_STORE = (b"cache-control", b"no-store")
+CLOSED = (b"stream-closed", b"true")
+UP_TO_DATE = (b"stream-up-to-date", b"true")
+COMPACT = (b"stream-compact", b"true")
+
+
+def origin(head: Head) -> str:
+    """Where the server is, as the client sees it: scheme and host."""
+    headers = head.headers
+    scheme = headers.get(b"x-forwarded-proto", b"http").split(b",")[0].strip().lower()
+    host = headers.get(b"x-forwarded-host", headers.get(b"host", b"localhost")).split(b",")[0].strip()
+    return f"{'https' if scheme == b'https' else 'http'}://{host.decode('latin-1')}"
+
+
+def next_offset(seq: int) -> tuple[bytes, bytes]:
+    return b"stream-next-offset", encode_bytes(seq)
+
+
+def end_offset(seq: int) -> tuple[bytes, bytes]:
+    return b"stream-end-offset", encode_bytes(seq)
+
+
+def disposition(stream: Stream) -> Headers:
+    """On replies with the payload of a stream: what is active content is not shown, only saved."""
+    return _ATTACHMENT if stream.media_type in _ACTIVE or stream.media_type.endswith("+xml") else ()
+
+
+def kept(stream: Stream) -> Headers:
+    """For how long the stream stays, and what of it."""
+    return (*lifetime(stream), COMPACT) if stream.log.config.compact else lifetime(stream)
+
+
+def lifetime(stream: Stream) -> Headers:
+    """When the stream expires, and the window within which it must be used."""
+    expires_at = stream.expires_at
+    if expires_at is None:
+        return ()
+    at = (b"stream-expires-at", iso(expires_at).encode())
+    if stream.traits.ttl_seconds is None:
+        return (at,)
+    return (b"stream-ttl", b"%d" % stream.traits.ttl_seconds), at

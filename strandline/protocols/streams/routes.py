@@ -1,0 +1,141 @@
+"""The face as a whole: its routes, and what it does when the server stops."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from strandline.protocols.http import ElementLimit, Handler, Route, preflight
+from strandline.protocols.streams.aggregate import Aggregating
+from strandline.protocols.streams.append import Appending
+from strandline.protocols.streams.context import StreamsContext
+from strandline.protocols.streams.create import Creating
+from strandline.protocols.streams.delete import Deleting
+from strandline.protocols.streams.errors import refuse, reply_to, too_many_records
+from strandline.protocols.streams.inspection import Inspecting
+from strandline.protocols.streams.invalidation import Touching
+from strandline.protocols.streams.list import Listing
+from strandline.protocols.streams.observe import Observing
+from strandline.protocols.streams.otlp import Otlp
+from strandline.protocols.streams.own_metrics import OwnMetrics
+from strandline.protocols.streams.profile import Profiling
+from strandline.protocols.streams.read import Reading
+from strandline.protocols.streams.replies import CORS, SANDBOX
+from strandline.protocols.streams.routing_keys import RoutingKeys
+from strandline.protocols.streams.samples import Sampling
+from strandline.protocols.streams.schema import Schemas
+from strandline.protocols.streams.search import Searching
+from strandline.protocols.streams.server_details import ServerDetails
+from strandline.protocols.streams.subscriptions.routes import Subscribing
+
+ONE = "/v1/stream/{name}"
+
+
+class StreamsFace:
+    """Everything of the streams protocol that answers HTTP requests. ``answered`` counts all replies of the server, by
+    path and status."""
+
+    def __init__(self, context: StreamsContext, answered: Mapping[tuple[str, int], int] = {}) -> None:
+        self.context = context
+        self.creating = Creating(context)
+        self.appending = Appending(context)
+        self.reading = Reading(context)
+        self.deleting = Deleting(context)
+        self.schemas = Schemas(context)
+        self.subscribing = Subscribing(context)
+        self.searching = Searching(context)
+        self.aggregating = Aggregating(context)
+        self.profiling = Profiling(context)
+        self.otlp = Otlp(context)
+        self.observing = Observing(context)
+        self.touching = Touching(context)
+        self.listing = Listing(context)
+        self.inspecting = Inspecting(context)
+        self.routing_keys = RoutingKeys(context)
+        self.server_details = ServerDetails(context, self.touching.lives, self._count_waiting)
+        self.metrics = OwnMetrics(context, answered)
+        self.sampling = Sampling(context, self.metrics)
+        self.sampling.begin()
+
+    def routes(self) -> list[Route]:
+        records = self._records_limit()
+        routes = [
+            _route("PUT", ONE, self.creating.put, "write", body="any", elements=records),
+            _route("POST", ONE, self.appending.append, "write", body="any", fast=True, elements=records),
+            _route("GET", ONE, self.reading.get, "read", fast=True),
+            _route("HEAD", ONE, self.reading.head, "read"),
+            _route("DELETE", ONE, self.deleting.delete, "delete"),
+            _route("GET", ONE + "/pk/{key}", self.reading.get, "read", fast=True),
+            _route("GET", ONE + "/_schema", self.schemas.get, "read"),
+            _route("POST", ONE + "/_schema", self.schemas.post, "write", body="any"),
+            _route("GET", ONE + "/_search", self.searching.search_get, "read", fast=True),
+            _route("POST", ONE + "/_search", self.searching.search_post, "read", body="any", fast=True),
+            _route("POST", ONE + "/_aggregate", self.aggregating.aggregate, "read", body="any", fast=True),
+            _route("GET", ONE + "/_profile", self.profiling.get, "read"),
+            _route("POST", ONE + "/_profile", self.profiling.post, "write", body="any"),
+            _route("POST", ONE + "/_otlp/v1/traces", self.otlp.into_stream, "write", body="any"),
+            _route("POST", "/v1/traces", self.otlp.into_default, "write", body="any"),
+            _route("POST", "/v1/observe/request", self.observing.observe, "read", body="any"),
+            _route("GET", ONE + "/touch/meta", self.touching.meta, "read", fast=True),
+            _route("POST", ONE + "/touch/wait", self.touching.wait, "read", body="any", fast=True),
+            _route("POST", ONE + "/touch/templates/activate", self.touching.activate, "read", body="any"),
+            _route("GET", "/v1/streams", self.listing.get, "read", fast=True),
+            _route("GET", ONE + "/_details", self.inspecting.details, "read"),
+            _route("GET", ONE + "/_index_status", self.inspecting.index_status, "read"),
+            _route("GET", ONE + "/_routing_keys", self.routing_keys.get, "read"),
+            _route("GET", "/v1/server/_details", self.server_details.details, "read"),
+            _route("GET", "/v1/server/_mem", self.server_details.mem, "read"),
+        ]
+        return [*routes, *self._preflights(routes), *self.subscribing.routes()]
+
+    def _records_limit(self) -> ElementLimit:
+        """Twice as many as one append may have are not even taken apart."""
+        most = self.context.settings.max_append_records
+        return ElementLimit(most=2 * most, depth=1, arrays_only=True, refuse=lambda: too_many_records(most))
+
+    def _preflights(self, routes: list[Route]) -> list[Route]:
+        """Every path says what pages may send there. A browser asks that without a key."""
+        paths = dict.fromkeys(route.path for route in routes)
+        return [_route("OPTIONS", path, preflight, public=True) for path in paths]
+
+    def _count_waiting(self) -> int:
+        """Requests that are answered when something happens."""
+        return self.reading.waiting + self.inspecting.waiting + self.touching.lives.waiting
+
+    def drain(self) -> None:
+        """Answer everybody who waits, and end what does not end by itself."""
+        self.reading.drain()
+        self.inspecting.drain()
+        self.touching.drain()
+        self.sampling.stop()
+        self.subscribing.stop()
+        self.context.stop()
+
+
+def _route(
+    method: str,
+    path: str,
+    handler: Handler,
+    *scopes: str,
+    body: str = "none",
+    fast: bool = False,
+    public: bool = False,
+    elements: ElementLimit | None = None,
+) -> Route:
+    names_stream = "{name}" in path
+    return Route(
+        method=method,
+        path=path,
+        handler=handler,
+        scopes=scopes,
+        names=("name",) if names_stream and scopes else (),
+        body=body,
+        fast=fast,
+        public=public,
+        elements=elements,
+        any_case=True,
+        spans="name" if names_stream else "",
+        headers=SANDBOX,
+        cors=CORS,
+        errors=reply_to,
+        refuse=refuse,
+    )

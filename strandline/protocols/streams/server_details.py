@@ -1,0 +1,255 @@
+"""GET /v1/server/_details and _mem: how the server is set up, and how it is doing.
+
+All keys of the protocol are there. Those about parts that this server does not have (SQLite, a JavaScript heap, gates
+for single kinds of requests) are 0, null or "unavailable".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from heapq import nlargest
+from itertools import islice
+from typing import Any
+
+import msgspec
+
+from strandline.delivery.invalidation.live import Lives
+from strandline.engine import Log
+from strandline.engine.errors import UnknownLog
+from strandline.engine.reads.layout import Holdings, holdings_of
+from strandline.protocols.access import Access
+from strandline.protocols.http import Call, Reply
+from strandline.protocols.streams.context import StreamsContext
+from strandline.protocols.streams.errors import JSON, NO_STORE
+from strandline.protocols.streams.grammar import iso
+from strandline.protocols.streams.memory import GC, SQLITE
+from strandline.protocols.streams.workers import THREADS
+
+#: How many streams are named in each respect, of so many that are looked at.
+TOP = 5
+MAX_LOOKED_AT = 20_000
+
+
+class ServerDetails:
+    """``lives`` are the logs that are followed for live invalidation; ``waiting`` tells how many requests wait for
+    something to happen."""
+
+    def __init__(self, context: StreamsContext, lives: Lives, waiting: Callable[[], int]) -> None:
+        self._context = context
+        self._lives = lives
+        self._waiting = waiting
+
+    async def details(self, call: Call) -> Reply:
+        """GET /v1/server/_details"""
+        self._context.memory.sample(self._context.hub.now())
+        document = {
+            # Nothing is tuned by itself: there are settings, and what is not set has a default.
+            "auto_tune": {
+                "enabled": False,
+                "requested_memory_mb": None,
+                "preset_mb": None,
+                "effective_memory_limit_mb": None,
+            },
+            "configured_limits": self._limits(),
+            "runtime": {**self._runtime(), "top_streams": await self._top_streams(call.access)},
+        }
+        return _reply(document)
+
+    async def mem(self, call: Call) -> Reply:
+        """GET /v1/server/_mem"""
+        memory, now = self._context.memory, self._context.hub.now()
+        memory.sample(now)
+        counts = self._counts()
+        document = {
+            "ts": iso(now),
+            "process": memory.process,
+            "process_breakdown": memory.breakdown,
+            "sqlite": SQLITE,
+            "gc": GC,
+            "high_water": memory.high_water,
+            "counters": {f"tieredstore.mem.leak_candidate.{name}": count for name, count in counts.items()},
+            "runtime_counts": counts,
+            "runtime_bytes": memory.runtime_bytes,
+            "runtime_totals": memory.totals,
+            "top_streams": await self._top_streams(call.access),
+        }
+        return _reply(document)
+
+    # --- how it is set up ----------------------------------------------------------------------------------------
+
+    def _limits(self) -> dict[str, Any]:
+        """0: there is no bound of this kind, or no such part."""
+        settings, options = self._context.settings, self._context.engine.options
+        has_cold_tier = self._context.engine.store.has_cold_tier
+        return {
+            "caches": {
+                "sqlite_cache_bytes": 0,
+                "worker_sqlite_cache_bytes": 0,
+                "index_run_memory_cache_bytes": settings.search_memory_bytes,
+                "index_run_disk_cache_bytes": 0,
+                "lexicon_index_cache_bytes": 0,
+                "segment_cache_bytes": options.cold_cache_bytes if has_cold_tier else 0,
+                "companion_toc_cache_bytes": 0,
+                "companion_section_cache_bytes": 0,
+                "companion_file_cache_bytes": 0,
+            },
+            # Whoever searches builds the index, and one round of housekeeping is made at a time.
+            "concurrency": {
+                "ingest": settings.max_waiting_appends,
+                "read": 0,
+                "search": THREADS,
+                "async_index": 0,
+                "upload": int(has_cold_tier),
+                "index_build": THREADS,
+                "index_compact": 0,
+            },
+            "ingest": {
+                "max_batch_requests": 0,
+                "max_batch_bytes": 0,
+                "max_queue_requests": settings.max_waiting_appends,
+                "max_queue_bytes": settings.max_waiting_bytes,
+                "busy_timeout_ms": 0,
+                "local_backlog_max_bytes": 0,
+            },
+            "search": {
+                "companion_batch_segments": 0,
+                "companion_yield_blocks": 0,
+                "wal_overlay_quiet_period_ms": 0,
+                "wal_overlay_max_bytes": 0,
+            },
+            "segmenting": {
+                "segment_max_bytes": options.segment_bytes,
+                "segment_target_rows": 0,
+                "segmenter_workers": 1,
+            },
+            "timeouts": {
+                "append_request_timeout_ms": settings.append_timeout_ms,
+                "search_request_timeout_ms": settings.search_timeout_ms,
+                "resolver_timeout_ms": settings.request_timeout_ms,
+                "object_store_timeout_ms": 0,
+            },
+            "memory": {"pressure_limit_bytes": 0},
+        }
+
+    # --- how it is doing -----------------------------------------------------------------------------------------
+
+    def _runtime(self) -> dict[str, Any]:
+        context = self._context
+        memory, appends, workers, settings = context.memory, context.appends, context.workers, context.settings
+        full = appends.count >= settings.max_waiting_appends or appends.size >= settings.max_waiting_bytes
+        return {
+            "memory": {
+                "pressure_active": False,
+                "pressure_limit_bytes": 0,
+                "last_rss_bytes": memory.rss,
+                "max_rss_bytes": memory.max_rss,
+                "process": memory.process,
+                "process_breakdown": memory.breakdown,
+                "sqlite": SQLITE,
+                "gc": GC,
+                "subsystems": {**memory.runtime_bytes, "counts": self._counts()},
+                "totals": memory.totals,
+                "high_water": memory.high_water,
+            },
+            "ingest_queue": {"requests": appends.count, "bytes": appends.size, "full": full},
+            "local_backpressure": {
+                "enabled": False,
+                "current_bytes": memory.runtime_bytes["heap_estimates"]["unsealed_tail_bytes"],
+                "max_bytes": 0,
+                "over_limit": False,
+            },
+            "uploads": {"pending_segments": self._pending_uploads()},
+            "concurrency": {
+                "ingest": _gate(settings.max_waiting_appends, appends.count, 0),
+                "read": _gate(0, 0, 0),
+                "search": _gate(THREADS, workers.active, workers.queued),
+                "async_index": _gate(0, 0, 0),
+            },
+        }
+
+    def _pending_uploads(self) -> int:
+        """Segments that the next round of housekeeping moves to the cold tier, as far as their number tells."""
+        engine = self._context.engine
+        if not engine.store.has_cold_tier:
+            return 0
+        hot = sum(entry.tier == "hot" for entry in engine.maintenance.manifest.segments)
+        return max(hot - engine.options.hot_segments, 0)
+
+    def _counts(self) -> dict[str, int]:
+        context = self._context
+        stats, watched = context.engine.stats(), context.hub.watched()
+        return {
+            "logs": stats.logs,
+            "records": stats.records,
+            "segments": stats.segments,
+            "open_segments": context.engine.store.open_segments,
+            "pending_commits": stats.pending,
+            "appends_waiting": context.appends.count,
+            "requests_waiting": self._waiting(),
+            "watched_logs": len(watched),
+            "waiters": sum(count for _, count in watched),
+            "open_event_streams": context.slots.used,
+            "search_indexes": len(context.searcher.indexes),
+            "touch_journals": len(self._lives),
+        }
+
+    # --- who takes the most --------------------------------------------------------------------------------------
+
+    async def _top_streams(self, access: Access) -> dict[str, Any]:
+        """Of those that the one who asks may know of, and of those that have changed lately."""
+        watched = [(count, log) for log, count in self._context.hub.watched() if _may_know(access, log)]
+        waiters = nlargest(TOP, watched, key=lambda each: each[0])
+        filters = [(size, log) for log, size in self._lives.filters() if _may_know(access, log)]
+        held = await asyncio.to_thread(self._unsealed, access)
+        indexed = self._context.searcher.indexes.sizes()
+        stored = [(holdings.tail_size + indexed.get(log.epoch, 0), log, holdings) for log, holdings in held]
+        pending = nlargest(TOP, held, key=lambda each: each[1].tail_size)
+        return {
+            "local_storage_bytes": [
+                {
+                    "stream": log.name,
+                    "bytes": size,
+                    "wal_retained_bytes": holdings.tail_size,
+                    "segment_cache_bytes": 0,
+                    "index_cache_bytes": indexed.get(log.epoch, 0),
+                }
+                for size, log, holdings in nlargest(TOP, stored, key=lambda each: each[0])
+                if size
+            ],
+            "pending_wal_bytes": [
+                {
+                    "stream": log.name,
+                    "pending_wal_bytes": holdings.tail_size,
+                    "pending_rows": holdings.tail_records,
+                }
+                for log, holdings in pending
+                if holdings.tail_size
+            ],
+            "touch_journal_filter_bytes": [
+                {"stream": log.name, "bytes": size} for size, log in nlargest(TOP, filters, key=lambda each: each[0])
+            ],
+            "notifier_waiters": [{"stream": log.name, "waiters": count} for count, log in waiters],
+        }
+
+    def _unsealed(self, access: Access) -> list[tuple[Log, Holdings]]:
+        found: list[tuple[Log, Holdings]] = []
+        for log in islice(self._context.engine.unsealed(), MAX_LOOKED_AT):
+            if _may_know(access, log):
+                try:
+                    found.append((log, holdings_of(log)))
+                except UnknownLog:  # dropped in the meantime
+                    continue
+        return found
+
+
+def _may_know(access: Access, log: Log) -> bool:
+    return not log.name.startswith("_") and access.may_touch(log.name)
+
+
+def _gate(limit: int, active: int, queued: int) -> dict[str, int]:
+    return {"configured_limit": limit, "current_limit": limit, "active": active, "queued": queued}
+
+
+def _reply(document: dict[str, Any]) -> Reply:
+    return Reply(msgspec.json.encode(document), 200, JSON, (NO_STORE,))

@@ -1,0 +1,312 @@
+"""What streams are to subscriptions."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from strandline.delivery.subscriptions import Claim, Definition, Dialect, Holder, Link, Subscription, Subscriptions
+from strandline.delivery.subscriptions.globs import Glob
+from strandline.delivery.subscriptions.webhooks import HttpCourier
+from strandline.engine import Commit, Log
+from strandline.engine.errors import EngineError
+from strandline.protocols.access import Access
+from strandline.protocols.http import Call, Handler, Later, Refusal, Reply, Route, preflight
+from strandline.protocols.ownership import is_hidden
+from strandline.protocols.streams.context import StreamsContext
+from strandline.protocols.streams.errors import JSON, NO_STORE, not_found, refuse
+from strandline.protocols.streams.replies import CORS, origin
+from strandline.protocols.streams.stream import StreamTraits
+from strandline.protocols.streams.streams import SYSTEM
+from strandline.protocols.streams.subscriptions import json
+from strandline.protocols.streams.subscriptions.bodies import (
+    HolderBody,
+    checked_id,
+    checked_name,
+    decode_claim,
+    decode_holder,
+    decode_streams,
+    decode_subscription,
+    define,
+    relative,
+)
+from strandline.protocols.streams.subscriptions.errors import invalid, reply_to, token_invalid
+from strandline.protocols.turns import Replying
+
+log = logging.getLogger(__name__)
+
+
+class StreamsDialect(Dialect):
+    def __init__(self, context: StreamsContext) -> None:
+        self._context = context
+
+    def visible(self, log: Log) -> bool:
+        return (not log.name.startswith("_") or log.name in SYSTEM) and not is_hidden(log)
+
+    def wake_log(self, name: str) -> Log | None:
+        try:
+            return self.check_wake_stream(name)
+        except (Refusal, EngineError) as error:
+            log.warning("wakes cannot be written to %r: %s", name, error)
+            return None
+
+    def check_wake_stream(self, name: str) -> Log:
+        """The log of the stream that wakes are written into, made if need be; refuses one that takes none."""
+        context, now = self._context, self._context.hub.now()
+        if name in SYSTEM:
+            raise invalid(f"wake_stream {name!r} is the server's own")
+        stream = context.streams.find(name)
+        if stream is None:
+            stream, _ = context.streams.create(name, StreamTraits(created_at=now))
+        if stream.gone or stream.closed:
+            raise invalid(f"wake_stream {name!r} is closed or deleted")
+        if not stream.is_json or not stream.is_plain:
+            raise invalid(f"wake_stream {name!r} must be a stream of application/json without a schema or a profile")
+        stream.use(now)
+        return stream.log
+
+    def wake_event(self, subscription: Subscription, name: str, generation: int) -> bytes:
+        return json.wake_event(subscription, name, generation, self._context.hub.now())
+
+    def notification(self, subscription: Subscription, links: Sequence[Link], token: str) -> bytes:
+        return json.notification(subscription, links, token)
+
+
+# --- Who may have to do with a subscription: whoever may touch every name that it can be about ----------------------
+
+
+def check_definition(access: Access, definition: Definition) -> None:
+    """Raise unless a subscription like this may be made."""
+    if not access.prefixes:
+        return
+    if definition.pattern is not None:
+        prefix = Glob(definition.pattern).prefix
+        if not access.may_touch(prefix):
+            raise _forbidden(f"the API key may not touch every name that {definition.pattern!r} matches")
+    wake_stream = () if definition.wake_stream is None else (definition.wake_stream,)
+    check_names(access, (*definition.streams, *wake_stream))
+
+
+def check_subscription(access: Access, subscription: Subscription) -> None:
+    """Raise unless the subscription may be seen and used. The message names nothing that the subscription is about."""
+    if not access.prefixes:
+        return
+    try:
+        check_definition(access, subscription.definition)
+        check_names(access, (link.name for link in subscription.links))
+    except Refusal:
+        raise _forbidden(f"the API key may not touch every stream of subscription {subscription.id!r}") from None
+
+
+def check_names(access: Access, names: Iterable[str]) -> None:
+    for name in names:
+        if not access.may_touch(name):
+            raise _forbidden(f"the API key may not touch {name!r}")
+
+
+def _forbidden(message: str) -> Refusal:
+    return Refusal(403, "forbidden", message)
+
+
+# --- Subscriptions over HTTP: made, looked at, changed, removed; wakes claimed, acknowledged, given back ------------
+
+_SUBSCRIPTION = json.ROOT + "/subscriptions/{id}"
+_JWKS = b"application/jwk-set+json"
+#: A key may be remembered for a while by those who verify with it.
+_CACHEABLE = (b"cache-control", b"public, max-age=300")
+
+
+class Subscribing:
+    def __init__(self, context: StreamsContext) -> None:
+        self._context = context
+        self._dialect = StreamsDialect(context)
+        courier = HttpCourier(
+            private=context.settings.webhook_allow_private, loopback=context.settings.webhook_allow_loopback
+        )
+        self.subscriptions = Subscriptions(context.engine, context.hub, self._dialect, courier)
+        context.streams.made.append(lambda stream: self.subscriptions.look_for_new())
+        #: One is made after the other: whoever confirms one finds it complete.
+        self._making = asyncio.Lock()
+
+    def stop(self) -> None:
+        self.subscriptions.stop()
+
+    # --- subscriptions as resources ------------------------------------------------------------------------------
+
+    async def put(self, call: Call) -> Reply:
+        """PUT /v1/stream/__ds/subscriptions/{id}"""
+        id = checked_id(call.param("id"))
+        definition = define(decode_subscription(call.body))
+        check_definition(call.access, definition)
+        async with self._making:
+            known = self.subscriptions.find(id)
+            if known is not None:
+                check_subscription(call.access, known)
+            if known is None and definition.wake_stream is not None:
+                self._dialect.check_wake_stream(definition.wake_stream)
+            subscription, new, commit = self.subscriptions.put(id, definition, origin(call.head))
+            if new:
+                await self._link(subscription)
+                commit = self.subscriptions.durable
+            await self._done(commit)
+        return await self._shown(call, subscription, 201 if new else 200)
+
+    async def _link(self, subscription: Subscription) -> None:
+        try:
+            for _ in self.subscriptions.link_existing(subscription):
+                await asyncio.sleep(0)
+        except BaseException:
+            self.subscriptions.remove(subscription.id)
+            raise
+
+    async def get(self, call: Call) -> Reply:
+        """GET /v1/stream/__ds/subscriptions/{id}"""
+        self.subscriptions.catch_up()
+        return await self._shown(call, self._subscription(call), 200)
+
+    def delete(self, call: Call) -> Replying:
+        """DELETE /v1/stream/__ds/subscriptions/{id}. One that is not there is gone as well."""
+        subscription = self.subscriptions.find(call.param("id"))
+        if subscription is not None:
+            check_subscription(call.access, subscription)
+        return self._context.after(self.subscriptions.remove(call.param("id")), _nothing)
+
+    def add_streams(self, call: Call) -> Replying:
+        """POST /v1/stream/__ds/subscriptions/{id}/streams"""
+        names = [checked_name(name) for name in decode_streams(call.body).streams]
+        check_names(call.access, names)
+        commit = self.subscriptions.name(self._subscription(call), names)
+        return self._context.after(commit, _nothing)
+
+    def remove_stream(self, call: Call) -> Replying:
+        """DELETE /v1/stream/__ds/subscriptions/{id}/streams/{stream}"""
+        commit = self.subscriptions.unname(self._subscription(call), relative(call.param("stream")))
+        return self._context.after(commit, _nothing)
+
+    def keys(self, call: Call) -> Replying:
+        """GET /v1/stream/__ds/jwks.json"""
+        body = msgspec.json.encode({"keys": [self.subscriptions.signer.public_key]})
+        return self._context.after(self.subscriptions.opened, lambda _: Reply(body, 200, _JWKS, (_CACHEABLE,)))
+
+    # --- wakes ---------------------------------------------------------------------------------------------------
+
+    def claim(self, call: Call) -> Replying:
+        """POST /v1/stream/__ds/subscriptions/{id}/claim"""
+        worker = decode_claim(call.body).worker
+        subscription = self._subscription(call)
+        claim, commit = self.subscriptions.claim(subscription, worker)
+        return self._context.after(commit, partial(_claimed, claim, subscription.definition.lease_ttl_ms))
+
+    def callback(self, call: Call) -> Replying:
+        """POST /v1/stream/__ds/subscriptions/{id}/callback"""
+        return self._acknowledge(call, self.subscriptions.callback)
+
+    def ack(self, call: Call) -> Replying:
+        """POST /v1/stream/__ds/subscriptions/{id}/ack"""
+        return self._acknowledge(call, self.subscriptions.acknowledge)
+
+    def _acknowledge(self, call: Call, tell: Callable[..., tuple[bool, Commit[Any]]]) -> Replying:
+        holder, body = _holder(call)
+        acks = [ack.ack for ack in body.acks or ()]
+        next_wake, commit = tell(call.param("id"), holder, acks, body.done is True)
+        return self._context.after(commit, lambda _: _json({"ok": True, "next_wake": next_wake}))
+
+    def release(self, call: Call) -> Replying:
+        """POST /v1/stream/__ds/subscriptions/{id}/release"""
+        holder, _ = _holder(call)
+        return self._context.after(self.subscriptions.release(call.param("id"), holder), _nothing)
+
+    # --- what they share -----------------------------------------------------------------------------------------
+
+    def _subscription(self, call: Call) -> Subscription:
+        subscription = self.subscriptions.get(call.param("id"))
+        check_subscription(call.access, subscription)
+        return subscription
+
+    async def _shown(self, call: Call, subscription: Subscription, status: int) -> Reply:
+        kid = self.subscriptions.signer.kid if subscription.is_webhook else ""
+        body = await json.document(subscription, origin(call.head), kid)
+        return Reply(body, status, JSON, (NO_STORE,))
+
+    async def _done(self, commit: Commit[Any]) -> None:
+        if not commit.done:
+            await self._context.hub.when_done(commit, lambda _: None)
+
+    # --- where they are ------------------------------------------------------------------------------------------
+
+    def routes(self) -> list[Route]:
+        one, stream = _SUBSCRIPTION, _SUBSCRIPTION + "/streams/{stream}"
+        routes = [
+            _route("GET", json.ROOT + "/jwks.json", self.keys, public=True),
+            _route("PUT", one, self.put, "admin"),
+            _route("GET", one, self.get, "read"),
+            _route("DELETE", one, self.delete, "admin"),
+            _route("POST", one + "/streams", self.add_streams, "admin"),
+            _route("DELETE", stream, self.remove_stream, "admin", spans="stream"),
+            _route("POST", one + "/claim", self.claim, "read", "write"),
+            # Whoever holds a wake shows its token, in the header where a key would be.
+            _route("POST", one + "/callback", self.callback, own_access=True),
+            _route("POST", one + "/ack", self.ack, own_access=True),
+            _route("POST", one + "/release", self.release, own_access=True),
+        ]
+        paths = {route.path: route.spans for route in routes}
+        routes += [_route("OPTIONS", path, preflight, public=True, spans=spans) for path, spans in paths.items()]
+        nothing = [_route(method, json.ROOT + "/{rest}", _no_such, spans="rest") for method in _METHODS]
+        return routes + nothing
+
+
+_METHODS = ("GET", "HEAD", "PUT", "POST", "DELETE")
+
+
+def _route(method: str, path: str, handler: Handler, *scopes: str, **how: Any) -> Route:
+    body = "any" if method in ("PUT", "POST") else "none"
+    return Route(
+        method=method,
+        path=path,
+        handler=handler,
+        scopes=scopes,
+        body=body,
+        any_case=True,
+        cors=CORS,
+        errors=reply_to,
+        refuse=refuse,
+        **how,
+    )
+
+
+def _holder(call: Call) -> tuple[Holder, HolderBody]:
+    authorization = call.head.headers.get(b"authorization", b"").decode("latin-1")
+    scheme, _, token = authorization.partition(" ")
+    if scheme.lower() != "bearer" or not token:
+        raise token_invalid("the token is missing: Authorization: Bearer …")
+    body = decode_holder(call.body)
+    return Holder(token.strip(), body.wake_id, body.generation), body
+
+
+def _claimed(claim: Claim, lease_ttl_ms: int, _: object) -> Reply:
+    return _json(
+        {
+            "wake_id": claim.wake_id,
+            "generation": claim.generation,
+            "token": claim.token,
+            "streams": json.infos(claim.links),
+            "lease_ttl_ms": lease_ttl_ms,
+        }
+    )
+
+
+def _json(document: dict[str, Any]) -> Reply:
+    return Reply(msgspec.json.encode(document), 200, JSON, (NO_STORE,))
+
+
+def _nothing(_: object) -> Reply:
+    return Reply(b"", 204, headers=(NO_STORE,))
+
+
+def _no_such(call: Call) -> Later:
+    raise not_found(f"there is nothing at {call.head.path}")

@@ -1,0 +1,157 @@
+"""What the handlers of this face share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+from strandline.delivery.hub import Hub
+from strandline.delivery.pressure import Pressure
+from strandline.delivery.watch import Alarms, Feeds
+from strandline.engine import Log
+from strandline.engine.errors import EngineClosed
+from strandline.protocols.http import Answer, Later, Reply, Slots
+from strandline.protocols.tables.settings import TablesSettings
+from strandline.protocols.tables.users import Users
+from strandline.protocols.turns import Replying, Turns
+from strandline.tables.declaration import TableDeclaration
+from strandline.tables.errors import TableError
+from strandline.tables.names import RowId, parse_id
+from strandline.tables.table import Table
+from strandline.tables.tables import Tables
+
+T = TypeVar("T")
+
+
+class TablesContext:
+    """Made on the loop's thread, once the engine is open."""
+
+    def __init__(
+        self, tables: Tables, users: Users, hub: Hub, pressure: Pressure, slots: Slots, settings: TablesSettings
+    ) -> None:
+        self.tables = tables
+        self.users = users
+        self.hub = hub
+        self.pressure = pressure
+        #: What every open event stream takes one of.
+        self.slots = slots
+        self.settings = settings
+        self.feeds = Feeds(hub, pressure)
+        self.alarms = Alarms(hub.loop)
+        self.turns = Turns(pressure)
+        self._writer = ThreadPoolExecutor(1, "tables-writer")
+        self._writes = 0
+
+    # --- in turn ---------------------------------------------------------------------------------------------------
+
+    def in_turn(self, act: Callable[[], Replying]) -> Replying:
+        """Do it now, or after the wait that the pressure on the server asks for."""
+        if not self.pressure.level:
+            return act()
+        return self.turns.take(lambda: 0, lambda _: act())
+
+    def write_in_turn(self, act: Callable[[], Replying]) -> Replying:
+        """As ``in_turn``, for what writes records: it also waits while sealing is behind."""
+        if not self.pressure.holds_writes:
+            return act()
+        return self.turns.take_write(lambda: 0, lambda _: act())
+
+    @property
+    def writes_elsewhere(self) -> bool:
+        """Whether something is being written on the other thread: it has the tables' lock, or will."""
+        return self._writes > 0
+
+    def write_elsewhere(self, write: Callable[[], T], then: Callable[[T], Reply | Later]) -> Later:
+        """Have something written on the other thread, one after the other; ``then`` is called on the loop."""
+        later = Later()
+
+        def written(future: Future[T]) -> None:
+            self.hub.post(lambda: self._written(future, then, later))
+
+        future = self._writer.submit(write)
+        self._writes += 1
+        future.add_done_callback(written)
+        return later
+
+    def _written(self, future: Future[T], then: Callable[[T], Reply | Later], later: Later) -> None:
+        self._writes -= 1
+        try:
+            answer = then(future.result())
+        except BaseException as error:  # whoever asked waits for an answer
+            later.fail(error if isinstance(error, Exception) else RuntimeError(repr(error)))
+            return
+        if isinstance(answer, Reply):
+            later.settle(answer)
+        else:
+            answer.then(lambda done: pass_on(done, later))
+
+    def elsewhere(self, read: Callable[[], Answer]) -> Later:
+        """Have something read, or looked up, on some other thread."""
+        later = Later()
+
+        def done(future: asyncio.Future[Answer]) -> None:
+            if future.cancelled():
+                later.fail(EngineClosed())
+                return
+            error = future.exception()
+            if error is None:
+                later.settle(future.result())
+            else:
+                later.fail(error if isinstance(error, Exception) else RuntimeError(repr(error)))
+
+        asyncio.ensure_future(asyncio.to_thread(read)).add_done_callback(done)
+        return later
+
+    # --- what is in memory -----------------------------------------------------------------------------------------
+
+    def is_parent_resident(self, table: TableDeclaration, parent: str) -> bool:
+        """Whether it can be seen without waiting whose the parent is."""
+        if not isinstance(table.parent, TableDeclaration):
+            return table.parent_row is None
+        above = self.above(table, parent)
+        if above is None:
+            return True
+        log = self.tables[table.parent.name].rows_log(above.parent)
+        return log is None or is_row_resident(log, above.seq)
+
+    def changes_above(self, table: Table, parent: str) -> Log | None:
+        """The log in which is told what becomes of the row that the parent is; None as long as there is none."""
+        declaration = table.declaration
+        above = self.above(declaration, parent)
+        if above is None or not isinstance(declaration.parent, TableDeclaration):
+            return None
+        return self.tables[declaration.parent.name].changes_log(above.parent)
+
+    @staticmethod
+    def above(table: TableDeclaration, parent: str) -> RowId | None:
+        """The row that the parent is; None if it is none."""
+        if not isinstance(table.parent, TableDeclaration):
+            return None
+        try:
+            return parse_id(parent)
+        except TableError:
+            return None
+
+    def close(self) -> None:
+        self.alarms.stop()
+        self._writer.shutdown(wait=True)
+
+
+def is_row_resident(log: Log, seq: int) -> bool:
+    return log.read_resident(seq - 1, 1) is not None
+
+
+def are_keys_resident(table: Table, parent: str, keys: list[str | None]) -> bool:
+    """Whether it can be said without waiting if there are rows with these idempotency keys."""
+    log = None if not any(keys) else table.rows_log(parent)
+    return log is None or all(not key or log.find_key_resident(key)[0] for key in keys)
+
+
+def pass_on(done: Later, to: Later) -> None:
+    """Settle one as the other was settled."""
+    try:
+        to.settle(done.result())
+    except Exception as error:
+        to.fail(error)

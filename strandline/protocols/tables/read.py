@@ -1,0 +1,229 @@
+"""Reads. Pages are joined from the bytes that are kept; what has to look into payloads, or needs a disk, is done on
+another thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from strandline.engine import Page
+from strandline.protocols.http import Call, Handler, Reply
+from strandline.protocols.tables.context import TablesContext, is_row_resident
+from strandline.protocols.tables.errors import invalid
+from strandline.protocols.tables.json import Rendered, RowRenderer, authors_of
+from strandline.protocols.tables.paths import PUB
+from strandline.protocols.tables.requests import Query
+from strandline.protocols.turns import Replying
+from strandline.tables import Row, Table, View
+from strandline.tables.names import parse_id
+from strandline.tables.view import LIST_AFTER_ROWS, LIST_ROWS, PAGE_BYTES, check_cursor, check_limit, check_seq
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Reading:
+    """The reads of one table in one variant."""
+
+    def __init__(self, context: TablesContext, table: Table, variant: str) -> None:
+        self._context = context
+        self._table = table
+        self._public = variant == PUB
+
+    def handler(self, op: str) -> Handler:
+        handlers: dict[str, Handler] = {
+            "list": self.list,
+            "listAfter": self.list_after,
+            "read": self.read,
+            "search": self.search,
+            "indexed": self.indexed,
+            "counts": self.counts,
+            "history": self.history,
+        }
+        return handlers[op]
+
+    # --- pages -----------------------------------------------------------------------------------------------------
+
+    def list(self, call: Call) -> Replying:
+        """GET /tables/{table}/{variant}/list"""
+        query = Query(call)
+        parent, cursor, where = query.text("parent"), query.optional("cursor"), query.json("where")
+        limit = check_limit(query.number("limit", 1, None), LIST_ROWS)
+        user = self._reader(call, parent)
+        before = check_cursor(cursor)
+
+        def page(view: View, resident: bool) -> Reply | None:
+            log = view.log
+            if log is None:
+                return Reply(b'{"page":[],"isDone":true,"continueCursor":null}')
+            ask = log.read_back_resident if resident else log.read_back
+            found = ask(before, limit, max_bytes=PAGE_BYTES)
+            if found is None:
+                return None
+            rows = self._joined(view, _reversed(self._rendered(view, found)))
+            if found.caught_up or not found.seqs:
+                return Reply(b'{"page":[%b],"isDone":true,"continueCursor":null}' % rows)
+            return Reply(b'{"page":[%b],"isDone":false,"continueCursor":"%d"}' % (rows, found.seqs[0]))
+
+        def slowly() -> Reply:
+            table, public = self._table, self._public
+            view = table.view(parent, user=user, public=public)
+            if where is None and view.sees_all:
+                reply = page(view, False)
+                assert reply is not None
+                return reply
+            found = table.list(parent, limit=limit, cursor=cursor, where=where, user=user, public=public)
+            return Reply(_encode(found.to_json()))
+
+        if where is not None:
+            if not isinstance(where, Mapping):
+                raise invalid("where must be an object of conditions", fields=["where"])
+            return self._context.elsewhere(slowly)
+        return self._page(parent, user, page, slowly)
+
+    def list_after(self, call: Call) -> Replying:
+        """GET /tables/{table}/{variant}/listAfter"""
+        query = Query(call)
+        parent = query.text("parent")
+        limit = check_limit(query.number("limit", 1, None), LIST_AFTER_ROWS)
+        seq = query.number("seq", 0, 0)
+        user = self._reader(call, parent)
+        seq = check_seq(seq, "seq")
+
+        def page(view: View, resident: bool) -> Reply | None:
+            log = view.log
+            if log is None:
+                return Reply(b'{"rows":[],"head":0,"hasMore":false,"last":%d}' % seq)
+            found = (log.read_resident if resident else log.read)(seq, limit, max_bytes=PAGE_BYTES)
+            if found is None:
+                return None
+            return Reply(
+                b'{"rows":[%b],"head":%d,"hasMore":%b,"last":%d}'
+                % (
+                    self._joined(view, self._rendered(view, found)),
+                    found.head,
+                    b"false" if found.caught_up else b"true",
+                    found.next_after,
+                )
+            )
+
+        def slowly() -> Reply:
+            table, public = self._table, self._public
+            view = table.view(parent, user=user, public=public)
+            if view.sees_all:
+                reply = page(view, False)
+                assert reply is not None
+                return reply
+            return Reply(_encode(table.list_after(parent, seq, limit=limit, user=user, public=public).to_json()))
+
+        return self._page(parent, user, page, slowly)
+
+    def _page(
+        self, parent: str, user: str | None, page: Callable[[View, bool], Reply | None], slowly: Callable[[], Reply]
+    ) -> Replying:
+        """A page of all rows, at once if it is in memory; everything else takes its time."""
+        declaration = self._table.declaration
+        if declaration.with_author is None and self._context.is_parent_resident(declaration, parent):
+            view = self._table.view(parent, user=user, public=self._public)
+            reply = page(view, True) if view.sees_all else None
+            if reply is not None:
+                return reply
+        return self._context.elsewhere(slowly)
+
+    def _rendered(self, view: View, page: Page) -> Sequence[Rendered]:
+        return RowRenderer(view.parent).page(page)
+
+    def _joined(self, view: View, rows: Sequence[Rendered]) -> bytes:
+        with_author = self._table.declaration.with_author
+        authors = None if with_author is None else authors_of(rows, with_author)
+        return b",".join([row.whole(view.user, authors) for row in rows])
+
+    # --- one row ---------------------------------------------------------------------------------------------------
+
+    def read(self, call: Call) -> Replying:
+        """GET /tables/{table}/{variant}/read"""
+        id = Query(call).text("id")
+        row_id = parse_id(id)
+        user = self._reader(call, row_id.parent)
+        table, public = self._table, self._public
+
+        def read() -> Reply:
+            row = table.read(id, user=user, public=public)
+            return Reply(b"null" if row is None else _encode(row.to_json()))
+
+        if table.declaration.with_author is None and self._context.is_parent_resident(table.declaration, row_id.parent):
+            log = table.rows_log(row_id.parent)
+            if log is None or is_row_resident(log, row_id.seq):
+                return read()
+        return self._context.elsewhere(read)
+
+    def history(self, call: Call) -> Replying:
+        """GET /tables/{table}/{variant}/history"""
+        id = Query(call).text("id")
+        user = self._reader(call, parse_id(id).parent)
+
+        def read() -> Reply:
+            edits = self._table.history(id, user=user, public=self._public)
+            return Reply(_encode({"edits": edits}))
+
+        return self._context.elsewhere(read)
+
+    # --- what looks into payloads ----------------------------------------------------------------------------------
+
+    def search(self, call: Call) -> Replying:
+        """GET /tables/{table}/{variant}/search"""
+        query = Query(call)
+        parent, words, limit = query.text("parent"), query.text("query"), query.number("limit", 1, None)
+        user = self._reader(call, parent)
+
+        def search() -> Reply:
+            found = self._table.search(parent, words, limit=limit, user=user, public=self._public)
+            return Reply(_encode(found.to_json()))
+
+        return self._context.elsewhere(search)
+
+    def indexed(self, call: Call) -> Replying:
+        """GET /tables/{table}/{variant}/indexed"""
+        query = Query(call)
+        parent, by, limit = query.text("parent"), query.text("indexBy"), query.number("limit", 1, None)
+        user = self._reader(call, parent)
+
+        def group() -> Reply:
+            groups = self._table.indexed(parent, by, limit=limit, user=user, public=self._public)
+            return Reply(_encode({value: _shown(rows) for value, rows in groups.items()}))
+
+        return self._context.elsewhere(group)
+
+    def counts(self, call: Call) -> Replying:
+        """GET /tables/{table}/{variant}/counts"""
+        query = Query(call)
+        parent, by = query.text("parent"), query.text("by")
+        user = self._reader(call, parent)
+
+        def count() -> Reply:
+            return Reply(_encode(self._table.counts(parent, by, user=user, public=self._public)))
+
+        return self._context.elsewhere(count)
+
+    # --- who reads -------------------------------------------------------------------------------------------------
+
+    def _reader(self, call: Call, parent: str) -> str | None:
+        return reader_of(self._context, self._table, self._public, call, parent)
+
+
+def reader_of(context: TablesContext, table: Table, public: bool, call: Call, parent: str) -> str | None:
+    """Who reads; refuses a stranger where strangers may not."""
+    if public:
+        return context.users.anybody(call)
+    user = context.users.acting(call, "read")
+    context.users.check_names(call, table.name, parent)
+    return user
+
+
+def _shown(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    return [row.to_json() for row in rows]
+
+
+def _reversed(rows: Sequence[Rendered]) -> Sequence[Rendered]:
+    return rows[::-1]

@@ -1,0 +1,113 @@
+"""What requests may say, in their bodies and in their query strings."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from strandline.protocols.http import Call
+from strandline.protocols.tables.errors import invalid
+
+B = TypeVar("B", bound=Struct)
+
+MAX_SEQ = (1 << 62) - 1
+
+
+class _Body(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    pass
+
+
+class AppendBody(_Body, frozen=True):
+    parent: str
+    payload: Any
+    idempotency_key: str | None = None
+
+
+class Item(_Body, frozen=True):
+    payload: Any
+    idempotency_key: str | None = None
+
+
+class AppendBulkBody(_Body, frozen=True):
+    parent: str
+    items: list[Item]
+
+
+class UpdateBody(_Body, frozen=True):
+    id: str
+    patch: Any
+    expected_updated_at: int | None = None
+
+
+class RmBody(_Body, frozen=True):
+    id: str
+    hard: bool = False
+
+
+class RmBulkBody(_Body, frozen=True):
+    ids: list[str]
+    hard: bool = False
+
+
+class PurgeBody(_Body, frozen=True):
+    parent: str
+    hard: bool = False
+
+
+class ParentBody(_Body, frozen=True):
+    parent: str
+
+
+class IdBody(_Body, frozen=True):
+    id: str
+
+
+_DECODERS: dict[type[Struct], msgspec.json.Decoder[Any]] = {
+    kind: msgspec.json.Decoder(kind)
+    for kind in (AppendBody, AppendBulkBody, UpdateBody, RmBody, RmBulkBody, PurgeBody, ParentBody, IdBody)
+}
+
+
+def body_of(call: Call, kind: type[B]) -> B:
+    """The body; raises what the errors of this face know."""
+    decoded: B = _DECODERS[kind].decode(call.body)
+    return decoded
+
+
+class Query:
+    """The parameters of a read."""
+
+    def __init__(self, call: Call) -> None:
+        self._given = call.query
+
+    def text(self, name: str) -> str:
+        """One that must be there."""
+        value = self._given.get(name)
+        if value is None:
+            raise invalid(f"{name} is missing", fields=[name], fieldErrors={name: "is required"})
+        return value
+
+    def optional(self, name: str) -> str | None:
+        return self._given.get(name)
+
+    def number(self, name: str, least: int, default: int | None) -> int | None:
+        """A whole number from ``least`` on; without a default it may be missing."""
+        value = self._given.get(name)
+        if value is None:
+            return default
+        if not value.isascii() or not value.isdigit() or len(value) > 18 or int(value) < least:
+            message = f"must be a whole number, {least} or more"
+            raise invalid(f"{name} {message}", fields=[name], fieldErrors={name: message})
+        return int(value)
+
+    def json(self, name: str) -> Any:
+        """A value in JSON; None when it is not there."""
+        value = self._given.get(name)
+        if value is None:
+            return None
+        try:
+            return msgspec.json.decode(value)
+        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
+            raise invalid(f"{name} is not JSON: {error}", fields=[name], fieldErrors={name: "is not JSON"}) from None

@@ -1,0 +1,120 @@
+"""What pages of allowed origins may read and send."""
+
+from __future__ import annotations
+
+from strandline.protocols.http import Call, Cors, Handler, Reply, Route, preflight
+from strandline.protocols.openapi import Described
+from strandline.protocols.tables.context import TablesContext
+from strandline.protocols.tables.errors import Errors
+from strandline.protocols.tables.live import Live
+from strandline.protocols.tables.openapi import describe
+from strandline.protocols.tables.paths import ANY_READ, ANY_WRITE, AUTH, PUB, read_path, reads_of, write_path, writes_of
+from strandline.protocols.tables.read import Reading
+from strandline.protocols.tables.write import Writing
+from strandline.tables import Table, TableError
+
+_ALLOWED = b"content-type, content-encoding, authorization, Strandline-User, Last-Event-ID"
+
+CORS = Cors(
+    (b"access-control-expose-headers", b"Retry-After, content-type, content-encoding, vary"),
+    (
+        (b"access-control-allow-methods", b"GET, POST, OPTIONS"),
+        (b"access-control-allow-headers", _ALLOWED),
+        (b"access-control-max-age", b"86400"),
+    ),
+)
+
+
+# --- The face as a whole: its routes, and what it does when the server stops ----------------------------------------
+
+
+class TablesFace:
+    """Everything about tables that answers HTTP requests."""
+
+    def __init__(self, context: TablesContext) -> None:
+        self.context = context
+        self.live = Live(context)
+
+    @property
+    def described(self) -> Described:
+        return describe(table.declaration for table in self.context.tables)
+
+    def routes(self) -> list[Route]:
+        routes = [route for table in self.context.tables for route in self._routes_of(table)]
+        nothing = [
+            self._route(method, path, self._nothing, "", "") for path in (ANY_WRITE, ANY_READ) for method in _ANY
+        ]
+        paths = dict.fromkeys(route.path for route in routes)
+        return [
+            *routes,
+            *(self._route("OPTIONS", path, preflight, "", "") for path in paths),
+            *nothing,
+        ]
+
+    def _routes_of(self, table: Table) -> list[Route]:
+        writing = Writing(self.context, table)
+        reading = {variant: Reading(self.context, table, variant) for variant in (AUTH, PUB)}
+        writes = [
+            self._route("POST", write_path(table.name, op), writing.handler(op), table.name, op, body="required")
+            for op in writes_of(table.declaration)
+        ]
+        reads = [
+            self._route(
+                "GET",
+                read_path(table.name, variant, op),
+                self.live.handler(table, variant) if op == "live" else reading[variant].handler(op),
+                table.name,
+                op,
+                stream=op == "live",
+            )
+            for variant, op in reads_of(table.declaration)
+        ]
+        return [*writes, *reads]
+
+    def _route(
+        self,
+        method: str,
+        path: str,
+        handler: Handler,
+        table: str,
+        op: str,
+        *,
+        body: str = "none",
+        stream: bool = False,
+    ) -> Route:
+        errors = Errors(table, op)
+        return Route(
+            method=method,
+            path=path,
+            handler=handler,
+            body=body,
+            stream=stream,
+            # What the fast lane remembers of a request is not enough where all of its headers count.
+            fast=bool(table) and not self.context.users.by_headers,
+            any_case=True,
+            own_access=True,
+            # A browser that is told nothing by a server that stops reports it as forbidden, and not as gone.
+            always=method == "OPTIONS",
+            cors=CORS,
+            errors=errors.reply_to,
+            refuse=errors.refuse,
+        )
+
+    def _nothing(self, call: Call) -> Reply:
+        """What is asked of no table, or of one that does not have it."""
+        name = call.param("table")
+        if name not in self.context.tables:
+            raise TableError("NOT_FOUND", f"there is no table {name!r}")
+        what = "/".join(filter(None, (call.head.params.get("variant"), call.param("operation"))))
+        raise TableError("NOT_FOUND", f"the table {name!r} has no {what} by {call.head.method}")
+
+    def drain(self) -> None:
+        """End what does not end by itself."""
+        self.live.drain()
+
+    def close(self) -> None:
+        """Nothing is written any more."""
+        self.context.close()
+
+
+_ANY = ("GET", "POST")

@@ -1,0 +1,187 @@
+"""Writes. Appends to a table without hooks are made right on the event loop when nothing they need is on the disk;
+everything else, and whatever comes while that is under way, is made on a thread of its own, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import msgspec
+
+from strandline.protocols.http import Call, Handler, Later, Reply
+from strandline.protocols.tables.context import TablesContext, are_keys_resident, pass_on
+from strandline.protocols.tables.requests import (
+    AppendBody,
+    AppendBulkBody,
+    IdBody,
+    ParentBody,
+    PurgeBody,
+    RmBody,
+    RmBulkBody,
+    UpdateBody,
+    body_of,
+)
+from strandline.protocols.turns import Replying, after
+from strandline.tables import AppendResult, Item, Row, Table, Write
+from strandline.tables.names import parse_id
+
+T = TypeVar("T")
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Writing:
+    """The writes of one table."""
+
+    def __init__(self, context: TablesContext, table: Table) -> None:
+        self._context = context
+        self._table = table
+        #: Whether appends concern nothing but the table itself.
+        self._is_plain = not table.hooks.has("before_append") and not table.hooks.has("after_append")
+
+    def handler(self, op: str) -> Handler:
+        handlers: dict[str, Handler] = {
+            "append": self.append,
+            "appendBulk": self.append_bulk,
+            "update": self.update,
+            "rm": self.rm,
+            "rmBulk": self.rm_bulk,
+            "purgeByParent": self.purge_by_parent,
+            "restoreByParent": self.restore_by_parent,
+            "restore": self.restore,
+        }
+        return handlers[op]
+
+    # --- appending -------------------------------------------------------------------------------------------------
+
+    def append(self, call: Call) -> Replying:
+        """POST /tables/{table}/append"""
+        user = self._context.users.known(call, "write")
+        body = body_of(call, AppendBody)
+        self._check_names(call, body.parent)
+
+        def write() -> Write[AppendResult]:
+            return self._table.append(body.parent, body.payload, user=user, idempotency_key=body.idempotency_key)
+
+        return self._append(body.parent, [body.idempotency_key], write, _appended)
+
+    def append_bulk(self, call: Call) -> Replying:
+        """POST /tables/{table}/appendBulk"""
+        user = self._context.users.known(call, "write")
+        body = body_of(call, AppendBulkBody)
+        self._check_names(call, body.parent)
+        items = [Item(item.payload, item.idempotency_key) for item in body.items]
+        keys = [item.idempotency_key for item in body.items]
+        return self._append(body.parent, keys, lambda: self._table.append_bulk(body.parent, items, user=user), _encode)
+
+    def _append(
+        self, parent: str, keys: list[str | None], write: Callable[[], Write[T]], render: Callable[[T], bytes]
+    ) -> Replying:
+        def act() -> Replying:
+            if self._is_quick(parent, keys):
+                return self._done(write(), render)
+            return self._elsewhere(write, render)
+
+        return self._context.write_in_turn(act)
+
+    def _is_quick(self, parent: str, keys: list[str | None]) -> bool:
+        context = self._context
+        return (
+            self._is_plain
+            and not context.writes_elsewhere
+            and context.is_parent_resident(self._table.declaration, parent)
+            and are_keys_resident(self._table, parent, keys)
+        )
+
+    # --- changing --------------------------------------------------------------------------------------------------
+
+    def update(self, call: Call) -> Replying:
+        """POST /tables/{table}/update"""
+        body = body_of(call, UpdateBody)
+        user = self._changer(call, "write", body.id)
+        table, expected = self._table, body.expected_updated_at
+
+        def update() -> Write[Row]:
+            return table.update(body.id, body.patch, user=user, expected_updated_at=expected)
+
+        return self._context.write_in_turn(lambda: self._elsewhere(update, _row))
+
+    def rm(self, call: Call) -> Replying:
+        """POST /tables/{table}/rm"""
+        body = body_of(call, RmBody)
+        user = self._changer(call, "delete", body.id)
+        return self._change(lambda: self._table.rm(body.id, user=user, hard=body.hard), _encode)
+
+    def rm_bulk(self, call: Call) -> Replying:
+        """POST /tables/{table}/rmBulk"""
+        body = body_of(call, RmBulkBody)
+        user = self._changer(call, "delete", *body.ids)
+        return self._change(lambda: self._table.rm_bulk(body.ids, user=user, hard=body.hard), _encode)
+
+    def purge_by_parent(self, call: Call) -> Replying:
+        """POST /tables/{table}/purgeByParent"""
+        user = self._context.users.acting(call, "delete")
+        body = body_of(call, PurgeBody)
+        self._check_names(call, body.parent)
+        return self._change(lambda: self._table.purge_by_parent(body.parent, user=user, hard=body.hard), _encode)
+
+    def restore_by_parent(self, call: Call) -> Replying:
+        """POST /tables/{table}/restoreByParent"""
+        user = self._context.users.acting(call, "delete")
+        body = body_of(call, ParentBody)
+        self._check_names(call, body.parent)
+        return self._change(lambda: self._table.restore_by_parent(body.parent, user=user), _encode)
+
+    def restore(self, call: Call) -> Replying:
+        """POST /tables/{table}/restore"""
+        body = body_of(call, IdBody)
+        user = self._changer(call, "delete", body.id)
+        return self._change(lambda: self._table.restore(body.id, user=user), _row)
+
+    def _changer(self, call: Call, scope: str, *ids: str) -> str | None:
+        """Who changes these rows."""
+        user = self._context.users.acting(call, scope)
+        for id in ids:
+            self._check_names(call, parse_id(id).parent)
+        return user
+
+    def _check_names(self, call: Call, parent: str) -> None:
+        self._context.users.check_names(call, self._table.name, parent)
+
+    def _change(self, write: Callable[[], Write[T]], render: Callable[[T], bytes]) -> Replying:
+        return self._context.in_turn(lambda: self._elsewhere(write, render))
+
+    # --- what becomes of it ----------------------------------------------------------------------------------------
+
+    def _elsewhere(self, write: Callable[[], Write[T]], render: Callable[[T], bytes]) -> Later:
+        return self._context.write_elsewhere(write, lambda made: self._done(made, render))
+
+    def _done(self, made: Write[T], render: Callable[[T], bytes]) -> Reply | Later:
+        """The answer, once the write is as durable as the table promises."""
+
+        if render is _row and self._table.declaration.with_author is not None:
+            return self._dressed(made, render)
+        return after(self._context.hub, made.commit, lambda _: Reply(render(made.wait())))
+
+    def _dressed(self, made: Write[Any], render: Callable[[Any], bytes]) -> Later:
+        """The answer with a row in it whose author has yet to be looked up: nobody knows how long that takes."""
+        later = Later()
+
+        def look_up() -> None:
+            done = self._context.elsewhere(lambda: Reply(render(made.wait())))
+            done.then(lambda done: pass_on(done, later))
+
+        self._context.hub.on_done(made.commit, look_up)
+        return later
+
+
+def _appended(result: AppendResult) -> bytes:
+    return b'{"seq":%d,"created":%b,"id":%b}' % (
+        result.seq,
+        b"true" if result.created else b"false",
+        _encode(result.id),
+    )
+
+
+def _row(row: Row) -> bytes:
+    return _encode(row.to_json())

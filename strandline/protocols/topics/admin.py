@@ -1,0 +1,187 @@
+"""Topics as a whole: create and configure, look at, list, remove."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Any
+
+import msgspec
+
+from strandline.engine import LogState
+from strandline.engine.commit import Commit
+from strandline.protocols.http import Call, Later, Refusal, Reply
+from strandline.protocols.ownership import is_hidden
+from strandline.protocols.topics.config import (
+    TopicConfig,
+    check_config,
+    check_name,
+    config_json,
+    engine_config,
+    keep_hidden,
+)
+from strandline.protocols.topics.consumers import consumers_of
+from strandline.protocols.topics.context import Context, performance
+from strandline.protocols.topics.list import cursor_behind, page_size, start_after
+from strandline.protocols.topics.records import quote
+from strandline.protocols.topics.topics import Topic
+
+_decoder = msgspec.json.Decoder(TopicConfig)
+
+
+class Administering:
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def put(self, call: Call) -> Reply | Later | Awaitable[Reply]:
+        """PUT /v0/topics/{topic}"""
+        wanted = _decoder.decode(call.body) if call.body else TopicConfig()
+        check_config(wanted, call.access)
+        name = check_name(call.param("topic"))
+        topic = self._context.topics.find(name)
+        if topic is not None and is_hidden(topic.log):
+            raise _has_forks(topic)
+        if topic is None:
+            topic, created = self._context.topics.create(name, engine_config(name, wanted, wanted.kind()))
+            return self._context.after(created, lambda _: self._put_reply(call, topic, created=True))
+        return self._configure(call, topic, wanted)
+
+    def _configure(self, call: Call, topic: Topic, wanted: TopicConfig) -> Reply | Later | Awaitable[Reply]:
+        existing = topic.traits.type
+        kind = wanted.kind(existing)
+        if kind != existing:
+            detail = {"topic": topic.name, "existing_type": existing, "requested_type": kind}
+            raise Refusal(409, "topic_exists_incompatible", "the type of a topic cannot be changed", detail)
+        config = engine_config(topic.name, keep_hidden(wanted, topic.traits, call.access), kind)
+        # Another protocol's attributes are none of this one's business.
+        config = msgspec.structs.replace(config, attributes={**topic.log.config.attributes, **config.attributes})
+        if config == topic.log.config:
+            return self._put_reply(call, topic, created=False)
+        return self._change(call, topic, config)
+
+    async def _change(self, call: Call, topic: Topic, config: Any) -> Reply:
+        # It waits for what is on its way to the disk, which the loop must not do.
+        def configure() -> Commit[LogState]:
+            commit = topic.log.configure(config)
+            commit.wait()
+            return commit
+
+        await self._context.hub.loop.run_in_executor(None, configure)
+        if topic.traits.type == "queue":
+            self._context.queue(topic)
+        return self._put_reply(call, topic, created=False)
+
+    def _put_reply(self, call: Call, topic: Topic, *, created: bool) -> Reply:
+        config = msgspec.json.encode(config_json(topic.log.config, topic.traits, call.access))
+        return Reply(
+            b'{"topic":%b,"created":%b,"config":%b,%b}'
+            % (topic.json_name, b"true" if created else b"false", config, performance(call)),
+            201 if created else 200,
+        )
+
+    def get(self, call: Call) -> Reply | Awaitable[Reply]:
+        """GET /v0/topics/{topic}"""
+        topic = self._context.topics.get(call.param("topic"))
+        unfinished = self._context.catch_up(topic)
+        return self._state(call, topic) if unfinished is None else self._state_later(call, topic, unfinished)
+
+    async def _state_later(self, call: Call, topic: Topic, unfinished: Commit[Any]) -> Reply:
+        await self._context.caught_up(topic, unfinished)
+        return self._state(call, topic)
+
+    def _state(self, call: Call, topic: Topic) -> Reply:
+        context = self._context
+        if call.flag("touch", True):
+            context.consumed(topic)
+        state = topic.log.state()
+        traits = topic.traits
+        now = context.hub.now()
+        answer: dict[str, Any] = {
+            "topic": topic.name,
+            "type": traits.type,
+            "head_seq": state.head,
+            "earliest_seq": state.earliest,
+            "next_seq": state.head + 1,
+            "count": state.count,
+            "bytes": state.size,
+            "config": config_json(state.config, traits, call.access),
+        }
+        if traits.type == "queue":
+            counters = context.queue(topic).counters()
+            answer["queue"] = {
+                "ready": counters.ready,
+                "in_flight": counters.in_flight,
+                "delayed": counters.delayed,
+                "dead_lettered": counters.dead_lettered,
+            }
+        consumers = consumers_of(topic)
+        if consumers:
+            answer["consumers"] = consumers
+        answer["effective_priority"] = topic.priority(now)
+        answer["last_write_ts"] = state.last_ts or None
+        answer["last_read_ts"] = topic.consumed_at
+        answer["performance"] = {"server_total_ms": round(call.elapsed_ms(), 3)}
+        return Reply(msgspec.json.encode(answer))
+
+    def list(self, call: Call) -> Reply:
+        """GET /v0/topics"""
+        context, now = self._context, self._context.hub.now()
+        touch = call.flag("touch", False)
+        found, more = context.topics.page(
+            call.query.get("prefix", ""), start_after(call), page_size(call), call.access.prefixes
+        )
+        rows: list[dict[str, Any]] = []
+        for topic in found:
+            state = topic.log.state()
+            if touch:
+                context.consumed(topic)
+            rows.append(
+                {
+                    "topic": topic.name,
+                    "type": topic.traits.type,
+                    "head_seq": state.head,
+                    "earliest_seq": state.earliest,
+                    "count": state.count,
+                    "bytes": state.size,
+                    "durable": state.config.durability == "fsync",
+                    "effective_priority": topic.priority(now),
+                }
+            )
+        answer: dict[str, Any] = {"topics": rows}
+        if more:
+            answer["next_cursor"] = cursor_behind(found[-1].name)
+        answer["performance"] = {"server_total_ms": round(call.elapsed_ms(), 3)}
+        return Reply(msgspec.json.encode(answer))
+
+    def delete(self, call: Call) -> Reply | Later | Awaitable[Reply]:
+        """DELETE /v0/topics/{topic}"""
+        context = self._context
+        name = call.param("topic")
+        topic = context.topics.find(name)
+        if topic is None or is_hidden(topic.log):
+            return _deleted(call, name, False, [])
+        if call.flag("if_empty", False):
+            count = topic.log.state().count
+            if count:
+                detail = {"topic": name, "count": count}
+                raise Refusal(409, "topic_not_empty", f"topic {name!r} has {count} records", detail)
+        if topic.log.forks:
+            raise _has_forks(topic)
+        context.check_removable(topic.log, call.access)
+        removed = context.routers.remove_touching(topic.log)
+        if topic.traits.type == "queue":
+            context.queues.drop(topic.log)
+        commit = context.topics.drop(topic)
+        return context.after(commit, lambda _: _deleted(call, name, True, removed))
+
+
+def _has_forks(topic: Topic) -> Refusal:
+    name, forks = topic.name, topic.log.forks
+    detail = {"topic": name, "forks": forks}
+    return Refusal(409, "topic_has_forks", f"{forks} streams were forked from {name!r}", detail)
+
+
+def _deleted(call: Call, name: str, deleted: bool, routers: list[str]) -> Reply:
+    return Reply(
+        b'{"topic":%b,"deleted":%b,"routers_removed":%b,%b}'
+        % (quote(name), b"true" if deleted else b"false", msgspec.json.encode(routers), performance(call))
+    )

@@ -1,0 +1,132 @@
+"""Frames of an event stream: the bytes of every kind of event, and the cursor that is their id."""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from strandline.delivery.watch import Piece, Place
+from strandline.engine import Page
+from strandline.engine.record import Tombstone
+from strandline.protocols.topics.records import render_records
+from strandline.protocols.topics.topics import Topic
+from strandline.protocols.topics.watch_request import TopicView, topic_of
+
+#: Clients come back after two seconds.
+RETRY = b"retry: 2000\n\n"
+
+
+def frame(event: bytes, body: bytes) -> bytes:
+    """Without the id. A body may have line ends between its tokens: then it takes several lines of data."""
+    if b"\n" in body or b"\r" in body:
+        body = b"\ndata: ".join(body.splitlines())
+    return b"event: %b\ndata: %b\n\n" % (event, body)
+
+
+def heartbeat(now: int) -> bytes:
+    return b": hb %d\n\n" % now
+
+
+def error_frame(**fields: Any) -> bytes:
+    return frame(b"error", msgspec.json.encode(fields))
+
+
+# --- cursors -------------------------------------------------------------------------------------------------------
+
+
+def encode_cursor(positions: Iterable[tuple[bytes, int]]) -> bytes:
+    """The id line for positions by quoted name, in the order of the names."""
+    text = b"{" + b",".join([b"%b:%d" % position for position in positions]) + b"}"
+    return b"id: " + urlsafe_b64encode(text).rstrip(b"=") + b"\n"
+
+
+def decode_cursor(text: str) -> dict[str, int] | None:
+    """The positions in a composite cursor; None if it is none."""
+    try:
+        raw = urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        positions = msgspec.json.decode(raw, type=dict[str, Any])
+    except (ValueError, msgspec.MsgspecError):
+        return None
+    return {name: seq for name, seq in positions.items() if type(seq) is int and 0 <= seq < 1 << 63}
+
+
+# --- what is delivered ---------------------------------------------------------------------------------------------
+
+
+class EventContent:
+    """What is made of a page: whoever is at the same place gets these bytes. Only the ids may differ."""
+
+    __slots__ = ("_name", "_whole", "caught_up", "next_after", "records", "tombstone")
+
+    def __init__(self, topic: Topic, page: Page, records: bytes) -> None:
+        self._name = topic.json_name
+        self._whole = b""
+        self.next_after = page.next_after
+        self.tombstone = page.tombstone
+        self.records = records
+        self.caught_up = caught_up_frame(topic, page.head) if page.caught_up else b""
+
+    @property
+    def whole(self) -> bytes:
+        """The frames with their ids, for somebody who watches this topic alone. Not for content with a tombstone."""
+        if not self._whole:
+            id = encode_cursor(((self._name, self.next_after),))
+            self._whole = with_id(id, self.records, self.caught_up)
+        return self._whole
+
+
+def with_id(id: bytes, *frames: bytes) -> bytes:
+    """The frames that are not empty, each with the id."""
+    return b"".join([id + frame for frame in frames if frame])
+
+
+class EventView(TopicView):
+    __slots__ = ()
+
+    def render(self, subject: Topic, after: int, page: Page) -> EventContent:
+        records = b""
+        if page.seqs:
+            body = b'{"topic":%b,"records":[%b],"from_seq":%d,"to_seq":%d,"head_seq":%d}' % (
+                subject.json_name,
+                render_records(page, tags=self.tags, meta=self.meta, data=self.data),
+                after,
+                page.next_after,
+                page.head,
+            )
+            records = frame(b"record", body)
+        return EventContent(subject, page, records)
+
+
+def caught_up_frame(topic: Topic, head: int) -> bytes:
+    return frame(b"caught-up", b'{"topic":%b,"head_seq":%d}' % (topic.json_name, head))
+
+
+def tombstone_frame(topic: Topic, tombstone: Tombstone, *, too_old: bool) -> bytes:
+    return frame(
+        b"tombstone",
+        b'{"topic":%b,"reason":"%b","gap_from":%d,"gap_to":%d,"earliest_seq":%d,"head_seq":%d}'
+        % (
+            topic.json_name,
+            b"from_seq_too_old" if too_old else tombstone.reason.encode(),
+            tombstone.gap_from,
+            tombstone.gap_to,
+            tombstone.earliest,
+            tombstone.head,
+        ),
+    )
+
+
+def behind_tombstone(tombstone: Tombstone, piece: Piece) -> int:
+    """The cursor right behind a loss: whoever comes back with it misses nothing and is told nothing twice."""
+    # A recreated log begins anew, before the end of the range that was lost.
+    behind = tombstone.earliest - 1 if tombstone.reason == "recreated" else tombstone.gap_to
+    return min(behind, piece.next_after)
+
+
+def deleted_frame(place: Place) -> bytes:
+    topic = topic_of(place)
+    body = b'{"topic":%b,"head_seq":%d,"reason":"deleted"}' % (topic.json_name, topic.log.head)
+    return frame(b"topic-deleted", body)

@@ -1,0 +1,272 @@
+"""Claimed jobs as JSON. ``data`` and ``meta`` are the bytes that came in."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Iterable
+from time import perf_counter
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from strandline.delivery.queues import Acked, Claimed, ClaimRequest, Extended, Nacked, Queue
+from strandline.protocols.http import Call, Later, Refusal, Reply
+from strandline.protocols.topics.config import clamp_lease
+from strandline.protocols.topics.context import Context, performance
+from strandline.protocols.topics.errors import invalid, not_a_queue
+from strandline.protocols.topics.records import number_list, quote
+from strandline.protocols.topics.settings import MAX_NACK_DELAY_MS
+from strandline.protocols.topics.topics import Topic
+
+
+def in_order(jobs: list[Claimed]) -> list[Claimed]:
+    """As they are shown: ascending by seq, but urgent ones before the others."""
+    return sorted(jobs, key=lambda job: (-job.priority, job.seq))
+
+
+def render_jobs(jobs: Iterable[Claimed]) -> bytes:
+    """The jobs as a JSON array without its brackets."""
+    return b",".join([render_job(job) for job in jobs])
+
+
+def render_job(job: Claimed, before: bytes = b"") -> bytes:
+    """One job as a JSON object; ``before`` are members that come first, each with a comma behind it."""
+    seq, ts, key, _, meta, data, lease_id, deadline, deliveries, priority = job
+    return b'{%b"$seq":%d,"lease_id":"%b","deadline":%d,"$ts":%d%b,"deliveries":%d%b,"data":%b%b}' % (
+        before,
+        seq,
+        lease_id.encode(),
+        deadline,
+        ts,
+        b"" if key is None else b',"$tag":' + quote(key),
+        deliveries,
+        b',"priority":%d' % priority if priority else b"",
+        data,
+        b"" if meta is None else b',"meta":' + meta,
+    )
+
+
+# --- Jobs: claim, ack, nack, extend ---------------------------------------------------------------------------------
+
+Natural = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+NodeField = Annotated[str, Meta(extra_json_schema={"minLength": 1})]
+LeaseField = Annotated[str, Meta(extra_json_schema={"pattern": "^(lease_[0-9a-f]+)?$"})]
+
+
+class ClaimBody(msgspec.Struct, gc=False):
+    node: NodeField
+    max: Natural = 0
+    #: None: what the topic says.
+    lease_ms: Natural | None = None
+
+
+class AckBody(msgspec.Struct, gc=False):
+    node: NodeField
+    seqs: list[Natural]
+    lease_ids: list[LeaseField] | None = None
+
+
+class NackBody(msgspec.Struct, gc=False):
+    node: NodeField
+    seqs: list[Natural]
+    delay_ms: Natural = 0
+    lease_ids: list[LeaseField] | None = None
+
+
+class ExtendBody(msgspec.Struct, gc=False):
+    node: NodeField
+    seqs: list[Natural]
+    lease_ms: Natural
+    lease_ids: list[LeaseField] | None = None
+
+
+_claim_decoder = msgspec.json.Decoder(ClaimBody)
+_ack_decoder = msgspec.json.Decoder(AckBody)
+_nack_decoder = msgspec.json.Decoder(NackBody)
+_extend_decoder = msgspec.json.Decoder(ExtendBody)
+
+
+def queue_topic(context: Context, name: str) -> Topic:
+    """The topic of this name, which must be there and be a queue."""
+    topic = context.topics.get(name)
+    if topic.traits.type != "queue":
+        raise not_a_queue(name)
+    return topic
+
+
+def check_node(context: Context, node: str) -> None:
+    if not node:
+        raise invalid("node must say who the worker is")
+    limit = context.settings.max_node_bytes
+    if len(node) * 4 > limit and len(node.encode("utf-8", "surrogatepass")) > limit:
+        raise invalid(f"node has more than {limit} bytes")
+
+
+class Queueing:
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    # --- claiming --------------------------------------------------------------------------------------------------
+
+    def claim(self, call: Call) -> Reply | Later | Awaitable[Reply]:
+        """POST /v0/topics/{topic}/claim"""
+        body = _claim_decoder.decode(call.body)
+        context = self._context
+        topic = queue_topic(context, call.head.params["topic"])
+        check_node(context, body.node)
+        return context.in_turn(topic, lambda waited_ms: self._claim(call, topic, body, waited_ms))
+
+    def _claim(self, call: Call, topic: Topic, body: ClaimBody, waited_ms: float) -> Reply | Later | Awaitable[Reply]:
+        context = self._context
+        context.consumed(topic)
+        context.catch_up(topic)
+        queue = context.queue(topic)
+        count = min(body.max or 1, context.settings.max_claim)
+        lease_ms = None if body.lease_ms is None else clamp_lease(body.lease_ms)
+        if queue.settings.claim_jitter_ms:
+            return self._claim_in_cohort(call, topic, queue, ClaimRequest(body.node, count, lease_ms), waited_ms)
+        if not queue.at_hand(count):
+            return self._claim_from_disk(call, topic, queue, ClaimRequest(body.node, count, lease_ms), waited_ms)
+        return context.after(
+            queue.claim(body.node, count, lease_ms),
+            lambda jobs: _claimed(call, topic, queue, jobs, waited_ms),
+        )
+
+    def _claim_in_cohort(
+        self, call: Call, topic: Topic, queue: Queue, request: ClaimRequest, waited_ms: float
+    ) -> Later:
+        later = Later()
+
+        def done(outcome: list[Claimed] | Exception) -> None:
+            if not isinstance(outcome, Exception):
+                try:
+                    reply = _claimed(call, topic, queue, outcome, waited_ms)
+                except Exception as error:
+                    outcome = error
+                else:
+                    later.settle(reply)
+                    return
+            later.fail(outcome)
+
+        self._context.desks.at(queue, topic.priority).claim(request, done)
+        return later
+
+    async def _claim_from_disk(
+        self, call: Call, topic: Topic, queue: Queue, request: ClaimRequest, waited_ms: float
+    ) -> Reply:
+        await asyncio.to_thread(queue.bring, request.max)
+        jobs = await self._context.hub.when_done(queue.claim(*request), lambda jobs: jobs)
+        return _claimed(call, topic, queue, jobs, waited_ms)
+
+    # --- what a holder can do --------------------------------------------------------------------------------------
+
+    def ack(self, call: Call) -> Reply | Later:
+        """POST /v0/topics/{topic}/ack"""
+        body = _ack_decoder.decode(call.body)
+        topic, queue = self._held(call, body)
+        commit = queue.ack(body.node, body.seqs, body.lease_ids)
+        waiting_since = 0.0 if commit.done else perf_counter()
+
+        def reply(acked: Acked) -> Reply:
+            counters = queue.counters()
+            desk = self._context.desks.find(queue)
+            if desk is not None:
+                desk.done_with(acked.acked)
+            fsync = b""
+            if waiting_since:
+                fsync = b',"fsync_ms":%.3f' % ((perf_counter() - waiting_since) * 1000)
+            return Reply(
+                b'{"topic":%b,"acked":%d,"skipped":[%b],"ready":%d,"in_flight":%d,'
+                b'"performance":{"server_total_ms":%.3f%b}}'
+                % (
+                    topic.json_name,
+                    len(acked.acked),
+                    number_list(acked.skipped),
+                    counters.ready,
+                    counters.in_flight,
+                    call.elapsed_ms(),
+                    fsync,
+                )
+            )
+
+        return self._context.after(commit, reply)
+
+    def nack(self, call: Call) -> Reply | Later:
+        """POST /v0/topics/{topic}/nack"""
+        body = _nack_decoder.decode(call.body)
+        topic, queue = self._held(call, body)
+        commit = queue.nack(body.node, body.seqs, min(body.delay_ms, MAX_NACK_DELAY_MS), body.lease_ids)
+
+        def reply(nacked: Nacked) -> Reply:
+            counters = queue.counters()
+            desk = self._context.desks.find(queue)
+            if desk is not None:
+                desk.done_with(nacked.nacked, given_back=True)
+            return Reply(
+                b'{"topic":%b,"nacked":%d,"skipped":[%b],"ready":%d,"in_flight":%d,%b}'
+                % (
+                    topic.json_name,
+                    len(nacked.nacked),
+                    number_list(nacked.skipped),
+                    counters.ready,
+                    counters.in_flight,
+                    performance(call),
+                )
+            )
+
+        return self._context.after(commit, reply)
+
+    def extend(self, call: Call) -> Reply | Later:
+        """POST /v0/topics/{topic}/extend"""
+        body = _extend_decoder.decode(call.body)
+        topic, queue = self._held(call, body)
+        commit = queue.extend(body.node, body.seqs, clamp_lease(body.lease_ms), body.lease_ids)
+
+        def reply(extended: Extended) -> Reply:
+            desk = self._context.desks.find(queue)
+            if desk is not None:
+                desk.extended(extended.deadlines)
+            deadlines = b",".join([b'"%d":%d' % item for item in extended.deadlines.items()])
+            return Reply(
+                b'{"topic":%b,"extended":%d,"skipped":[%b],"deadlines":{%b},%b}'
+                % (
+                    topic.json_name,
+                    len(extended.deadlines),
+                    number_list(extended.skipped),
+                    deadlines,
+                    performance(call),
+                )
+            )
+
+        return self._context.after(commit, reply)
+
+    def _held(self, call: Call, body: AckBody | NackBody | ExtendBody) -> tuple[Topic, Queue]:
+        """What ack, nack and extend have in common: which queue it is, and what is refused."""
+        context = self._context
+        topic = queue_topic(context, call.head.params["topic"])
+        check_node(context, body.node)
+        maximum = context.settings.max_claim
+        if len(body.seqs) > maximum:
+            raise Refusal(
+                400,
+                "batch_too_large",
+                f"{len(body.seqs)} seqs in one request, the limit is {maximum}",
+                {"seqs": len(body.seqs), "max": maximum},
+            )
+        return topic, context.queue(topic)
+
+
+def _claimed(call: Call, topic: Topic, queue: Queue, jobs: list[Claimed], waited_ms: float) -> Reply:
+    return Reply(
+        b'{"topic":%b,"claimed":[%b],"count":%d,"ready":%d,'
+        b'"performance":{"server_total_ms":%.3f,"throttle_wait_ms":%.3f}}'
+        % (
+            topic.json_name,
+            render_jobs(in_order(jobs)),
+            len(jobs),
+            queue.counters().ready,
+            call.elapsed_ms(),
+            waited_ms,
+        )
+    )

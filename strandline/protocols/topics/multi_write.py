@@ -1,0 +1,240 @@
+"""Appending to several topics in one step: all of it happens, or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from time import perf_counter
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from strandline.delivery.queues import Write, append_together
+from strandline.delivery.queues.commits import after
+from strandline.engine import Appended, Batch, Config, Log
+from strandline.engine.commit import Commit
+from strandline.protocols.http import Call, Later, Refusal, Reply
+from strandline.protocols.topics.batches import (
+    RecordsField,
+    check_idempotency_key,
+    check_utf8,
+    for_jobs_only,
+    is_scheduled,
+    join_batches,
+    key_of,
+    make_batch,
+    make_schedules,
+)
+from strandline.protocols.topics.config import NameField, TopicConfig, check_name, config_of_new, kind_of
+from strandline.protocols.topics.context import Context
+from strandline.protocols.topics.errors import capped, invalid
+from strandline.protocols.topics.records import number_list
+from strandline.protocols.topics.topics import Topic
+
+
+class OneWrite(msgspec.Struct, gc=False):
+    topic: NameField
+    records: RecordsField
+    node: str | None = None
+    create: bool | None = None
+    config: TopicConfig | None = None
+
+
+class MultiWriteBody(msgspec.Struct, gc=False):
+    writes: Annotated[list[OneWrite], Meta(extra_json_schema={"minItems": 1})]
+    idempotency_key: str | None = None
+    disable_backpressure: bool = False
+
+
+_decoder = msgspec.json.Decoder(MultiWriteBody)
+
+
+class _Part:
+    """Everything that goes into one topic, from one or more of the writes."""
+
+    __slots__ = ("batch", "config", "created", "first", "name", "records", "topic")
+
+    batch: Batch
+
+    def __init__(self, write: OneWrite) -> None:
+        self.name = write.topic
+        #: What it says decides about the topic if there is none.
+        self.first = write
+        self.records = list(write.records)
+        self.topic: Topic | None = None
+        #: For a topic that has to be made.
+        self.config: Config | None = None
+        self.created: Commit[Log] | None = None
+
+    @property
+    def scheduled(self) -> bool:
+        return is_scheduled(self.records)
+
+
+class MultiWriting:
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._settings = context.settings
+
+    def write(self, call: Call) -> Reply | Later | Awaitable[Reply]:
+        """POST /v0/write"""
+        check_utf8(call.body)
+        body = _decoder.decode(call.body)
+        key = key_of(call, body.idempotency_key)
+        check_idempotency_key(key)
+        self._check(call, body)
+        parts = self._parts(body)
+        return self._context.write_in_turn(
+            self._least_urgent(parts),
+            lambda waited_ms: self._append(call, body, parts, key, waited_ms),
+            patient=body.disable_backpressure,
+        )
+
+    # --- what is asked for -----------------------------------------------------------------------------------------
+
+    def _check(self, call: Call, body: MultiWriteBody) -> None:
+        if not body.writes:
+            raise invalid("writes must have at least one write")
+        for write in body.writes:
+            if not call.access.may_touch(write.topic):
+                raise Refusal(403, "forbidden", f"the API key may not touch {write.topic!r}", {"topic": write.topic})
+        total, maximum = sum(len(write.records) for write in body.writes), self._settings.max_batch_records
+        if total > maximum:
+            raise Refusal(
+                400,
+                "batch_too_large",
+                f"{total} records in one request, the limit is {maximum}",
+                {"records": total, "max": maximum},
+            )
+
+    def _parts(self, body: MultiWriteBody) -> dict[str, _Part]:
+        """The writes by topic, in the order in which topics are first named."""
+        batches: dict[str, list[Batch]] = {}
+        parts: dict[str, _Part] = {}
+        for index, write in enumerate(body.writes):
+            try:
+                batch = make_batch(write.records, write.node, self._settings)
+            except Refusal as refusal:
+                refusal.message = f"writes[{index}]: {refusal.message}"
+                raise
+            batches.setdefault(write.topic, []).append(batch)
+            part = parts.get(write.topic)
+            if part is None:
+                parts[write.topic] = _Part(write)
+            else:
+                part.records.extend(write.records)
+        for name, part in parts.items():
+            part.batch = join_batches(batches[name])
+        return parts
+
+    def _least_urgent(self, parts: dict[str, _Part]) -> Topic | None:
+        """The topic that has to wait the longest decides for all; None: one that is to be made."""
+        now = self._context.hub.now()
+        found = [topic for name in parts if (topic := self._context.topics.find(name)) is not None]
+        return min(found, key=lambda topic: topic.priority(now), default=None)
+
+    # --- doing it --------------------------------------------------------------------------------------------------
+
+    def _append(
+        self, call: Call, body: MultiWriteBody, parts: dict[str, _Part], key: str | None, waited_ms: float
+    ) -> Reply | Later:
+        self._context.check_quota(part.batch for part in parts.values())
+        self._resolve(call, parts)
+        before = perf_counter()
+        commit = self._make(parts, key)
+        appended_at = perf_counter()
+        created = [part.created for part in parts.values() if part.created is not None]
+
+        def reply(_: None) -> Reply:
+            appended = dict(zip(parts, commit.wait(), strict=True))
+            durable = any(part.topic and part.topic.log.config.durability == "fsync" for part in parts.values())
+            return Reply(
+                b'{"writes":[%b],"performance":{"server_total_ms":%.3f,"wal_append_ms":%.3f,"fsync_ms":%.3f,'
+                b'"throttle_wait_ms":%.3f}}'
+                % (
+                    _render(body.writes, parts, appended, seqs=call.flag("return_seqs", True)),
+                    call.elapsed_ms(),
+                    (appended_at - before) * 1000,
+                    (perf_counter() - appended_at) * 1000 if durable else 0.0,
+                    waited_ms,
+                ),
+                201 if created else 200,
+            )
+
+        return self._context.after(after([*created, commit], None), reply)
+
+    def _resolve(self, call: Call, parts: dict[str, _Part]) -> None:
+        """Find the topics, and how those that are not there would be made. Everything that can be refused is."""
+        context, absent = self._context, 0
+        for part in parts.values():
+            part.topic = context.topics.find(part.name)
+            if part.topic is None:
+                part.config = self._new_config(call, part)
+                absent += 1
+                continue
+            part.topic.check_takes_writes()
+            if part.scheduled:
+                make_schedules(part.records, part.topic)
+        maximum = self._settings.max_topics
+        if maximum and absent and context.topics.count + absent > maximum:
+            raise capped("max_topics", maximum)
+
+    def _new_config(self, call: Call, part: _Part) -> Config:
+        wanted = part.first.config
+        config = config_of_new(check_name(part.name), part.first.create, wanted, call.access)
+        if part.scheduled and kind_of(config) != "queue":
+            raise for_jobs_only(part.name)
+        return config
+
+    def _make(self, parts: dict[str, _Part], key: str | None) -> Commit[list[Appended]]:
+        """Make the topics that are missing, and append. If that fails, there are no new topics either."""
+        context = self._context
+        try:
+            for part in parts.values():
+                if part.topic is None:
+                    assert part.config is not None
+                    part.topic, part.created = context.topics.create(part.name, part.config)
+            return append_together(context.engine, [self._write(part) for part in parts.values()], key)
+        except BaseException:
+            for part in parts.values():
+                if part.created is not None and part.topic is not None:
+                    context.unmake(part.topic)
+            raise
+
+    def _write(self, part: _Part) -> Write:
+        topic = part.topic
+        assert topic is not None
+        if not part.scheduled:
+            return Write(topic.log, part.batch)
+        return Write(topic.log, part.batch, self._context.queue(topic), make_schedules(part.records, topic))
+
+
+def _render(writes: list[OneWrite], parts: dict[str, _Part], appended: dict[str, Appended], *, seqs: bool) -> bytes:
+    """What became of each of the writes, as a JSON array without its brackets."""
+    rows: list[bytes] = []
+    behind: dict[str, int] = {}
+    for write in writes:
+        part, whole = parts[write.topic], appended[write.topic]
+        assert part.topic is not None
+        if whole.deduped and whole.count != len(part.batch):
+            # The key was used for something else before: that is what there is to tell.
+            first, last = whole.first, whole.last
+        else:
+            first = behind.get(write.topic, whole.first)
+            last = first + len(write.records) - 1
+        is_first = write.topic not in behind
+        behind[write.topic] = last + 1
+        rows.append(
+            b'{"topic":%b,"first_seq":%d,"last_seq":%d%b,"head_seq":%d,"count":%d,"created":%b,"deduped":%b}'
+            % (
+                part.topic.json_name,
+                first,
+                last,
+                b',"seqs":[%b]' % number_list(range(first, last + 1)) if seqs else b"",
+                whole.last,
+                last - first + 1,
+                b"true" if is_first and part.created is not None else b"false",
+                b"true" if whole.deduped else b"false",
+            )
+        )
+    return b",".join(rows)

@@ -1,0 +1,147 @@
+"""Pages of the history, put together from rendered spans: many readers read the same records.
+
+The seqs of a log are divided into spans of equal length. A span that lies below the head does not change by appends, so
+once rendered it is good until something is removed, and every page that touches it takes its part of it as it is.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from itertools import accumulate
+from typing import NamedTuple
+
+from strandline.engine import Page
+from strandline.protocols.topics.records import render_list, render_records, tombstone_json
+from strandline.protocols.topics.topics import Topic
+
+#: How many seqs a span has.
+SPAN = 256
+#: A span with more data than this is not rendered as a whole, and pages of less than that many records are not
+#: worth it.
+MAX_SPAN_BYTES = 1 << 20
+MIN_LIMIT = 64
+#: All spans that are kept, in bytes.
+MAX_BYTES = 32 << 20
+
+
+class Rendered(NamedTuple):
+    """A page as JSON. ``head`` is where the log ended when it was read."""
+
+    records: bytes
+    next_after: int
+    head: int
+    earliest: int
+    tombstone: bytes = b"null"
+
+    @classmethod
+    def of(cls, page: Page, *, tags: bool, meta: bool) -> Rendered:
+        tombstone = b"null" if page.tombstone is None else tombstone_json(page.tombstone)
+        records = render_records(page, tags=tags, meta=meta)
+        return cls(records, page.next_after, page.head, page.earliest, tombstone)
+
+
+class _Span(NamedTuple):
+    """The records of a span. Row i is at ``starts[i]`` in ``blob`` and a comma behind it; ``sizes`` adds up what the
+    rows before weigh against a page's budget of bytes."""
+
+    revision: int
+    seqs: list[int]
+    blob: bytes
+    starts: list[int]
+    sizes: list[int]
+
+    @classmethod
+    def of(cls, revision: int, page: Page, *, tags: bool, meta: bool) -> _Span:
+        rows = render_list(page, tags=tags, meta=meta)
+        weights = [
+            len(data) if extra is None else len(data) + len(extra)
+            for data, extra in zip(page.data, page.metas, strict=True)
+        ]
+        starts = list(accumulate([len(row) + 1 for row in rows], initial=0))
+        return cls(revision, page.seqs, b",".join(rows), starts, list(accumulate(weights, initial=0)))
+
+    def fitting(self, start: int, count: int, max_bytes: int) -> int:
+        """The first row behind those that fit."""
+        stop = min(len(self.seqs), start + count, bisect_right(self.sizes, self.sizes[start] + max_bytes) - 1)
+        return max(start, stop)
+
+
+_Key = tuple[int, int, bool, bool]
+
+
+class Pages:
+    """Lives on the loop."""
+
+    def __init__(self) -> None:
+        self._spans: dict[_Key, _Span] = {}
+        self._bytes = 0
+
+    def get(self, topic: Topic, after: int, limit: int, max_bytes: int, *, tags: bool, meta: bool) -> Rendered | None:
+        """The page, if all of it is at hand and nothing was lost on the way; else whoever asks reads it as usual."""
+        # Where too little is left for a whole span, and before the first record, there is nothing to gain.
+        if limit < MIN_LIMIT or (after // SPAN + 1) * SPAN > topic.log.head:
+            return None
+        state = topic.log.state()
+        if after + 1 < state.earliest:
+            return None
+        head = state.head
+        at = after
+        parts: list[bytes] = []
+        while limit and (at // SPAN + 1) * SPAN <= head:
+            span = self._span(topic, at // SPAN, tags, meta)
+            if span is None:
+                return None
+            start = bisect_right(span.seqs, at)
+            stop = span.fitting(start, limit, max_bytes)
+            if stop == start < len(span.seqs) and not parts:
+                stop += 1
+            if stop > start:
+                parts.append(span.blob[span.starts[start] : span.starts[stop] - 1])
+                limit -= stop - start
+                max_bytes -= span.sizes[stop] - span.sizes[start]
+            if stop < len(span.seqs):
+                return Rendered(b",".join(parts), span.seqs[stop - 1] if stop > start else at, head, state.earliest)
+            at = (at // SPAN + 1) * SPAN
+        if limit and at < head:
+            return self._with_rest(topic, parts, at, limit, max_bytes, tags, meta)
+        return Rendered(b",".join(parts), at, head, state.earliest)
+
+    def _with_rest(
+        self, topic: Topic, parts: list[bytes], at: int, limit: int, max_bytes: int, tags: bool, meta: bool
+    ) -> Rendered | None:
+        """What is behind the last whole span is different every time."""
+        page = topic.log.read_resident(at, limit, max_bytes=max(1, max_bytes))
+        if page is None or page.tombstone is not None:
+            return None
+        if page.data and _weight(page) > max_bytes and parts:
+            return Rendered(b",".join(parts), at, page.head, page.earliest)
+        if page.seqs:
+            parts.append(render_records(page, tags=tags, meta=meta))
+        return Rendered(b",".join(parts), page.next_after, page.head, page.earliest)
+
+    def _span(self, topic: Topic, number: int, tags: bool, meta: bool) -> _Span | None:
+        log = topic.log
+        key = (log.epoch, number, tags, meta)
+        span = self._spans.get(key)
+        if span is not None:
+            if span.revision == log.revision:
+                return span
+            self._drop(key)
+        page = log.read_resident(number * SPAN, SPAN, max_bytes=MAX_SPAN_BYTES)
+        if page is None or page.tombstone is not None or page.next_after < (number + 1) * SPAN:
+            return None  # not in memory, or not whole: something was lost in it, or it is too large
+        behind = bisect_right(page.seqs, (number + 1) * SPAN)
+        for column in (page.seqs, page.ts, page.data, page.keys, page.nodes, page.metas):
+            del column[behind:]
+        span = self._spans[key] = _Span.of(log.revision, page, tags=tags, meta=meta)
+        self._bytes += len(span.blob)
+        while self._bytes > MAX_BYTES and len(self._spans) > 1:
+            self._drop(next(iter(self._spans)))
+        return span
+
+    def _drop(self, key: _Key) -> None:
+        self._bytes -= len(self._spans.pop(key).blob)
+
+
+def _weight(page: Page) -> int:
+    return len(page.data[0]) + len(page.metas[0] or b"")

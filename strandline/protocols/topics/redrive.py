@@ -1,0 +1,85 @@
+"""Moving dead letters back to where they came from."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from strandline.delivery.queues import Redriven, redrive
+from strandline.engine import Log
+from strandline.protocols.access import Access
+from strandline.protocols.http import Call, Refusal, Reply
+from strandline.protocols.topics.config import NameField
+from strandline.protocols.topics.context import Context, performance
+from strandline.protocols.topics.errors import invalid
+from strandline.protocols.topics.match import Match, MatchField, parse_match
+from strandline.protocols.topics.topics import Topic, is_topic, takes_writes
+
+
+class RedriveBody(msgspec.Struct):
+    #: The topic for all of them; None: each goes back to the queue that it came from.
+    to: NameField | None = None
+    #: 0: as many as one request may move.
+    limit: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)] = 0
+    match: MatchField = None
+
+
+_decoder = msgspec.json.Decoder(RedriveBody)
+
+
+class Redriving:
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    async def redrive(self, call: Call) -> Reply:
+        """POST /v0/topics/{topic}/redrive"""
+        body = _decoder.decode(call.body) if call.body else RedriveBody()
+        match = parse_match(body.match)
+        context, access = self._context, call.access
+        if body.to is not None and not access.may_touch(body.to):
+            raise Refusal(403, "forbidden", f"the API key may not touch {body.to!r}", {"topic": body.to})
+        topic = context.topics.get(call.param("topic"))
+        to = None if body.to is None else context.topics.get(body.to)
+        if to is topic:
+            raise invalid("dead letters cannot be moved to where they are", {"topic": topic.name})
+        if to is not None:
+            to.check_takes_writes()
+        maximum = context.settings.max_batch_records
+        # They must be read first, and they may not be at hand.
+        redriven = await asyncio.to_thread(
+            self._move, topic.log, None if to is None else to.log, access, min(body.limit or maximum, maximum), match
+        )
+        self._forget(topic)
+        return Reply(
+            b'{"topic":%b,"redriven":%d,"to":%b,"remaining":%d,%b}'
+            % (
+                topic.json_name,
+                sum(redriven.moved.values()),
+                msgspec.json.encode(redriven.moved),
+                topic.log.state().count,
+                performance(call),
+            )
+        )
+
+    def _move(self, dead: Log, to: Log | None, access: Access, limit: int, match: Match | None) -> Redriven:
+        engine = self._context.engine
+
+        def origin(name: str) -> Log | None:
+            log = engine.find(name) if is_topic(name) and access.may_touch(name) else None
+            return None if log is None or not takes_writes(log) else log
+
+        key, prefix = (None, None) if match is None else (match.key, match.prefix)
+        return redrive(dead, origin if to is None else to, limit=limit, key=key, key_prefix=prefix).wait()
+
+    def _forget(self, topic: Topic) -> None:
+        """Dead letters that were handed out as jobs themselves are not held any more."""
+        context = self._context
+        if topic.traits.type == "queue":
+            queue = context.queue(topic)
+            queue.forget_missing()
+            desk = context.desks.find(queue)
+            if desk is not None:
+                desk.check_held()

@@ -1,0 +1,257 @@
+"""Routers as resources: make and change, look at, list, remove."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from typing import Any, Literal
+
+import msgspec
+
+from strandline.delivery.routers import (
+    Definition,
+    Filter,
+    Router,
+    RouterCycle,
+    RouterError,
+    RouterFanIn,
+    RouterRepointed,
+)
+from strandline.engine.errors import EngineError
+from strandline.protocols.access import Access
+from strandline.protocols.http import Call, Later, Refusal, Reply, Route
+from strandline.protocols.topics.config import NameField, TopicConfig, check_name, engine_config
+from strandline.protocols.topics.context import Context, performance
+from strandline.protocols.topics.errors import capped, invalid, reply_to, topic_not_found
+from strandline.protocols.topics.list import cursor_behind, page_size, start_after
+from strandline.protocols.topics.match import Match, MatchField, parse_match
+from strandline.protocols.topics.records import quote
+from strandline.protocols.topics.topics import Topic, takes_writes
+
+#: As a topic's, and with ``>``: by convention a router is named after its ends, "orders->audit".
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:>-]{0,254}", re.ASCII)
+
+Guarantee = Literal["at_least_once", "exactly_once"]
+
+
+class RouterBody(msgspec.Struct, kw_only=True):
+    source: NameField
+    dest: NameField
+    preserve_node: bool = True
+    preserve_tag: bool = True
+    create_dest: bool = True
+    filter: MatchField = None
+    allow_cycle: bool = False
+    guarantee: Guarantee = "at_least_once"
+
+
+_decoder = msgspec.json.Decoder(RouterBody)
+
+
+class Routing:
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        context.routers.demote_while(lambda: context.pressure.shedding)
+        context.routers.spare(lambda log: not takes_writes(log))
+
+    def put(self, call: Call) -> Reply | Later:
+        """PUT /v0/routers/{router}"""
+        body = _decoder.decode(call.body)
+        _check_access(call, body.source, body.dest)
+        self._visible(call)
+        definition = _definition(call.param("router"), body)
+        new = self._check(definition, body.create_dest, call.access)
+        made = self._create_missing(definition) if new else []
+        try:
+            commit = self._context.routers.put(definition)
+        except EngineError:
+            # A router that could not be made leaves no topics behind.
+            for topic in made:
+                with suppress(EngineError):
+                    self._context.topics.drop(topic)
+            raise
+        return self._context.after(commit, lambda created: _put_reply(call, definition, created))
+
+    def _visible(self, call: Call) -> Router | None:
+        """The router that the path names, if there is one; refuses a key that may not touch both of its ends."""
+        router = self._context.routers.get(call.param("router"))
+        if router is not None and not call.access.may_touch_all(router.source.name, router.dest.name):
+            message = f"the API key may not touch the topics of router {router.name!r}"
+            raise Refusal(403, "forbidden", message, {"router": router.name})
+        return router
+
+    def _check(self, definition: Definition, create_dest: bool, access: Access) -> bool:
+        """Whether the router is a new one; refuses one that cannot be. Nothing is made before everything is fine."""
+        context = self._context
+        dest = context.topics.find(definition.dest)
+        if dest is None and not create_dest:
+            raise topic_not_found(definition.dest)
+        try:
+            new = context.routers.check(definition)
+        except RouterError as error:
+            raise _refusal(error, access) from None
+        if new and dest is not None:
+            dest.check_takes_writes()
+        maximum = context.settings.max_routers
+        if new and maximum and len(context.routers) >= maximum:
+            raise capped("max_routers", maximum)
+        return new
+
+    def _create_missing(self, definition: Definition) -> list[Topic]:
+        topics, maximum = self._context.topics, self._context.settings.max_topics
+        missing = [name for name in (definition.source, definition.dest) if topics.find(name) is None]
+        if maximum and missing and topics.count + len(missing) > maximum:
+            raise capped("max_topics", maximum)
+        return [topics.create(name, engine_config(name, TopicConfig(), "log"))[0] for name in missing]
+
+    def get(self, call: Call) -> Reply:
+        """GET /v0/routers/{router}"""
+        routers, name = self._context.routers, call.param("router")
+        router = self._visible(call)
+        if router is None:
+            raise Refusal(404, "router_not_found", f"router {name!r} does not exist", {"router": name})
+        routers.catch_up(router.dest)
+        answer = {
+            "router": name,
+            **_definition_json(router.definition),
+            "forwarded_total": router.forwarded_total,
+            "lag": router.lag,
+            "performance": {"server_total_ms": round(call.elapsed_ms(), 3)},
+        }
+        return Reply(msgspec.json.encode(answer))
+
+    def list(self, call: Call) -> Reply:
+        """GET /v0/routers"""
+        query = call.query
+        found, more = self._context.routers.page(
+            query.get("prefix", ""),
+            query.get("source"),
+            query.get("dest"),
+            start_after(call),
+            page_size(call),
+            call.access.prefixes,
+        )
+        answer: dict[str, Any] = {"routers": [_row(router) for router in found]}
+        if more:
+            answer["next_cursor"] = cursor_behind(found[-1].name)
+        answer["performance"] = {"server_total_ms": round(call.elapsed_ms(), 3)}
+        return Reply(msgspec.json.encode(answer))
+
+    def delete(self, call: Call) -> Reply | Later:
+        """DELETE /v0/routers/{router}"""
+        name = call.param("router")
+        self._visible(call)
+        return self._context.after(
+            self._context.routers.remove(name),
+            lambda deleted: Reply(
+                b'{"router":%b,"deleted":%b,%b}' % (quote(name), b"true" if deleted else b"false", performance(call))
+            ),
+        )
+
+
+def routes(routing: Routing) -> list[Route]:
+    one = "/v0/routers/{router}"
+    named = ("router",)
+    return [
+        Route(method="GET", path="/v0/routers", handler=routing.list, scopes=("read",), errors=reply_to),
+        Route(
+            method="PUT",
+            path=one,
+            handler=routing.put,
+            scopes=("admin",),
+            names=named,
+            body="required",
+            errors=reply_to,
+        ),
+        Route(method="GET", path=one, handler=routing.get, scopes=("read",), names=named, errors=reply_to),
+        Route(method="DELETE", path=one, handler=routing.delete, scopes=("delete",), names=named, errors=reply_to),
+    ]
+
+
+def _check_access(call: Call, *names: str) -> None:
+    """A key that is limited to some names may neither read from nor write to others by way of a router."""
+    for name in names:
+        if not call.access.may_touch(name):
+            raise Refusal(403, "forbidden", f"the API key may not touch {name!r}", {"topic": name})
+
+
+def _definition(name: str, body: RouterBody) -> Definition:
+    if NAME.fullmatch(name) is None:
+        raise invalid(
+            f"{name!r} cannot name a router: 1 to 255 letters, digits and . _ : - >, starting with a letter or digit"
+        )
+    check_name(body.source)
+    check_name(body.dest)
+    if body.source == body.dest:
+        raise invalid("source and dest must be different topics", {"topic": body.source})
+    match = parse_match(body.filter, "filter")
+    return Definition(
+        name=name,
+        source=body.source,
+        dest=body.dest,
+        keep_keys=body.preserve_tag,
+        keep_nodes=body.preserve_node,
+        filter=None if match is None else Filter(match.key, match.prefix),
+        allow_cycle=body.allow_cycle,
+        stamped=body.guarantee == "exactly_once",
+    )
+
+
+def _definition_json(definition: Definition) -> dict[str, Any]:
+    wanted = definition.filter
+    return {
+        "source": definition.source,
+        "dest": definition.dest,
+        "preserve_node": definition.keep_nodes,
+        "preserve_tag": definition.keep_keys,
+        "filter": None if wanted is None else Match(wanted.key, wanted.prefix).json(),
+        "allow_cycle": definition.allow_cycle,
+        "guarantee": _guarantee(definition),
+    }
+
+
+def _guarantee(definition: Definition) -> Guarantee:
+    return "exactly_once" if definition.stamped else "at_least_once"
+
+
+def _row(router: Router) -> dict[str, Any]:
+    definition = router.definition
+    return {
+        "router": definition.name,
+        "source": definition.source,
+        "dest": definition.dest,
+        "guarantee": _guarantee(definition),
+        "forwarded_total": router.forwarded_total,
+    }
+
+
+def _put_reply(call: Call, definition: Definition, created: bool) -> Reply:
+    answer = {
+        "router": definition.name,
+        "created": created,
+        **_definition_json(definition),
+        "performance": {"server_total_ms": round(call.elapsed_ms(), 3)},
+    }
+    return Reply(msgspec.json.encode(answer), 201 if created else 200)
+
+
+def _refusal(error: RouterError, access: Access) -> Refusal:
+    """What stands in the way, without names that the key may not touch."""
+    code = "topic_exists_incompatible"
+    if isinstance(error, RouterCycle):
+        if not access.may_touch_all(*error.cycle):
+            return Refusal(409, "router_cycle", "the router would close a cycle")
+        return Refusal(409, "router_cycle", str(error), {"cycle": error.cycle})
+    if isinstance(error, RouterFanIn):
+        message = str(error)
+        if not access.may_touch(error.source):
+            message = f"{error.dest!r} is the destination of another topic already, and can have only one source"
+        return Refusal(409, code, message, {"topic": error.dest, "reason": "router_dest_fan_in"})
+    assert isinstance(error, RouterRepointed)
+    detail = {
+        "router": error.name,
+        "reason": "router_repoint_forbidden",
+        "existing_source": error.source,
+        "existing_dest": error.dest,
+    }
+    return Refusal(409, code, str(error), detail)

@@ -1,0 +1,111 @@
+"""The face as a whole: its routes, and what it does when the server stops."""
+
+from __future__ import annotations
+
+from strandline.protocols.http import ElementLimit, Handler, Route
+from strandline.protocols.topics.admin import Administering
+from strandline.protocols.topics.batches import multi_write_limit, write_limit
+from strandline.protocols.topics.consumers import Consumers
+from strandline.protocols.topics.context import Context
+from strandline.protocols.topics.delete import Deleting
+from strandline.protocols.topics.errors import reply_to
+from strandline.protocols.topics.jobs import Queueing
+from strandline.protocols.topics.multi_write import MultiWriting
+from strandline.protocols.topics.read import Reading
+from strandline.protocols.topics.redrive import Redriving
+from strandline.protocols.topics.routers import Routing
+from strandline.protocols.topics.routers import routes as router_routes
+from strandline.protocols.topics.watch import Watching
+from strandline.protocols.topics.websocket import WebSockets
+from strandline.protocols.topics.worker_stream import Working
+from strandline.protocols.topics.write import Writing
+
+
+class TopicsFace:
+    """Everything of the topics protocol that answers HTTP requests."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.writing = Writing(context)
+        self.multi_writing = MultiWriting(context)
+        self.reading = Reading(context)
+        self.administering = Administering(context)
+        self.deleting = Deleting(context)
+        self.consumers = Consumers(context)
+        self.routing = Routing(context)
+        self.watching = Watching(context)
+        self.websockets = WebSockets(context, self.watching, self.writing)
+        self.queueing = Queueing(context)
+        self.working = Working(context)
+        self.redriving = Redriving(context)
+
+    def routes(self) -> list[Route]:
+        topics, consumers = self.administering, self.consumers
+        one = "/v0/topics/{topic}"
+        consumer = one + "/consumers/{consumer}"
+        records, writes = write_limit(self.context.settings), multi_write_limit(self.context.settings)
+        return [
+            _route("GET", "/v0/topics", topics.list, "read"),
+            _route("PUT", one, topics.put, "admin", body="optional"),
+            _route("GET", one, topics.get, "read", fast=True),
+            _route("DELETE", one, topics.delete, "delete"),
+            _route("POST", one, self.writing.write, "write", body="required", fast=True, elements=records),
+            _route("POST", "/v0/write", self.multi_writing.write, "write", body="required", fast=True, elements=writes),
+            _route("POST", one + "/diff", self.reading.diff, "read", body="optional", fast=True),
+            _route("POST", one + "/delete", self.deleting.delete, "delete", body="required"),
+            _route("GET", one + "/consumers", consumers.list, "read"),
+            _route("GET", consumer, consumers.get, "read"),
+            _route("PUT", consumer, consumers.commit, "read", body="required", fast=True),
+            _route("DELETE", consumer, consumers.delete, "delete"),
+            *router_routes(self.routing),
+            _route("POST", "/v0/watch", self.watching.create, "read", body="required"),
+            _route("GET", "/v0/watch/{wid}", self.watching.open, fast=True, stream=True, own_access=True),
+            *self._queue_routes(one),
+        ]
+
+    def _queue_routes(self, one: str) -> list[Route]:
+        queueing = self.queueing
+        return [
+            _route("POST", one + "/claim", queueing.claim, "read", "write", body="optional", fast=True),
+            _route("POST", one + "/ack", queueing.ack, "write", body="required", fast=True),
+            _route("POST", one + "/nack", queueing.nack, "write", body="required", fast=True),
+            _route("POST", one + "/extend", queueing.extend, "write", body="required", fast=True),
+            _route("GET", one + "/work", self.working.work, "read", "write", stream=True, fast=True),
+            _route("POST", one + "/redrive", self.redriving.redrive, "read", "write", "delete", body="optional"),
+        ]
+
+    def drain(self) -> None:
+        """Answer everybody who waits, and end what does not end by itself."""
+        self.reading.end_polls()
+        self.context.desks.stop()
+        self.watching.drain()
+        self.websockets.drain()
+
+
+def _route(
+    method: str,
+    path: str,
+    handler: Handler,
+    *scopes: str,
+    body: str = "none",
+    fast: bool = False,
+    stream: bool = False,
+    own_access: bool = False,
+    elements: ElementLimit | None = None,
+    names: tuple[str, ...] | None = None,
+) -> Route:
+    if names is None:
+        names = ("topic",) if "{topic}" in path else ()
+    return Route(
+        method=method,
+        path=path,
+        handler=handler,
+        scopes=scopes,
+        names=names,
+        body=body,
+        fast=fast,
+        stream=stream,
+        own_access=own_access,
+        elements=elements,
+        errors=reply_to,
+    )

@@ -1,0 +1,406 @@
+"""Watch sessions and their streams. The cursors belong to the session: its streams share them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from time import perf_counter
+
+from strandline.delivery.hub import SLICE_SECONDS
+from strandline.delivery.pressure import RETRY_AFTER_MS
+from strandline.delivery.watch import Alarms, Feeds, Piece, Place
+from strandline.engine.errors import DamagedFile
+from strandline.protocols.access import Access
+from strandline.protocols.http import Sink, Stream, damaged_data
+from strandline.protocols.topics.context import Context
+from strandline.protocols.topics.event_frames import (
+    RETRY,
+    EventContent,
+    behind_tombstone,
+    caught_up_frame,
+    deleted_frame,
+    encode_cursor,
+    error_frame,
+    heartbeat,
+    tombstone_frame,
+    with_id,
+)
+from strandline.protocols.topics.topics import Topic
+from strandline.protocols.topics.watch_request import Pattern, Start, Watcher, matching, topic_of
+
+#: A reader that does not even take the last word of a stream is cut off after this time.
+CUT_OFF_SECONDS = 5.0
+
+#: The last message to a reader that does not keep up.
+TOO_SLOW = "the reader does not keep up; come back with the last id"
+
+_NOTHING: frozenset[Place] = frozenset()
+
+
+class Session(Watcher):
+    """What a client watches, and how far it has come. ``changed`` is called when its streams come and go."""
+
+    __slots__ = ("_ids", "alarms", "changed", "heartbeat", "idle_since", "streams", "was_watching", "wid")
+
+    def __init__(
+        self,
+        context: Context,
+        feeds: Feeds,
+        alarms: Alarms,
+        access: Access,
+        wid: str,
+        heartbeat_ms: int,
+        changed: Callable[[Session], None],
+    ) -> None:
+        super().__init__(context, feeds, access)
+        self.alarms = alarms
+        self.wid = wid
+        self.heartbeat = heartbeat_ms / 1000
+        self.changed = changed
+        self.idle_since = context.hub.now()
+        self.streams: list[EventStream] = []
+        #: False if there was nothing to watch from the start: the client named only topics that do not exist.
+        self.was_watching = False
+        #: The places in the order of their names, with the names as JSON; made anew when one comes or goes.
+        self._ids: list[tuple[bytes, Place]] | None = None
+
+    def subscribe(self, starts: Mapping[str, Start], patterns: Sequence[Pattern]) -> None:
+        self.patterns = tuple(patterns)
+        for name, start in starts.items():
+            self.places[name] = Place(self, start.topic, start.cursor, start.view)
+        self.was_watching = not self.watches_nothing
+
+    def id(self) -> bytes:
+        """The id line for where everything is now."""
+        if self._ids is None:
+            ordered = sorted(self.places.items())
+            self._ids = [(topic_of(place).json_name, place) for _, place in ordered]
+        return encode_cursor([(name, place.cursor) for name, place in self._ids])
+
+    # --- streams come and go ---------------------------------------------------------------------------------------
+
+    def enter(self, stream: EventStream, rewind: Mapping[str, int]) -> None:
+        """A stream has been opened. Its client may know better how far it has come."""
+        self.streams.append(stream)
+        self.changed(self)
+        for name, seq in rewind.items():
+            place = self.places.get(name)
+            if place is not None:
+                place.cursor = min(place.cursor, seq)
+        if not self.listening:
+            self._begin()
+        else:
+            for place in self.places.values():
+                self.context.consumed(topic_of(place))
+                self.context.catch_up(topic_of(place))
+
+    def exit(self, stream: EventStream) -> None:
+        if stream in self.streams:
+            self.streams.remove(stream)
+            if not self.streams:
+                self.leave()
+            self.changed(self)
+
+    def _begin(self) -> None:
+        """Somebody reads again: see what has become of the topics in the meantime."""
+        for name, place in list(self.places.items()):
+            topic = self.context.topics.find(name)
+            if topic is not None:
+                place.subject = topic
+            if topic is None or not self.attach(place):
+                self.gone(place)
+        for pattern in self.patterns:
+            for topic in matching(self.context, self.access, pattern, self.context.settings.max_watch_topics):
+                added = self.cover(topic)
+                if added is not None:
+                    self.attach(added)
+        self._ids = None
+        if self.streams:
+            self.listen()
+
+    @property
+    def watches_nothing(self) -> bool:
+        return not self.places and not self.patterns
+
+    # --- what the feeds say ----------------------------------------------------------------------------------------
+
+    def deliver(self, place: Place) -> None:
+        streams = self.streams
+        if len(streams) == 1 and not streams[0].pending:
+            ready = None if streams[0].paused_at else streams[0]
+        else:
+            for stream in tuple(streams):
+                if stream.pending and stream.pending[-1] is place:
+                    stream.advance()
+            ready = self._ready(place)
+        feed = place.feed
+        if ready is None or feed is None:
+            return
+        piece = feed.piece(place)
+        if piece is not None:
+            ready.take(place, piece)
+            if not piece.caught_up:
+                feed.queue(place)
+
+    def _ready(self, place: Place) -> EventStream | None:
+        """A stream that can take something of the place; they take turns."""
+        streams = self.streams
+        for at, stream in enumerate(streams):
+            if not stream.paused_at and place not in stream.pending:
+                if len(streams) > 1:
+                    streams.append(streams.pop(at))
+                return stream
+        return None
+
+    def gone(self, place: Place) -> None:
+        data = with_id(self.id(), deleted_frame(place))
+        name = topic_of(place).name
+        del self.places[name]
+        self._ids = None
+        for stream in list(self.streams):
+            stream.forget(place)
+            stream.write(data)
+            if self.watches_nothing:
+                stream.end()
+        self.cover_again(name)
+
+    def paced(self, place: Place) -> None:
+        self._tell(
+            error_frame(
+                code=429,
+                error="the watch is throttled: the server is busy and the topic has a low priority",
+                retry_after_ms=RETRY_AFTER_MS,
+                topics=[topic_of(place).name],
+            )
+        )
+
+    def failed(self, place: Place, error: Exception) -> None:
+        name = topic_of(place).name
+        why = damaged_data(error).message if isinstance(error, DamagedFile) else f"the topic cannot be read: {error}"
+        for stream in list(self.streams):
+            stream.end(error_frame(code=500, error=why, topics=[name]))
+
+    def added(self, place: Place) -> None:
+        self._ids = None
+        for stream in self.streams:
+            stream.expect(place)
+
+    def crowded(self, topic: Topic) -> None:
+        limit = self.context.settings.max_watch_topics
+        self._tell(error_frame(code=429, error=f"max_watch_topics ({limit}) is reached", topics=[topic.name]))
+
+    def _tell(self, data: bytes) -> None:
+        for stream in self.streams:
+            stream.write(data)
+
+
+class EventStream(Stream):
+    """One open connection of a session: first what there is, topic after topic, then whatever comes."""
+
+    __slots__ = (
+        "_fresh", "_rewind", "_session", "_sink", "_stale", "_target", "ended", "holds_slot", "paused_at", "pending",
+        "rings_at", "sent_at",
+    )  # fmt: skip
+
+    def __init__(self, session: Session, rewind: Mapping[str, int]) -> None:
+        self._session = session
+        self._rewind = rewind
+        self._sink: Sink | None = None
+        self.holds_slot = False
+        self.ended = False
+        #: When the reader stopped taking anything; 0.0: it keeps up.
+        self.paused_at = 0.0
+        self.sent_at = 0.0
+        self.rings_at: float | None = None
+        #: Topics whose backlog was not sent yet, the next one last; and where the backlog of that one ends.
+        self.pending: list[Place] = []
+        self._target = -1
+        #: Topics that were not reported as caught up on this connection yet.
+        self._fresh: set[Place] | frozenset[Place] = _NOTHING
+        #: Topics in which a loss is the reader's own lateness.
+        self._stale: set[Place] | frozenset[Place] = _NOTHING
+
+    # --- the connection --------------------------------------------------------------------------------------------
+
+    def opened(self, sink: Sink) -> None:
+        session = self._session
+        self._sink = sink
+        self.write(RETRY)
+        self.holds_slot = session.context.streams.acquire(session.access)
+        if not self.holds_slot:
+            self.end(error_frame(code=429, error="too many streams are open", retry_after_ms=RETRY_AFTER_MS))
+            return
+        nothing_left = session.watches_nothing
+        session.enter(self, self._rewind)
+        self._rewind = {}
+        if session.watches_nothing:
+            gone = error_frame(code=410, error="nothing that this session watched is left; create another one")
+            self.end(gone if nothing_left and session.was_watching else b"")
+            return
+        places = session.places
+        self.pending = [places[name] for name in sorted(places, reverse=True)]
+        self._fresh = set(self.pending)
+        self._stale = set(self.pending)
+        self.advance()
+        if not self.ended:
+            self._ring_by(self._now() + session.heartbeat)
+
+    def resumed(self) -> None:
+        if self.ended or not self.paused_at:
+            return
+        session, now = self._session, self._now()
+        if (now - self.paused_at) * 1000 >= session.context.settings.slow_consumer_grace_ms:
+            self._stale = set(session.places.values())
+        self.paused_at = 0.0
+        self._ring_by(now + session.heartbeat)
+        self.advance()
+        session.go_on()
+
+    def closed(self) -> None:
+        session = self._session
+        self.ended = True
+        session.alarms.cancel(self)
+        session.exit(self)
+        if self.holds_slot:
+            self.holds_slot = False
+            session.context.streams.release(session.access)
+
+    def end(self, data: bytes = b"") -> None:
+        """Say a last word and close. The session stays."""
+        if self.ended:
+            return
+        if data:
+            self.write(data)
+        self.ended = True
+        assert self._sink is not None
+        self._session.exit(self)
+        self._session.alarms.set(self, self._now() + CUT_OFF_SECONDS)
+        self._sink.close()
+
+    def too_slow(self) -> None:
+        self.end(error_frame(code=408, error=TOO_SLOW))
+
+    # --- time ------------------------------------------------------------------------------------------------------
+
+    def ring(self, now: float) -> float | None:
+        session = self._session
+        if self.ended:
+            assert self._sink is not None
+            self._sink.abort()
+            return None
+        if self.paused_at:
+            timeout_ms = session.context.settings.slow_consumer_timeout_ms
+            if not timeout_ms:
+                return now + session.heartbeat
+            due = self.paused_at + timeout_ms / 1000
+            if now < due:
+                return due
+            self.too_slow()
+            return None
+        due = self.sent_at + session.heartbeat
+        if now >= due:
+            self.write(heartbeat(session.context.hub.now()))
+            due = now + session.heartbeat
+        return due
+
+    def _ring_by(self, when: float) -> None:
+        if self.rings_at is None or self.rings_at > when:
+            self._session.alarms.set(self, when)
+
+    def _now(self) -> float:
+        return self._session.context.hub.loop.time()
+
+    # --- what is sent ----------------------------------------------------------------------------------------------
+
+    def write(self, data: bytes) -> None:
+        sink = self._sink
+        if sink is None or self.ended:
+            return
+        self.sent_at = now = self._now()
+        if not sink.write(data) and not self.paused_at:
+            self.paused_at = now
+            timeout_ms = self._session.context.settings.slow_consumer_timeout_ms
+            if timeout_ms:
+                self._ring_by(now + timeout_ms / 1000)
+
+    def advance(self) -> None:
+        """Go on with the topics whose backlog was not sent yet, one after the other."""
+        until = perf_counter() + SLICE_SECONDS
+        pending = self.pending
+        while pending and not self.paused_at and not self.ended:
+            place = pending[-1]
+            feed = place.feed
+            if feed is None:
+                pending.pop()
+                continue
+            if perf_counter() > until:
+                feed.queue(place)
+                return
+            if self._target < 0:
+                self._target = place.subject.log.head
+            piece = feed.piece(place)
+            if piece is None:
+                if not feed.paused:
+                    return
+                # Held back for as long as the server is busy: the others need not wait for that.
+                pending.pop()
+                self._target = -1
+                continue
+            self.take(place, piece)
+            # A topic that is written to faster than this reader reads must not keep the others waiting for good.
+            if piece.caught_up or place.cursor >= self._target:
+                pending.pop()
+                self._target = -1
+                if not piece.caught_up:
+                    feed.queue(place)
+
+    def take(self, place: Place, piece: Piece) -> None:
+        """Send a piece and move the place behind it."""
+        session = self._session
+        content: EventContent | None = piece.content
+        fresh = bool(self._fresh) and place in self._fresh
+        if content is None:
+            place.move(piece)
+            if fresh and piece.caught_up:
+                self._fresh = _without(self._fresh, place)
+                self._stale = _without(self._stale, place)
+                self.write(with_id(session.id(), caught_up_frame(topic_of(place), piece.head)))
+            return
+        if fresh and piece.caught_up:
+            self._fresh = _without(self._fresh, place)
+        if content.tombstone is None:
+            place.move(piece)
+            if self._stale:
+                self._stale = _without(self._stale, place)
+            if len(session.places) == 1:
+                self.write(content.whole)
+            else:
+                self.write(with_id(session.id(), content.records, content.caught_up))
+            return
+        too_old = place in self._stale
+        self._stale = _without(self._stale, place)
+        lost = tombstone_frame(topic_of(place), content.tombstone, too_old=too_old)
+        place.cursor = behind_tombstone(content.tombstone, piece)
+        head = with_id(session.id(), lost)
+        place.move(piece)
+        self.write(head + with_id(session.id(), content.records, content.caught_up))
+
+    def expect(self, place: Place) -> None:
+        """A topic has come to the session."""
+        self._fresh = {*self._fresh, place}
+
+    def forget(self, place: Place) -> None:
+        """A topic has gone from the session."""
+        self._fresh = _without(self._fresh, place)
+        self._stale = _without(self._stale, place)
+        if place in self.pending:
+            if self.pending[-1] is place:
+                self._target = -1
+            self.pending.remove(place)
+            self._session.context.hub.loop.call_soon(self.advance)
+
+
+def _without(places: set[Place] | frozenset[Place], place: Place) -> set[Place] | frozenset[Place]:
+    if not places or isinstance(places, frozenset):
+        return _NOTHING
+    places.discard(place)
+    return places or _NOTHING

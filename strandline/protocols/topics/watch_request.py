@@ -1,0 +1,292 @@
+"""What a client wants to watch: named topics and patterns, from where on, and which of their records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+from weakref import WeakValueDictionary
+
+import msgspec
+from msgspec import Meta
+
+from strandline.delivery.watch import Feeds, Place, Reader, View
+from strandline.engine.errors import UnknownLog
+from strandline.protocols.access import Access
+from strandline.protocols.http import Refusal
+from strandline.protocols.topics.context import Context
+from strandline.protocols.topics.errors import invalid, topic_not_found
+from strandline.protocols.topics.match import MatchField, parse_match
+from strandline.protocols.topics.read import Selection, clamp_bytes, clamp_limit, node_set
+from strandline.protocols.topics.settings import DEFAULT_LIMIT, TopicsSettings
+from strandline.protocols.topics.topics import Topic
+
+Natural = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+
+
+class TopicOptions(msgspec.Struct, gc=False):
+    """What may be said of each topic or pattern."""
+
+    from_seq: Natural = 0
+    #: Start at the head: only what is written from now on.
+    tail: bool = False
+    match: MatchField = None
+    since_ts: Natural | None = None
+
+
+class WatchOptions(msgspec.Struct, kw_only=True):
+    """What may be said of everything that is watched."""
+
+    node: str | list[str] | None = None
+    limit: Natural = 0
+    max_batch_bytes: Natural = 0
+    include_meta: bool = True
+    include_tags: bool = False
+    include_data: bool = True
+    consistency: Literal["eventual", "strong"] = "eventual"
+    #: For all topics that have none of their own.
+    match: MatchField = None
+    since_ts: Natural | None = None
+    #: Leave out topics that do not exist, instead of refusing the request.
+    lenient: bool = False
+
+
+class TopicView(View):
+    """Get it from ``view_of``: those who want the same share one object, and with it what is rendered."""
+
+    __slots__ = ("data", "meta", "selection", "tags")
+
+    def __init__(self, selection: Selection, tags: bool, meta: bool, data: bool, strong: bool) -> None:
+        super().__init__(strong)
+        self.selection = selection
+        self.tags = tags
+        self.meta = meta
+        self.data = data
+
+    def arguments(self, subject: Topic) -> dict[str, Any]:
+        return self.selection.arguments(subject)
+
+
+V = TypeVar("V", bound=TopicView)
+_views: WeakValueDictionary[tuple[Any, ...], TopicView] = WeakValueDictionary()
+
+
+def view_of(kind: type[V], selection: Selection, *, tags: bool, meta: bool, data: bool, strong: bool) -> V:
+    """The view with these properties; there is one of each."""
+    key = (kind, *selection.key, tags, meta, data, strong)
+    view = _views.get(key)
+    if view is None:
+        view = _views[key] = kind(selection, tags, meta, data, strong)
+    assert isinstance(view, kind)
+    return view
+
+
+ViewMaker = Callable[[TopicOptions], TopicView]
+
+
+def view_maker(
+    kind: type[TopicView], options: WatchOptions, settings: TopicsSettings, default_limit: int = DEFAULT_LIMIT
+) -> ViewMaker:
+    """A function that gives each topic its view: what is said of the topic comes before what is said of all."""
+    match = parse_match(options.match)
+    limit = clamp_limit(options.limit, settings, default_limit)
+    max_bytes = clamp_bytes(options.max_batch_bytes)
+    nodes = node_set(options.node)
+
+    def make(own: TopicOptions) -> TopicView:
+        own_match = parse_match(own.match)
+        since = options.since_ts if own.since_ts is None else own.since_ts
+        return view_of(
+            kind,
+            Selection(limit, max_bytes, nodes, match if own_match is None else own_match, since),
+            tags=options.include_tags,
+            meta=options.include_meta,
+            data=options.include_data,
+            strong=options.consistency == "strong",
+        )
+
+    return make
+
+
+class Pattern(NamedTuple):
+    """All topics whose name has the prefix, those that are made later included."""
+
+    prefix: str
+    view: TopicView
+
+
+class Start(NamedTuple):
+    """Where the watching of a topic begins."""
+
+    topic: Topic
+    cursor: int
+    view: TopicView
+    head: int
+    earliest: int
+
+    def json(self) -> dict[str, int]:
+        return {"from_seq": self.cursor, "head_seq": self.head, "earliest_seq": self.earliest}
+
+
+class Request(NamedTuple):
+    """``make_view`` turns what is said of a topic into a view; ``cursors`` come before what the options say."""
+
+    topics: Mapping[str, TopicOptions]
+    make_view: ViewMaker
+    lenient: bool = False
+    cursors: Mapping[str, int] = {}
+
+
+def resolve(context: Context, access: Access, request: Request) -> tuple[dict[str, Start], list[Pattern]]:
+    """Find everything that is asked for, or refuse: nothing has changed then."""
+    maximum = context.settings.max_watch_topics
+    if not request.topics:
+        raise invalid("topics must name at least one topic")
+    if maximum and len(request.topics) > maximum:
+        raise _too_many(len(request.topics), maximum)
+    for name in request.topics:
+        _check_access(access, name)
+    starts: dict[str, Start] = {}
+    patterns: list[Pattern] = []
+    for name, options in request.topics.items():
+        view = request.make_view(options)
+        if name.endswith("*"):
+            patterns.append(Pattern(name[:-1], view))
+            continue
+        topic = context.topics.find(name)
+        if topic is not None:
+            starts[name] = _start(context, topic, options, view, request.cursors)
+        elif not request.lenient:
+            raise topic_not_found(name)
+    # The longer one says more about a topic.
+    patterns.sort(key=lambda pattern: len(pattern.prefix), reverse=True)
+    for pattern in patterns:
+        options = request.topics[pattern.prefix + "*"]
+        for topic in matching(context, access, pattern, maximum):
+            if topic.name not in starts:
+                starts[topic.name] = _start(context, topic, options, pattern.view, request.cursors, at_most_head=True)
+    if maximum and len(starts) > maximum:
+        raise _too_many(len(starts), maximum)
+    return starts, patterns
+
+
+def matching(context: Context, access: Access, pattern: Pattern, maximum: int) -> list[Topic]:
+    """The topics that a pattern covers; at most one more than may be watched."""
+    limit = (maximum or 1_000_000) + 1
+    found, _ = context.topics.page(pattern.prefix, "", limit, access.prefixes)
+    return found
+
+
+def _start(
+    context: Context,
+    topic: Topic,
+    options: TopicOptions,
+    view: TopicView,
+    cursors: Mapping[str, int],
+    at_most_head: bool = False,
+) -> Start:
+    context.catch_up(topic)
+    state = topic.log.state()
+    cursor = cursors.get(topic.name)
+    if cursor is None:
+        cursor = state.head if options.tail else options.from_seq
+        if at_most_head:
+            cursor = min(cursor, state.head)
+    return Start(topic, cursor, view, state.head, state.earliest)
+
+
+def _check_access(access: Access, name: str) -> None:
+    allowed = access.may_touch(name)
+    if not allowed and name.endswith("*"):
+        # A pattern that is wider than what the key may touch covers just that.
+        allowed = any(prefix.startswith(name[:-1]) for prefix in access.prefixes)
+    if not allowed:
+        raise Refusal(403, "forbidden", f"the API key may not touch {name!r}", {"topic": name})
+
+
+def _too_many(count: int, maximum: int) -> Refusal:
+    return invalid(f"{count} topics, the limit is {maximum}", {"topics": count, "max": maximum})
+
+
+def topic_of(place: Place) -> Topic:
+    topic = place.subject
+    assert isinstance(topic, Topic)
+    return topic
+
+
+class Watcher(Reader):
+    """Somebody who watches topics. ``listening`` while it wants to be told of anything."""
+
+    __slots__ = ("access", "context", "feeds", "listening", "patterns", "places")
+
+    def __init__(self, context: Context, feeds: Feeds, access: Access) -> None:
+        self.context = context
+        self.feeds = feeds
+        self.access = access
+        self.places: dict[str, Place] = {}
+        self.patterns: tuple[Pattern, ...] = ()
+        self.listening = False
+
+    def added(self, place: Place) -> None:
+        """A topic that a pattern covers was made; it is attached and queued next."""
+
+    def crowded(self, topic: Topic) -> None:
+        """A topic that a pattern covers is left out: too many are watched already."""
+
+    def listen(self) -> None:
+        """Hear of new topics that a pattern covers."""
+        if self.patterns:
+            self.context.topics.listeners[self.created] = None
+        self.listening = True
+
+    def unlisten(self) -> None:
+        self.context.topics.listeners.pop(self.created, None)
+        self.listening = False
+
+    def attach(self, place: Place) -> bool:
+        """Be told of news at the place; False when its log has gone."""
+        topic = topic_of(place)
+        self.context.consumed(topic)
+        self.context.catch_up(topic)
+        try:
+            self.feeds.attach(place)
+        except UnknownLog:
+            return False
+        return True
+
+    def created(self, topic: Topic) -> None:
+        place = self.cover(topic)
+        if place is not None and self.attach(place):
+            self.added(place)
+            if place.feed is not None:
+                place.feed.queue(place)
+
+    def cover_again(self, name: str) -> None:
+        """A topic has gone. If another one of its name was made before anybody heard of that, begin with it."""
+        topic = self.context.topics.find(name) if self.listening and self.patterns else None
+        if topic is not None:
+            self.created(topic)
+
+    def cover(self, topic: Topic) -> Place | None:
+        """A place at the beginning of a topic that is new and that a pattern covers."""
+        name = topic.name
+        pattern = next((pattern for pattern in self.patterns if name.startswith(pattern.prefix)), None)
+        if pattern is None or name in self.places or not self.access.may_touch(name):
+            return None
+        maximum = self.context.settings.max_watch_topics
+        if maximum and len(self.places) >= maximum:
+            self.crowded(topic)
+            return None
+        place = self.places[name] = Place(self, topic, 0, pattern.view)
+        return place
+
+    def go_on(self) -> None:
+        """There is room again: have everything delivered that has come in the meantime."""
+        for place in self.places.values():
+            if place.feed is not None and place.behind:
+                place.feed.queue(place)
+
+    def leave(self) -> None:
+        """Be told nothing any more; the places stay."""
+        self.unlisten()
+        for place in self.places.values():
+            self.feeds.detach(place)

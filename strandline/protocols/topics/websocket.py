@@ -1,0 +1,406 @@
+"""Topics over a WebSocket: subscribing and publishing on one connection, with the same rules as over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, MutableMapping
+from time import perf_counter
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from strandline.delivery.pressure import RETRY_AFTER_MS
+from strandline.delivery.watch import Place
+from strandline.engine.errors import DamagedFile
+from strandline.protocols.access import Access
+from strandline.protocols.http import Call, Head, Later, Refusal, Reply, Unread, damaged_data
+from strandline.protocols.topics.context import Context
+from strandline.protocols.topics.errors import invalid, reply_to
+from strandline.protocols.topics.message_frames import (
+    Command,
+    MessageView,
+    Ping,
+    Publish,
+    Subscribe,
+    Unsubscribe,
+    ack_message,
+    caught_up_message,
+    command_decoder,
+    deleted_message,
+    error_message,
+    message,
+    request_id_of,
+)
+from strandline.protocols.topics.topics import Topic
+from strandline.protocols.topics.watch import Watching
+from strandline.protocols.topics.watch_request import Request, TopicOptions, Watcher, resolve, topic_of, view_maker
+from strandline.protocols.topics.write import Writing
+
+log = logging.getLogger(__name__)
+
+DEFAULT_LIMIT = 1000
+#: So much may wait to be sent before a socket gets no more deliveries; they go on from the log when it is less.
+MAX_WAITING_MESSAGES = 16
+MAX_WAITING_BYTES = 1 << 20
+#: So many publishes may be under way before no further command is read.
+MAX_UNDER_WAY = 256
+#: The elements of smaller messages are not counted: making objects of all of them takes a few milliseconds.
+COUNTED_FROM_CHARACTERS = 64 << 10
+#: The close code for "come back in a moment".
+SERVICE_RESTART = 1012
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+
+class WebSockets:
+    """All open sockets."""
+
+    def __init__(self, context: Context, watching: Watching, writing: Writing) -> None:
+        self.context = context
+        self.watching = watching
+        self.writing = writing
+        self._sockets: set[Socket] = set()
+
+    def __len__(self) -> int:
+        return len(self._sockets)
+
+    async def serve(self, receive: Receive, send: Send, access: Access, unread: Unread | None = None) -> None:
+        """Talk to a client whose handshake is done, until one of the two goes. What waits to be sent counts as
+        ``unread``."""
+        socket = Socket(self, access, unread)
+        self._sockets.add(socket)
+        try:
+            await socket.run(receive, send)
+        finally:
+            self._sockets.discard(socket)
+
+    def drain(self) -> None:
+        """The server stops: tell everybody, and close."""
+        refusal = Refusal(503, "server_shutting_down", "the server is shutting down; come back in a moment")
+        for socket in list(self._sockets):
+            socket.put(error_message(Raw(b"null"), refusal.reply()))
+            socket.close(SERVICE_RESTART)
+
+
+class Socket(Watcher):
+    """One connection. What it subscribes to is pulled from the logs as fast as the client takes it."""
+
+    __slots__ = (
+        "_alarms", "_blocked_at", "_close_code", "_fresh", "_heads", "_open", "_outbox", "_relief", "_something",
+        "_task", "_too_slow", "_under_way", "_unread", "_waiting_bytes", "_writing", "rings_at",
+    )  # fmt: skip
+
+    def __init__(self, sockets: WebSockets, access: Access, unread: Unread | None) -> None:
+        super().__init__(sockets.context, sockets.watching.feeds, access)
+        self._unread = unread
+        self._alarms = sockets.watching.alarms
+        self._writing = sockets.writing
+        self._outbox: deque[str] = deque()
+        self._waiting_bytes = 0
+        self._something = asyncio.Event()
+        self._relief: asyncio.Future[None] | None = None
+        self._task: asyncio.Task[Any] | None = None
+        self._open = True
+        self._close_code = 0
+        self._under_way = 0
+        #: When deliveries stopped because the client does not keep up; 0.0: they did not.
+        self._blocked_at = 0.0
+        self._too_slow = False
+        self.rings_at: float | None = None
+        #: Topics that were not reported as caught up yet.
+        self._fresh: set[Place] = set()
+        self._heads = {flag: _publish_head(access, flag) for flag in (True, False)}
+
+    # --- the connection --------------------------------------------------------------------------------------------
+
+    async def run(self, receive: Receive, send: Send) -> None:
+        self._task = asyncio.current_task()
+        sender = asyncio.ensure_future(self._send_all(send))
+        try:
+            while True:
+                received = await receive()
+                if received["type"] == "websocket.disconnect":
+                    break
+                text = received.get("text")
+                if text is not None:
+                    self._obey(text)
+                else:
+                    refusal = Refusal(400, "unsupported_message", "messages must be text, not binary")
+                    self.put(error_message(None, refusal.reply()))
+                while self._crowded() and not sender.done():
+                    self._relief = self.context.hub.loop.create_future()
+                    await self._relief
+        except asyncio.CancelledError:
+            if not self._too_slow:
+                raise
+        finally:
+            self._open = False
+            self.leave()
+            self._alarms.cancel(self)
+            if self._unread is not None:
+                self._unread.remove(self)
+            sender.cancel()
+
+    async def _send_all(self, send: Send) -> None:
+        outbox = self._outbox
+        try:
+            while True:
+                while outbox:
+                    text = outbox.popleft()
+                    self._waiting_bytes -= len(text)
+                    await send({"type": "websocket.send", "text": text})
+                self._relieve()
+                if outbox:
+                    continue
+                if self._close_code:
+                    await send({"type": "websocket.close", "code": self._close_code})
+                    return
+                self._something.clear()
+                await self._something.wait()
+        except OSError:
+            pass  # the client has gone: the other side of the connection says so
+        finally:
+            self._relieve()
+
+    def put(self, text: str) -> None:
+        """Have a message sent."""
+        if self._open:
+            self._outbox.append(text)
+            self._waiting_bytes += len(text)
+            self._something.set()
+
+    def close(self, code: int) -> None:
+        """Close once everything that waits is sent."""
+        self._close_code = code
+        self.leave()
+        self._something.set()
+
+    def _full(self) -> bool:
+        return len(self._outbox) >= MAX_WAITING_MESSAGES or self._waiting_bytes >= MAX_WAITING_BYTES
+
+    def _crowded(self) -> bool:
+        """Whether the client has to wait for answers before it may say more."""
+        return self._open and (self._under_way >= MAX_UNDER_WAY or self._full())
+
+    def _relieve(self) -> None:
+        """Everything that waited is sent."""
+        if self._blocked_at:
+            self._blocked_at = 0.0
+            self._alarms.cancel(self)
+            if self._unread is not None:
+                self._unread.remove(self)
+            self.go_on()
+        self._let_talk()
+
+    def _let_talk(self) -> None:
+        if self._relief is not None and not self._relief.done():
+            self._relief.set_result(None)
+
+    def ring(self, now: float) -> float | None:
+        """The client has taken nothing for too long."""
+        if self._blocked_at:
+            self.cut_off(0.0)
+        return None
+
+    @property
+    def unread_bytes(self) -> int:
+        return self._waiting_bytes
+
+    def cut_off(self, grace: float) -> None:
+        """Drop the connection. What waits would come before a last message, so there is none."""
+        if self._open and self._task is not None:
+            self._too_slow = True
+            self._task.cancel()
+
+    # --- commands --------------------------------------------------------------------------------------------------
+
+    def _obey(self, text: str) -> None:
+        # A message is much smaller than a body may be, so its elements can be counted here.
+        elements = self._writing.elements
+        if len(text) > COUNTED_FROM_CHARACTERS and elements.is_exceeded(text.encode()):
+            self.put(error_message(None, elements.refuse().reply()))
+            return
+        try:
+            command = command_decoder.decode(text)
+        except msgspec.MsgspecError as error:
+            refusal = Refusal(400, "invalid_json", str(error))
+            self.put(error_message(request_id_of(text), refusal.reply()))
+            return
+        try:
+            self._do(command)
+        except Exception as error:
+            self.put(error_message(command.request_id, _reply_to(error)))
+
+    def _do(self, command: Command) -> None:
+        if isinstance(command, Publish):
+            self._publish(command)
+        elif isinstance(command, Subscribe):
+            self._subscribe(command)
+        elif isinstance(command, Unsubscribe):
+            self._unsubscribe(command)
+        elif isinstance(command, Ping):
+            self.put(message(op="pong", request_id=command.request_id))
+
+    def _publish(self, command: Publish) -> None:
+        access, name = self.access, command.topic
+        if not access.may("write"):
+            raise Refusal(403, "forbidden", "the API key lacks the write scope")
+        if not access.may_touch(name):
+            raise Refusal(403, "forbidden", f"the API key may not touch {name!r}", {"topic": name})
+        if command.config is not None and not access.may("admin"):
+            raise Refusal(403, "forbidden", "publishing with a config needs the admin scope", {"topic": name})
+        call = Call(self._heads[command.return_seqs], b"", perf_counter())
+        answer = self._writing.append(call, name, command, command.idempotency_key)
+        if isinstance(answer, Reply):
+            self.put(ack_message(command.request_id, answer, command.return_seqs))
+            return
+        self._under_way += 1
+        if isinstance(answer, Later):
+            answer.then(lambda later: self._published(command, later.result))
+        else:
+            future = asyncio.ensure_future(answer)
+            future.add_done_callback(lambda done: self._published(command, done.result))
+
+    def _published(self, command: Publish, result: Callable[[], Any]) -> None:
+        self._under_way -= 1
+        try:
+            self.put(ack_message(command.request_id, result(), command.return_seqs))
+        except Exception as error:
+            self.put(error_message(command.request_id, _reply_to(error)))
+        if not self._crowded():
+            self._let_talk()
+
+    def _subscribe(self, command: Subscribe) -> None:
+        if not self.access.may("read"):
+            raise Refusal(403, "forbidden", "the API key lacks the read scope")
+        topics = dict(command.topics or {})
+        if command.topic is not None:
+            topics[command.topic] = TopicOptions(command.from_seq, command.tail)
+        if not topics:
+            raise invalid("name a topic, or several in topics")
+        starts, patterns = resolve(
+            self.context,
+            self.access,
+            Request(topics, view_maker(MessageView, command, self.context.settings, DEFAULT_LIMIT), command.lenient),
+        )
+        maximum = self.context.settings.max_watch_topics
+        if maximum and len(self.places.keys() | starts.keys()) > maximum:
+            raise invalid(f"a socket watches at most {maximum} topics", {"max": maximum})
+        answer = {name: starts[name].json() for name in sorted(starts)}
+        self.put(message(op="subscribed", request_id=command.request_id, topics=answer))
+        if patterns:
+            known = {pattern.prefix: pattern for pattern in (*self.patterns, *patterns)}
+            self.patterns = tuple(sorted(known.values(), key=lambda pattern: len(pattern.prefix), reverse=True))
+            self.listen()
+        for name in sorted(starts):
+            start = starts[name]
+            self._drop(name)
+            place = self.places[name] = Place(self, start.topic, start.cursor, start.view)
+            if self.attach(place) and place.feed is not None:
+                self._fresh.add(place)
+                place.feed.queue(place)
+            else:
+                self.gone(place)
+
+    def _unsubscribe(self, command: Unsubscribe) -> None:
+        names = list(command.topics or [])
+        if command.topic is not None:
+            names.append(command.topic)
+        if not names:
+            raise invalid("name a topic, or several in topics")
+        for name in names:
+            if name.endswith("*"):
+                self.patterns = tuple(pattern for pattern in self.patterns if pattern.prefix != name[:-1])
+                for covered in [known for known in self.places if known.startswith(name[:-1])]:
+                    self._drop(covered)
+            else:
+                self._drop(name)
+        self.put(message(op="unsubscribed", request_id=command.request_id, topics=names))
+
+    def _drop(self, name: str) -> None:
+        place = self.places.pop(name, None)
+        if place is not None:
+            self._fresh.discard(place)
+            self.feeds.detach(place)
+
+    # --- what the feeds say ----------------------------------------------------------------------------------------
+
+    def deliver(self, place: Place) -> None:
+        if self._full():
+            self._block()
+            return
+        feed = place.feed
+        piece = None if feed is None else feed.piece(place)
+        if feed is None or piece is None:
+            return
+        place.move(piece)
+        if piece.content is not None:
+            for text in piece.content:
+                self.put(text)
+        elif piece.caught_up and place in self._fresh:
+            self.put(caught_up_message(topic_of(place), piece.head))
+        if piece.caught_up:
+            self._fresh.discard(place)
+        else:
+            feed.queue(place)
+
+    def _block(self) -> None:
+        if not self._blocked_at:
+            self._blocked_at = self.context.hub.loop.time()
+            timeout_ms = self.context.settings.slow_consumer_timeout_ms
+            if timeout_ms:
+                self._alarms.set(self, self._blocked_at + timeout_ms / 1000)
+            if self._unread is not None:
+                self._unread.add(self)
+
+    def gone(self, place: Place) -> None:
+        topic = topic_of(place)
+        self.places.pop(topic.name, None)
+        self._fresh.discard(place)
+        self.put(deleted_message(topic))
+        self.cover_again(topic.name)
+
+    def paced(self, place: Place) -> None:
+        detail = {"retry_after_ms": RETRY_AFTER_MS, "topics": [topic_of(place).name]}
+        self._say(Refusal(429, "throttled", "the server is busy and the topic has a low priority", detail))
+
+    def failed(self, place: Place, error: Exception) -> None:
+        name = topic_of(place).name
+        self._drop(name)
+        if isinstance(error, DamagedFile):
+            refusal = damaged_data(error)
+            self._say(Refusal(refusal.status, refusal.code, refusal.message, {"topic": name, **(refusal.detail or {})}))
+        else:
+            self._say(Refusal(500, "internal", f"the topic cannot be read: {error}", {"topic": name}))
+
+    def added(self, place: Place) -> None:
+        self._fresh.add(place)
+
+    def crowded(self, topic: Topic) -> None:
+        maximum = self.context.settings.max_watch_topics
+        detail = {"limit": "max_watch_topics", "max": maximum, "topics": [topic.name]}
+        self._say(Refusal(429, "throttled", "too many topics are watched", detail))
+
+    def _say(self, refusal: Refusal) -> None:
+        self.put(error_message(Raw(b"null"), refusal.reply()))
+
+
+def _publish_head(access: Access, return_seqs: bool) -> Head:
+    head = Head("POST", "/v0/ws", "" if return_seqs else "return_seqs=false", {})
+    head.access = access
+    return head
+
+
+def _reply_to(error: Exception) -> Reply:
+    if isinstance(error, Refusal):
+        return error.reply()
+    reply = reply_to(error)
+    if reply is None:
+        log.error("a command failed", exc_info=error)
+        reply = Refusal(500, "internal", "an internal error; the server's log has the details").reply()
+    return reply

@@ -1,0 +1,231 @@
+"""The order of hits: by score, place in the log, or the first value of a field; what has no value comes last.
+
+Of each chunk the best hits are found with whole arrays, key after key, without sorting the others; what is left, a page
+per chunk, is put in order by Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import Struct
+
+from strandline.query.chunk import Chunk
+from strandline.query.columns import KeywordColumn, Mask, NumberColumn
+from strandline.query.config import Field
+from strandline.query.evaluator import Matches
+
+SCORE, OFFSET = "_score", "offset"
+
+#: How many of very many rows are looked at to guess where the first of them end, and how far beyond that to go.
+_SAMPLE = 4096
+_MARGIN = 16
+
+Rows = npt.NDArray[np.int64]
+#: The values of a hit under the sort keys; None where it has none.
+SortValues = tuple[Any, ...]
+
+
+class SortKey(Struct, frozen=True):
+    """``name`` is "_score", "offset", or that of ``field``."""
+
+    name: str
+    descending: bool
+    field: Field | None = None
+
+
+class Hit(NamedTuple):
+    seq: int
+    score: float
+    sort: SortValues
+
+
+def best_hits(
+    chunk: Chunk,
+    matches: Matches,
+    keys: Sequence[SortKey],
+    after: SortValues | None,
+    size: int,
+    before: SortValues | None = None,
+) -> list[Hit]:
+    """The first ``size`` matches of a chunk behind ``after`` and not behind ``before``, in no particular order."""
+    rows = np.flatnonzero(matches.mask) if before is None else _not_clearly_behind(chunk, matches, keys[0], before[0])
+    if after is not None and len(rows):
+        rows = rows[_is_behind(chunk, matches, keys, after, rows)]
+    if before is not None and len(rows) > size:
+        rows = rows[~_is_behind(chunk, matches, keys, before, rows)]
+    rows = np.sort(_first(chunk, matches, keys, rows, size))
+    values = [_values(chunk, matches, key, rows) for key in keys]
+    seqs = chunk.seqs[rows].tolist()
+    scores = _scores(chunk, matches, rows).tolist()
+    return list(map(Hit, seqs, scores, zip(*values, strict=True)))
+
+
+def in_order(hits: list[Hit], keys: Sequence[SortKey]) -> list[Hit]:
+    """Sorted by all keys: by the last first, because sorting keeps the order of equals."""
+    for at in reversed(range(len(keys))):
+        with_value = [hit for hit in hits if hit.sort[at] is not None]
+        without = [hit for hit in hits if hit.sort[at] is None]
+        with_value.sort(key=lambda hit: hit.sort[at], reverse=keys[at].descending)
+        hits = with_value + without
+    return hits
+
+
+def _first(chunk: Chunk, matches: Matches, keys: Sequence[SortKey], rows: Rows, size: int) -> Rows:
+    """The rows that come first: all that are clearly before the last place there is, and of those that share that
+    place the first by the next key."""
+    taken: list[Rows] = []
+    for key in keys:
+        if len(rows) <= size or not size:
+            break
+        if key.name == OFFSET:
+            # They are in the order of the log.
+            rows = rows[-size:] if key.descending else rows[:size]
+            break
+        ranks, missing = _ranks(chunk, matches, key, rows)
+        if missing is not None:
+            present = ~missing
+            count = int(np.count_nonzero(present))
+            if count <= size:
+                taken.append(rows[present])
+                size -= count
+                rows = rows[missing]
+                continue
+            rows, ranks = rows[present], ranks[present]
+        rows, ranks = _promising(rows, ranks, size)
+        limit = np.partition(ranks, size - 1)[size - 1]
+        before = rows[ranks < limit]
+        taken.append(before)
+        size -= len(before)
+        rows = rows[ranks == limit]
+    return np.concatenate([*taken, rows[:size]])
+
+
+def _promising(rows: Rows, ranks: npt.NDArray[Any], size: int) -> tuple[Rows, npt.NDArray[Any]]:
+    """Without most of the rows that cannot be among the first ``size``: a sample tells about where these end."""
+    step = len(rows) // _SAMPLE
+    if step < 2 or size * 4 > len(rows):
+        return rows, ranks
+    sample = np.sort(ranks[::step])
+    limit = sample[min(2 * size // step + _MARGIN, len(sample) - 1)]
+    kept = np.flatnonzero(ranks <= limit)
+    return (rows[kept], ranks[kept]) if size <= len(kept) < len(rows) else (rows, ranks)
+
+
+def _not_clearly_behind(chunk: Chunk, matches: Matches, key: SortKey, value: Any) -> Rows:
+    """The matches, without most of those that come later by this key alone than a hit with this value: what can be told
+    by looking at whole arrays, before rows are picked."""
+    if key.name == SCORE and key.descending and value > 0:
+        if matches.scores is None:
+            return np.empty(0, np.int64)
+        rows = matches.scores.rows[matches.scores.values >= value]
+        return np.asarray(rows[matches.mask[rows]], np.int64)
+    column = None if key.field is None else chunk.columns[key.field.name]
+    if isinstance(column, NumberColumn) and column.rows is None and value is not None:
+        near = column.compare(">=" if key.descending else "<=", value)
+        return np.flatnonzero(matches.mask & near)
+    return np.flatnonzero(matches.mask)
+
+
+def _is_behind(chunk: Chunk, matches: Matches, keys: Sequence[SortKey], after: SortValues, rows: Rows) -> Mask:
+    """Which rows come strictly after a hit with these values."""
+    behind = np.zeros(len(rows), np.bool_)
+    level = np.ones(len(rows), np.bool_)
+    for key, value in zip(keys, after, strict=True):
+        later, same = _compare(chunk, matches, key, rows, value)
+        behind |= level & later
+        level &= same
+        if not level.any():
+            break
+    return behind
+
+
+def _compare(chunk: Chunk, matches: Matches, key: SortKey, rows: Rows, value: Any) -> tuple[Mask, Mask]:
+    """Which rows come later by one key than a hit with this value, and which are level with it."""
+    column = None if key.field is None else chunk.columns[key.field.name]
+    missing: Mask | None = None
+    if column is not None and not column.count:
+        missing = np.ones(len(rows), np.bool_)
+        later = same = np.zeros(len(rows), np.bool_)
+    elif isinstance(column, KeywordColumn):
+        places, missing = column.places(rows)
+        if value is not None:
+            scalar = pa.scalar(value, pa.string())
+            compare = pc.less if key.descending else pc.greater
+            later = column.marked(compare(column.words, scalar))[places]
+            same = column.marked(pc.equal(column.words, scalar))[places]
+    elif column is not None:
+        assert isinstance(column, NumberColumn)
+        places, missing = column.places(rows)
+        if value is not None:
+            later, same = _compare_numbers(column.values[places], value, key.descending)
+    else:
+        numbers = _own(chunk, matches, key, rows)
+        later, same = _compare_numbers(numbers, value, key.descending)
+    absent = np.zeros(len(rows), np.bool_) if missing is None else missing
+    if value is None:
+        return np.zeros(len(rows), np.bool_), absent
+    return later | absent, same & ~absent
+
+
+def _compare_numbers(numbers: npt.NDArray[Any], value: Any, descending: bool) -> tuple[Mask, Mask]:
+    later = numbers < value if descending else numbers > value
+    return np.asarray(later, np.bool_), np.asarray(numbers == value, np.bool_)
+
+
+def _ranks(chunk: Chunk, matches: Matches, key: SortKey, rows: Rows) -> tuple[npt.NDArray[Any], Mask | None]:
+    """Numbers that ascend in the order of a key, and which rows have no value."""
+    missing: Mask | None = None
+    if key.field is None:
+        numbers = _own(chunk, matches, key, rows)
+    else:
+        column = chunk.columns[key.field.name]
+        places, missing = column.places(rows)
+        if not column.count:
+            return np.zeros(len(rows)), missing
+        if isinstance(column, KeywordColumn):
+            numbers = column.ranks[column.codes[places]]
+        else:
+            assert isinstance(column, NumberColumn)
+            is_all = column.rows is None and len(places) == column.count
+            numbers = column.values if is_all else column.values[places]
+            if column.is_general:
+                numbers = np.unique(numbers, return_inverse=True)[1]
+    if not key.descending:
+        return numbers, missing
+    # The complement turns integers and bools around, and never overflows.
+    return (-numbers if numbers.dtype.kind == "f" else ~numbers), missing
+
+
+def _values(chunk: Chunk, matches: Matches, key: SortKey, rows: Rows) -> list[Any]:
+    if key.field is None:
+        own: list[Any] = _own(chunk, matches, key, rows).tolist()
+        return own
+    column = chunk.columns[key.field.name]
+    places, missing = column.places(rows)
+    if not column.count:
+        return [None] * len(rows)
+    if isinstance(column, KeywordColumn):
+        values: list[Any] = column.words.take(pa.array(column.codes[places])).to_pylist()
+    else:
+        assert isinstance(column, NumberColumn)
+        values = column.values[places].tolist()
+    if missing is not None:
+        values = [None if absent else value for value, absent in zip(values, missing.tolist(), strict=True)]
+    return values
+
+
+def _own(chunk: Chunk, matches: Matches, key: SortKey, rows: Rows) -> npt.NDArray[Any]:
+    """What is not a field: the place in the log, or the score."""
+    if key.name == OFFSET:
+        return chunk.seqs[rows]
+    return _scores(chunk, matches, rows)
+
+
+def _scores(chunk: Chunk, matches: Matches, rows: Rows) -> npt.NDArray[np.float64]:
+    return np.zeros(len(rows)) if matches.scores is None else matches.scores.of(rows, len(chunk))

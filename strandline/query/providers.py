@@ -1,0 +1,248 @@
+"""Who answers for which records of a log."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
+
+from strandline.engine import Log
+from strandline.engine.errors import UnknownLog
+from strandline.query.chunk import Chunk
+from strandline.query.companions.answers import Companions, Described, Laid, Served
+from strandline.query.config import SearchConfig
+from strandline.query.index import Cover, Index, Plan, Progress, Versions, behind, plan_of
+from strandline.query.live_records import within
+
+
+class Key(NamedTuple):
+    """An index in memory: of what lies behind ``after`` up to ``until``, or, both being None, of all at the end that
+    nothing else answers for."""
+
+    epoch: int
+    plan: Plan
+    after: int | None
+    until: int | None
+
+
+class Provider(Protocol):
+    """Something that has records as chunks, to be asked whole. Searches and aggregations know no more than this."""
+
+    def cover(
+        self, log: Log, config: SearchConfig, versions: Versions, head: int, deadline: float
+    ) -> tuple[Cover, Progress]:
+        """Chunks for as many of the records up to ``head`` as there is time for, and what it took."""
+
+
+class Indexes:
+    """What companions cover, and indexes in memory, by log and by what is indexed, of everything else.
+
+    The latter take about ``budget`` bytes, all together. Those that were asked least recently go first, and of one that
+    is too large by itself the oldest records.
+    """
+
+    def __init__(self, budget: int, companions: Companions | None = None) -> None:
+        self.budget = budget
+        self.companions = companions
+        self._lock = threading.Lock()
+        self._indexes: OrderedDict[Key, Index] = OrderedDict()
+        self._described: dict[tuple[int, Plan], Described] = {}
+        #: Another number whenever something else is indexed than before.
+        self.changes = 0
+
+    @property
+    def nbytes(self) -> int:
+        with self._lock:
+            return sum(index.nbytes for index in self._indexes.values())
+
+    def sizes(self) -> dict[int, int]:
+        """The bytes of memory that the indexes of each log take, by its epoch."""
+        sizes: dict[int, int] = {}
+        with self._lock:
+            for key, index in self._indexes.items():
+                sizes[key.epoch] = sizes.get(key.epoch, 0) + index.nbytes
+        return sizes
+
+    def __len__(self) -> int:
+        return len(self._indexes)
+
+    def cover(
+        self, log: Log, config: SearchConfig, versions: Versions, head: int, deadline: float
+    ) -> tuple[Cover, Progress]:
+        plan = plan_of(config)
+        laid = None
+        covering = _Covering(head)
+        try:
+            if self.companions is not None:
+                laid = self.companions.lay_out(log, config, plan, versions, deadline)
+            for after, until, served in _stretches(laid, head):
+                if served is not None:
+                    covering.add(served.chunk, served.last)
+                else:
+                    for index in self._in_memory(log, plan, after, until):
+                        self._bring_up(covering, index, after, versions, head, deadline)
+        except UnknownLog:
+            # Dropped after it was asked for: the index was made for nothing.
+            self.forget(log)
+            raise
+        if covering.records:
+            self.changes += 1
+        return covering.cover, covering.progress
+
+    def _bring_up(
+        self, covering: _Covering, index: Index, after: int, versions: Versions, head: int, deadline: float
+    ) -> None:
+        cover, progress = index.cover(versions, head, deadline)
+        covering.add_index(cover, progress, max(after, covering.through), index.until)
+        if progress.records:
+            self._make_room(index)
+
+    def look(self, log: Log, config: SearchConfig, versions: Versions) -> None:
+        """Find out which companions there are for a log, for those who want to show it."""
+        if self.companions is not None:
+            key = log.epoch, plan_of(config)
+            found = self.companions.describe(log, config, key[1], versions)
+            if self._described.get(key, Described()) != found:
+                self.changes += 1
+            self._described[key] = found
+
+    def described(self, log: Log, plan: Plan) -> Described:
+        """What was last found out. Does not wait for anything."""
+        return self._described.get((log.epoch, plan), Described())
+
+    def held(self, log: Log, plan: Plan) -> tuple[Cover | None, bool]:
+        """What is in memory of the log by this plan, and whether something is by another. It does not count as use."""
+        with self._lock:
+            found = [index for key, index in self._indexes.items() if (key.epoch, key.plan) == (log.epoch, plan)]
+            others = any(key.epoch == log.epoch and key.plan != plan for key in self._indexes)
+        if not found:
+            return None, others
+        covering = _Covering(log.head)
+        for index in sorted(found, key=lambda index: index.begin):
+            if index.begin >= covering.through:
+                covering.add_index(index.held(), _NO_PROGRESS, covering.through, index.until)
+        return covering.cover, others
+
+    def forget(self, log: Log) -> None:
+        """The log is being dropped."""
+        if self.companions is not None:
+            self.companions.forget(log)
+        with self._lock:
+            for known in [known for known in self._described if known[0] == log.epoch]:
+                del self._described[known]
+            for key in [key for key in self._indexes if key.epoch == log.epoch]:
+                del self._indexes[key]
+                self.changes += 1
+
+    def _in_memory(self, log: Log, plan: Plan, after: int, until: int | None) -> list[Index]:
+        """The indexes for the records from behind ``after`` up to ``until``, or without end."""
+        with self._lock:
+            if until is not None:
+                return [self._index(log, Key(log.epoch, plan, after, until))]
+            open_key = Key(log.epoch, plan, None, None)
+            index = self._indexes.get(open_key)
+            if index is None:
+                index = self._indexes[open_key] = Index(log, plan, after)
+            self._indexes.move_to_end(open_key)
+            if index.begin > after:
+                # Companions that answered for what is in between do not any more.
+                return [self._index(log, Key(log.epoch, plan, after, index.begin)), index]
+        if index.begin < after:
+            index.begin_behind(after)
+            self._drop_covered(open_key, after)
+        return [index]
+
+    def _index(self, log: Log, key: Key) -> Index:
+        index = self._indexes.get(key)
+        if index is None:
+            assert key.after is not None
+            index = self._indexes[key] = Index(log, key.plan, key.after, key.until)
+        self._indexes.move_to_end(key)
+        return index
+
+    def _drop_covered(self, open_key: Key, after: int) -> None:
+        """Give back the memory of what lay between companions before there were more of them."""
+        with self._lock:
+            for key in list(self._indexes):
+                if key[:2] == open_key[:2] and key.until is not None and key.until <= after:
+                    del self._indexes[key]
+
+    def _make_room(self, latest: Index) -> None:
+        with self._lock:
+            sizes = {key: index.nbytes for key, index in self._indexes.items()}
+            total = sum(sizes.values())
+            for key, size in sizes.items():
+                if total <= self.budget:
+                    return
+                if self._indexes[key] is not latest:
+                    del self._indexes[key]
+                    total -= size
+        if total > self.budget:
+            latest.shrink(self.budget)
+
+
+class _Covering:
+    """A cover that is being put together, in the order of the log."""
+
+    def __init__(self, head: int) -> None:
+        self._head = head
+        self._chunks: list[Chunk] = []
+        self._gaps: list[tuple[int, int]] = []
+        self.through = 0
+        self.records = 0
+        self._size = 0
+        self._seconds = 0.0
+
+    def add(self, chunk: Chunk | None, last: int) -> None:
+        """What is behind ``through`` up to ``last``."""
+        if chunk is not None:
+            self._chunks.append(chunk)
+        self.through = last
+
+    def add_index(self, cover: Cover, progress: Progress, after: int, until: int | None) -> None:
+        """What an index has of the records from behind ``after`` up to ``until``."""
+        if cover.after > after:
+            self._gaps.append((after + 1, cover.after))
+        for chunk in cover.chunks:
+            kept = chunk if chunk.first > after else behind(chunk, after)
+            if kept is not None:
+                self._chunks.append(kept)
+        self.through = max(cover.through, after)
+        if until is not None and self.through < until:
+            self._gaps.append((self.through + 1, until))
+            self.through = until
+        self.records += progress.records
+        self._size += progress.size
+        self._seconds += progress.seconds
+
+    @property
+    def cover(self) -> Cover:
+        gaps, through = list(self._gaps), self.through
+        if gaps and gaps[-1][1] == through and gaps[-1][0] > 1:
+            through = gaps.pop()[0] - 1
+        after = 0
+        while gaps and gaps[0][0] == after + 1:
+            after = gaps.pop(0)[1]
+        return Cover(tuple(self._chunks), after, through, tuple(gaps))
+
+    @property
+    def progress(self) -> Progress:
+        return Progress(self.records, self._size, self._seconds)
+
+
+_NO_PROGRESS = Progress(0, 0, 0.0)
+
+
+def _stretches(laid: Laid | None, head: int) -> Iterator[tuple[int, int | None, Served | None]]:
+    """The log from its beginning on: what companions answer for, and what lies between and behind them. Where nothing
+    stands, nobody has to answer."""
+    at = 0
+    for served in () if laid is None else laid.served:
+        assert laid is not None
+        if served.first > at + 1 and within(laid.standing, at + 1, served.first - 1):
+            yield at, served.first - 1, None
+        yield served.first - 1, served.last, served
+        at = served.last
+    if at < head or laid is None:
+        yield at, None, None

@@ -1,0 +1,150 @@
+"""Updates of a registry: what may be asked for, and what becomes of the registry."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from strandline.query.config import SearchConfig
+from strandline.query.config_parser import parse_search_config
+from strandline.query.errors import QueryError
+from strandline.schema.errors import SchemaError
+from strandline.schema.evolution import evolve
+from strandline.schema.lenses import Lens, parse_lens
+from strandline.schema.proof import prove
+from strandline.schema.routing import parse_routing_key
+from strandline.schema.validation import Validation, levels
+
+if TYPE_CHECKING:
+    from strandline.schema.registry import Registry
+
+API_VERSION = "durable.streams/schema-registry/v1"
+#: Sequence numbers must fit what a JavaScript client can count.
+MAX_SEQUENCE = 2**53 - 1
+#: A registry is kept with its log, which has no room for more.
+MAX_UPDATE_BYTES = 1 << 20
+
+#: Objects and arrays in an update: what a lens is proven by grows faster than they do.
+MAX_PARTS = 10_000
+
+_KEYS = ("apiVersion", "schema", "lens", "routingKey", "search")
+
+
+def parse_update(body: bytes) -> dict[str, Any]:
+    """The update with none but the keys it may have. Raises SchemaError."""
+    if len(body) > MAX_UPDATE_BYTES:
+        raise SchemaError(f"schema update is larger than {MAX_UPDATE_BYTES} bytes")
+    try:
+        update = msgspec.json.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        raise SchemaError("schema update must be valid JSON") from None
+    if not isinstance(update, dict):
+        raise SchemaError("schema update must be a JSON object")
+    for key in update:
+        if key not in _KEYS:
+            raise SchemaError(f"schemaUpdate.{key} is not supported")
+    if sum(map(len, levels(update))) > MAX_PARTS:
+        raise SchemaError(f"schema update has more than {MAX_PARTS} objects and arrays")
+    if update.pop("apiVersion", API_VERSION) != API_VERSION:
+        raise SchemaError("invalid schema apiVersion")
+    if not update:
+        raise SchemaError("schema update must include schema, routingKey, or search")
+    if "schema" not in update:
+        if "lens" in update:
+            raise SchemaError("schema update lens requires schema")
+        if len(update) > 1:
+            raise SchemaError("missing schema")
+    elif "routingKey" in update and not isinstance(update["routingKey"], dict):
+        raise SchemaError("schema update routingKey must be an object when schema is provided")
+    return update
+
+
+def updated(registry: Registry, update: dict[str, Any], next_sequence: int) -> Registry:
+    """Raises SchemaError."""
+    if "schema" not in update:
+        if "routingKey" in update:
+            return replace(registry, routing_key=parse_routing_key(update["routingKey"]))
+        if not registry.current_version:
+            raise SchemaError("search config requires an installed schema version")
+        return replace(registry, search=_search(update["search"]))
+    Validation(update["schema"])
+    return _first(registry, update, next_sequence) if not registry.current_version else (
+        _next(registry, update, next_sequence))  # fmt: skip
+
+
+def _search(document: object) -> SearchConfig | None:
+    if document is None:
+        return None
+    try:
+        return parse_search_config(document)
+    except QueryError as error:
+        raise SchemaError(str(error)) from None
+
+
+def check_sequence(next_sequence: int, *, first: bool) -> None:
+    """Raise unless a version can begin here."""
+    if first and next_sequence:
+        raise SchemaError("first schema requires empty stream")
+    if next_sequence > MAX_SEQUENCE:
+        raise SchemaError("offset exceeds MAX_SAFE_INTEGER")
+
+
+def _first(registry: Registry, update: dict[str, Any], next_sequence: int) -> Registry:
+    check_sequence(next_sequence, first=True)
+    if update.get("lens") is not None:
+        _lens(registry, update["lens"])
+    return replace(
+        registry,
+        current_version=1,
+        routing_key=parse_routing_key(update.get("routingKey")),
+        search=_search(update["search"]) if "search" in update else registry.search,
+        boundaries=((0, 1),),
+        schemas={1: update["schema"]},
+    )
+
+
+def _next(registry: Registry, update: dict[str, Any], next_sequence: int) -> Registry:
+    if update.get("lens") is None:
+        raise SchemaError("lens required")
+    lens, version = _lens(registry, update["lens"]), registry.current_version
+    if version not in registry.schemas:
+        raise SchemaError("missing current schema")
+    prove(lens.operations, registry.schemas[version], update["schema"])
+    _check_history(registry, lens)
+    check_sequence(next_sequence, first=False)
+    key = parse_routing_key(update["routingKey"]) if "routingKey" in update else registry.routing_key
+    return replace(
+        registry,
+        current_version=version + 1,
+        routing_key=key,
+        search=_search(update["search"]) if "search" in update else registry.search,
+        boundaries=(*registry.boundaries, (next_sequence, version + 1)),
+        schemas={**registry.schemas, version + 1: update["schema"]},
+        lenses={**registry.lenses, version: lens},
+    )
+
+
+def _lens(registry: Registry, document: object) -> Lens:
+    lens, version = parse_lens(document), registry.current_version
+    if (lens.source, lens.target) != (version, version + 1):
+        raise SchemaError("lens version mismatch", status=409)
+    if lens.schema != registry.schema:
+        raise SchemaError("lens schema mismatch")
+    return lens
+
+
+def _check_history(registry: Registry, lens: Lens) -> None:
+    """Older records come to a lens by way of the others, and need not be all that the current schema asks for: what
+    is not proven of them either would make the history unreadable."""
+    for _, version in registry.versions:
+        if not 0 < version < registry.current_version:
+            continue
+        shape = registry.schemas[version]
+        for earlier in range(version, registry.current_version):
+            shape = evolve(shape, registry.lenses[earlier].operations)
+        try:
+            evolve(shape, lens.operations)
+        except SchemaError as error:
+            raise SchemaError(f"{error} in records of version {version}") from None

@@ -1,0 +1,135 @@
+"""What the metrics are made of: a look at everything at one moment.
+
+Totals are kept up all the time by those who change them (the engine's logbooks, the topics), so nothing is counted
+here. Rows are bounded in number and gathered in short slices: a scrape must not hold up those who are being measured.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from strandline.delivery.queues import QueueCounters
+from strandline.engine.clock import SystemClock
+from strandline.engine.errors import UnknownLog
+from strandline.protocols.access import Access
+from strandline.protocols.http import Reply
+from strandline.protocols.topics.context import Context
+from strandline.protocols.topics.routes import TopicsFace
+from strandline.protocols.topics.topics import Topic
+from strandline.server.metrics import (
+    MAX_ROWS,
+    TEXT_TYPE,
+    ConsumerRow,
+    RouterRow,
+    Sealing,
+    Snapshot,
+    TopicRow,
+    Wal,
+    process_text,
+    render_json,
+    render_text,
+)
+from strandline.server.pipeline.supervisor import Standing
+
+if TYPE_CHECKING:
+    from strandline.server.application import Application
+
+#: Topics that are looked at before others get their turn: about a millisecond.
+SLICE_ROWS = 200
+
+
+async def measure(application: Application, access: Access, as_json: bool) -> Reply:
+    """The metrics, with the names that the one who asks may know of."""
+    snapshot = await take_snapshot(application, access.prefixes)
+    if as_json:
+        return Reply(await asyncio.to_thread(render_json, snapshot))
+    return Reply(await asyncio.to_thread(_text, snapshot), content_type=TEXT_TYPE)
+
+
+def _text(snapshot: Snapshot) -> bytes:
+    return render_text(snapshot) + process_text()
+
+
+async def take_snapshot(application: Application, prefixes: tuple[str, ...]) -> Snapshot:
+    face, engine = application.face, application.engine
+    started = Snapshot(
+        ready=application.status.serving,
+        replay_progress=application.status.progress,
+        uptime_ms=application.probes.uptime_ms,
+        streams=application.limits.streams.used,
+        connections=application.count_connections(),
+        max_connections=application.connection_cap.most,
+        connections_refused=application.connection_cap.refused,
+        requests=dict(application.gate.answered),
+        unread_bytes=application.limits.unread.total,
+        slow_readers=application.limits.unread.cut,
+        unfinished_bytes=application.unfinished.total,
+        refused_sockets=application.unfinished.closed,
+    )
+    if face is None or engine is None:
+        return started
+    context = face.context
+    # Before the totals: a queue that is looked at for the first time is known to hold jobs from then on.
+    topic_rows = await _topic_rows(context, prefixes)
+    totals, stats = engine.totals, engine.stats()
+    return msgspec.structs.replace(
+        started,
+        topics=dict(totals.logs),
+        routers=len(context.routers),
+        records=totals.records,
+        size=totals.size,
+        queues=context.topics.queues,
+        leases_in_flight=context.queues.in_flight(),
+        watch_sessions=face.watching.sessions,
+        wal=Wal.of(stats),
+        sealing=Sealing.of(stats, context.pressure.slowed),
+        damaged_files=stats.damaged_segments,
+        pressure=context.pressure.level,
+        throttled=context.pressure.throttled,
+        topic_rows=topic_rows,
+        router_rows=_router_rows(context, prefixes),
+        consumer_rows=_consumer_rows(face, prefixes),
+        background=engine.health.totals(),
+        failing=frozenset(trouble.task for trouble in engine.health.troubles()),
+        pipeline=Standing() if application.keeper is None else application.keeper.standing,
+        time=SystemClock().now(),
+    )
+
+
+async def _topic_rows(context: Context, prefixes: tuple[str, ...]) -> list[TopicRow]:
+    """The first topics by name, and one more than are shown if there are more."""
+    topics, _ = context.topics.page("", "", MAX_ROWS + 1, prefixes)
+    rows: list[TopicRow] = []
+    for at, topic in enumerate(topics):
+        if at % SLICE_ROWS == SLICE_ROWS - 1:
+            await asyncio.sleep(0)
+        try:
+            rows.append(await _topic_row(context, topic))
+        except UnknownLog:  # removed in the meantime
+            continue
+    return rows
+
+
+async def _topic_row(context: Context, topic: Topic) -> TopicRow:
+    counters = None
+    state = topic.log.state()
+    if topic.traits.type == "queue":
+        if context.queues.is_open(topic.log):
+            queue = context.known_queue(topic)
+        else:  # what became of its jobs has to be read first
+            queue = await asyncio.to_thread(context.known_queue, topic)
+        counters = QueueCounters(state.count, 0, 0, 0) if queue is None else queue.counters()
+    return TopicRow(topic.name, state.head, state.earliest, state.evict_floor, state.count, state.size, counters)
+
+
+def _router_rows(context: Context, prefixes: tuple[str, ...]) -> list[RouterRow]:
+    routers, _ = context.routers.page(limit=MAX_ROWS + 1, prefixes=prefixes)
+    return [RouterRow(router.name, router.lag, router.forwarded_total) for router in routers]
+
+
+def _consumer_rows(face: TopicsFace, prefixes: tuple[str, ...]) -> list[ConsumerRow]:
+    return [ConsumerRow(*row) for row in islice(face.consumers.lags(prefixes), MAX_ROWS + 1)]

@@ -1,0 +1,96 @@
+"""What is told of the pipeline over HTTP, and asking it to run."""
+
+from __future__ import annotations
+
+import msgspec
+
+from strandline.lake.status import Lag, RoundSummary, Status
+from strandline.protocols.access import Access
+from strandline.protocols.http import Call, Refusal, Reply, Route
+from strandline.server.pipeline.supervisor import Keeper, Standing, State
+
+
+class PipelineAnswer(msgspec.Struct, kw_only=True):
+    """How the pipeline is doing. ``status`` is what the pipeline itself says, or said last."""
+
+    state: State
+    #: The process, while there is one.
+    pid: int | None
+    starts: int
+    failures: int
+    last_error: str | None
+    #: How long until it is tried again after a failure.
+    retry_seconds: float
+    #: What the machine lacks for it.
+    missing: list[str]
+    #: What is in the logs and not in the lake.
+    new_records: int
+    new_erasures: int
+    #: Why it runs, or would if it could.
+    reason: str
+    lake: str
+    status: Status | None
+    status_error: str | None
+
+
+class RunAnswer(msgspec.Struct):
+    state: State
+
+
+class PipelineRoutes:
+    def __init__(self, keeper: Keeper) -> None:
+        self._keeper = keeper
+
+    def routes(self) -> list[Route]:
+        return [
+            Route(method="GET", path="/pipeline", handler=self.tell, scopes=("read",)),
+            Route(method="POST", path="/pipeline/run", handler=self.run, scopes=("admin",)),
+        ]
+
+    def tell(self, call: Call) -> Reply:
+        """GET /pipeline"""
+        return Reply(msgspec.json.encode(answer(self._keeper.standing, self._keeper.lake.url, call.access)))
+
+    def run(self, call: Call) -> Reply:
+        """POST /pipeline/run"""
+        standing = self._keeper.standing
+        if not self._keeper.ask():
+            raise Refusal(409, "pipeline_off", "this server has no pipeline: it is turned off by its settings")
+        if standing.state == "missing":
+            # It looks again whether it still is, which takes a moment; the answer does not wait for that.
+            raise Refusal(409, "pipeline_missing", "; ".join(standing.missing))
+        return Reply(msgspec.json.encode(RunAnswer(standing.state)), 202)
+
+
+def answer(standing: Standing, lake: str, access: Access) -> PipelineAnswer:
+    """What somebody with this access is told: of logs only those they may touch."""
+    status = standing.status
+    limited = bool(access.prefixes)
+    return PipelineAnswer(
+        state=standing.state,
+        pid=standing.pid,
+        starts=standing.starts,
+        failures=standing.failures,
+        # Errors may quote anything.
+        last_error=None if limited else standing.last_error,
+        retry_seconds=round(standing.retry_seconds, 1),
+        missing=list(standing.missing),
+        new_records=standing.new_records,
+        new_erasures=standing.new_erasures,
+        reason=standing.reason,
+        lake="" if limited else lake,
+        status=_limited(status, access) if status is not None and limited else status,
+        status_error=None if limited else standing.status_error,
+    )
+
+
+def _limited(status: Status, access: Access) -> Status:
+    rows = [row for row in status.lag.rows if access.may_touch(row.log)]
+    problems = [one for one in status.problems if one.log is not None and access.may_touch(one.log)]
+    rounds = [_without_words(one) for one in status.rounds]
+    lag: Lag = msgspec.structs.replace(status.lag, rows=rows)
+    return msgspec.structs.replace(status, lag=lag, problems=problems, rounds=rounds, source="", master="")
+
+
+def _without_words(summary: RoundSummary) -> RoundSummary:
+    return summary if summary.error is None else msgspec.structs.replace(summary, error="it failed")

@@ -1,0 +1,99 @@
+"""Which routes a path has.
+
+Most patterns have as many segments as the paths they match. A parameter that spans several segments takes everything
+between what is in front of it and what is behind it: there the pattern with the longest end is looked at first, and of
+those with as long an end the one with the longest beginning, so that what looks like a part of something is never taken
+for the name of another thing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from urllib.parse import unquote
+
+from strandline.protocols.http import Route
+
+Methods = dict[str, Route]
+Params = dict[str, str]
+
+
+class Paths:
+    def __init__(self) -> None:
+        self._fixed: dict[int, dict[tuple[str, ...], Methods]] = {}
+        #: Paths without a parameter that no pattern before them matches: however many, they are found at once.
+        self._plain: dict[str, Methods] = {}
+        self._spanning: list[_Spanning] = []
+
+    def add(self, route: Route) -> None:
+        pattern = tuple(route.path.split("/"))
+        if not route.spans:
+            self._add_fixed(route, pattern)
+            return
+        at = pattern.index("{" + route.spans + "}")
+        front, back = pattern[:at], pattern[at + 1 :]
+        for known in self._spanning:
+            if (known.front, known.back, known.name) == (front, back, route.spans):
+                known.methods[route.method] = route
+                return
+        self._spanning.append(_Spanning(front, route.spans, back, {route.method: route}))
+        self._spanning.sort(key=lambda spanning: (len(spanning.back), len(spanning.front)), reverse=True)
+
+    def _add_fixed(self, route: Route, pattern: tuple[str, ...]) -> None:
+        known = self._fixed.setdefault(len(pattern), {})
+        is_plain = "{" not in route.path and all(_match(other, pattern) is None for other in known)
+        methods = self._plain.setdefault(route.path, {}) if is_plain else known.setdefault(pattern, {})
+        methods[route.method] = route
+
+    def find(self, path: str) -> tuple[Methods, Params] | None:
+        """The routes of the path by method, and what its parameters are."""
+        plain = self._plain.get(path)
+        if plain is not None:
+            return plain, {}
+        parts = path.split("/")
+        for pattern, methods in self._fixed.get(len(parts), {}).items():
+            params = _match(pattern, parts)
+            if params is not None:
+                return methods, params
+        if self._spanning:
+            while len(parts) > 1 and not parts[-1]:
+                parts.pop()
+            for spanning in self._spanning:
+                params = spanning.match(parts)
+                if params is not None:
+                    return spanning.methods, params
+        return None
+
+
+class _Spanning:
+    def __init__(self, front: tuple[str, ...], name: str, back: tuple[str, ...], methods: Methods) -> None:
+        self.front = front
+        self.name = name
+        self.back = back
+        self.methods = methods
+
+    def match(self, parts: list[str]) -> Params | None:
+        """What is between may be nothing: whoever has the route says what is missing."""
+        start, end = len(self.front), len(parts) - len(self.back)
+        if end < start:
+            return None
+        before = _match(self.front, parts[:start])
+        behind = None if before is None else _match(self.back, parts[end:])
+        if before is None or behind is None:
+            return None
+        return {**before, self.name: _decode("/".join(parts[start:end])), **behind}
+
+
+def _match(pattern: Sequence[str], parts: Sequence[str]) -> Params | None:
+    params: Params = {}
+    for wanted, part in zip(pattern, parts, strict=True):
+        if wanted.startswith("{"):
+            if not part:
+                return None
+            params[wanted[1:-1]] = _decode(part)
+        elif wanted != part:
+            return None
+    return params
+
+
+def _decode(text: str) -> str:
+    return unquote(text) if "%" in text else text

@@ -1,0 +1,60 @@
+"""Signed requests: who asks is who can sign the method, the target, the host, the body, a time and a nonce."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from hashlib import sha256
+from secrets import token_bytes
+from urllib.parse import urlsplit
+
+from strandline.signing.canonical_json import canonical
+from strandline.signing.keys import Signer, verify
+
+DOMAIN = b"starfish-req-v1\n"
+TIME_HEADER = "X-Starfish-Ts"
+NONCE_HEADER = "X-Starfish-Nonce"
+SIGNATURE_HEADER = "X-Starfish-Sig"
+#: Whose signature it is, where the cap does not say so.
+PRESENTER_HEADER = "X-Starfish-Pub"
+
+#: How far the time of a request may be from that of the server, either way.
+MAX_SKEW_MS = 300_000
+
+_NONCE_BYTES = 16
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+def signed_bytes(method: str, target: str, host: str, body: bytes, ts: int, nonce: str) -> bytes:
+    """What is signed. The target is the path and the query as they are sent, undecoded."""
+    return DOMAIN + canonical(
+        {"b": sha256(body).hexdigest(), "h": host, "m": method.upper(), "nonce": nonce, "p": target, "ts": ts}
+    )
+
+
+def sign(
+    signer: Signer, method: str, target: str, host: str, body: bytes, ts: int, nonce: str | None = None
+) -> dict[str, str]:
+    """The headers of a request at a time in milliseconds. A nonce is used once: without one, a fresh one is made."""
+    nonce = fresh_nonce() if nonce is None else nonce
+    signature = signer.sign(signed_bytes(method, target, host, body, ts, nonce))
+    return {TIME_HEADER: str(ts), NONCE_HEADER: nonce, SIGNATURE_HEADER: signature}
+
+
+def holds(public: str, signature: str, method: str, target: str, host: str, body: bytes, ts: int, nonce: str) -> bool:
+    """Whether the owner of the key has signed this request. Nothing in the arguments makes this raise."""
+    return verify(public, signature, signed_bytes(method, target, host, body, ts, nonce))
+
+
+def host_of(url: str) -> str:
+    """The host that requests to a server of this address are signed for: in small letters, without a default port."""
+    parts = urlsplit(url)
+    host = (parts.hostname or "").lower()
+    if ":" in host:
+        host = f"[{host}]"
+    if parts.port is None or parts.port == _DEFAULT_PORTS.get(parts.scheme):
+        return host
+    return f"{host}:{parts.port}"
+
+
+def fresh_nonce() -> str:
+    return b64encode(token_bytes(_NONCE_BYTES)).decode()

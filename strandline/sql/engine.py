@@ -1,0 +1,141 @@
+"""Answering a statement: DuckDB, the logs that it names, and their lake."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import duckdb
+import msgspec
+from deltalake.exceptions import DeltaError
+from obstore.exceptions import BaseError
+
+from strandline.client import Client
+from strandline.history.source import History, open_history
+from strandline.lake.location import Lake
+from strandline.pipeline.rounds import LakeOfAnother, belongs
+from strandline.sql.errors import QueryFailed
+from strandline.sql.lake import LakeView
+from strandline.sql.logs import Logs
+from strandline.sql.names import check_statement, missing_table
+from strandline.sql.results import Result
+
+#: A lake whose files were removed while they were read, because something was erased, is read anew.
+ATTEMPTS = 3
+#: A person waits for the answer, so a server that does not answer is reported soon.
+PATIENCE_SECONDS = 3.0
+
+
+class Source(NamedTuple):
+    """Where the logs are, by path or by url, and where their lake is, if that was said."""
+
+    path: str
+    url: str
+    key: str | None
+    cold: str
+    lake: str | None
+    #: Shows a sentence to the person who asked: a lake that cannot be read, for instance.
+    warn: Callable[[str], None]
+
+
+def answer(source: Source, statement: str, directory: Path) -> Result:
+    """The result, kept in the directory. Raises QueryFailed for a statement that is wrong."""
+    check_statement(statement)
+    for attempt in range(1, ATTEMPTS + 1):
+        with _opened(source) as (history, view):
+            database = duckdb.connect(str(directory / f"{attempt}.duckdb"))
+            try:
+                _settle(database)
+                logs = Logs(database, history, view)
+                return Result(_bound(database, logs, statement), directory / f"{attempt}.arrow")
+            except (duckdb.Error, OSError) as error:
+                if attempt < ATTEMPTS and view is not None and not view.is_whole():
+                    continue
+                if isinstance(error, duckdb.Error):
+                    raise QueryFailed(str(error).strip(), "statement") from None
+                raise
+            finally:
+                database.close()
+    raise AssertionError
+
+
+def _settle(database: duckdb.DuckDBPyConnection) -> None:
+    database.execute("set python_enable_replacements = false")
+    database.execute("set TimeZone = 'UTC'")
+    database.execute("set preserve_insertion_order = false")
+
+
+def _bound(database: duckdb.DuckDBPyConnection, logs: Logs, statement: str) -> duckdb.DuckDBPyRelation | None:
+    """The statement, with the logs that it needs: each is added when it turns out to be missing."""
+    missing = None
+    while True:
+        try:
+            relation = database.sql(statement)
+        except duckdb.CatalogException as error:
+            before, missing = missing, missing_table(error)
+            if missing is None or missing == before:
+                raise
+        else:
+            logs.check_names(statement)
+            return relation
+        if not logs.add(missing):
+            raise QueryFailed(f"there is no log {missing!r}", "not_found")
+
+
+# --- where logs and lake are ---------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _opened(source: Source) -> Iterator[tuple[History, LakeView | None]]:
+    """The lake is looked at first: what the history says afterwards is at least as new."""
+    place = str(Path(source.path) / "lake") if source.path else _told_lake(source)
+    if source.lake is not None:
+        if not place:
+            raise QueryFailed("this key does not see what was erased, and may read no lake", "not_allowed")
+        place = source.lake
+    view = _view(place, source) if place else None
+    history = open_history(path=source.path, url=source.url, key=source.key, cold_url=source.cold)
+    try:
+        yield history, view if view is not None and _belongs(Lake.at(place), history, source) else None
+    finally:
+        history.close()
+
+
+def _view(place: str, source: Source) -> LakeView | None:
+    """None where there is no lake, or it cannot be read and nobody has asked for it: then everything is in the log."""
+    is_chosen = source.lake is not None
+    try:
+        view = LakeView(Lake.at(place))
+    except (OSError, DeltaError, BaseError) as error:
+        told = f"the lake at {place} cannot be read: {str(error).splitlines()[0]}"
+        if is_chosen:
+            raise QueryFailed(told) from None
+        source.warn(f"{told}; everything is read from the logs")
+        return None
+    if is_chosen and not view.exists:
+        raise QueryFailed(f"there is no lake at {place}", "not_found")
+    return view if view.exists else None
+
+
+def _belongs(lake: Lake, history: History, source: Source) -> bool:
+    try:
+        return belongs(lake, history.directory)
+    except LakeOfAnother as error:
+        if source.lake is not None or source.path:
+            raise QueryFailed(str(error), "conflict") from None
+        # A directory of this name on this machine is not the one of the server.
+        return False
+
+
+class _Pipeline(msgspec.Struct):
+    lake: str
+
+
+def _told_lake(source: Source) -> str:
+    """Where the server says that its lake is; nothing if the key is not told. Such a key does not see what is erased in
+    other logs either, so it reads no lake at all."""
+    with Client(source.url, source.key, patience=PATIENCE_SECONDS) as client:
+        answer = msgspec.json.decode(client.call("GET", "/pipeline").body, type=_Pipeline)
+    return answer.lake

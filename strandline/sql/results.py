@@ -1,0 +1,132 @@
+"""The result of a statement: kept in a file until it is complete, then read as text, as JSON or as Parquet."""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Iterator
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import duckdb
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+from msgspec import Raw
+
+BATCH_ROWS = 10_000
+_NUMBERS = ("INT", "DECIMAL", "DOUBLE", "FLOAT")
+
+
+class Result:
+    """The rows of a statement. Nothing is printed before all of them are there: a statement that fails half way has
+    printed nothing."""
+
+    def __init__(self, relation: duckdb.DuckDBPyRelation | None, file: Path) -> None:
+        """A statement that gives no rows has no relation."""
+        self.names = [] if relation is None else list(relation.columns)
+        self._types = [] if relation is None else [str(kind) for kind in relation.types]
+        self._file = file
+        self.rows = 0
+        empty = pa.schema([])
+        reader: Any = None if relation is None else relation.to_arrow_reader(BATCH_ROWS)
+        with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_file(sink, reader.schema if reader else empty) as writer:
+            for batch in reader or ():
+                writer.write_batch(batch)
+                self.rows += batch.num_rows
+
+    def _batches(self) -> Iterator[Any]:
+        with pa.memory_map(str(self._file)) as source, pa.ipc.open_file(source) as reader:
+            for number in range(reader.num_record_batches):
+                yield reader.get_batch(number)
+
+    def _values(self) -> Iterator[tuple[Any, ...]]:
+        for batch in self._batches():
+            yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+    # --- forms -------------------------------------------------------------------------------------------------------
+
+    def texts(self) -> Iterator[tuple[str | None, ...]]:
+        """Every row as text. None is SQL's NULL."""
+        for row in self._values():
+            yield tuple(None if value is None else _text(value) for value in row)
+
+    def objects(self) -> Iterator[dict[str, Any]]:
+        """Every row as a JSON object."""
+        for row in self._values():
+            yield {name: _json(value, kind) for name, value, kind in zip(self.names, row, self._types, strict=True)}
+
+    @property
+    def numbers(self) -> list[str]:
+        """The names of the columns that hold numbers."""
+        return [name for name, kind in zip(self.names, self._types, strict=True) if _is_number(kind)]
+
+    def write_parquet(self, file: Path) -> None:
+        """In place when it is complete."""
+        partial = file.with_name(f".{file.name}.partial")
+        try:
+            with pa.memory_map(str(self._file)) as source, pa.ipc.open_file(source) as reader:
+                schema = pa.schema([(field.name, _plain(field.type)) for field in reader.schema])
+                with pq.ParquetWriter(partial, schema, compression="zstd") as writer:
+                    for number in range(reader.num_record_batches):
+                        batch = reader.get_batch(number)
+                        writer.write_table(pa.table(_storage(batch.columns), schema=schema))
+            partial.replace(file)
+        finally:
+            partial.unlink(missing_ok=True)
+
+
+def _plain(kind: Any) -> Any:
+    """Parquet has no type of its own for JSON that everybody reads: it is text there."""
+    return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
+
+
+def _storage(columns: list[Any]) -> list[Any]:
+    return [column.storage if isinstance(column, pa.ExtensionArray) else column for column in columns]
+
+
+def _is_number(kind: str) -> bool:
+    return any(word in kind for word in _NUMBERS) and "[" not in kind and "(" not in kind.replace("DECIMAL(", "")
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, datetime):
+        return _moment(value)
+    if isinstance(value, bytes):
+        return f"base64:{base64.b64encode(value).decode()}"
+    if isinstance(value, dict | list):
+        return msgspec.json.encode(_json(value, "")).decode()
+    return str(value)
+
+
+def _json(value: Any, kind: str) -> Any:
+    """A value as JSON has it; what is JSON already is told as it is."""
+    if kind == "JSON" and isinstance(value, str):
+        return Raw(value.encode())
+    if isinstance(value, datetime):
+        return _moment(value)
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, dict):
+        return {str(name): _json(each, "") for name, each in value.items()}
+    if isinstance(value, list):
+        return [_json(each, "") for each in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, date | time | timedelta | UUID):
+        return str(value)
+    return value
+
+
+def _moment(value: datetime) -> str:
+    if value.tzinfo is None:
+        return value.isoformat()
+    text = value.isoformat(timespec="milliseconds" if value.microsecond % 1000 == 0 else "microseconds")
+    return text.replace("+00:00", "Z")

@@ -1,0 +1,159 @@
+"""Declaring a table. A declaration is plain data; :class:`~strandline.tables.tables.Tables` binds it to an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast, get_args
+
+from strandline.engine.record import Durability
+from strandline.tables.errors import BadDeclaration
+from strandline.tables.hooks import NO_HOOKS, Hooks
+from strandline.tables.names import check_table_name
+from strandline.tables.rate_limits import RateLimit
+from strandline.tables.schemas import Schema, schema_of
+
+#: From an id to what is known of it, or None.
+LookUp = Callable[[str], Mapping[str, Any] | None]
+
+
+@dataclass(frozen=True, eq=False)
+class TableDeclaration:
+    """A table: rows under parents. Made by :func:`make_log`."""
+
+    name: str
+    #: What parents are called, or the table whose rows they are.
+    parent: str | TableDeclaration
+    schema: Schema
+    soft_delete: bool
+    rate_limit: RateLimit | None
+    #: Whether there are public reads; with ``public_field``, of those parents alone whose row has true there.
+    public: bool
+    public_field: str | None
+    #: The fields that are searched; empty: there is no search.
+    search_fields: tuple[str, ...]
+    hooks: Hooks
+    with_author: LookUp | None
+    parent_row: LookUp | None
+    durability: Durability
+
+    def __repr__(self) -> str:
+        return f"<TableDeclaration {self.name!r}>"
+
+    @property
+    def parent_label(self) -> str:
+        return self.parent if isinstance(self.parent, str) else self.parent.name
+
+
+def make_log(
+    name: str,
+    *,
+    parent: str | TableDeclaration,
+    schema: object,
+    soft_delete: bool = False,
+    rate_limit: int | RateLimit | None = None,
+    pub: bool | str | Mapping[str, str] | None = None,
+    search: bool | str | Sequence[str] | Mapping[str, str] | None = None,
+    hooks: Hooks | None = None,
+    with_author: LookUp | None = None,
+    parent_row: LookUp | None = None,
+    durability: Durability = "fsync",
+) -> TableDeclaration:
+    """Declare a table. Raises BadDeclaration.
+
+    ``parent`` is another table, whose rows the parents are then: they must be there, their author is the owner. Or it
+    is a label; then ``parent_row`` may look parents up elsewhere: None means there is none, ``userId`` is the owner.
+
+    ``schema`` says what payloads are: a msgspec Struct, a dataclass, a pydantic model, or a JSON Schema.
+
+    With ``soft_delete`` removed rows are hidden and can be restored, unless the removal is hard. ``rate_limit`` is how
+    many rows a user may append per minute, or a :class:`RateLimit`. With ``pub`` there are public reads: True for all
+    parents, the name of a field (or ``{"parentField": name}``) for those whose row has true there. ``search`` names the
+    field, or fields, that can be searched (also ``{"field": name}``); True is all that hold text. ``with_author`` tells
+    of a user id what readers are to see of the author.
+    """
+    check_table_name(name)
+    checked = schema_of(schema)
+    if not (isinstance(parent, TableDeclaration) or (isinstance(parent, str) and parent)):
+        raise BadDeclaration(f"parent of {name} must be a label or a declared table, not {parent!r}")
+    if isinstance(parent, TableDeclaration) and parent_row is not None:
+        raise BadDeclaration(f"the parents of {name} are rows of {parent.name}: parent_row is for those that are not")
+    for what, function in (("with_author", with_author), ("parent_row", parent_row)):
+        if function is not None and not callable(function):
+            raise BadDeclaration(f"{what} of {name} must be a function of an id")
+    if durability not in get_args(Durability) or durability == "ephemeral":
+        raise BadDeclaration(f"durability of {name} must be memory, disk or fsync, not {durability!r}")
+    public, public_field = _public(name, pub, parent, parent_row)
+    return TableDeclaration(
+        name=name,
+        parent=parent,
+        schema=checked,
+        soft_delete=_flag(name, "soft_delete", soft_delete),
+        rate_limit=_rate_limit(name, rate_limit),
+        public=public,
+        public_field=public_field,
+        search_fields=_search(name, search, checked),
+        hooks=_hooks(name, hooks),
+        with_author=with_author,
+        parent_row=parent_row,
+        durability=durability,
+    )
+
+
+def _flag(name: str, option: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise BadDeclaration(f"{option} of {name} must be True or False, not {value!r}")
+    return value
+
+
+def _rate_limit(name: str, limit: object) -> RateLimit | None:
+    if limit is None or isinstance(limit, RateLimit):
+        return limit
+    if type(limit) is int:
+        return RateLimit(limit)
+    raise BadDeclaration(f"rate_limit of {name} must be a number per minute or a RateLimit, not {limit!r}")
+
+
+def _hooks(name: str, hooks: object) -> Hooks:
+    if hooks is None:
+        return NO_HOOKS
+    if not isinstance(hooks, Hooks):
+        raise BadDeclaration(f"hooks of {name} must be Hooks(…), not {hooks!r}")
+    return hooks
+
+
+def _public(
+    name: str, pub: object, parent: str | TableDeclaration, parent_row: LookUp | None
+) -> tuple[bool, str | None]:
+    if pub is None or isinstance(pub, bool):
+        return bool(pub), None
+    field = pub.get("parentField") if isinstance(pub, Mapping) and set(pub) == {"parentField"} else pub
+    if not isinstance(field, str) or not field:
+        raise BadDeclaration(f'pub of {name} must be True, a field, or {{"parentField": field}}, not {pub!r}')
+    if isinstance(parent, str) and parent_row is None:
+        raise BadDeclaration(
+            f"pub of {name} names a field of the parent's row: parent must be a table, or parent_row must find the row"
+        )
+    if isinstance(parent, TableDeclaration) and parent.schema.fields is not None and field not in parent.schema.fields:
+        raise BadDeclaration(f"pub of {name} names the field {field!r}, which {parent.name} does not have")
+    return True, field
+
+
+def _search(name: str, search: object, schema: Schema) -> tuple[str, ...]:
+    if search is None or search is False:
+        return ()
+    if search is True:
+        if not schema.text_fields:
+            raise BadDeclaration(f"search of {name} is for all fields with text, and there are none")
+        return schema.text_fields
+    if isinstance(search, Mapping):
+        if set(search) != {"field"}:
+            raise BadDeclaration(f'search of {name} must be True, fields, or {{"field": name}}, not {search!r}')
+        search = search["field"]
+    fields = (search,) if isinstance(search, str) else tuple(cast(Sequence[str], search))
+    for field in fields:
+        if not isinstance(field, str) or not field or (schema.fields is not None and field not in schema.fields):
+            raise BadDeclaration(f"search of {name} names the field {field!r}, which it does not have")
+    if not fields:
+        raise BadDeclaration(f"search of {name} names no field")
+    return fields

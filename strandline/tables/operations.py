@@ -1,0 +1,162 @@
+"""One write of a user: what is allowed, what is valid, what the hooks make of it, and so what is planned."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from strandline.tables.access import (
+    Parent,
+    check_may_append,
+    check_may_change,
+    check_may_sweep,
+    find_parent,
+    no_row,
+)
+from strandline.tables.context import HookContext
+from strandline.tables.errors import TableError, invalid
+from strandline.tables.names import RowId
+from strandline.tables.results import AppendResult, RmResult
+from strandline.tables.rows import Row
+from strandline.tables.step import Outcome, Step
+
+if TYPE_CHECKING:
+    from strandline.tables.table import Table
+
+
+class Item(NamedTuple):
+    """A row to append."""
+
+    payload: object
+    idempotency_key: str | None = None
+
+
+class Operation:
+    """Plans what one call asks for. Nothing is written before the step is committed."""
+
+    def __init__(self, table: Table, step: Step, user: str | None) -> None:
+        self._table = table
+        self._declaration = table.declaration
+        self._hooks = table.hooks
+        self._step = step
+        self._user = user
+        self._context = HookContext(table.tables, step, table.name, user)
+        #: Rows that count for the rate limit.
+        self.created = 0
+
+    # --- appending -----------------------------------------------------------------------------------------
+
+    def append(self, parent: str, items: Sequence[Item]) -> list[AppendResult]:
+        found = find_parent(self._declaration, parent, self._step.visible)
+        check_may_append(self._declaration, parent, found, self._user)
+        self._check_rate(parent, items)
+        return [self._append(parent, item, index if len(items) > 1 else None) for index, item in enumerate(items)]
+
+    def _check_rate(self, parent: str, items: Sequence[Item]) -> None:
+        """Rows that are there already cost nothing, so that a retry never fails for having been counted before."""
+        window = self._table.window
+        if window is None or self._user is None:
+            return
+        keys = [item.idempotency_key for item in items]
+        fresh = {key for key in keys if key and self._step.keyed(self._declaration, parent, key) is None}
+        count = keys.count(None) + len(fresh)
+        if count:
+            window.check(self._user, count, self._step.now)
+
+    def _append(self, parent: str, item: Item, index: int | None) -> AppendResult:
+        step, declaration, key = self._step, self._declaration, item.idempotency_key
+        seq = None if key is None else step.keyed(declaration, parent, key)
+        if seq is not None:
+            return AppendResult(seq, False, f"{parent}:{seq}")
+        try:
+            payload = declaration.schema.validate(item.payload)
+            if self._hooks.has("before_append"):
+                payload = declaration.schema.validate(
+                    self._hooks.replace("before_append", self._context, "payload", parent=parent, payload=payload)
+                )
+        except TableError as error:
+            if index is not None:
+                error.more.setdefault("index", index)
+            raise
+        step.shown = step.shown or self._hooks.has("after_append")
+        row = step.add(declaration, parent, payload, self._user, key)
+        self.created += 1
+        self._hooks.tell("after_append", self._context, row=row)
+        return AppendResult(row.seq, True, row.id)
+
+    # --- changing ------------------------------------------------------------------------------------------
+
+    def update(self, id: RowId, patch: object, expected_updated_at: int | None) -> Row:
+        declaration, step = self._declaration, self._step
+        prev = step.visible(declaration, id)
+        if prev is None:
+            raise no_row(declaration, id)
+        check_may_change(declaration, prev, self._parent(id.parent), self._user)
+        if expected_updated_at is not None and expected_updated_at != prev.updated_at:
+            message = f"row {id} of {declaration.name} was edited at {prev.updated_at}, not at {expected_updated_at}"
+            raise TableError("CONFLICT", message, updatedAt=prev.updated_at)
+        checked = declaration.schema.patch(prev.payload, patch)
+        current: Row | None = prev
+        if self._hooks.has("before_update"):
+            replaced = self._hooks.replace(
+                "before_update", self._context, "patch", id=str(id), patch=checked, prev=prev
+            )
+            checked = declaration.schema.patch(prev.payload, replaced)
+            current = step.visible(declaration, id)
+        if current is None:
+            raise no_row(declaration, id)
+        row = step.amend(declaration, current, checked, self._user)
+        self._hooks.tell("after_update", self._context, id=str(id), patch=checked, prev=prev, row=row)
+        return row
+
+    def rm(self, id: RowId, hard: bool) -> RmResult:
+        """One that is hidden is only there for a hard removal."""
+        soft = self._declaration.soft_delete and not hard
+        known = self._step.known(self._declaration, id)
+        if known is None or (known.hidden and soft):
+            return RmResult(False, str(id), soft)
+        check_may_change(self._declaration, known.row, self._parent(id.parent), self._user)
+        self._remove(known.row, soft)
+        return RmResult(True, str(id), soft)
+
+    def _remove(self, row: Row, soft: bool) -> None:
+        self._hooks.tell("before_rm", self._context, id=row.id, prev=row)
+        self._step.remove(self._declaration, row, soft, self._user)
+        self._hooks.tell("after_rm", self._context, id=row.id, prev=row)
+
+    def purge(self, parent: str, hard: bool) -> tuple[Outcome, bool]:
+        declaration, soft = self._declaration, self._declaration.soft_delete and not hard
+        check_may_sweep(declaration, parent, self._parent(parent), self._user)
+        if not self._hooks.on_rm:
+            return self._step.sweep(declaration, parent, soft, self._user), soft
+        for row in self._step.rows(declaration, parent):
+            self._hooks.tell("before_rm", self._context, id=row.id, prev=row)
+            self._step.expect_swept(declaration, row, soft)
+            self._hooks.tell("after_rm", self._context, id=row.id, prev=row)
+        return self._step.sweep(declaration, parent, soft, self._user), soft
+
+    # --- restoring -----------------------------------------------------------------------------------------
+
+    def restore(self, id: RowId) -> Row:
+        self._check_soft()
+        known = self._step.known(self._declaration, id)
+        if known is None or not known.hidden:
+            raise TableError("NOT_FOUND", f"there is no removed row {str(id)!r} in {self._declaration.name}")
+        check_may_change(self._declaration, known.row, self._parent(id.parent), self._user)
+        self._step.restore(self._declaration, known.row, self._user)
+        return known.row
+
+    def restore_all(self, parent: str) -> Outcome:
+        self._check_soft()
+        check_may_sweep(self._declaration, parent, self._parent(parent), self._user)
+        return self._step.restore_all(self._declaration, parent, self._user)
+
+    def _check_soft(self) -> None:
+        if not self._declaration.soft_delete:
+            raise invalid(f"{self._declaration.name} is declared without soft_delete: what is removed is gone")
+
+    def _parent(self, parent: str) -> Parent:
+        """The program itself may also clear up after a parent that is gone."""
+        if self._user is None:
+            return Parent(None, {})
+        return find_parent(self._declaration, parent, self._step.visible)

@@ -271,8 +271,7 @@ class Gate:
         if await asyncio.to_thread(elements.is_exceeded, call.body):
             # Not raised: an exception would keep the body until the collector looks for it.
             return self.failed(call, elements.refuse())
-        answer = route.handler(call)
-        return answer if isinstance(answer, Reply | Stream) else await answer
+        return await _settled(route.handler(call))
 
     def _counted(self, later: Later, access: Access) -> Later:
         """The same, with the slot given back before anybody learns of the answer."""
@@ -339,8 +338,7 @@ class Gate:
 
     async def _answer_large(self, call: Call, route: Route) -> Answer:
         call.body = await decompress_in_thread(call.body, self.max_body_bytes)
-        answer = self._handle_large(call, route)
-        return await answer if isinstance(answer, Later | Awaitable) else answer
+        return await _settled(self._handle_large(call, route))
 
 
 #: Somebody without a valid key, at a route that says by itself who may call it.
@@ -353,6 +351,11 @@ def body_length(head: Head) -> int:
     if not stated.isdigit():
         raise Refusal(400, "invalid_request", "Invalid Content-Length")
     return int(stated)
+
+
+async def _settled(answer: Answer | Later | Awaitable[Answer]) -> Answer:
+    """What a handler has answered, waited for if it takes longer."""
+    return answer if isinstance(answer, Reply | Stream) else await answer
 
 
 async def _compress_large(reply: Reply) -> Answer:

@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check bench demo lock clean
+.PHONY: help setup run test check bench demo docs lock clean
 
 help:
 	@echo "make setup   create $(VENV) and install the pinned dependencies"
@@ -13,6 +13,7 @@ help:
 	@echo "make check   lint, formatting, types, import layers"
 	@echo "make bench   run the benchmarks"
 	@echo "make demo    a week of a shop, in about a minute"
+	@echo "make docs    write the answers and tables in docs/ again, from what the code does now"
 	@echo "make lock    regenerate requirements.lock from pyproject.toml"
 	@echo "make clean   remove $(VENV), caches and build output"
 
@@ -42,6 +43,11 @@ bench: $(STAMP)
 
 demo: $(STAMP)
 	$(BIN)/strandline demo
+
+docs: $(STAMP)
+	for module in document_tables guide served_guides cli_guide pipeline_guide; do \
+		PYTHONPATH=tests $(BIN)/python -m support.$$module || exit 1; \
+	done
 
 # The resolver lives in a throwaway environment. Existing pins are kept where they still
 # fit; `make lock LOCK_FLAGS=--upgrade` moves everything to the newest versions.

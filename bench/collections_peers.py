@@ -69,7 +69,7 @@ def _collection(name: str, readers: list[str], writers: list[str], signed: bool)
 @contextmanager
 def ours(directory: Path) -> Iterator[Side]:
     directory.mkdir()
-    with serving(directory / "data", variables={"COLLECTIONS_CONFIG_FILE": str(_configured(directory))}) as server:
+    with serving(directory / "data", config_file=_configured(directory)) as server:
         yield Side("Strandline", server, None)
 
 

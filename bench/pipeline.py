@@ -24,13 +24,12 @@ from bench.topics_server import serving
 from bench.workload import directory
 from strandline.history.directory import DirectoryHistory
 from strandline.lake.location import Lake
+from strandline.lake.reporter import Silent
 from strandline.pipeline import records
 from strandline.pipeline.companions import stage
-from strandline.pipeline.requirements import what_is_missing
 from strandline.pipeline.round import Round
-from strandline.pipeline.rounds import run_round
-from strandline.pipeline.session import open_session
-from strandline.pipeline.status import Silent
+from strandline.pipeline.run import run_round
+from strandline.pipeline.spark_session import open_session, what_is_missing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -207,10 +206,10 @@ class Stages:
 
 
 def round_of(spark: SparkSession, history: DirectoryHistory, lake: Lake) -> Round:
-    from strandline.pipeline.events import Events
+    from strandline.lake.erasures import ErasureEvents
 
     logs = [info for info in history.logs() if not info.name.startswith("__")]
-    return Round(spark, history, lake, Silent(), logs, logs, Events(history))
+    return Round(spark, history, lake, Silent(), logs, logs, ErasureEvents(history))
 
 
 # --- growth --------------------------------------------------------------------------------------------------------

@@ -19,9 +19,9 @@ from strandline.history.source import History
 from strandline.lake.files import COMPRESSION, COMPRESSION_LEVEL
 from strandline.lake.location import Lake
 from strandline.query.chunk import Chunk
-from strandline.query.companions.rollups import sum_up
 from strandline.query.extraction import Extractor
 from strandline.query.index import plan_of
+from strandline.query.index_files.rollups import sum_up
 from strandline.schema.registry import Registry
 
 ROWS = 250_000

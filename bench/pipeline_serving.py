@@ -18,8 +18,8 @@ from bench.streams_query import USERS, WORDS
 from bench.topics_server import serving
 from strandline.history.directory import DirectoryHistory
 from strandline.lake.location import Lake
-from strandline.pipeline.rounds import run_round
-from strandline.pipeline.status import Silent
+from strandline.lake.reporter import Silent
+from strandline.pipeline.run import run_round
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

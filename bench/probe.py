@@ -17,7 +17,7 @@ import msgspec
 
 from bench.workload import batches
 from strandline.engine import Engine
-from strandline.engine.child_process import environment
+from strandline.engine.process import child_environment
 
 
 class Memory(msgspec.Struct, frozen=True):
@@ -46,7 +46,7 @@ class Probe(msgspec.Struct, frozen=True):
 def ask(what: str, directory: Path, amount: int) -> Probe:
     """Run a probe in a process of its own."""
     command = [sys.executable, "-m", "bench.probe", what, str(directory), str(amount)]
-    done = subprocess.run(command, env=environment(), stdout=subprocess.PIPE, check=True)
+    done = subprocess.run(command, env=child_environment(), stdout=subprocess.PIPE, check=True)
     return msgspec.json.decode(done.stdout, type=Probe)
 
 

@@ -18,7 +18,7 @@ from bench.measure import Effort, Figure, Row, alone, beside, single
 from bench.topics_load import Collected, Worked, raise_file_limit
 from bench.topics_server import Server, send_all, serving, write_body
 from bench.workload import directory, payloads
-from strandline.engine.child_process import environment
+from strandline.engine.process import child_environment
 
 T = TypeVar("T")
 
@@ -81,7 +81,7 @@ def clients(
     what: str, server: Server, topic: str, *numbers: int, program: str = "bench.topics_load"
 ) -> Iterator[Clients]:
     command = [sys.executable, "-m", program, what, str(server.port), topic, *map(str, numbers)]
-    with subprocess.Popen(command, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(command, env=child_environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         try:
             yield Clients(process)
         finally:

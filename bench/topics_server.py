@@ -6,14 +6,15 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
-from strandline.engine import child_process
+from strandline.engine.process import child_environment
+from strandline.server.settings import VARIABLES, variable_of
 
 #: A server that is not ready by then never will be.
 START_SECONDS = 30.0
@@ -43,20 +44,17 @@ class Server(NamedTuple):
 
 
 @contextmanager
-def serving(
-    data: Path, *, fast_lane: bool = True, variables: Mapping[str, str] | None = None, **settings: object
-) -> Iterator[Server]:
-    """A server on a free port. ``settings`` are named as its environment variables are, without ``TOPICS_``;
-    ``variables`` are those that do not begin so."""
+def serving(data: Path, *, fast_lane: bool = True, **settings: object) -> Iterator[Server]:
+    """A server on a free port. ``settings`` are those of the server by name."""
     port_file = data.with_name(data.name + ".port")
     command = [sys.executable, "-m", "strandline", "serve", "--data", str(data), "--log-level", "error"]
     command += ["--port", "0", "--port-file", str(port_file)]
     if not fast_lane:
         command.append("--no-fast-lane")
-    environment = {name: value for name, value in child_process.environment().items() if not name.startswith("TOPICS_")}
+    environment = {name: value for name, value in child_environment().items() if name not in VARIABLES}
     # What is measured has the machine to itself.
     settings = {"pipeline": "off", **settings}
-    environment |= {f"TOPICS_{name.upper()}": str(value) for name, value in settings.items()} | dict(variables or {})
+    environment |= {variable_of(name): str(value) for name, value in settings.items()}
     process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL)
     try:
         yield _ready(process, port_file)

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from strandline.engine import Batch, Engine, Options, SystemClock
 from strandline.engine.disk import LocalDisk
-from strandline.engine.segments.cold_store import ColdStore, ObjectStoreCold
-from strandline.engine.segments.worker import Worker
+from strandline.engine.segments.cold_tier import ColdStore, ObjectStoreCold
+from strandline.engine.segments.worker import SealingWorker
 
 #: A journal that never fills up: nothing is sealed unless the measurement says so.
 NEVER = 1 << 40
@@ -77,7 +77,7 @@ def quiet_engine(path: Path, *, cold: ColdStore | None = None, options: Options 
     path.mkdir(exist_ok=True)
     disk = LocalDisk(path)
     disk.lock()
-    return Engine(disk, options or Options(journal_bytes=NEVER), SystemClock(), cold, Worker(path))
+    return Engine(disk, options or Options(journal_bytes=NEVER), SystemClock(), cold, SealingWorker(path))
 
 
 def cold_directory(path: Path) -> ColdStore:

@@ -1,4 +1,4 @@
-"""What the tests of every protocol share: real server processes, over both lanes."""
+"""Fixtures that the tests of every protocol share: real server processes and a client."""
 
 from __future__ import annotations
 
@@ -10,16 +10,30 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
-from server_process import ServerProcess, StartServer
+from support.server_process import ServerProcess, StartServer
+from support.topics_client import Client
 
 # How long an example takes depends on who else uses the machine.
 settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")
 
+LANES = ["fast", "asgi"]
+_numbers = count(1)
 
-@pytest.fixture(scope="session", params=["fast", "asgi"])
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Servers have the fast lane; tests marked with ``both_lanes`` run once per lane."""
+    if "lane" in metafunc.fixturenames:
+        marked = metafunc.definition.get_closest_marker("both_lanes") is not None
+        metafunc.parametrize("lane", LANES if marked else LANES[:1], indirect=True, scope="session")
+
+
+@pytest.fixture(scope="session")
 def lane(request: pytest.FixtureRequest) -> str:
-    """Which way requests take through the server. Whatever uses it runs once per lane."""
+    """Which way requests take through the server: ``fast``, or ``asgi`` as well where a test is marked with it.
+
+    The answers of both lanes to every route are compared in ``tests/server/test_lanes.py`` and
+    ``test_lane_routes.py``."""
     name: str = request.param
     return name
 
@@ -38,6 +52,20 @@ def server(lane: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serv
         yield process.start()
     finally:
         process.end()
+
+
+@pytest.fixture
+def client(server: ServerProcess) -> Iterator[Client]:
+    """A client of the topics of ``server``."""
+    client = Client(server.url)
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def topic() -> str:
+    """A name that no other test uses."""
+    return f"topic-{next(_numbers)}"
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from strandline.cli.exits import CommandFailed
+from strandline.cli.exit_codes import CommandFailed
 
 
 def bench_command(

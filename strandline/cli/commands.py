@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from strandline import __version__
-from strandline.cli.exits import Catching
+from strandline.cli.exit_codes import Catching
 from strandline.cli.output import put
 
 #: Where each is, in the order in which they are listed.
@@ -21,18 +21,18 @@ COMMANDS = {
     "queue": "queue:app",
     "router": "router:app",
     "search": "search:search_command",
-    "aggregate": "aggregate:aggregate_command",
+    "aggregate": "search:aggregate_command",
     "sql": "sql:sql_command",
-    "shell": "shell:shell_command",
+    "shell": "verify:shell_command",
     "demo": "demo.command:demo_command",
     "verify": "verify:verify_command",
-    "dump": "dump:dump_command",
+    "dump": "verify:dump_command",
     "backup": "backup:backup_command",
     "restore": "backup:restore_command",
     "import": "import_:import_command",
     "export": "export:export_command",
     "bench": "bench:bench_command",
-    "pipeline": "pipeline_commands:app",
+    "pipeline": "pipeline:app",
 }
 #: What follows is for another program.
 _PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}

@@ -14,7 +14,7 @@ from rich.filesize import decimal
 
 from strandline.cli.output import put, say
 from strandline.cli.pipeline import parse_conf
-from strandline.cli.spark_options import (
+from strandline.cli.spark import (
     EXIT_FAILED,
     EXIT_USAGE,
     AsJson,
@@ -35,11 +35,11 @@ from strandline.cli.times import parse_time
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from strandline.pipeline.export.run import ExportReport, Selection
-    from strandline.pipeline.status import Reporter
+    from strandline.lake.reporter import Reporter
+    from strandline.pipeline.export.run import ExportReport, ExportSelection
 
 
-class Source(NamedTuple):
+class ExportSource(NamedTuple):
     """Where the records are: one of the path of a data directory, the url of a server, and the place of a lake."""
 
     path: str
@@ -90,18 +90,20 @@ def export_command(
     if sum(one is not None for one in (data, url, lake)) != 1:
         raise typer.BadParameter("give one of --data, --url and --lake")
     path = check_directory(data)
-    source = Source(path, url or "", key, cold, lake)
+    source = ExportSource(path, url or "", key, cold, lake)
     settings = parse_conf(conf or [])
     times = [
         None if text is None else parse_time(text, option) for text, option in ((since, "--since"), (until, "--until"))
     ]
     with errors():
         from strandline.history.pieces import Where
-        from strandline.pipeline.export.destination import TargetNotEmpty
-        from strandline.pipeline.export.run import ExportFailed, Selection
-        from strandline.pipeline.rounds import Chosen
+        from strandline.pipeline.export.files import TargetNotEmpty
+        from strandline.pipeline.export.run import ExportFailed, ExportSelection
+        from strandline.pipeline.round import Chosen
 
-        selection = Selection(Chosen(list(logs or ()), prefix), from_seq, to_seq, Where(record_key, times[0], times[1]))
+        selection = ExportSelection(
+            Chosen(list(logs or ()), prefix), from_seq, to_seq, Where(record_key, times[0], times[1])
+        )
         try:
             with session(master, remote, settings, "strandline export") as spark, watching() as reporter:
                 report = _export(spark, reporter, source, target, format, selection, overwrite)
@@ -123,16 +125,15 @@ def export_command(
 def _export(
     spark: SparkSession,
     reporter: Reporter,
-    source: Source,
+    source: ExportSource,
     target: str,
     format: Literal["parquet", "jsonl", "csv"],
-    selection: Selection,
+    selection: ExportSelection,
     overwrite: bool,
 ) -> ExportReport:
     from strandline.history.source import open_history
     from strandline.lake.location import Lake
-    from strandline.pipeline.export.from_lake import export_lake
-    from strandline.pipeline.export.run import export
+    from strandline.pipeline.export.run import export, export_lake
 
     if source.lake is not None:
         return export_lake(spark, Lake.at(source.lake), target, format, selection, reporter, overwrite=overwrite)

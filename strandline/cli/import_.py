@@ -12,26 +12,15 @@ import typer
 
 from strandline.cli.output import put, say
 from strandline.cli.pipeline import parse_conf
-from strandline.cli.spark_options import (
-    EXIT_FAILED,
-    EXIT_USAGE,
-    AsJson,
-    Conf,
-    Key,
-    Master,
-    Remote,
-    errors,
-    session,
-    watching,
-)
+from strandline.cli.spark import EXIT_FAILED, EXIT_USAGE, AsJson, Conf, Key, Master, Remote, errors, session, watching
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from strandline.lake.reporter import Reporter
+    from strandline.pipeline.imports.files import RowShape
     from strandline.pipeline.imports.run import ImportReport
-    from strandline.pipeline.imports.shape import Shape
-    from strandline.pipeline.source.options import Place
-    from strandline.pipeline.status import Reporter
+    from strandline.pipeline.source.options import LogLocation
 
 #: Bad rows that are told one by one; --json has more.
 SHOWN = 20
@@ -147,11 +136,11 @@ def import_command(
     if packages:
         settings["spark.jars.packages"] = ",".join(packages)
     with errors():
-        from strandline.pipeline.imports.shape import BadShape, Shape
-        from strandline.pipeline.source.options import Place
+        from strandline.pipeline.imports.files import BadShape, RowShape
+        from strandline.pipeline.source.options import LogLocation
 
         try:
-            shape = Shape(
+            shape = RowShape(
                 format="jsonl" if format == "kafka" else format,
                 log=log, exported=exported, keep_ts=keep_ts, log_column=log_column, key_column=key_column,
                 key_path=key_path, node_column=node_column, meta_column=meta_column, ts_column=ts_column,
@@ -162,7 +151,7 @@ def import_command(
             raise typer.BadParameter(str(error)) from None
         wishes = Wishes(sources, format == "kafka", topics or [], _pairs(options or [], "--option"), bad, job, staging)
         _check_kafka(wishes, shape)
-        place = Place(url or "", key, data or "")
+        place = LogLocation(url or "", key, data or "")
         report = _failures(lambda: _run(wishes, shape, place, master, remote, settings))
     _show(report, as_json)
     raise typer.Exit(EXIT_FAILED if report.stopped else 0)
@@ -177,7 +166,7 @@ def _pairs(texts: list[str], option: str) -> dict[str, str]:
 
 
 def _types(texts: list[str]) -> dict[str, Any]:
-    from strandline.pipeline.imports.shape import CSV_TYPES
+    from strandline.pipeline.imports.files import CSV_TYPES
 
     pairs = _pairs(texts, "--type")
     for name, kind in pairs.items():
@@ -186,7 +175,7 @@ def _types(texts: list[str]) -> dict[str, Any]:
     return pairs
 
 
-def _check_kafka(wishes: Wishes, shape: Shape) -> None:
+def _check_kafka(wishes: Wishes, shape: RowShape) -> None:
     if not wishes.is_kafka:
         if wishes.topics or wishes.options:
             raise typer.BadParameter("--topic and --option are for kafka")
@@ -199,9 +188,9 @@ def _check_kafka(wishes: Wishes, shape: Shape) -> None:
 
 
 def _failures(run: Any) -> ImportReport:
-    from strandline.pipeline.imports.append import ImportFailed
     from strandline.pipeline.imports.files import NothingToImport, UnreadableFile
     from strandline.pipeline.imports.kafka import NoConnector
+    from strandline.pipeline.imports.staging import ImportFailed
     from strandline.pipeline.source.targets import CannotAppend
 
     try:
@@ -216,10 +205,10 @@ def _failures(run: Any) -> ImportReport:
 
 
 def _run(
-    wishes: Wishes, shape: Shape, place: Place, master: str, remote: str | None, conf: dict[str, str]
+    wishes: Wishes, shape: RowShape, place: LogLocation, master: str, remote: str | None, conf: dict[str, str]
 ) -> ImportReport:
     from strandline.pipeline.imports.files import find_files
-    from strandline.pipeline.imports.targets import knowing
+    from strandline.pipeline.imports.run import knowing
     from strandline.pipeline.source.targets import open_target
 
     # Whatever can be known to go wrong goes wrong before Spark is started.
@@ -234,7 +223,7 @@ def _run(
 
 
 def _import(
-    spark: SparkSession, wishes: Wishes, shape: Shape, files: list[Any], target: Any, reporter: Reporter
+    spark: SparkSession, wishes: Wishes, shape: RowShape, files: list[Any], target: Any, reporter: Reporter
 ) -> ImportReport:
     from strandline.pipeline.imports.kafka import import_messages, messages
     from strandline.pipeline.imports.run import import_files

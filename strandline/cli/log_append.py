@@ -10,9 +10,8 @@ import msgspec
 import typer
 from msgspec import Raw
 
-from strandline.cli.completion import complete_log
-from strandline.cli.connection import DEFAULT_URL, AsJson, Key, Url, connect
-from strandline.cli.exits import CommandFailed, Exit
+from strandline.cli.connection import DEFAULT_URL, AsJson, Key, Url, complete_log, connect
+from strandline.cli.exit_codes import CommandFailed, Exit
 from strandline.cli.output import counted, print_json, print_line
 from strandline.client import Client, Conflict, Draft, NotFound
 
@@ -24,7 +23,7 @@ JSON_TYPE = "application/json"
 STREAM_ONLY = "not_writable"
 
 
-class Outcome(msgspec.Struct):
+class AppendOutcome(msgspec.Struct):
     """What became of it. Seqs are not known of what went by the streams protocol."""
 
     log: str
@@ -75,7 +74,7 @@ def append_command(
     """
     if text and records:
         raise typer.BadParameter("give either --text or --records")
-    shape = Shape(record_key, node, _json(meta, "--meta"), text, records)
+    shape = LineShape(record_key, node, _json(meta, "--meta"), text, records)
     if data is None and sys.stdin.isatty():
         raise typer.BadParameter("there is nothing to append: give it as arguments or on standard input")
     with connect(url, key) as client:
@@ -99,7 +98,7 @@ def append_command(
         print_line(_told(writer.outcome))
 
 
-def _told(outcome: Outcome) -> str:
+def _told(outcome: AppendOutcome) -> str:
     made = f" (new log {outcome.log})" if outcome.created else ""
     if outcome.repeated and not outcome.appended:
         return f"{counted(outcome.repeated, 'record')} had been appended before{made}"
@@ -112,7 +111,7 @@ class BadLine(Exception):
     """One line, or argument, that cannot be appended."""
 
 
-class Shape(msgspec.Struct, frozen=True):
+class LineShape(msgspec.Struct, frozen=True):
     """What is said of all records, and how lines are understood."""
 
     key: str | None
@@ -145,14 +144,16 @@ def _checked(line: bytes) -> Raw:
 class Writer:
     """Appends to one log, by the protocol that it takes."""
 
-    def __init__(self, client: Client, log: str, shape: Shape, idempotency_key: str | None, *, create: bool) -> None:
+    def __init__(
+        self, client: Client, log: str, shape: LineShape, idempotency_key: str | None, *, create: bool
+    ) -> None:
         self._client = client
         self._log = log
         self._shape = shape
         self._key = idempotency_key
         self._create = create
         self._batches = 0
-        self.outcome = Outcome(log)
+        self.outcome = AppendOutcome(log)
         self._content_type = self._look()
         self._by_stream = not self.takes_json
 

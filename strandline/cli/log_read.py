@@ -7,11 +7,21 @@ from typing import Annotated
 
 import typer
 
-from strandline.cli.completion import complete_log
-from strandline.cli.connection import DEFAULT_URL, AsJson, Key, Url, connect
+from strandline.cli.connection import DEFAULT_URL, AsJson, Key, Url, complete_log, connect
 from strandline.cli.output import counted, print_json, print_line
-from strandline.cli.readers import PAGE_RECORDS, Part, Reader, Wanted, open_reader, pages
-from strandline.cli.records import Loss, LossLine, Shown, line_of, line_of_loss
+from strandline.cli.records import (
+    PAGE_RECORDS,
+    LogReader,
+    LossLine,
+    RecordFilter,
+    RecordLoss,
+    RecordPage,
+    ShownRecord,
+    line_of,
+    line_of_loss,
+    open_reader,
+    pages,
+)
 from strandline.cli.times import parse_moment
 
 #: Whoever follows a log waits this long for a server that is gone to come back.
@@ -61,7 +71,7 @@ def tail_command(
         raise typer.BadParameter("give either --lines or a beginning with --from or --since")
     _check_keys(record_key, prefix)
     start = None if since is None else parse_moment(since, "--since")
-    wanted = Wanted((from_seq or 1) - 1, record_key, prefix, start)
+    wanted = RecordFilter((from_seq or 1) - 1, record_key, prefix, start)
     count = None if from_seq is not None or since is not None else DEFAULT_LINES if lines is None else lines
     with connect(url, key) as client, connect(url, key, patience=FOLLOW_SECONDS) as patient:
         reader = open_reader(client, url, key, log, patient if follow else None)
@@ -69,7 +79,7 @@ def tail_command(
             last, head = _last(reader, wanted, count)
             for one in last:
                 _show(one, as_json)
-            wanted = Wanted(head, record_key, prefix)
+            wanted = RecordFilter(head, record_key, prefix)
         elif not follow:
             for part in pages(reader, wanted):
                 show_part(part, as_json)
@@ -78,20 +88,22 @@ def tail_command(
                 _show(one, as_json)
 
 
-def _last(reader: Reader, wanted: Wanted, count: int) -> tuple[list[Shown | Loss], int]:
+def _last(reader: LogReader, wanted: RecordFilter, count: int) -> tuple[list[ShownRecord | RecordLoss], int]:
     """The last records, with what was lost between them, or before them if there are fewer, and up to which seq that
     is. They are looked for from further and further back: some near the end may be deleted, or have another key."""
     head, span = reader.head(), max(count, 1)
     while count:
-        records, lost, after = deque[Shown](maxlen=count), list[Loss](), max(head - span, 0)
+        records, lost, after = deque[ShownRecord](maxlen=count), list[RecordLoss](), max(head - span, 0)
         reached = after
-        for part in pages(reader, Wanted(after, wanted.key, wanted.prefix)):
+        for part in pages(reader, RecordFilter(after, wanted.key, wanted.prefix)):
             records.extend(part.records)
             lost += part.lost
             reached = part.after
         if len(records) == count or after == 0:
             told = [one for one in lost if len(records) < count or one.last > records[0].seq]
-            return sorted([*told, *records], key=lambda one: one.first if isinstance(one, Loss) else one.seq), reached
+            return sorted(
+                [*told, *records], key=lambda one: one.first if isinstance(one, RecordLoss) else one.seq
+            ), reached
         span *= LOOK_BACK
     return [], head
 
@@ -111,7 +123,7 @@ def diff_command(
 ) -> None:
     """Print one page of a log: what is behind a seq, and where to go on."""
     _check_keys(record_key, prefix)
-    wanted = Wanted(after, record_key, prefix, None if since is None else parse_moment(since, "--since"))
+    wanted = RecordFilter(after, record_key, prefix, None if since is None else parse_moment(since, "--since"))
     with connect(url, key) as client:
         part = open_reader(client, url, key, log).page(wanted, limit)
     if as_json:
@@ -132,18 +144,18 @@ def diff_command(
     print_line(f"{counted(len(part.records), 'record')}, head {part.head}, {state}")
 
 
-def show_part(part: Part, as_json: bool) -> None:
+def show_part(part: RecordPage, as_json: bool) -> None:
     for lost in part.lost:
         _show(lost, as_json)
     for record in part.records:
         _show(record, as_json)
 
 
-def _show(one: Shown | Loss, as_json: bool) -> None:
+def _show(one: ShownRecord | RecordLoss, as_json: bool) -> None:
     if as_json:
-        print_json(LossLine(one) if isinstance(one, Loss) else one)
+        print_json(LossLine(one) if isinstance(one, RecordLoss) else one)
     else:
-        print_line(line_of_loss(one) if isinstance(one, Loss) else line_of(one))
+        print_line(line_of_loss(one) if isinstance(one, RecordLoss) else line_of(one))
 
 
 def _check_keys(record_key: str | None, prefix: str | None) -> None:

@@ -1,21 +1,204 @@
-"""Records as the command line shows them, whatever protocol they came by."""
+"""Reading the records of a log, page by page and live, and showing them.
+
+JSON logs are read by the topics protocol, which has seqs, keys and tombstones. All other logs are read in bulk by the
+history; the streams protocol tells when there are new records.
+"""
 
 from __future__ import annotations
 
 import base64
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 from rich.text import Text
 
+from strandline.cli.exit_codes import CommandFailed, Exit
 from strandline.cli.times import show_time
-from strandline.client import Record, Tombstone
+from strandline.client import Arrived, CaughtUp, Client, Conflict, Deleted, Lost, NotFound, Record, Start, Tombstone
+
+if TYPE_CHECKING:
+    from strandline.history.log_info import LogInfo
+
+#: The server gives no more in one page.
+PAGE_RECORDS = 1000
+
+
+class RecordFilter(Struct, frozen=True):
+    """Which records: after a seq, with this key or key prefix, of this time (milliseconds) or later."""
+
+    after: int = 0
+    key: str | None = None
+    prefix: str | None = None
+    since: int | None = None
+
+    @property
+    def match(self) -> list[str] | None:
+        if self.key is not None:
+            return ["tag", "Eq", self.key]
+        return None if self.prefix is None else ["tag", "Glob", f"{self.prefix}*"]
+
+
+class RecordPage(Struct, frozen=True):
+    """A page of records. ``lost`` lists the gaps among or before them; ``after`` is where the next page starts."""
+
+    records: list[ShownRecord]
+    after: int
+    head: int
+    earliest: int
+    caught_up: bool
+    lost: list[RecordLoss] = []
+
+
+class LogReader(Protocol):
+    def page(self, wanted: RecordFilter, limit: int) -> RecordPage: ...
+
+    def follow(self, wanted: RecordFilter | None) -> Iterator[ShownRecord | RecordLoss]:
+        """The existing records that are ``wanted`` (none if it is None), then new ones. Continues after broken
+        connections and restarts of the server; ends when it is interrupted or the log is deleted."""
+
+    def head(self) -> int:
+        """The last seq."""
+
+    def size(self) -> tuple[int, int | None]:
+        """How many records there are, and how many bytes, where that is known."""
+
+
+def open_reader(client: Client, url: str, key: str | None, log: str, patient: Client | None = None) -> LogReader:
+    """The client sees that the log is there; the ``patient`` one reads it, if there is one. Raises CommandFailed if
+    there is no such log."""
+    try:
+        client.topic(log).state(touch=False)
+    except NotFound:
+        raise CommandFailed(f"there is no log {log!r}", Exit.NOT_FOUND) from None
+    except Conflict as error:
+        if error.code != "not_json":
+            raise
+        return BytesReader(patient or client, url, key, log)
+    return JsonReader(patient or client, log)
+
+
+def pages(reader: LogReader, wanted: RecordFilter, limit: int = PAGE_RECORDS) -> Iterator[RecordPage]:
+    """All pages, up to the end as it is when that is reached."""
+    after = wanted.after
+    while True:
+        part = reader.page(RecordFilter(after, wanted.key, wanted.prefix, wanted.since), limit)
+        yield part
+        if part.caught_up or part.after <= after:
+            return
+        after = part.after
+
+
+class JsonReader:
+    def __init__(self, client: Client, log: str) -> None:
+        self._client = client
+        self._topic = client.topic(log, Raw)
+        self._log = log
+
+    def head(self) -> int:
+        return self._topic.state(touch=False).head_seq
+
+    def size(self) -> tuple[int, int | None]:
+        state = self._topic.state(touch=False)
+        return state.count, state.bytes
+
+    def page(self, wanted: RecordFilter, limit: int) -> RecordPage:
+        found = self._topic.diff(
+            wanted.after, limit=min(limit, PAGE_RECORDS), match=wanted.match, since_ts=wanted.since
+        )
+        lost = [] if found.tombstone is None else [of_tombstone(found.tombstone)]
+        records = [of_topic(record) for record in found.records]
+        return RecordPage(records, found.next_from_seq, found.head_seq, found.earliest_seq, found.caught_up, lost)
+
+    def follow(self, wanted: RecordFilter | None) -> Iterator[ShownRecord | RecordLoss]:
+        start = Start(None) if wanted is None else Start(wanted.after, wanted.match, wanted.since)
+        with self._client.watch({self._log: start}, Raw) as watch:
+            for event in watch:
+                match event:
+                    case Arrived(records=records):
+                        yield from map(of_topic, records)
+                    case Lost(tombstone=tombstone):
+                        yield of_tombstone(tombstone)
+                    case Deleted():
+                        raise CommandFailed(f"the log {self._log!r} was deleted", Exit.NOT_FOUND)
+                    case CaughtUp():
+                        pass
+
+
+# --- logs that are not JSON -----------------------------------------------------------------------------------------
+
+#: Records of one piece: a piece is read completely before its records are shown.
+PIECE_RECORDS = 10_000
+
+
+class BytesReader:
+    def __init__(self, client: Client, url: str, key: str | None, log: str) -> None:
+        # Arrow takes longer to load than most commands run.
+        from strandline.history.remote import ServerHistory
+
+        self._client = client
+        self._history = ServerHistory(url, key)
+        self._log = log
+
+    def head(self) -> int:
+        return self._history.log(self._log).head
+
+    def size(self) -> tuple[int, int | None]:
+        return self._history.log(self._log).records, None
+
+    def page(self, wanted: RecordFilter, limit: int) -> RecordPage:
+        info = self._history.log(self._log)
+        records, after = self._read(info, wanted, limit)
+        return RecordPage(
+            records, after, info.head, info.earliest, after >= info.head, _losses(info, wanted.after, after)
+        )
+
+    def _read(self, info: LogInfo, wanted: RecordFilter, limit: int) -> tuple[list[ShownRecord], int]:
+        """The first records, and up to where that is."""
+        from strandline.history.pieces import Where
+
+        records: list[ShownRecord] = []
+        where = Where(wanted.key, wanted.since)
+        for piece in self._history.pieces(info, wanted.after, info.head, PIECE_RECORDS, where):
+            for batch in piece.read():
+                records += [one for one in of_batch(batch, False) if _begins(one.key, wanted.prefix)]
+                if len(records) >= limit:
+                    return records[:limit], records[limit - 1].seq
+        return records, info.head
+
+    def follow(self, wanted: RecordFilter | None) -> Iterator[ShownRecord | RecordLoss]:
+        content_type = self._client.stream(self._log).head().content_type
+        stream = self._client.stream(self._log, content_type=content_type)
+        offset = stream.head().next_offset
+        after = self.head() if wanted is None else wanted.after
+        wanted = wanted or RecordFilter()
+        with stream.tail(offset) as tail:
+            while True:
+                for part in pages(self, RecordFilter(after, wanted.key, wanted.prefix, wanted.since)):
+                    yield from part.lost
+                    yield from part.records
+                    after = part.after
+                if next(tail, None) is None:
+                    return
+
+
+def _losses(info: LogInfo, after: int, through: int) -> list[RecordLoss]:
+    """What readers would have got from behind ``after`` up to ``through``, had not a cap, time or damage taken it."""
+    found = [RecordLoss(after + 1, info.floor - 1, "cap or ttl")] if after + 1 < info.floor else []
+    return found + [RecordLoss(first, last, "lost") for first, last in info.gaps if first > after and first <= through]
+
+
+def _begins(key: str | None, prefix: str | None) -> bool:
+    return prefix is None or (key is not None and key.startswith(prefix))
+
+
+# --- records as they are shown --------------------------------------------------------------------------------------
 
 NULL = Raw(b"null")
 
 
-class Shown(msgspec.Struct, frozen=True, omit_defaults=True):
+class ShownRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """A record. ``data`` is JSON as it was written; of a log that is not JSON the record has ``text``, or ``base64``
     where it is no text either."""
 
@@ -36,7 +219,7 @@ class Shown(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.text if self.text is not None else f"base64:{self.base64}"
 
 
-class Loss(msgspec.Struct, frozen=True):
+class RecordLoss(msgspec.Struct, frozen=True):
     """Records that are gone although nobody deleted them."""
 
     first: int
@@ -47,24 +230,24 @@ class Loss(msgspec.Struct, frozen=True):
 class LossLine(msgspec.Struct, frozen=True):
     """A loss among records, for programs."""
 
-    lost: Loss
+    lost: RecordLoss
 
 
-def of_topic(record: Record[Any]) -> Shown:
+def of_topic(record: Record[Any]) -> ShownRecord:
     """A record whose data and meta were read as they are written."""
     meta = None if record.meta is None else Raw(msgspec.json.encode(record.meta))
-    return Shown(record.seq, record.ts, record.tag, record.node, meta, Raw(record.data))
+    return ShownRecord(record.seq, record.ts, record.tag, record.node, meta, Raw(record.data))
 
 
-def of_batch(batch: Any, is_json: bool) -> list[Shown]:
+def of_batch(batch: Any, is_json: bool) -> list[ShownRecord]:
     """The rows of an Arrow batch of the history."""
     columns = [batch.column(name).to_pylist() for name in ("seq", "ts", "key", "node", "meta", "data")]
     return [_of_row(row, is_json) for row in zip(*columns, strict=True)]
 
 
-def _of_row(row: tuple[Any, ...], is_json: bool) -> Shown:
+def _of_row(row: tuple[Any, ...], is_json: bool) -> ShownRecord:
     seq, ts, key, node, meta, data = row
-    shown = Shown(seq, round(ts.timestamp() * 1000), key, node, None if meta is None else Raw(meta))
+    shown = ShownRecord(seq, round(ts.timestamp() * 1000), key, node, None if meta is None else Raw(meta))
     if is_json:
         return msgspec.structs.replace(shown, data=Raw(data))
     try:
@@ -73,11 +256,11 @@ def _of_row(row: tuple[Any, ...], is_json: bool) -> Shown:
         return msgspec.structs.replace(shown, base64=base64.b64encode(data).decode())
 
 
-def of_tombstone(tombstone: Tombstone) -> Loss:
-    return Loss(tombstone.gap_from, tombstone.gap_to, tombstone.reason)
+def of_tombstone(tombstone: Tombstone) -> RecordLoss:
+    return RecordLoss(tombstone.gap_from, tombstone.gap_to, tombstone.reason)
 
 
-def line_of(record: Shown) -> Text:
+def line_of(record: ShownRecord) -> Text:
     """One line: seq, time, key, payload, and behind it who wrote it and what stands beside it."""
     line = Text.assemble((f"{record.seq:>6}", "cyan"), "  ", (show_time(record.ts), "dim"), "  ")
     line.append(record.key or "-", "green" if record.key else "dim")
@@ -89,5 +272,5 @@ def line_of(record: Shown) -> Text:
     return line
 
 
-def line_of_loss(loss: Loss) -> Text:
+def line_of_loss(loss: RecordLoss) -> Text:
     return Text(f"------  the records from {loss.first} to {loss.last} are gone ({loss.reason})", "red")

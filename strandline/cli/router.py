@@ -6,9 +6,8 @@ from typing import Annotated
 
 import typer
 
-from strandline.cli.completion import complete_log, complete_router
-from strandline.cli.connection import DEFAULT_URL, AsJson, Key, Url, connect
-from strandline.cli.exits import CommandFailed, Exit
+from strandline.cli.connection import DEFAULT_URL, AsJson, Key, Url, complete_log, complete_router, connect
+from strandline.cli.exit_codes import CommandFailed, Exit
 from strandline.cli.output import print_fields, print_json, print_line, print_table
 from strandline.client import NotFound
 from strandline.client.topic_types import RouterState

@@ -1,6 +1,6 @@
 """``strandline serve``.
 
-Exit codes: 0 it was told to stop, 1 it could not run, 2 the settings make no sense, 3 the data directory is damaged.
+Exit codes: 0 stopped by a signal, 1 could not run, 2 invalid settings, 3 the data directory is damaged.
 """
 
 from __future__ import annotations
@@ -13,46 +13,47 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from strandline.cli.output import put, say
-from strandline.server.settings import BadSettings, Settings, check_exposure, describe
+from strandline.server.settings import (
+    OPTIONS,
+    SETTINGS,
+    VARIABLES,
+    BadSettings,
+    Settings,
+    check_exposure,
+    describe,
+    toml,
+)
 from strandline.server.settings_sources import load
 
 if TYPE_CHECKING:
     from strandline.server.pipeline.supervisor import Program
 
 
+def _help(option: str) -> str:
+    """What an option does: the sentence of its setting, with the default."""
+    setting = SETTINGS[OPTIONS[option]]
+    return f"{setting.sentence} Default: {toml(setting.default)}." if setting.default != "" else setting.sentence
+
+
 def serve_command(
-    host: Annotated[
-        str | None, typer.Option("--host", metavar="HOST", help="Where to listen; may bring its port: host:port.")
-    ] = None,
-    port: Annotated[int | None, typer.Option("--port", metavar="PORT", help="0 takes a free one.")] = None,
-    port_file: Annotated[
-        str | None, typer.Option("--port-file", metavar="FILE", help="Write host:port here once the server listens.")
-    ] = None,
-    data: Annotated[
-        str | None, typer.Option("--data", metavar="DIR", help="The data directory; made when it does not exist.")
-    ] = None,
-    pipeline: Annotated[
-        str | None, typer.Option("--pipeline", metavar="MODE", help="auto, on or off: process the history on Spark.")
-    ] = None,
-    lake: Annotated[
-        str | None, typer.Option("--lake", metavar="PLACE", help="Where the pipeline's tables are; else DIR/lake.")
-    ] = None,
-    declare: Annotated[
-        str | None, typer.Option("--declare", metavar="FILE", help="Tables and collections, declared in Python.")
-    ] = None,
-    config: Annotated[Path | None, typer.Option("--config", metavar="FILE", help="Settings, as TOML.")] = None,
-    no_fast_lane: Annotated[bool, typer.Option("--no-fast-lane", help="Answer everything through ASGI.")] = False,
+    host: Annotated[str | None, typer.Option("--host", metavar="HOST", help=_help("--host"))] = None,
+    port: Annotated[int | None, typer.Option("--port", metavar="PORT", help=_help("--port"))] = None,
+    port_file: Annotated[str | None, typer.Option("--port-file", metavar="FILE", help=_help("--port-file"))] = None,
+    data: Annotated[str | None, typer.Option("--data", metavar="DIR", help=_help("--data"))] = None,
+    pipeline: Annotated[str | None, typer.Option("--pipeline", metavar="MODE", help=_help("--pipeline"))] = None,
+    lake: Annotated[str | None, typer.Option("--lake", metavar="PLACE", help=_help("--lake"))] = None,
+    declare: Annotated[str | None, typer.Option("--declare", metavar="FILE", help=_help("--declare"))] = None,
+    config: Annotated[Path | None, typer.Option("--config", metavar="FILE", help="TOML file with settings.")] = None,
+    no_fast_lane: Annotated[bool, typer.Option("--no-fast-lane", help="Answer all requests through ASGI.")] = False,
     print_config: Annotated[
         bool, typer.Option("--print-config", help="Print the settings that would be used, and do not serve.")
     ] = False,
-    log_level: Annotated[
-        str | None, typer.Option("--log-level", metavar="LEVEL", help="debug, info, warning, error or critical.")
-    ] = None,
+    log_level: Annotated[str | None, typer.Option("--log-level", metavar="LEVEL", help=_help("--log-level"))] = None,
 ) -> None:
     """Serve the logs of a data directory over HTTP.
 
-    Settings come from the file, over it from TOPICS_* environment variables, over them from options. API keys are
-    given in TOPICS_API_KEYS or in the file.
+    Settings come from the file, then from STRANDLINE_* environment variables, then from options; the last one counts.
+    Set API keys in STRANDLINE_API_KEYS or in the file.
     """
     options: dict[str, object] = {
         "--host": host,
@@ -78,7 +79,9 @@ def serve_command(
         put(describe(settings), end="")
         return
     # Only digests are needed from here on; the plain keys must not be passed on to child processes.
-    os.environ.pop("TOPICS_API_KEYS", None)
+    for variable, setting in VARIABLES.items():
+        if setting == "api_keys":
+            os.environ.pop(variable, None)
     # The whole HTTP stack, which no other command needs.
     from strandline.server.run import run
 
@@ -92,7 +95,7 @@ def serve_command(
 
 def program(settings: Settings) -> Program:
     """How the server is to run the pipeline. The server cannot know: it gets along without Spark."""
-    from strandline.pipeline.requirements import what_is_missing
+    from strandline.pipeline.spark_session import what_is_missing
     from strandline.server.pipeline.supervisor import Program
 
     chosen = settings.pipeline

@@ -13,7 +13,7 @@ import typer
 
 from strandline.cli.connection import DEFAULT_URL, Key, Url
 from strandline.cli.output import counted, print_json, print_line, print_table, put, say
-from strandline.cli.spark_options import Cold, Data, check_directory
+from strandline.cli.spark import Cold, Data, check_directory
 
 if TYPE_CHECKING:
     from strandline.sql.results import Result
@@ -51,9 +51,9 @@ def sql_command(
         raise typer.BadParameter("it is empty", param_hint="STATEMENT")
     path = check_directory(data)
     # DuckDB and the lake, which no other command needs.
-    from strandline.sql.engine import Source, answer
+    from strandline.sql.engine import SqlSource, answer
 
-    source = Source(path, "" if path else url, key, cold, lake, say)
+    source = SqlSource(path, "" if path else url, key, cold, lake, say)
     with tempfile.TemporaryDirectory(prefix="strandline-sql-") as directory:
         result = answer(source, text, Path(directory))
         if as_json:

@@ -1,11 +1,12 @@
-"""``strandline verify``.
+"""Commands on a data directory: ``strandline verify``, ``dump`` and ``shell``.
 
-Exit codes: 0 the directory is sound, or was repaired without losses; 1 problems were found (and, with ``--repair``, are
-left); 2 it could not be checked, for instance because it is in use; 3 it was repaired, and something is lost.
+Exit codes of ``verify``: 0 sound, or repaired without losses; 1 problems found, or left by ``--repair``; 2 it could not
+be checked, for instance because it is in use; 3 repaired, with losses.
 """
 
 from __future__ import annotations
 
+import code
 import logging
 from pathlib import Path
 from typing import Annotated
@@ -16,14 +17,16 @@ from rich.console import Console
 from rich.filesize import decimal
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from strandline.cli.output import open_console, put, say
+from strandline.engine import Batch, Config, Engine, Producer
 from strandline.engine.disk import LocalDisk
 from strandline.engine.errors import EngineError, NoDataDirectory
-from strandline.engine.segments.cold_store import ObjectStoreCold
-from strandline.engine.verify.directory_check import verify
+from strandline.engine.segments.cold_tier import ObjectStoreCold
+from strandline.engine.verify.directory_check import Report, verify
+from strandline.engine.verify.dump import SHOWN_ROWS, dump
 from strandline.engine.verify.repair import repair
-from strandline.engine.verify.report import Report
 
 
 def verify_command(
@@ -96,3 +99,52 @@ def _losses(report: Report) -> Table:
         records = "unknown" if lost.records is None else str(lost.records)
         table.add_row(escape(lost.log), f"{lost.first} to {lost.last}", records, escape(lost.path), escape(lost.why))
     return table
+
+
+# --- dump -----------------------------------------------------------------------------------------------------------
+
+
+def dump_command(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A journal, checkpoint, segment or MANIFEST file.")],
+    rows: Annotated[
+        int, typer.Option("--rows", metavar="N", min=0, help="Records to show of every frame, and of a segment.")
+    ] = SHOWN_ROWS,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
+) -> None:
+    """Print what is in a file of a data directory, damage included."""
+    console = open_console()
+    try:
+        for item in dump(file, rows):
+            if as_json:
+                put(msgspec.json.encode(item).decode())
+            elif console.is_terminal:
+                console.print(Text(str(item), "red" if item.kind == "damage" else ""), soft_wrap=True)
+            else:
+                put(str(item))
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        say(f"{file}: {error.strerror}")
+        raise typer.Exit(2) from None
+
+
+# --- shell ----------------------------------------------------------------------------------------------------------
+
+HINT = """\
+Strandline: {path} is open as `engine`, with {count} logs.
+
+  log = engine.create("orders", Config(durability="fsync")).wait()
+  log.append(Batch.of(b'{{"id": 1}}', key="customer-7")).wait()
+  list(log.read(after=0, limit=10))
+  engine.names()
+
+Leave with exit() or Ctrl-D; the directory is closed in good order."""
+
+
+def shell_command(
+    directory: Annotated[Path, typer.Argument(help="The data directory; made when it does not exist.")],
+) -> None:
+    """Open a data directory at a Python prompt."""
+    with Engine.open(directory) as engine:
+        names = {"engine": engine, "Batch": Batch, "Config": Config, "Producer": Producer}
+        code.interact(banner=HINT.format(path=directory, count=len(engine)), local=names, exitmsg="")

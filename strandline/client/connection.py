@@ -1,4 +1,4 @@
-"""What the connections of both clients have in common: addresses, headers, and what errors of httpx mean."""
+"""The address of a server: URLs and headers of requests, and the exceptions for errors of httpx."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from strandline.client.calls import Request
-from strandline.client.errors import StrandlineError, TimedOut, Unreachable
+from strandline.client.errors import BadUrl, StrandlineError, TimedOut, Unreachable
 
 #: A server that does not take a connection within this time is not there.
 CONNECT_SECONDS = 10.0
@@ -29,7 +29,7 @@ class Address:
     def __init__(self, url: str, key: str | None, user: str | None, headers: Mapping[str, str] | None) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"the url of a server begins with http:// or https://, which {url!r} does not")
+            raise BadUrl(f"the URL of a server begins with http:// or https://, which {url!r} does not")
         self.url = url.rstrip("/")
         self._url = httpx.URL(self.url)
         self._path = parts.path.rstrip("/")
@@ -74,11 +74,10 @@ class Address:
         own = {name for name, _ in request.headers}
         return [*(header for header in self._headers if header[0] not in own), *request.headers]
 
-
-def failure(error: httpx.HTTPError | httpx.InvalidURL, request: Request) -> StrandlineError:
-    """What an error of httpx means for the request."""
-    sent = not isinstance(error, _NOT_SENT)
-    what = f"{request.method} {request.target.partition('?')[0]}"
-    if isinstance(error, httpx.TimeoutException):
-        return TimedOut(f"{what}: no answer in time ({type(error).__name__})", sent=sent)
-    return Unreachable(f"{what}: {error or type(error).__name__}", sent=sent)
+    def failure(self, error: httpx.HTTPError | httpx.InvalidURL, request: Request) -> StrandlineError:
+        """The exception for an error of httpx."""
+        sent = not isinstance(error, _NOT_SENT)
+        what = f"the server at {self.url} does not answer: {request.method} {request.target.partition('?')[0]}"
+        if isinstance(error, httpx.TimeoutException):
+            return TimedOut(f"{what}: no answer in time ({type(error).__name__})", sent=sent)
+        return Unreachable(f"{what}: {error or type(error).__name__}", sent=sent)

@@ -8,9 +8,8 @@ from time import time
 from typing import Any
 
 from strandline.signing import certificates
-from strandline.signing.certificates import DEFAULT_TTL_S, Scope, everything, mint_device
+from strandline.signing.certificates import DEFAULT_TTL_S, Scope, everything, mint_device, root_of
 from strandline.signing.keys import KemKey, Signer
-from strandline.signing.roots import root_of
 
 
 class Credential:

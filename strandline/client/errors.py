@@ -19,6 +19,10 @@ class StrandlineError(Exception):
     """Any error of this client."""
 
 
+class BadUrl(ValueError):
+    """The URL cannot be that of a server."""
+
+
 class Unreachable(StrandlineError):
     """There was no answer. ``sent``: the request may have reached the server, so nobody knows whether it was done."""
 
@@ -135,12 +139,6 @@ _BY_CODE: dict[str, type[Refused]] = {
     "stale_epoch": Fenced,
     "topic_full": Full,
     "disk_full": Full,
-    "RATE_LIMITED": Busy,
-    "NOT_AUTHENTICATED": NotAuthenticated,
-    "FORBIDDEN": Forbidden,
-    "NOT_FOUND": NotFound,
-    "CONFLICT": Conflict,
-    "VALIDATION_FAILED": BadRequest,
 }
 _BY_STATUS: dict[int, type[Refused]] = {
     401: NotAuthenticated,

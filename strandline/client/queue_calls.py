@@ -1,28 +1,91 @@
-"""Requests about jobs, and how their answers are read."""
+"""Queues: the types that programs see, requests, answers, and the settings of a worker."""
 
 from __future__ import annotations
 
 import os
+import random
 import secrets
 import socket
 from collections.abc import Sequence
 from datetime import datetime
 from functools import lru_cache
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from strandline.client import queue_types as types
+import msgspec
+from msgspec import field
+
 from strandline.client.calls import ALWAYS, Reading, Request, post
+from strandline.client.errors import Busy, StrandlineError, Unreachable
 from strandline.client.topic_calls import Match, given
 
-ACKED = Reading(types.Acked)
-NACKED = Reading(types.Nacked)
-EXTENDED = Reading(types.Extended)
-REDRIVEN = Reading(types.Redriven)
+T = TypeVar("T")
+
+
+class Job(msgspec.Struct, Generic[T]):
+    """A job that was claimed. It is the claimer's until ``deadline`` (milliseconds), which heartbeats put off.
+    ``deliveries`` counts this one."""
+
+    seq: int = field(name="$seq")
+    lease_id: str
+    deadline: int
+    ts: int = field(name="$ts")
+    deliveries: int
+    data: T
+    tag: str | None = field(default=None, name="$tag")
+    priority: int = 0
+    meta: Any = None
+
+
+class Claimed(msgspec.Struct, Generic[T], frozen=True):
+    claimed: list[Job[T]]
+    ready: int
+
+
+class Acked(msgspec.Struct, frozen=True):
+    """``skipped`` are seqs that this worker did not hold, any more or at all. An ack that was sent twice because its
+    answer got lost finds all of them skipped."""
+
+    acked: int
+    skipped: list[int]
+    ready: int
+    in_flight: int
+
+
+class Nacked(msgspec.Struct, frozen=True):
+    nacked: int
+    skipped: list[int]
+    ready: int
+    in_flight: int
+
+
+class Extended(msgspec.Struct, frozen=True):
+    """``deadlines`` are the new ones, by seq."""
+
+    extended: int
+    skipped: list[int]
+    deadlines: dict[int, int]
+
+
+class Redriven(msgspec.Struct, frozen=True):
+    """``to`` counts the dead letters by where they went."""
+
+    topic: str
+    redriven: int
+    to: dict[str, int]
+    remaining: int
+
+
+# --- requests and answers -------------------------------------------------------------------------------------------
+
+ACKED = Reading(Acked)
+NACKED = Reading(Nacked)
+EXTENDED = Reading(Extended)
+REDRIVEN = Reading(Redriven)
 
 
 @lru_cache(maxsize=256)
-def claim_reading(kind: Any) -> Reading[types.Claimed[Any]]:
-    return Reading(types.Claimed[kind])
+def claim_reading(kind: Any) -> Reading[Claimed[Any]]:
+    return Reading(Claimed[kind])
 
 
 def new_node() -> str:
@@ -35,16 +98,16 @@ def claim(path: str, node: str, most: int, lease_ms: int | None) -> Request:
     return post(f"{path}/claim", given(node=node, max=most, lease_ms=lease_ms))
 
 
-def ack(path: str, node: str, jobs: Sequence[types.Job[Any]]) -> Request:
+def ack(path: str, node: str, jobs: Sequence[Job[Any]]) -> Request:
     # The leases are told along: a job that is somebody else's by now stays that, also if this is repeated.
     return post(f"{path}/ack", _held(node, jobs), repeatable=ALWAYS)
 
 
-def nack(path: str, node: str, jobs: Sequence[types.Job[Any]], delay_ms: int) -> Request:
+def nack(path: str, node: str, jobs: Sequence[Job[Any]], delay_ms: int) -> Request:
     return post(f"{path}/nack", {**_held(node, jobs), "delay_ms": delay_ms}, repeatable=ALWAYS)
 
 
-def extend(path: str, node: str, jobs: Sequence[types.Job[Any]], lease_ms: int) -> Request:
+def extend(path: str, node: str, jobs: Sequence[Job[Any]], lease_ms: int) -> Request:
     return post(f"{path}/extend", {**_held(node, jobs), "lease_ms": lease_ms}, repeatable=ALWAYS)
 
 
@@ -52,7 +115,7 @@ def redrive(path: str, to: str | None, limit: int, match: Match | None) -> Reque
     return post(f"{path}/redrive", given(to=to, limit=limit, match=match), repeatable=ALWAYS)
 
 
-def _held(node: str, jobs: Sequence[types.Job[Any]]) -> dict[str, Any]:
+def _held(node: str, jobs: Sequence[Job[Any]]) -> dict[str, Any]:
     return {"node": node, "seqs": [job.seq for job in jobs], "lease_ids": [job.lease_id for job in jobs]}
 
 
@@ -61,3 +124,37 @@ def milliseconds(moment: datetime | int | None) -> int:
     if moment is None:
         return 0
     return round(moment.timestamp() * 1000) if isinstance(moment, datetime) else moment
+
+
+# --- workers --------------------------------------------------------------------------------------------------------
+
+#: A job that failed is tried again after a second, then later and later.
+FIRST_DELAY_MS = 1000
+LONGEST_DELAY_MS = 300_000
+#: Leases are renewed so often within their time, so that one lost heartbeat does not cost the job.
+HEARTBEATS_PER_LEASE = 3
+
+
+class WorkerSettings(msgspec.Struct, frozen=True):
+    """``lease_ms`` None: as the queue has it. ``heartbeat_seconds`` None: three times per lease. ``poll_seconds`` is
+    how often an idle worker looks for jobs that have become due; new ones wake it at once."""
+
+    concurrency: int = 1
+    lease_ms: int | None = None
+    heartbeat_seconds: float | None = None
+    poll_seconds: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.concurrency < 1:
+            raise ValueError("concurrency must be at least 1")
+
+
+def usual_delay_ms(job: Job[Any], error: Exception) -> int:
+    """Doubles with every delivery, and is cut by up to a half at random."""
+    whole = min(LONGEST_DELAY_MS, FIRST_DELAY_MS << min(job.deliveries - 1, 20))
+    return round(whole * (1 - random.random() / 2))
+
+
+def is_passing(error: StrandlineError) -> bool:
+    """Whether a worker waits for better times, instead of giving up."""
+    return isinstance(error, Unreachable | Busy) or getattr(error, "status", 0) in (408, 502, 504)

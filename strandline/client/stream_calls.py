@@ -1,18 +1,115 @@
-"""Requests of the streams protocol, and how their answers are read."""
+"""Streams: the types that programs see, requests, answers, and the state of a producer."""
 
 from __future__ import annotations
 
+import random
+import secrets
+import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any
+from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
-from strandline.client import stream_types as types
 from strandline.client.calls import ALWAYS, Answer, Reading, Request, get, post, query_string, segment
-from strandline.client.errors import BadAnswer
+from strandline.client.errors import BadAnswer, Conflict, Fenced, Refused
+from strandline.client.retry import UNCERTAIN
 from strandline.client.topic_calls import given
+
+T = TypeVar("T")
+
+#: Before the first record there is, and behind the last one.
+START = "-1"
+NOW = "now"
+
+
+class StreamInfo(msgspec.Struct, frozen=True):
+    """A stream as its head tells it. ``next_offset`` is its end, ``ttl_seconds`` the sliding window."""
+
+    content_type: str
+    next_offset: str
+    closed: bool = False
+    created: bool = False
+    ttl_seconds: int | None = None
+    expires_at: str | None = None
+    compact: bool = False
+
+
+class Appended(msgspec.Struct, frozen=True):
+    """What became of an append. ``next_offset`` is the offset of its last record; ``duplicate``: the producer had made
+    it before, and it was not made again (then the offset is the end of the stream)."""
+
+    next_offset: str
+    duplicate: bool = False
+    closed: bool = False
+
+
+class StreamPage(msgspec.Struct, Generic[T], frozen=True):
+    """A part of a stream: ``values`` of a JSON stream, ``data`` of any other. ``next_offset`` is where to go on;
+    ``up_to_date``: there is no more for now; ``closed``: there will be no more."""
+
+    values: list[T]
+    data: bytes
+    next_offset: str
+    up_to_date: bool
+    closed: bool
+
+
+class StreamRow(msgspec.Struct, frozen=True):
+    """A stream as lists show it. ``next_offset`` is a number here: that of the next record, from 0 on."""
+
+    name: str
+    next_offset: str
+    created_at: str | None = None
+    expires_at: str | None = None
+    profile: str = "generic"
+
+
+class Total(msgspec.Struct, frozen=True):
+    """``value`` counts the hits of this page; ``relation`` is "eq" if these are all."""
+
+    value: int
+    relation: Literal["eq", "gte"]
+
+
+class Hit(msgspec.Struct, Generic[T], frozen=True):
+    offset: str
+    source: T
+    score: float | None = None
+    sort: list[Any] = []
+    fields: dict[str, Any] = {}
+
+
+class Found(msgspec.Struct, Generic[T], frozen=True):
+    """A page of hits. ``next_search_after`` is where the next one begins; ``coverage`` says what the answer is made
+    of."""
+
+    hits: list[Hit[T]]
+    total: Total
+    next_search_after: list[Any] | None = None
+    timed_out: bool = False
+    took_ms: float = 0
+    coverage: dict[str, Any] = {}
+
+
+class Group(msgspec.Struct, frozen=True):
+    key: dict[str, Any]
+    measures: dict[str, dict[str, Any]]
+
+
+class Bucket(msgspec.Struct, frozen=True):
+    start: str
+    groups: list[Group]
+    end: str | None = None
+
+
+class Aggregated(msgspec.Struct, frozen=True):
+    buckets: list[Bucket]
+    coverage: dict[str, Any] = {}
+
+
+# --- requests -------------------------------------------------------------------------------------------------------
 
 JSON_TYPE = "application/json"
 #: The longest that the server waits for something.
@@ -20,8 +117,8 @@ LONG_POLL_SECONDS = 5.0
 #: The server says something at least every 30 s.
 SILENCE_SECONDS = 65.0
 
-ROWS = Reading(list[types.StreamRow])
-AGGREGATED = Reading(types.Aggregated)
+ROWS = Reading(list[StreamRow])
+AGGREGATED = Reading(Aggregated)
 ANYTHING = Reading(dict[str, Any])
 
 
@@ -31,8 +128,8 @@ def values_reading(kind: Any) -> Reading[list[Any]]:
 
 
 @lru_cache(maxsize=256)
-def found_reading(kind: Any) -> Reading[types.Found[Any]]:
-    return Reading(types.Found[kind])
+def found_reading(kind: Any) -> Reading[Found[Any]]:
+    return Reading(Found[kind])
 
 
 def path_of(name: str) -> str:
@@ -117,10 +214,10 @@ def is_true(answer_headers: Mapping[str, str], name: str) -> bool:
     return answer_headers.get(name, "").lower() == "true"
 
 
-def info(answer: Answer) -> types.StreamInfo:
+def info(answer: Answer) -> StreamInfo:
     said = answer.headers
     ttl = said.get("stream-ttl")
-    return types.StreamInfo(
+    return StreamInfo(
         said.get("content-type", ""),
         told(said, "stream-next-offset"),
         is_true(said, "stream-closed"),
@@ -131,19 +228,80 @@ def info(answer: Answer) -> types.StreamInfo:
     )
 
 
-def appended(answer: Answer) -> types.Appended:
+def appended(answer: Answer) -> Appended:
     said = answer.headers
     duplicate = answer.status == 204 and "producer-seq" in said
-    return types.Appended(told(said, "stream-next-offset"), duplicate, is_true(said, "stream-closed"))
+    return Appended(told(said, "stream-next-offset"), duplicate, is_true(said, "stream-closed"))
 
 
-def page(answer: Answer, values: Reading[list[Any]]) -> types.StreamPage[Any]:
+def page(answer: Answer, values: Reading[list[Any]]) -> StreamPage[Any]:
     said = answer.headers
     is_json = said.get("content-type", "").partition(";")[0].strip().lower() == JSON_TYPE
-    return types.StreamPage(
+    return StreamPage(
         values(answer) if is_json and answer.body else [],
         b"" if is_json else answer.body,
         told(said, "stream-next-offset"),
         is_true(said, "stream-up-to-date"),
         is_true(said, "stream-closed"),
     )
+
+
+# --- producers ------------------------------------------------------------------------------------------------------
+
+#: No producer ever gets there: a request with this number is refused, and the refusal tells what is known.
+FAR_SEQ = (1 << 53) - 1
+#: Epochs are made of the time and of chance, so that two programs that begin at once do not choose the same one.
+CHANCE_BITS = 11
+
+
+class ProducerState:
+    """Requests are numbered within an epoch. Whoever begins with a higher epoch fences off all others of its id."""
+
+    def __init__(self, id: str | None, epoch: int | None, seq: int) -> None:
+        if not id and epoch is not None:
+            raise ValueError("an epoch needs the id of the producer that it is of")
+        self.id = id or f"producer-{secrets.token_hex(12)}"
+        # An id that was made just now is known to nobody.
+        self.epoch: int | None = epoch if id else 0
+        self.seq = seq
+        self._fenced: Fenced | None = None
+
+    def check(self) -> None:
+        """Raises if another one has taken over."""
+        if self._fenced is not None:
+            raise self._fenced
+
+    def probe(self) -> dict[str, Any]:
+        """The headers of a request that is refused, and so tells the epoch."""
+        return self._headers(0, FAR_SEQ)
+
+    def learn(self, error: Refused) -> None:
+        """What the refusal of a probe tells."""
+        known = 0
+        if isinstance(error, Fenced):
+            known = int(error.headers["producer-epoch"])
+        elif not isinstance(error, Conflict) or "producer-expected-seq" not in error.headers:
+            raise error
+        now = (time.time_ns() // 1_000_000 << CHANCE_BITS) + random.getrandbits(CHANCE_BITS)
+        self.epoch = max(known + 1, now)
+        self.seq = 0
+
+    def headers(self) -> dict[str, Any]:
+        assert self.epoch is not None
+        return self._headers(self.epoch, self.seq)
+
+    def _headers(self, epoch: int, seq: int) -> dict[str, Any]:
+        return {"producer-id": self.id, "producer-epoch": epoch, "producer-seq": seq}
+
+    def succeeded(self) -> None:
+        self.seq += 1
+
+    def failed(self, error: BaseException) -> None:
+        """A refused request has not happened, and its number is free. One of which nobody knows may still be on its
+        way: a new epoch keeps it from ever counting after what is appended next."""
+        if isinstance(error, Fenced):
+            self._fenced = error
+        elif not isinstance(error, Refused) or error.status in (500, *UNCERTAIN):
+            assert self.epoch is not None
+            self.epoch += 1
+            self.seq = 0

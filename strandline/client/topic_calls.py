@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 
 from strandline.client import topic_types as types
 from strandline.client.calls import ALWAYS, JSON, KEYED_SECONDS, Reading, Request, post, put, segment
+from strandline.client.topic_types import TopicConfigArguments
+from strandline.nearest_name import did_you_mean
 
 T = TypeVar("T")
 
 #: A text, or as the protocol has it: ``["tag", "Eq", "x"]``, ``["tag", "Glob", "x*"]``.
 Match = str | Sequence[str]
+
+_CONFIG_MEMBERS = frozenset(TopicConfigArguments.__annotations__)
 
 WRITTEN = Reading(types.Written)
 MULTI_WRITTEN = Reading(types.MultiWritten)
@@ -65,7 +69,7 @@ class _Write(msgspec.Struct, omit_defaults=True):
     idempotency_key: str
     node: str | None = None
     create: bool | None = None
-    config: Mapping[str, Any] | None = None
+    config: TopicConfigArguments | None = None
     disable_backpressure: bool = False
 
 
@@ -76,7 +80,7 @@ def write(
     key: str | None,
     node: str | None = None,
     create: bool | None = None,
-    config: Mapping[str, Any] | None = None,
+    config: TopicConfigArguments | None = None,
     patient: bool = False,
 ) -> Request:
     """It has an idempotency key in any case, so it may be repeated."""
@@ -92,7 +96,7 @@ class Write(msgspec.Struct, omit_defaults=True):
     records: list[Any]
     node: str | None = None
     create: bool | None = None
-    config: Mapping[str, Any] | None = None
+    config: TopicConfigArguments | None = None
 
 
 def multi_write(writes: Iterable[Write], key: str | None) -> Request:
@@ -108,8 +112,21 @@ def diff(path: str, *, wait_ms: int = 0, **fields: Any) -> Request:
     return post(f"{path}/diff", body, repeatable=ALWAYS, waits=wait_ms / 1000)
 
 
-def configure(path: str, config: Mapping[str, Any]) -> Request:
-    return put(path, config)
+def configure(path: str, config: TopicConfigArguments) -> Request:
+    return put(path, checked_config(config, "configure"))
+
+
+def merged_config(current: types.TopicConfig, changes: TopicConfigArguments) -> TopicConfigArguments:
+    """A configuration with some members changed."""
+    return cast(TopicConfigArguments, {**msgspec.structs.asdict(current), **checked_config(changes, "update")})
+
+
+def checked_config(config: TopicConfigArguments, function: str) -> TopicConfigArguments:
+    """The configuration; raises TypeError for an unknown member."""
+    for name in config.keys() - _CONFIG_MEMBERS:
+        near = did_you_mean(name, sorted(_CONFIG_MEMBERS))
+        raise TypeError(f"{function}() got an unexpected keyword argument {name!r}{near}")
+    return config
 
 
 def delete_records(path: str, before_seq: int | None, match: Match | None) -> Request:

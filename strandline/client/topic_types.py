@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypedDict, TypeVar
 
 import msgspec
 from msgspec import field
@@ -108,6 +108,33 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_deliveries: int = 0
     dead_letter: str | None = None
     leases_durable: bool = False
+
+
+class QueueConfigArguments(TypedDict, total=False):
+    """The members of a queue's configuration, as keyword arguments. :class:`TopicConfig` has their defaults."""
+
+    ttl_ms: int
+    cap_records: int
+    cap_bytes: int
+    discard: Literal["old", "reject"]
+    compact: bool
+    durability: Durability
+    priority: int | None
+    auto_priority: bool
+    auto_create: bool
+    idempotency_window_ms: int
+    dedupe_node: bool
+    lease_ms: int
+    claim_jitter_ms: int
+    max_deliveries: int
+    dead_letter: str | None
+    leases_durable: bool
+
+
+class TopicConfigArguments(QueueConfigArguments, total=False):
+    """The members of a topic's configuration, as keyword arguments. :class:`TopicConfig` has their defaults."""
+
+    type: Literal["log", "queue"]
 
 
 class Configured(msgspec.Struct, frozen=True):

@@ -1,19 +1,26 @@
-"""Collections: signed elements appended to documents, as the Starfish protocol has them.
+"""Collections: documents that only grow, element by element, as the Starfish protocol has them.
 
-What a Python program needs for declaring them is here::
+Plain Python; it knows no HTTP. Declare collections with :class:`Collection`, and serve them or bind them to an engine
+with :class:`Collections`::
 
-    from strandline.collections import AppendOnly, Collection
+    from strandline.collections import AppendOnly, Collection, Collections
+    from strandline.engine import Engine
 
     events = Collection(
         name="events",
         storage_path="events/{date}",
         read_roles=["cap:read:events"],
         write_roles=["cap:write:events"],
-        append_only=AppendOnly(max_pull_limit=1000),
+        append_only=AppendOnly(require_author_signature=False),
     )
+    with Engine.open("data") as engine:
+        collections = Collections(engine, [events])
+        collections.append("events/2026-11-15", {"type": "click"}).wait()
+        print(collections.pull("events/2026-11-15", last=10).elements)
 """
 
-from strandline.protocols.collections.config import (
+from strandline.collections.collections import Collections, Element, PullResult
+from strandline.collections.config import (
     AppendOnly,
     Collection,
     CollectionRateLimit,
@@ -23,19 +30,27 @@ from strandline.protocols.collections.config import (
     RateLimit,
     RateRule,
 )
-from strandline.protocols.collections.declaration import Declared, Namespace
-from strandline.protocols.collections.permissions import Caller, Scope
-from strandline.protocols.collections.roles import Request, Roles, combine
+from strandline.collections.declaration import Declared, Namespace
+from strandline.collections.documents import AppendResult
+from strandline.collections.errors import BadCollections, CollectionError
+from strandline.collections.permissions import Caller, Scope
+from strandline.collections.roles import Request, Roles, combine
 from strandline.signing.revocations import Revocations
 
 __all__ = [
     "AppendOnly",
+    "AppendResult",
+    "BadCollections",
     "Caller",
     "Collection",
+    "CollectionError",
     "CollectionRateLimit",
+    "Collections",
     "Declared",
+    "Element",
     "FieldPermission",
     "Namespace",
+    "PullResult",
     "QueueEvents",
     "RateDimension",
     "RateLimit",

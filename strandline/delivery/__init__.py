@@ -1,1 +1,1 @@
-"""Delivery: who waits for what, and who gets what."""
+"""Delivery: wake-ups, queues, routers, watch streams, subscriptions, live invalidation."""

@@ -1,8 +1,4 @@
-"""Wake-ups: from the engine, on whatever thread, to those who wait on the event loop.
-
-A burst of changes is one wake-up. What is to be done about a change is done by the scheduler, in slices short enough
-for requests to get through in between.
-"""
+"""Wake-ups: from the engine, on any thread, to the tasks that wait on the event loop; and periodic tasks."""
 
 from __future__ import annotations
 
@@ -12,15 +8,44 @@ import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Executor
+from functools import partial
 from time import perf_counter
 from typing import Any, TypeVar
 
-from strandline.delivery.recurrence import Recurrence
-from strandline.delivery.scheduler import Scheduler, Task
+from strandline.delivery.scheduler import DeliveryTask, Scheduler
 from strandline.engine import Log
-from strandline.engine.background import Health
+from strandline.engine.background import Health, Task
 from strandline.engine.background import Task as BackgroundTask
 from strandline.engine.commit import Commit
+
+
+class Recurrence:
+    """Repeats a task on the event loop. An error is logged and only puts the next attempt off."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float, task: Task) -> None:
+        self._loop = loop
+        self._seconds = seconds
+        self._task = task
+        self._timer: asyncio.TimerHandle | None = None
+        self._stopped = False
+
+    def start(self) -> None:
+        """Do it for the first time after the interval."""
+        self._wind(self._seconds)
+
+    def stop(self) -> None:
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _due(self) -> None:
+        self._wind(max(self._seconds, self._task.attempt()))
+
+    def _wind(self, seconds: float) -> None:
+        if not self._stopped:
+            self._timer = self._loop.call_later(seconds, self._due)
+
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +59,7 @@ A = TypeVar("A")
 class Hub:
     """One per server, made on the loop's thread. ``now`` gives milliseconds and follows elapsed time. ``wall`` is the
     system clock, for what must agree with the clocks of others. Tasks that the loop repeats report failures to
-    ``health``."""
+    ``health``. What has to be read from the disk is read on ``threads``; None: on those of the loop."""
 
     def __init__(
         self,
@@ -42,8 +67,10 @@ class Hub:
         loop: asyncio.AbstractEventLoop | None = None,
         health: Health | None = None,
         wall: Callable[[], int] | None = None,
+        threads: Executor | None = None,
     ) -> None:
         self.now = now
+        self._threads = threads
         self.wall = wall or now
         self.health = health or Health()
         self.loop = loop or asyncio.get_running_loop()
@@ -93,6 +120,10 @@ class Hub:
                 self._mail_posted = True
                 self.loop.call_soon(self._open_mail)
 
+    def in_thread(self, work: Callable[..., T], *arguments: Any, **named: Any) -> asyncio.Future[T]:
+        """What the function returns, which takes too long for the loop."""
+        return self.loop.run_in_executor(self._threads, partial(work, *arguments, **named))
+
     def every(self, seconds: float, name: str, act: Callable[[], object]) -> Recurrence:
         """Have something done on the loop every so many seconds, for the first time after the interval."""
         recurrence = Recurrence(self.loop, seconds, BackgroundTask(name, act, self.health))
@@ -133,7 +164,7 @@ class Hub:
 
     # --- the scheduler's turn ------------------------------------------------------------------------------
 
-    def submit(self, task: Task) -> None:
+    def submit(self, task: DeliveryTask) -> None:
         """Have a task done in its turn. On the loop's thread only."""
         self.scheduler.submit(task, self.now())
         if not self._draining:

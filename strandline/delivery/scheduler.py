@@ -1,7 +1,7 @@
-"""What is ready to be delivered, and in which order.
+"""The order in which ready logs are delivered, by the priority of a log.
 
-Tasks wait in bands by their priority, first come first served within a band. The bands are served in turns, the
-urgent ones with more tasks per turn, so nobody starves; and whoever waits climbs, because waiting adds to the priority.
+A manual priority is used as it is. Without one, a log that was consumed a moment ago counts like a manual 500, and half
+of that after every half-life. Priority grows with every second of waiting. It decides only who is served first.
 """
 
 from __future__ import annotations
@@ -9,7 +9,46 @@ from __future__ import annotations
 from collections import deque
 from typing import Protocol
 
-from strandline.delivery.priority import age_boost
+#: A manual priority beyond this counts as this.
+MANUAL_LIMIT = 1000
+#: What a log that was consumed just now is worth.
+RECENT_MAX = 500
+HALF_LIFE_MS = 30_000
+#: A log that nobody has looked at for so long is worth nothing.
+FORGOTTEN_AFTER_MS = 300_000
+#: What waiting adds per second, and for how long it goes on adding.
+AGE_PER_SECOND = 100
+AGE_LIMIT_MS = 10_000
+
+#: 500 · 2^(-x) in steps of a 64th of the half-life's life, so that nothing is raised to a power on the way.
+_STEP_MS = FORGOTTEN_AFTER_MS // 256
+_DECAY = [RECENT_MAX * 2 ** (-(step * _STEP_MS) / HALF_LIFE_MS) for step in range(258)]
+
+
+def recency(idle_ms: int) -> int:
+    """What a log is worth that was last consumed so long ago."""
+    if idle_ms <= 0:
+        return RECENT_MAX
+    if idle_ms >= FORGOTTEN_AFTER_MS:
+        return 0
+    step, rest = divmod(idle_ms, _STEP_MS)
+    low, high = _DECAY[step], _DECAY[step + 1]
+    return round(low + (high - low) * rest / _STEP_MS)
+
+
+def base_priority(manual: int | None, automatic: bool, consumed_at: int | None, now: int) -> int:
+    """The priority of a log by itself; ``manual`` replaces what its use would give it."""
+    if manual is not None:
+        return max(-MANUAL_LIMIT, min(MANUAL_LIMIT, manual))
+    if not automatic or consumed_at is None:
+        return 0
+    return recency(now - consumed_at)
+
+
+def age_boost(waited_ms: int) -> int:
+    """What having waited adds."""
+    return AGE_PER_SECOND * max(0, min(waited_ms, AGE_LIMIT_MS)) // 1000
+
 
 #: The least priority of each band, and how many tasks it may have done per turn.
 BANDS = ((750, 8), (500, 4), (250, 2), (0, 1), (-(1 << 62), 1))
@@ -17,7 +56,7 @@ BANDS = ((750, 8), (500, 4), (250, 2), (0, 1), (-(1 << 62), 1))
 AGING_TICK_MS = 50
 
 
-class Task(Protocol):
+class DeliveryTask(Protocol):
     """Something to do once. ``priority`` is asked when it is submitted and while it waits."""
 
     def priority(self, now: int) -> int: ...
@@ -29,8 +68,8 @@ class Scheduler:
     """Not thread-safe: it lives on the event loop. ``now`` is always given, in milliseconds."""
 
     def __init__(self) -> None:
-        self._bands: list[deque[tuple[Task, int]]] = [deque() for _ in BANDS]
-        self._waiting: set[Task] = set()
+        self._bands: list[deque[tuple[DeliveryTask, int]]] = [deque() for _ in BANDS]
+        self._waiting: set[DeliveryTask] = set()
         self._turn = 0
         self._credit = BANDS[0][1]
         self._aged_at = 0
@@ -38,17 +77,17 @@ class Scheduler:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def submit(self, task: Task, now: int) -> None:
+    def submit(self, task: DeliveryTask, now: int) -> None:
         """Have the task done; one that waits already is not done twice."""
         if task not in self._waiting:
             self._waiting.add(task)
             self._bands[_band(task.priority(now))].append((task, now))
 
-    def withdraw(self, task: Task) -> None:
+    def withdraw(self, task: DeliveryTask) -> None:
         """Forget the task if it waits."""
         self._waiting.discard(task)
 
-    def take(self, now: int) -> Task | None:
+    def take(self, now: int) -> DeliveryTask | None:
         """The task whose turn it is, taken out; None when nothing waits."""
         if not self._waiting:
             return None
@@ -69,11 +108,11 @@ class Scheduler:
 
     def _let_age(self, now: int) -> None:
         self._aged_at = now
-        moved: list[list[tuple[Task, int]]] = [[] for _ in BANDS]
+        moved: list[list[tuple[DeliveryTask, int]]] = [[] for _ in BANDS]
         for at, band in enumerate(self._bands):
             if at == 0:
                 continue
-            stay: deque[tuple[Task, int]] = deque()
+            stay: deque[tuple[DeliveryTask, int]] = deque()
             for task, since in band:
                 if task not in self._waiting:
                     continue

@@ -1,12 +1,13 @@
-"""A commit: the promise that comes with every change.
+"""Commits: the promise that every change returns.
 
-It is done when the change is as durable as the log's class promises. Many commits share one flush.
+A commit is done when the change is as durable as the log's durability requires. Many commits share one flush. A commit
+can also depend on other commits (:func:`after_all`, :func:`then`).
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 T = TypeVar("T")
@@ -87,3 +88,43 @@ class Commit(Generic[T]):
             except Exception:
                 # Whoever flushed has further commits to resolve, and they must not wait because of this one.
                 log.exception("a callback of a commit failed")
+
+
+S = TypeVar("S")
+
+
+def after_all(commits: Sequence[Commit[Any]], value: T) -> Commit[T]:
+    """A commit with ``value`` that is done when all commits are done. Pass the commits in the order in which they were
+    made."""
+    waiting = [commit for commit in commits if not commit.done]
+    return _Follower(waiting, lambda: value).commit if waiting else Commit.of(value)
+
+
+def then(commit: Commit[S], result: Callable[[S], T]) -> Commit[T]:
+    """A commit with the result of ``result``, called with the commit's value when it is done."""
+    if commit.done:
+        return Commit.of(result(commit.wait()))
+    return _Follower([commit], lambda: result(commit.wait())).commit
+
+
+class _Follower(Generic[T]):
+    """Stands where a commit expects the engine, and passes on what it is asked for."""
+
+    def __init__(self, waiting: list[Commit[Any]], result: Callable[[], T]) -> None:
+        self._waiting = waiting
+        self._result = result
+        self.commit: Commit[T] = Commit(self)
+
+    def flush(self, wanted: Commit[Any] | None = None) -> None:
+        try:
+            for commit in self._waiting:
+                commit.wait()
+            value = self._result()
+        except Exception as error:  # whoever waits for the commit gets it
+            self.commit.resolve(None, error)
+        else:
+            self.commit.resolve(value)
+
+    def flush_soon(self) -> None:
+        # Commits are done in the order in which they were made: with the last one, all are.
+        self._waiting[-1].add_done_callback(lambda _: self.flush())

@@ -1,6 +1,6 @@
-"""The file-system seam: every byte the engine keeps locally goes through a :class:`Disk`.
+"""The interface to the file system: every byte that the engine stores locally goes through a :class:`Disk`.
 
-:class:`LocalDisk` is the real one. Tests put another behind the same door that loses unsynced bytes,
+:class:`LocalDisk` is the real one. ``testing/fault_disk.py`` implements the same interface and loses unsynced bytes,
 tears writes and fails the N-th call. Paths are relative to the data directory, with ``/`` between parts.
 """
 
@@ -10,12 +10,12 @@ import errno
 import fcntl
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
-from strandline.engine.descriptors import SpareDescriptors
-from strandline.engine.errors import DirectoryInUse
+from strandline.engine.errors import DirectoryInUse, NoSpaceToStart
+from strandline.engine.process import SpareDescriptors
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 #: Linux reads a little less than 2 GiB in one call.
@@ -23,6 +23,11 @@ MAX_READ = 1 << 30
 #: What is read from a large file at once.
 PIECE_BYTES = 8 << 20
 
+#: The errors of a full disk and of an exhausted disk quota.
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+#: A start writes the lock file, a new journal file and, in a new directory, the manifest: a few blocks of the file
+#: system, with room to spare. The last journal file is rewritten in place when there is no room for a copy.
+START_BYTES = 64 << 10
 #: Why nothing can be written any more when a file is not where it was made.
 REMOVED = "the data directory was removed or replaced while it was in use"
 
@@ -127,11 +132,12 @@ class Disk(Protocol):
 HAD_DATA = b"this directory has data\n"
 
 
-class Place:
-    """The path of an open file, and which file it was when it was opened.
+class OpenPath:
+    """The path of an open file, and the identity of the file when it was opened.
 
-    As long as the file is open the system gives its inode to no other, so one look at the path tells whether the path
-    still leads to it: the file, or any directory above it, may have been removed, renamed, replaced or mounted over.
+    While a file is open, the system gives its inode to no other file. One stat of the path therefore shows whether the
+    path still leads to the file: the file, or a directory above it, may have been removed, renamed, replaced or mounted
+    over.
     """
 
     __slots__ = ("_identity", "_path")
@@ -154,7 +160,7 @@ class Place:
 class LocalAppendFile:
     def __init__(self, path: Path) -> None:
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-        self._place = Place(path, self._fd)
+        self._place = OpenPath(path, self._fd)
 
     def write(self, parts: Sequence[bytes]) -> None:
         expected = sum(map(len, parts))
@@ -333,3 +339,24 @@ def pieces_of(disk: Disk, path: str, start: int, end: int) -> Iterator[bytes]:
     """The bytes of a file from ``start`` to before ``end``, in pieces."""
     for at in range(start, end, PIECE_BYTES):
         yield disk.read(path, at, min(PIECE_BYTES, end - at))
+
+
+@contextmanager
+def room_to_start(directory: str) -> Iterator[None]:
+    """Raise NoSpaceToStart if a start in this directory fails because the disk is full."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in NO_SPACE:
+            raise
+        free_bytes, free_files = _free(directory)
+        raise NoSpaceToStart(directory, START_BYTES, free_bytes, free_files, error) from error
+
+
+def _free(directory: str) -> tuple[int, int]:
+    """How many bytes and files the file system has room for."""
+    try:
+        found = os.statvfs(directory if os.path.isdir(directory) else os.path.dirname(os.path.abspath(directory)))
+    except OSError:
+        return 0, 0
+    return found.f_bavail * found.f_frsize, found.f_favail

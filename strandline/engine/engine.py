@@ -7,23 +7,23 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 from strandline.engine.background import BackgroundThread, Health, Task
 from strandline.engine.clock import MAX_AHEAD_MS, Clock, SteadyClock
 from strandline.engine.commit import Commit
-from strandline.engine.disk import Disk, LocalDisk
+from strandline.engine.disk import Disk, LocalDisk, room_to_start
 from strandline.engine.errors import BadRequest, EngineClosed, EngineError, JournalFailed, UnknownLog
 from strandline.engine.housekeeping.compaction import Compacting
 from strandline.engine.housekeeping.maintenance import InThisThread, Maintenance
 from strandline.engine.housekeeping.recovery_round import RecoveryRounds
-from strandline.engine.housekeeping.snapshot import Snapshot
+from strandline.engine.housekeeping.round import RoundSnapshot
 from strandline.engine.journal.backlog import Backlog, default_budget
-from strandline.engine.journal.file import Journal
+from strandline.engine.journal.file import FlushMarkFile, Journal
 from strandline.engine.journal.flush import Flushing
-from strandline.engine.journal.flush_mark import FlushMarkFile
 from strandline.engine.journal.frame import FrameType, encode
 from strandline.engine.journal.recovery import Progress, recover
 from strandline.engine.journal.replay import Recovered
@@ -33,17 +33,20 @@ from strandline.engine.operations.create import create, fork
 from strandline.engine.operations.erasures import Erasures
 from strandline.engine.operations.forward import Copy, forward
 from strandline.engine.operations.transaction import Append, Change, change_all
+from strandline.engine.quota import Quota
 from strandline.engine.reads.latest import Latests
-from strandline.engine.record import MAX_RECORD_BYTES, Appended, Batch, Config
-from strandline.engine.segments.cold_store import ColdStore, ObjectStoreCold
+from strandline.engine.record import MAX_RECORD_BYTES, Appended, Batch, Config, is_internal
+from strandline.engine.segments.cold_tier import ColdStore, ObjectStoreCold
 from strandline.engine.segments.store import CACHE_BYTES, COLD_CACHE_BYTES, SegmentStore
-from strandline.engine.segments.worker import Worker
-from strandline.engine.start_space import room_to_start
+from strandline.engine.segments.worker import SealingWorker
 from strandline.engine.state.log_names import Names, Span
 from strandline.engine.state.logbook import Logbook
 from strandline.engine.stats import NOWHERE, Stats, Totals
+from strandline.setting import Cap, Count, Positive, Text
 
 log = logging.getLogger(__name__)
+
+FlushInterval = Annotated[int, Meta(ge=0, le=60_000, description="a whole number of milliseconds from 0 to 60000")]
 
 #: How often the housekeeping looks for something to do, and whether the data directory is still there.
 KEEP_SECONDS = 1.0
@@ -54,33 +57,44 @@ COMPACT_SECONDS = 1.0
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """How an engine works; nothing in here changes what a log promises."""
+    """How an engine works; nothing in here changes what a log promises.
 
-    #: A journal file of this size is sealed.
-    journal_bytes: int = 64 << 20
-    #: At most this much may wait to be sealed, and appends are refused beyond it. Recovery replays at most as much. 0:
-    #: an eighth of the memory that the process may use, from 64 MiB to 512 MiB.
-    unsealed_bytes: int = 0
-    #: Acknowledged ``disk`` records are flushed at the latest after this time.
-    flush_interval_ms: int = 50
-    #: In a log that is compacted, a record goes once a later one of its key has been there for this long.
-    compact_after_ms: int = 60_000
+    The options with a sentence are settings of a server: the section ``storage``.
+    """
+
+    cold_url: Annotated[
+        Text, "Where old segments are moved to: a directory or s3://bucket/prefix. Empty: segments are not moved."
+    ] = ""
+    journal_bytes: Annotated[Positive, "Size at which a journal file is sealed into a segment."] = 64 << 20
+    unsealed_bytes: Annotated[
+        Count,
+        "Maximum bytes of records that are not in a segment yet. Writes slow down from half of it on and get 429 "
+        "beyond it. Recovery replays at most this much. 0: an eighth of the memory that the server may use, from "
+        "64 MiB to 512 MiB.",
+    ] = 0
+    flush_interval_ms: Annotated[
+        FlushInterval, "Longest time until an acknowledged record with the durability `disk` is flushed to the disk."
+    ] = 50
+    keep_journal_ms: Annotated[
+        Count, "How long sealed journal files are kept, so that backups can be restored to any moment in between."
+    ] = 0
+    compact_after_ms: Annotated[
+        Count, "Compacted logs only: remove a record when a later record of its key is this old."
+    ] = 60_000
+    segment_bytes: Annotated[Positive, "Size at which merging of segments stops."] = 256 << 20
+    hot_segments: Annotated[Count, "Number of the newest segments that stay out of the cold tier."] = 4
+    hot_bytes: Annotated[Cap, "Maximum bytes of the segments that stay out of the cold tier; 0: unlimited."] = 0
+    cache_bytes: Annotated[Count, "Memory for decompressed blocks of segments."] = CACHE_BYTES
+    cold_cache_bytes: Annotated[Count, "Disk space for pieces of segments of the cold tier."] = COLD_CACHE_BYTES
     #: A log that has been quiet for this long takes back the seqs it had reserved.
     settle_after_ms: int = 5_000
-    #: Sealed journal files are kept this long, so that backups can be restored to any moment between them.
-    keep_journal_ms: int = 0
     max_record_bytes: int = MAX_RECORD_BYTES
-    #: Decompressed blocks of segments that are kept in memory.
-    cache_bytes: int = CACHE_BYTES
-    #: Merging stops at segments of about this size.
-    segment_bytes: int = 256 << 20
-    #: Where old segments go: a directory or an object store; empty: nowhere.
-    cold_url: str = ""
+    #: How many logs there may be, and the bytes of all of their records together; 0: no bound. The server's own logs do
+    #: not count.
+    max_logs: int = 0
+    max_total_bytes: int = 0
+    #: Credentials and other options of the object store behind ``cold_url``.
     cold_options: dict[str, Any] = msgspec.field(default_factory=dict)
-    #: The newest segments that stay in the data directory, by count and by bytes (0: no bound).
-    hot_segments: int = 4
-    hot_bytes: int = 0
-    cold_cache_bytes: int = COLD_CACHE_BYTES
 
 
 class Engine:
@@ -96,7 +110,7 @@ class Engine:
         options: Options,
         clock: Clock,
         cold: ColdStore | None,
-        worker: Worker | None,
+        worker: SealingWorker | None,
         progress: Progress | None = None,
         *,
         repairing: bool = False,
@@ -113,11 +127,12 @@ class Engine:
         #: What has changed since the last round of housekeeping, and of that what changed since somebody last asked.
         self._dirty: set[Logbook] = set()
         self._lately: set[Logbook] = set()
-        self._snapshot: Snapshot | None = None
+        self._snapshot: RoundSnapshot | None = None
         self._closed = False
         #: What the logs hold, and what those hold that are kept on the side: their names start with an underscore.
         self.totals = Totals()
         self.side_totals = Totals()
+        self.quota = Quota(self.totals, options.max_logs, options.max_total_bytes)
         self._threads: list[BackgroundThread] = []
         #: Which background tasks fail, those of the engine and of whoever uses it.
         self.health = Health()
@@ -183,7 +198,9 @@ class Engine:
         options = options or Options()
         is_path = isinstance(path, (str, os.PathLike))
         disk: Disk = LocalDisk(path) if isinstance(path, (str, os.PathLike)) else path
-        worker = Worker(disk.root, disk.spare) if isinstance(disk, LocalDisk) and is_path and background else None
+        worker = (
+            SealingWorker(disk.root, disk.spare) if isinstance(disk, LocalDisk) and is_path and background else None
+        )
         with room_to_start(disk.local_path("")):
             if is_path:
                 disk.make_directory("")
@@ -466,7 +483,7 @@ class Engine:
             self.compacted.discard(book)
 
     def _totals_of(self, book: Logbook) -> Totals:
-        return self.side_totals if book.name.startswith("_") else self.totals
+        return self.side_totals if is_internal(book.name) else self.totals
 
     def remove(self, book: Logbook) -> None:
         book.dropped = True
@@ -487,7 +504,7 @@ class Engine:
                 # The change has been made: whoever made it, and the other listeners, are not to blame.
                 log.exception("a listener of the log %r failed", book.name)
 
-    def begin_snapshot(self, boundary_wanted: Callable[[], Snapshot]) -> Snapshot:
+    def begin_snapshot(self, boundary_wanted: Callable[[], RoundSnapshot]) -> RoundSnapshot:
         """Switch to a new journal file and take down, from here on, every log as it was at the switch.
 
         Everything before the boundary is flushed and made first, so nothing is half done at it.
@@ -511,7 +528,7 @@ class Engine:
             self.flushing.flush_within()
             self.journal.rotate()
 
-    def end_snapshot(self, given_up: Snapshot | None) -> None:
+    def end_snapshot(self, given_up: RoundSnapshot | None) -> None:
         """The snapshot is written down, or given up: then what it covered is to be taken down again."""
         with self.lock:
             self._snapshot = None

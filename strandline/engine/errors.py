@@ -56,7 +56,7 @@ class BadConfig(EngineError):
 
 
 class BadRequest(EngineError):
-    """An argument that makes no sense: an empty batch, a negative limit, a selector that selects nothing."""
+    """An argument is not valid: an empty batch, a negative limit, a selector that selects nothing."""
 
 
 class BadRecord(BadRequest):
@@ -111,6 +111,31 @@ class LogFull(EngineError):
         self.size = size
 
 
+class QuotaExceeded(EngineError):
+    """One more log, or these records, would exceed a bound on all logs together; ``limit`` names the bound."""
+
+    #: Space comes back when records expire or are removed, which takes at least this long to be worth another try.
+    retry_after_ms = 1_000
+
+    def __init__(self, limit: str, maximum: int) -> None:
+        what = "there can be no more logs" if limit == "max_logs" else "the records do not fit"
+        super().__init__(f"{what}: {limit} is {maximum}. Remove records or logs, or raise the limit")
+        self.limit = limit
+        self.max = maximum
+
+
+class NotWritable(EngineError):
+    """The log does not take this change from this caller: it has an owner, or was closed. Nothing was changed.
+
+    The engine knows no owners; the catalog of a server raises it for all protocols.
+    """
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(f"{name!r} cannot be changed here: {why}")
+        self.name = name
+        self.why = why
+
+
 class UnknownSeq(EngineError):
     """The record is not there: never written, deleted, or evicted."""
 
@@ -154,7 +179,7 @@ class DirectoryInUse(EngineError):
 
 
 class NoDataDirectory(EngineError):
-    """There is no data directory here."""
+    """The path is not a data directory."""
 
     def __init__(self, path: str) -> None:
         super().__init__(f"{path} is not a data directory: it has no MANIFEST")
@@ -260,7 +285,7 @@ class SealingBehind(EngineError):
 class JournalFailed(EngineError):
     """A write or a flush of the journal failed. The engine is read-only until it is opened again.
 
-    After a failed flush nobody knows what is on the disk, so nothing more is acknowledged.
+    After a failed flush the contents of the disk are unknown, so nothing more is acknowledged.
     """
 
     def __init__(self, path: str, cause: Exception) -> None:

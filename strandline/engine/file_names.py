@@ -1,8 +1,8 @@
-"""The names of files in data directories and backups: only the exact forms that the program writes are accepted.
+"""The names of files in a data directory and in backups. Only the exact forms that the program writes are accepted.
 
 A manifest or a backup may come from anywhere. A name in it becomes part of a path, so a name like ``../../x`` must
 never get that far. Every name that is read from a file goes through :func:`check_name`, and every directory listing
-through :func:`is_name`.
+through :func:`is_name`. Damaged files are never deleted: :func:`put_aside` moves them to ``damaged/``.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
+from strandline.engine.disk import Disk
 from strandline.engine.errors import DamagedFile
 
 #: What a name may be of. Those in a pool are of backups.
@@ -59,3 +60,26 @@ def check_number(what: str, number: int, path: str) -> int:
     if not 1 <= number < MAX_NUMBER:
         raise DamagedFile(path, f"it has the {what} {number}; expected a number from 1 to {MAX_NUMBER - 1}")
     return number
+
+
+DAMAGED = "damaged"
+
+
+def put_aside(disk: Disk, path: str) -> str:
+    """Move a file to ``damaged/``, under another name if its own is taken there; returns its new path."""
+    target = damaged_path(disk, path)
+    disk.move(path, target)
+    return target
+
+
+def damaged_path(disk: Disk, path: str) -> str:
+    """A free path in ``damaged/`` for this file."""
+    disk.make_directory(DAMAGED)
+    disk.sync_directory("")
+    name = path.rpartition("/")[2]
+    taken = set(disk.list(DAMAGED))
+    free, number = name, 1
+    while free in taken:
+        number += 1
+        free = f"{name}.{number}"
+    return f"{DAMAGED}/{free}"

@@ -7,24 +7,25 @@ from typing import TYPE_CHECKING, Any
 
 from strandline.engine.commit import Commit
 from strandline.engine.errors import BadRequest, LogHasForks
-from strandline.engine.journal.bodies import CursorMove, Extras, Gap, Select, pack
+from strandline.engine.journal.bodies import CursorMove, Extras, GapBody, Select, pack
 from strandline.engine.journal.frame import FrameType, encode, encode_append
 from strandline.engine.operations.append import after_pending, check_room, publish_later, room_of
-from strandline.engine.operations.configure import configure
-from strandline.engine.operations.journaled import change, let_all_expire, let_expire, publish
-from strandline.engine.operations.note import note, note_frame
-from strandline.engine.operations.selection import (
+from strandline.engine.operations.change import (
     DELETE,
     HIDE,
     RESTORE,
     change_selected,
     check_amendable,
     check_amendment,
+    configure,
+    note,
+    note_frame,
 )
+from strandline.engine.operations.journaled import begin_volatile, change, let_all_expire, let_expire, publish
 from strandline.engine.reads.backwards import find_key, read_back
-from strandline.engine.reads.hidden import read_hidden
 from strandline.engine.reads.latest import read_latest
 from strandline.engine.reads.page import read
+from strandline.engine.reads.view import read_hidden
 from strandline.engine.record import (
     Appended,
     Batch,
@@ -46,7 +47,6 @@ from strandline.engine.state.forks import revision_of
 from strandline.engine.state.idempotency import check_extras, find_duplicate
 from strandline.engine.state.logbook import Logbook
 from strandline.engine.state.notes import NO_VALUES, check_fits
-from strandline.engine.state.volatile import begin_volatile
 
 if TYPE_CHECKING:
     from strandline.engine.engine import Engine
@@ -319,6 +319,8 @@ class Log:
                 let_expire(engine, book, now)
             if config.discard == "reject":
                 check_room(book, len(batch), size)
+            if engine.quota.max_bytes:
+                engine.quota.check_append(book.name, size)
             if engine.journal.written + size > engine.backlog.limit and config.durability != "ephemeral":
                 engine.backlog.check(book, len(batch), size)
             time = now if ts is None else ts
@@ -373,7 +375,7 @@ class Log:
                 book.skip(first, last, reason)
                 engine.tell(book)
 
-            commit = change(engine, book, FrameType.GAP, lambda: pack(Gap(last, reason)), make, must_wait=must_wait)
+            commit = change(engine, book, FrameType.GAP, lambda: pack(GapBody(last, reason)), make, must_wait=must_wait)
             book.assigned = last
             book.reserved = max(book.reserved, last)
             return commit
@@ -492,6 +494,7 @@ class Log:
             self._check_writable()
             let_expire(self._engine, self._book)
             check_amendable(engine, book, seq)
+            engine.quota.check_append(book.name, len(data))
             engine.backlog.check(book, 1, len(data))
             return change(
                 engine,

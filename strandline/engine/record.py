@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -19,6 +20,8 @@ MAX_NODE_BYTES = 1024
 MAX_BATCH_BYTES = 256 << 20
 MAX_NAME_BYTES = 512
 MAX_CURSOR_BYTES = 512
+#: The names that topics can have. Every protocol, shell and URL carries them without escapes.
+PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}", re.ASCII)
 #: The end of the year 9999, behind which no calendar goes that records are looked at with.
 MAX_TIME = 253_402_300_799_999
 
@@ -70,6 +73,11 @@ def check_name(name: str) -> str:
     if not name.isprintable():
         raise BadName(name, "it has characters that cannot be printed")
     return name
+
+
+def is_internal(name: str) -> bool:
+    """Whether a log of this name belongs to the server. No protocol creates or changes such a log for a client."""
+    return name.startswith("_")
 
 
 def check_cursor(name: str, seq: int = 0) -> None:

@@ -6,9 +6,9 @@ import os
 from collections.abc import Iterator
 
 from strandline.engine.errors import UnknownLog
-from strandline.engine.reads.directory_view import View, ViewedRun
-from strandline.engine.reads.remaining import standing_ranges
-from strandline.engine.segments.cold_store import ObjectStoreCold
+from strandline.engine.reads.directory_view import DirectoryView, ViewedRun
+from strandline.engine.reads.status import live_ranges
+from strandline.engine.segments.cold_tier import ObjectStoreCold
 from strandline.engine.state.logbook import Logbook
 from strandline.history.log_info import LogInfo, info_of
 from strandline.history.pieces import EVERYTHING, ColdPlace, SegmentPiece, Where
@@ -24,7 +24,9 @@ class DirectoryHistory:
         cold_options: dict[str, str | bool] | None = None,
     ) -> None:
         self._cold = ColdPlace(cold_url, cold_options or {}) if cold_url else None
-        self._view = View.take(path, None if self._cold is None else ObjectStoreCold(cold_url, **self._cold.options))
+        self._view = DirectoryView.take(
+            path, None if self._cold is None else ObjectStoreCold(cold_url, **self._cold.options)
+        )
         #: Which data directory it is.
         self.directory = self._view.directory
 
@@ -42,7 +44,7 @@ class DirectoryHistory:
 
     def standing(self, log: LogInfo) -> list[tuple[int, int]]:
         """The seqs that readers see, as inclusive ranges; some in them may never have held anything."""
-        return standing_ranges(self._view.books[log.epoch])
+        return live_ranges(self._view.books[log.epoch])
 
     def pieces(
         self, log: LogInfo, after: int, through: int, rows: int, where: Where = EVERYTHING, *, own: bool = False

@@ -22,8 +22,7 @@ from strandline.engine.state.block import Block
 from strandline.engine.state.forks import chain, layers, seq_since
 from strandline.engine.state.parts import Part, Piece, Run, Segments, Tail
 from strandline.engine.state.ranges import inside
-from strandline.history.columns import RECORDS, record_batch
-from strandline.history.pieces import BATCH_ROWS, EVERYTHING, Where, amended_data
+from strandline.history.pieces import BATCH_ROWS, EVERYTHING, RECORDS, Where, amended_data, record_batch
 
 #: A batch is not much larger than this, however many records are asked for: a reader has several in memory.
 BATCH_BYTES = 2 << 20

@@ -1,40 +1,114 @@
-"""History by url: the logs of a server, read and appended to in bulk over HTTP."""
+"""History by URL: the logs of a server, read and appended to in bulk over HTTP.
+
+Requests go through the transport of the client, with its rules for retries. Answers that mean something to readers of
+logs become exceptions of their own: UnknownLog, LogReplaced, ProgressConflict.
+"""
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import httpx
 import msgspec
 import pyarrow as pa
 from msgspec import Raw
 
-from strandline.history.columns import RECORDS
-from strandline.history.http import (
-    MEDIA_TYPE,
-    PATIENCE,
-    SHORT,
-    Busy,
-    Patience,
-    ProgressConflict,
-    RefusedByServer,
-    ServerFailure,
-    Talker,
-    place,
-    talker,
-)
+from strandline.client.calls import ALWAYS, Answer, Request, delete, get, query_string, segment
+from strandline.client.concurrency import sync_sleep
+from strandline.client.connection import LIMITS, Address
+from strandline.client.errors import BadAnswer, Conflict, Refused, StrandlineError
+from strandline.client.retry import Patience, Tries
+from strandline.client.synchronous.transport import ByteStream, Transport
+from strandline.engine.errors import UnknownLog
 from strandline.history.log_info import LogInfo
-from strandline.history.pieces import BATCH_ROWS, EVERYTHING, Where
+from strandline.history.pieces import BATCH_ROWS, EVERYTHING, RECORDS, Where
 
+MEDIA_TYPE = "application/vnd.apache.arrow.stream"
 #: Logs of one page of the list.
 PAGE_LOGS = 1000
+#: How long the server may take to answer, and how long a stream may pause: it may be busy with other tasks of Spark.
+SILENCE_SECONDS = 60.0
+#: A server that restarts is back within a minute; a task that fails instead costs more than the wait.
+PATIENCE = Patience(seconds=60.0, first_wait=0.1, longest_wait=5.0)
+#: For the first request: a wrong URL should be reported soon.
+FIRST_PATIENCE = Patience(seconds=1.5, first_wait=0.1, longest_wait=5.0)
+#: Requests to this machine do not go through a proxy.
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
 Progress = dict[str, Any]
 T = TypeVar("T")
 
 
-class OutcomeUnknown(ServerFailure):
-    """The connection ended before the answer came: the records may have been appended, or not."""
+class LogReplaced(Conflict):
+    """Another log has this name now."""
+
+
+class ProgressConflict(StrandlineError):
+    """The progress of a writer is not what it was expected to be. ``progress`` is the stored one, None if there is
+    none."""
+
+    def __init__(self, message: str, progress: Progress | None) -> None:
+        super().__init__(f"{message} (it is {progress})")
+        self.progress = progress
+
+
+# --- requests ------------------------------------------------------------------------------------------------------
+
+_lock = threading.Lock()
+_transports: dict[tuple[int, str, str | None], Transport] = {}
+
+
+def transport_to(url: str, key: str | None) -> Transport:
+    """The transport to a server, shared by everything in this process that uses this key; a child has its own. Raises
+    BadUrl."""
+    with _lock:
+        known = (os.getpid(), url, key)
+        if known not in _transports:
+            address = Address(url, key, None, None)
+            _transports[known] = Transport(address, SILENCE_SECONDS, PATIENCE, _through_proxy(address))
+        return _transports[known]
+
+
+def _through_proxy(address: Address) -> httpx.HTTPTransport | None:
+    """Connections through the proxy that the environment names; None if there is none for this server."""
+    parts = urlsplit(address.url)
+    host = parts.hostname or ""
+    proxies = getproxies()
+    proxy = proxies.get(parts.scheme) or proxies.get("all")
+    if proxy is None or host in _LOOPBACK or proxy_bypass(host):
+        return None
+    return httpx.HTTPTransport(verify=address.verify(), limits=LIMITS, proxy=proxy)
+
+
+def _call(transport: Transport, request: Request, patience: Patience) -> Answer:
+    try:
+        return transport.call(request, patience=patience)
+    except Refused as error:
+        raise _meaning(error) from error
+
+
+def _meaning(error: Refused) -> Exception:
+    """What an answer of the server means to readers and writers of logs."""
+    if error.code == "log_not_found":
+        return UnknownLog(str(error.detail.get("log", "")))
+    if error.code == "epoch_changed":
+        return LogReplaced(error.status, error.code, error.message, error.detail)
+    if error.code == "progress_conflict":
+        return ProgressConflict(error.message, error.detail.get("progress"))
+    return error
+
+
+def _path(kind: str, log: str) -> str:
+    return f"/arrow/{kind}/{segment(log)}"
+
+
+# --- reading -------------------------------------------------------------------------------------------------------
 
 
 class ServerHistory:
@@ -43,14 +117,14 @@ class ServerHistory:
     def __init__(
         self, url: str, key: str | None = None, *, compression: str | None = None, patience: Patience = PATIENCE
     ) -> None:
-        """``compression``: zstd or lz4, for a slow line. Raises ServerUnreachable, KeyRefused, RefusedByServer."""
+        """``compression``: zstd or lz4, for a slow line. Raises BadUrl, Unreachable and Refused."""
         self._url = url
         self._key = key
         self._compression = compression
         self._patience = patience
-        self._talker = talker(url, key)
+        self._transport = transport_to(url, key)
         #: Which data directory it is.
-        self.directory = self._page("", "", 1, SHORT if patience.attempts > SHORT.attempts else patience).directory
+        self.directory = self._page("", "", 1, min(patience, FIRST_PATIENCE, key=lambda each: each.seconds)).directory
 
     def close(self) -> None:
         """Nothing is held here."""
@@ -93,10 +167,10 @@ class ServerHistory:
 
     def _page(self, prefix: str, after: str, limit: int, patience: Patience) -> _Logs:
         params = {"prefix": prefix, "after": after, "limit": limit, "internal": "true"}
-        return _decode(self._talker.ask("/arrow/logs", params, patience), _Logs)
+        return _decode(_call(self._transport, get("/arrow/logs", params), patience).body, _Logs)
 
     def _one(self, name: str, **params: Any) -> bytes:
-        return self._talker.ask(place("logs", name), params, self._patience)
+        return _call(self._transport, get(_path("logs", name), params), self._patience).body
 
 
 # --- pieces --------------------------------------------------------------------------------------------------------
@@ -123,20 +197,23 @@ class ServerPiece(msgspec.Struct, frozen=True, array_like=True, tag="server"):
     def read(self, batch_rows: int = BATCH_ROWS) -> Iterator[Any]:
         """The records as batches of ``RECORDS``, in order. A stream that breaks off is taken up again behind the last
         record that came. Raises LogReplaced when there is another log of this name, and UnknownLog."""
-        server = talker(self.url, self.key)
-        after, attempt = self.first - 1, 0
+        transport = transport_to(self.url, self.key)
+        after, tries = self.first - 1, Tries(self.patience)
         while True:
             try:
-                for batch in _batches(server, place("records", self.log), self._params(after, batch_rows)):
+                for batch in _batches(transport, get(_path("records", self.log), self._params(after, batch_rows))):
                     yield batch
-                    after, attempt = batch.column("seq")[-1].as_py(), 0
+                    after = batch.column("seq")[-1].as_py()
+                    tries.succeeded()
                 return
-            except (httpx.TransportError, Busy) as error:
-                attempt += 1
-                server.wait(attempt, error, self.patience)
+            except Refused as error:
+                wait = _wait(tries, error)
+            except StrandlineError as error:
+                wait = tries.failed(error)
+            sync_sleep(wait)
 
     def _params(self, after: int, batch_rows: int) -> dict[str, Any]:
-        params = {
+        return {
             "after": after,
             "through": self.last,
             "epoch": self.epoch,
@@ -146,30 +223,36 @@ class ServerPiece(msgspec.Struct, frozen=True, array_like=True, tag="server"):
             "until": self.where.until,
             "compression": self.compression,
         }
-        return {name: value for name, value in params.items() if value is not None}
 
 
-def _batches(server: Talker, path: str, params: dict[str, Any]) -> Iterator[Any]:
-    with server.stream(path, params) as chunks, pa.ipc.open_stream(_Chunks(chunks)) as reader:
+def _wait(tries: Tries, error: Refused) -> float:
+    try:
+        return tries.failed(error)
+    except Refused:
+        raise _meaning(error) from error
+
+
+def _batches(transport: Transport, request: Request) -> Iterator[Any]:
+    with closing(transport.stream(request, SILENCE_SECONDS)) as stream, pa.ipc.open_stream(_File(stream)) as reader:
         if not reader.schema.equals(RECORDS):
-            raise RefusedByServer(200, "", f"{server.url} sends records of another shape: {reader.schema}")
+            raise BadAnswer(f"{transport.address.url} sends records of another shape: {reader.schema}")
         yield from reader
 
 
-class _Chunks:
-    """Chunks of bytes as the file that Arrow reads. The bytes are copied once, into the buffers of a batch."""
+class _File:
+    """A stream of bytes as the file that Arrow reads. The bytes are copied once, into the buffers of a batch."""
 
     closed = False
 
-    def __init__(self, chunks: Iterator[bytes]) -> None:
-        self._chunks = chunks
+    def __init__(self, stream: ByteStream) -> None:
+        self._stream = stream
         self._rest = memoryview(b"")
 
     def read(self, size: int) -> bytes:
         parts: list[memoryview] = []
         while size > 0:
             if not self._rest:
-                self._rest = memoryview(next(self._chunks, b""))
+                self._rest = memoryview(self._stream.next())
                 if not self._rest:
                     break
             part, self._rest = self._rest[:size], self._rest[size:]
@@ -178,13 +261,13 @@ class _Chunks:
         return b"".join(parts)
 
     def close(self) -> None:
-        """Whoever opened the stream closes it."""
+        """The stream is closed by the function that opened it."""
 
 
 # --- appending -----------------------------------------------------------------------------------------------------
 
 
-class Written(msgspec.Struct, frozen=True):
+class AppendResult(msgspec.Struct, frozen=True):
     """What an append did. ``repeated``: it had been made before; then its seqs are not known here and 0."""
 
     first: int
@@ -198,7 +281,7 @@ class ServerTarget:
     """Where records are appended in bulk."""
 
     def __init__(self, url: str, key: str | None = None, *, patience: Patience = PATIENCE) -> None:
-        self._talker = talker(url, key)
+        self._transport = transport_to(url, key)
         self._patience = patience
 
     def append(
@@ -212,63 +295,56 @@ class ServerTarget:
         create: bool = True,
         ts: int | None = None,
         compression: str | None = None,
-    ) -> Written:
+    ) -> AppendResult:
         """Append the rows of a table (or of a batch) with a column ``data`` and, if need be, ``key``, ``node`` and
         ``meta``; all of them, or none. ``ts`` is the time that they are of, in milliseconds, if it is not now.
 
-        With a ``writer`` its ``progress`` is noted in the same step, and the append is made only if it was ``before``
-        until then (None: there was none). Then it is tried again whatever happens, and made once: if it turns out that
-        the progress is already what it is to become, that is success. If it is something else, ProgressConflict.
+        With a ``writer``, its ``progress`` is stored in the same step, and the append is made only if the stored
+        progress is ``before`` (None: there is none). Then the request is repeated after any failure and applied once:
+        if the stored progress is already ``progress``, the append has been made. Raises ProgressConflict if it is
+        something else.
 
-        Without one, it is tried again only as long as the server has certainly done nothing; OutcomeUnknown if the
-        connection ends before the answer.
+        Without a writer, the request is repeated only if the server has certainly not applied it. Raises Unreachable
+        with ``sent`` if the connection ends before the answer.
         """
-        params: dict[str, Any] = {"create": str(create).lower()}
-        headers = {"content-type": MEDIA_TYPE}
+        params: dict[str, Any] = {"create": create}
+        headers = [(b"content-type", MEDIA_TYPE.encode())]
         if ts is not None:
             params["ts"] = ts
         if writer is not None:
             if progress is None or _same(progress, before):
                 raise ValueError("a writer has to say its progress, which is another with each append")
             params["writer"] = writer
-            headers["strandline-progress"] = _header(progress)
-            headers["strandline-progress-before"] = "absent" if before is None else _header(before)
+            headers.append((b"strandline-progress", _header(progress)))
+            headers.append((b"strandline-progress-before", b"absent" if before is None else _header(before)))
         elif progress is not None or before is not None:
             raise ValueError("there is progress, but no writer whose it is")
-        body = _encoded(table, compression)
-        attempt = 0
-        while True:
-            try:
-                response = self._talker.once(
-                    "POST", place("records", log), params=params, headers=headers, content=body
-                )
-                return msgspec.json.decode(response.content, type=Written)
-            except ProgressConflict as conflict:
-                if _same(conflict.progress, progress):
-                    return _REPEATED
-                raise
-            except (httpx.TransportError, Busy) as error:
-                if writer is None and not isinstance(error, (Busy, httpx.ConnectError, httpx.ConnectTimeout)):
-                    raise OutcomeUnknown(f"no answer came to an append to {log!r}: {error}") from error
-                attempt += 1
-                self._talker.wait(attempt, error, self._patience)
+        request = Request(
+            "POST",
+            _path("records", log) + query_string(params),
+            _encoded(table, compression),
+            tuple(headers),
+            repeatable=0.0 if writer is None else ALWAYS,
+        )
+        try:
+            return _decode(_call(self._transport, request, self._patience).body, AppendResult)
+        except ProgressConflict as conflict:
+            if _same(conflict.progress, progress):
+                return _REPEATED
+            raise
 
     def progress(self, log: str, writer: str) -> Progress | None:
         """How far the writer has come; None if it has noted nothing. Raises UnknownLog."""
-        body = self._talker.ask(place("logs", log), {"writer": writer}, self._patience)
-        return _decode(body, _OneLog).progress
+        answer = _call(self._transport, get(_path("logs", log), {"writer": writer}), self._patience)
+        return _decode(answer.body, _OneLog).progress
 
     def forget(self, log: str, writer: str) -> bool:
         """Forget how far the writer has come; tells whether anything was known of it."""
-        params = {"writer": writer}
-        # To forget twice is to forget.
-        response = self._talker.retried(
-            lambda: self._talker.once("DELETE", place("progress", log), params=params), self._patience
-        )
-        return _decode(response.content, _Forgotten).forgotten
+        answer = _call(self._transport, delete(_path("progress", log), {"writer": writer}), self._patience)
+        return _decode(answer.body, _Forgotten).forgotten
 
 
-_REPEATED = Written(0, 0, 0, 0, repeated=True)
+_REPEATED = AppendResult(0, 0, 0, 0, repeated=True)
 
 
 def _same(one: Progress | None, other: Progress | None) -> bool:
@@ -276,10 +352,10 @@ def _same(one: Progress | None, other: Progress | None) -> bool:
     return msgspec.json.encode(one, order="deterministic") == msgspec.json.encode(other, order="deterministic")
 
 
-def _header(progress: Progress) -> str:
+def _header(progress: Progress) -> bytes:
     """JSON in ASCII: all that a header can hold."""
     text = msgspec.json.encode(progress).decode()
-    return "".join(each if each.isascii() else _escaped(each) for each in text)
+    return "".join(each if each.isascii() else _escaped(each) for each in text).encode()
 
 
 def _escaped(character: str) -> str:
@@ -326,4 +402,4 @@ def _decode(body: bytes | Raw, form: type[T]) -> T:
     try:
         return msgspec.json.decode(body, type=form)
     except msgspec.MsgspecError as error:
-        raise RefusedByServer(200, "", f"the answer is not what a Strandline server gives: {error}") from None
+        raise BadAnswer(f"the answer is not that of a Strandline server: {error}") from None

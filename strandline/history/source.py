@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from strandline.history.log_info import LogInfo
-from strandline.history.pieces import EVERYTHING, Piece, Where
+from strandline.history.pieces import EVERYTHING, Piece, SegmentPiece, Where
+from strandline.history.remote import ServerPiece
 
 
 class History(Protocol):
@@ -52,3 +53,8 @@ def open_history(
     from strandline.history.remote import ServerHistory
 
     return ServerHistory(url, key)
+
+
+# --- Every kind of piece there is, for those who send pieces to where they are read ---------------------------------
+
+AnyPiece = SegmentPiece | ServerPiece

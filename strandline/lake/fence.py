@@ -1,31 +1,113 @@
-"""Which driver may change the lake.
+"""One pipeline per lake at a time.
 
-A driver is a process that changes tables of the lake. Each takes a number that is higher than all before it, by
-creating the file ``drivers/<number>.json``, which only one of several can create. The driver with the highest number
-has the lake.
+A claim is a lock that the system holds for the process: it is gone with the process, however that ended. In a lake in a
+directory it is a file there. Of a lake in an object store it is a file of this machine; whether another machine works
+on it is told by its status, which a living pipeline renews all the time.
 
-An older driver that still runs, on another machine for instance, must not change anything after that. So a new driver
-first commits its number to every table. A commit succeeds only on top of the version it was planned from
-(``lake/table``), so every plan of the older driver fails from then on, and the older driver finds that its number is
-not the highest any more. Whatever it committed before that is as if it had been killed at this point.
-
-A driver that ends marks its number as done. The next one then has nobody to keep out, and commits nothing.
+A claim is a courtesy: it tells a second pipeline early that it is not wanted. Two pipelines can still get past each
+other, for instance when both start at the same time on two machines. What keeps the lake right then is ``lake/fence``.
 """
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
 import socket
+import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
 
 import msgspec
 from obstore.exceptions import BaseError
 
-from strandline.lake.claim import LakeInUse
 from strandline.lake.location import Lake
-from strandline.lake.table import DRIVER, Table, TableMoved
+from strandline.lake.status import read_status
+from strandline.lake.table import DRIVER, LakeTable, TableMoved
+
+NAME = "pipeline.lock"
+
+#: Somebody may be just asking whether the lake is claimed, which takes a few microseconds.
+LOCK_ATTEMPTS = 3
+LOCK_ATTEMPT_SECONDS = 0.02
+#: A pipeline on another machine that has not renewed its status for this long is not there any more.
+SILENT_MS = 120_000
+
+
+class LakeInUse(Exception):
+    """Another pipeline is at work on the lake. The message says which."""
+
+
+@contextmanager
+def claim(lake: Lake, now: Callable[[], int]) -> Iterator[None]:
+    """Have the lake for oneself; raises LakeInUse. ``now`` is the time in milliseconds."""
+    path = _lock_path(lake)
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        if not _lock(fd):
+            holder = os.pread(fd, 32, 0).decode(errors="replace").strip() or "unknown"
+            raise LakeInUse(f"another pipeline is at work on {lake.url}: process {holder}")
+        if lake.directory is None:
+            _check_elsewhere(lake, now())
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+        yield
+    finally:
+        os.close(fd)
+
+
+def is_claimed(lake: Lake) -> bool:
+    """Whether a pipeline of this machine is at work on the lake."""
+    try:
+        fd = os.open(_lock_path(lake, make=False), os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        # Shared: those who ask do not hinder each other. A pipeline that begins just now tries again.
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    else:
+        return False
+    finally:
+        os.close(fd)
+
+
+def _lock(fd: int) -> bool:
+    for attempt in range(LOCK_ATTEMPTS):
+        if attempt:
+            time.sleep(LOCK_ATTEMPT_SECONDS)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            continue
+        return True
+    return False
+
+
+def _lock_path(lake: Lake, make: bool = True) -> Path:
+    directory = lake.directory
+    if directory is None:
+        name = sha256(lake.url.encode()).hexdigest()[:16]
+        return Path(tempfile.gettempdir()) / f"strandline-{os.getuid()}-{name}.lock"
+    if make:
+        directory.mkdir(parents=True, exist_ok=True)
+    return directory / NAME
+
+
+def _check_elsewhere(lake: Lake, now: int) -> None:
+    status = read_status(lake)
+    if status is None or status.state == "ended" or status.host == socket.gethostname():
+        return
+    # A time far in the future was written under a wrong clock, and says nothing.
+    if abs(now - status.updated) < SILENT_MS:
+        raise LakeInUse(f"another pipeline is at work on {lake.url}: process {status.pid} on {status.host}")
+
+
+# --- Which driver may change the lake -------------------------------------------------------------------------------
 
 log = logging.getLogger(__name__)
 
@@ -76,9 +158,9 @@ class Fence:
     def take_over(self) -> None:
         """Move every table, so that no plan of an older driver can be committed."""
         for name in TABLES:
-            self._move(Table(self._lake, name, None))
+            self._move(LakeTable(self._lake, name, None))
 
-    def _move(self, table: Table) -> None:
+    def _move(self, table: LakeTable) -> None:
         for _ in range(ATTEMPTS):
             snapshot = table.snapshot(self)
             if not snapshot.exists:
@@ -139,3 +221,43 @@ def _read(lake: Lake, number: int) -> Driver | None:
         return None if stored is None else msgspec.json.decode(stored, type=Driver)
     except msgspec.DecodeError:
         return None
+
+
+# --- Which data directory a lake belongs to -------------------------------------------------------------------------
+
+#: In the lake: which data directory its records are from.
+BELONGING = "lake.json"
+FORMAT = 1
+
+
+class LakeOfAnother(Exception):
+    """The lake has the records of another data directory, or is of a format that is not known here."""
+
+
+class Belonging(msgspec.Struct, frozen=True):
+    directory: str
+    format: int = FORMAT
+
+
+def belong(lake: Lake, directory: str) -> None:
+    """Make sure that the lake is of this data directory. Raises LakeOfAnother."""
+    if not belongs(lake, directory):
+        lake.write(BELONGING, msgspec.json.encode(Belonging(directory)))
+
+
+def belongs(lake: Lake, directory: str) -> bool:
+    """Whether there is a lake, which then is of this data directory. Raises LakeOfAnother."""
+    stored = lake.read(BELONGING)
+    if stored is None:
+        return False
+    try:
+        found = msgspec.json.decode(stored, type=Belonging)
+    except msgspec.DecodeError as error:
+        raise LakeOfAnother(f"{lake.place_of(BELONGING)} cannot be understood: {error}") from None
+    if found.format != FORMAT:
+        raise LakeOfAnother(f"the lake at {lake.url} has format {found.format}, known is {FORMAT}")
+    if found.directory != directory:
+        raise LakeOfAnother(
+            f"the lake at {lake.url} has the records of the data directory {found.directory}, not of {directory}"
+        )
+    return True

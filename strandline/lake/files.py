@@ -6,7 +6,7 @@ import json
 import os
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -14,7 +14,9 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
+from pyarrow.fs import LocalFileSystem
 
 from strandline.lake.location import Lake
 
@@ -171,3 +173,29 @@ def open_file(lake: Lake, name: str) -> Iterator[Any]:
     if data is None:
         raise FileNotFoundError(lake.place_of(name))
     yield pa.BufferReader(data)
+
+
+# --- Reading Parquet files of the lake in tasks: wherever the lake is, and only the rows that are wanted ------------
+
+BATCH_ROWS = 65_536
+
+
+def read_lake_file(
+    lake: Lake, name: str, columns: Sequence[str], condition: Any = None, batch_rows: int = BATCH_ROWS
+) -> Iterator[Any]:
+    """The rows that fulfil the condition, batch by batch, in the order of the file. Raises FileNotFoundError."""
+    format = ds.ParquetFileFormat()
+    if lake.directory is not None:
+        fragment = format.make_fragment(str(lake.directory / name), LocalFileSystem())
+    else:
+        fragment = format.make_fragment(pa.BufferReader(_fetched(lake, name)))
+    for batch in fragment.to_batches(columns=list(columns), filter=condition, batch_size=batch_rows):
+        if batch.num_rows:
+            yield batch
+
+
+def _fetched(lake: Lake, name: str) -> bytes:
+    data = lake.read(name)
+    if data is None:
+        raise FileNotFoundError(lake.place_of(name))
+    return data

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
 import pyarrow as pa
 
 from strandline.lake.location import Lake
-from strandline.lake.table import Table
+from strandline.lake.table import LakeTable
 
 #: Every record. A payload is ``data`` if it is text and ``bytes`` if it is not. ``version`` is that of the record's
 #: schema, 0 where it has none.
@@ -25,8 +29,8 @@ RECORDS = pa.schema(
 )
 
 
-def records(lake: Lake) -> Table:
-    return Table(lake, "records", RECORDS)
+def records(lake: Lake) -> LakeTable:
+    return LakeTable(lake, "records", RECORDS)
 
 
 #: What audits found: rows of one run have the same ``run``. A row without a log (an empty name) says what was looked at
@@ -46,8 +50,8 @@ AUDIT = pa.schema(
 )
 
 
-def audit(lake: Lake) -> Table:
-    return Table(lake, "audit", AUDIT)
+def audit(lake: Lake) -> LakeTable:
+    return LakeTable(lake, "audit", AUDIT)
 
 
 #: The last record of every key.
@@ -81,9 +85,84 @@ KEYS = pa.schema(
 )
 
 
-def latest(lake: Lake) -> Table:
-    return Table(lake, "latest", LATEST, ["bucket"])
+def latest(lake: Lake) -> LakeTable:
+    return LakeTable(lake, "latest", LATEST, ["bucket"])
 
 
-def keys(lake: Lake) -> Table:
-    return Table(lake, "keys", KEYS, ["bucket"])
+def keys(lake: Lake) -> LakeTable:
+    return LakeTable(lake, "keys", KEYS, ["bucket"])
+
+
+# --- Records as the lake has them -----------------------------------------------------------------------------------
+
+#: Where one of many payloads is no text, they are looked at in groups of so many, and one by one only in the group
+#: that has it.
+GROUP = 1024
+
+Versions = Sequence[tuple[int, int]]
+#: The columns that both begin with.
+_SAME = RECORDS.names[: RECORDS.get_field_index("version")]
+
+
+def lake_rows(batch: Any, versions: Versions = ()) -> Any:
+    """A batch of history's records with the columns of the table ``records``. ``versions`` has the first seq of each
+    version of the log's schema, ascending."""
+    return lake_rows_of([(batch, versions)])
+
+
+def lake_rows_of(batches: Sequence[tuple[Any, Versions]]) -> Any:
+    """Several batches as one: small ones cost as much as large ones."""
+    batch = batches[0][0] if len(batches) == 1 else pa.concat_batches([batch for batch, _ in batches])
+    text, other = split_text(batch.column("data"))
+    columns = batch.columns[: len(_SAME)]
+    if any(versions for _, versions in batches):
+        version = pa.concat_arrays([_versions(each.column("seq").to_numpy(), versions) for each, versions in batches])
+    else:
+        version = pa.array(np.zeros(batch.num_rows, np.int32))
+    return pa.record_batch([*columns, version, text, other], schema=RECORDS)
+
+
+def split_text(data: Any) -> tuple[Any, Any]:
+    """Payloads as text, null where they are none, and as bytes where they are not text."""
+    whole = _as_text(data)
+    if whole is not None:
+        return whole, pa.nulls(len(data), pa.binary())
+    texts, others = [], []
+    for start in range(0, len(data), GROUP):
+        group = data.slice(start, GROUP)
+        text = _as_text(group)
+        if text is not None:
+            texts.append(text)
+            others.append(pa.nulls(len(group), pa.binary()))
+            continue
+        values = group.to_pylist()
+        decoded = [_decoded(value) for value in values]
+        texts.append(pa.array(decoded, pa.string()))
+        others.append(
+            pa.array(
+                [None if text is not None else value for text, value in zip(decoded, values, strict=True)], pa.binary()
+            )
+        )
+    return pa.concat_arrays(texts), pa.concat_arrays(others)
+
+
+def _as_text(data: Any) -> Any:
+    try:
+        return data.cast(pa.string())
+    except pa.ArrowInvalid:
+        return None
+
+
+def _decoded(value: bytes) -> str | None:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _versions(seqs: Any, versions: Versions) -> Any:
+    if not versions:
+        return pa.array(np.zeros(len(seqs), np.int32))
+    starts = np.array([first for first, _ in versions], np.int64)
+    numbers = np.array([0, *(version for _, version in versions)], np.int32)
+    return pa.array(numbers[np.searchsorted(starts, seqs, "right")])

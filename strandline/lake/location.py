@@ -17,7 +17,7 @@ from obstore.exceptions import AlreadyExistsError
 from obstore.store import from_url
 
 from strandline.engine.errors import DamagedFile
-from strandline.engine.segments.cold_store import directory_of
+from strandline.engine.segments.cold_tier import directory_of
 
 
 class FileState(NamedTuple):

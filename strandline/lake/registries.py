@@ -19,7 +19,7 @@ from strandline.lake.location import Lake
 FOLDER = "registries"
 
 
-class Layer(msgspec.Struct, frozen=True):
+class RegistryLayer(msgspec.Struct, frozen=True):
     """Records of a log, from one seq to another, that have this epoch in the lake. The last layer has no end."""
 
     epoch: int
@@ -33,7 +33,7 @@ class KeptRegistry(msgspec.Struct, frozen=True):
 
     log: str
     epoch: int
-    layers: list[Layer]
+    layers: list[RegistryLayer]
     registry: msgspec.Raw
 
 

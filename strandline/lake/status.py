@@ -94,7 +94,7 @@ class Lag(msgspec.Struct, kw_only=True, omit_defaults=True):
     rows: list[LogLag] = []
 
 
-class Problem(msgspec.Struct, kw_only=True, omit_defaults=True):
+class PipelineProblem(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Something that went wrong; with a log and a seq where it is about one."""
 
     time: int
@@ -104,7 +104,7 @@ class Problem(msgspec.Struct, kw_only=True, omit_defaults=True):
     seq: int | None = None
 
 
-class Status(msgspec.Struct, kw_only=True):
+class PipelineStatus(msgspec.Struct, kw_only=True):
     """The pipeline of one lake. Counters count from the lake's first round on."""
 
     #: ``starting``: Spark is not up yet; ``running``: in a round; ``idle``: waits for something new; ``ended``: nobody
@@ -122,7 +122,7 @@ class Status(msgspec.Struct, kw_only=True):
     rounds: list[RoundSummary] = []
     rounds_total: int = 0
     records_total: dict[str, int] = {}
-    problems: list[Problem] = []
+    problems: list[PipelineProblem] = []
     problems_total: int = 0
     lag: Lag = msgspec.field(default_factory=Lag)
     #: What the machine lacks for the pipeline to run, one sentence each.
@@ -133,19 +133,19 @@ class Status(msgspec.Struct, kw_only=True):
         return next((one for one in reversed(self.rounds) if one.good), None)
 
 
-def read_status(lake: Lake) -> Status | None:
+def read_status(lake: Lake) -> PipelineStatus | None:
     """None when there is none yet; raises OSError when the lake cannot be read, BadStatus when it makes no sense."""
     with _errors(lake):
         data = lake.read(NAME)
     if data is None:
         return None
     try:
-        return msgspec.json.decode(data, type=Status)
+        return msgspec.json.decode(data, type=PipelineStatus)
     except msgspec.DecodeError as error:
         raise BadStatus(f"{lake.place_of(NAME)} cannot be understood: {error}") from None
 
 
-def write_status(lake: Lake, status: Status) -> None:
+def write_status(lake: Lake, status: PipelineStatus) -> None:
     """Readers find the old one or the new one, whole. Raises OSError when it cannot be written."""
     data = msgspec.json.encode(status)
     directory = lake.directory

@@ -21,12 +21,10 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from strandline.lake.files import BOUNDED, DataFile
 from strandline.lake.location import Lake
-from strandline.lake.transaction_log import LOG, NO_TABLE, BrokenLog, TransactionLog
+from strandline.lake.transaction_log import NO_TABLE, BrokenLog, TransactionLog
 
 if TYPE_CHECKING:
     from strandline.lake.fence import Fence
-
-__all__ = ["DRIVER", "LOG", "NO_TABLE", "BrokenLog", "KnownFile", "Snapshot", "Table", "TableMoved"]
 
 #: The transaction log is summed up every so many commits.
 CHECKPOINT_INTERVAL = 50
@@ -58,7 +56,7 @@ class KnownFile(NamedTuple):
         return cls(file.path, file.size, file.rows, dict(file.bounds), file.partition)
 
 
-class Table:
+class LakeTable:
     def __init__(self, lake: Lake, name: str, schema: Any, partition_by: Sequence[str] = ()) -> None:
         self.lake = lake
         self.name = name
@@ -76,10 +74,10 @@ class Table:
         """Raises deltalake's TableNotFoundError if nothing was ever committed to it."""
         return DeltaTable(self.lake.place_of(self.name), version=version, storage_options=self.lake.storage_options)
 
-    def snapshot(self, fence: Fence | None = None) -> Snapshot:
+    def snapshot(self, fence: Fence | None = None) -> TableSnapshot:
         """The table as it is now, to plan a change from. A driver passes its ``fence``: it is then told apart whether
         another driver has taken the lake over or another engine has changed the table."""
-        return Snapshot(self, fence)
+        return TableSnapshot(self, fence)
 
     def files(self) -> list[KnownFile]:
         """The files that hold the table now; none if there is no table."""
@@ -109,10 +107,10 @@ class Table:
                     raise
 
 
-class Snapshot:
+class TableSnapshot:
     """A table at one version. After a commit through it, it is the table at the version which that commit made."""
 
-    def __init__(self, table: Table, fence: Fence | None = None) -> None:
+    def __init__(self, table: LakeTable, fence: Fence | None = None) -> None:
         self.table = table
         self._fence = fence
         self._log: TransactionLog | None = TransactionLog(table.lake, table.name)

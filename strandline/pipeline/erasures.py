@@ -20,24 +20,32 @@ from contextlib import contextmanager
 
 from strandline.history.log_info import LogInfo
 from strandline.lake import layout
-from strandline.lake.files import DataFile
-from strandline.lake.table import LOG, KnownFile, Snapshot, Table
-from strandline.pipeline.erasure_files import (
+from strandline.lake.erasures import (
+    AMENDED,
+    DELETED,
+    PROGRESS,
+    PURGED,
+    RESTORED,
     Concerned,
     EraseDone,
     EraseItem,
+    ErasureRule,
+    ErasureRules,
+    EventsMissed,
     RenewDone,
     RenewItem,
     erase,
     renew,
+    rules_of,
 )
-from strandline.pipeline.erasure_rules import AMENDED, DELETED, RESTORED, Rule, Rules, rules_of
-from strandline.pipeline.events import PROGRESS, PURGED, EventsMissed
+from strandline.lake.files import DataFile
+from strandline.lake.record_files import concerns_everything
+from strandline.lake.reporter import describe
+from strandline.lake.table import KnownFile, LakeTable, TableSnapshot
+from strandline.lake.transaction_log import LOG
 from strandline.pipeline.keys import ByKey
-from strandline.pipeline.record_files import concerns_everything
 from strandline.pipeline.records import MAX_ITEM_ROWS, pieces_of
 from strandline.pipeline.round import Round
-from strandline.pipeline.status import describe
 from strandline.pipeline.tasks import work
 from strandline.schema.registry import Registry
 
@@ -61,7 +69,7 @@ def run(round: Round) -> None:
         records.commit(progress={PURGED: progress[PROGRESS]})
 
 
-def purge(round: Round, table: Table) -> None:
+def purge(round: Round, table: LakeTable) -> None:
     """Remove all data files that are not part of the table now."""
     there = table.lake.names(f"{table.name}/")
     current = {f"{table.name}/{file.path}" for file in table.files()}
@@ -71,7 +79,7 @@ def purge(round: Round, table: Table) -> None:
 class _Following:
     """The events that the tables have not followed yet."""
 
-    def __init__(self, round: Round, records: Snapshot) -> None:
+    def __init__(self, round: Round, records: TableSnapshot) -> None:
         self._round = round
         self._records = records
         self._progress = records.progress()
@@ -97,7 +105,7 @@ class _Following:
 
     # --- what is meant -----------------------------------------------------------------------------------------------
 
-    def _rules(self) -> dict[int, list[Rule]]:
+    def _rules(self) -> dict[int, list[ErasureRule]]:
         known = {int(log) for log in self._progress if log.isdecimal()}
         try:
             events = self._round.events.after(self._progress[PROGRESS])
@@ -105,24 +113,25 @@ class _Following:
             return self._everything(known, missed)
         return rules_of((event.erasure for event in events), known)
 
-    def _everything(self, known: set[int], missed: EventsMissed) -> dict[int, list[Rule]]:
+    def _everything(self, known: set[int], missed: EventsMissed) -> dict[int, list[ErasureRule]]:
         """What the logs have now is read anew, and what they should have and do not is gone. Of what is below the floor
         of a log nobody can say whether a cap or somebody took it: it stays."""
         message = f"{missed}: all that the logs have is read anew, what is below their floors stays as it is"
         self._round.problem(STAGE, None, None, message)
         logs = {info.epoch: info for info in self._round.history.logs()}
         return {
-            epoch: [Rule(AMENDED, first=logs[epoch].floor)] if epoch in logs else [Rule(DELETED)] for epoch in known
+            epoch: [ErasureRule(AMENDED, first=logs[epoch].floor)] if epoch in logs else [ErasureRule(DELETED)]
+            for epoch in known
         }
 
-    def _with_standing(self, rules: dict[int, list[Rule]]) -> Rules:
+    def _with_standing(self, rules: dict[int, list[ErasureRule]]) -> ErasureRules:
         restored = {epoch for epoch, each in rules.items() if any(rule.kind == RESTORED for rule in each)}
         found = {}
         for info in self._round.all_logs:
             if info.epoch in restored:
                 with self._telling(info):
                     found[info.epoch] = self._round.history.standing(info)
-        return Rules(rules, found)
+        return ErasureRules(rules, found)
 
     @contextmanager
     def _telling(self, info: LogInfo) -> Iterator[None]:
@@ -136,7 +145,7 @@ class _Following:
 
     # --- files -------------------------------------------------------------------------------------------------------
 
-    def _renewed(self, rules: Rules) -> list[DataFile]:
+    def _renewed(self, rules: ErasureRules) -> list[DataFile]:
         """Files with the records that were restored or amended, as the logs have them."""
         items: list[RenewItem] = []
         for info in self._round.all_logs:
@@ -158,7 +167,7 @@ class _Following:
             return []
         return list(work(self._round.spark, renew, items, RenewItem, RenewDone, self._round.parallelism))
 
-    def _items(self, info: LogInfo, rules: Rules) -> list[RenewItem]:
+    def _items(self, info: LogInfo, rules: ErasureRules) -> list[RenewItem]:
         bounds = [rule.bounds for rule in rules.of[info.epoch] if rule.kind in (RESTORED, AMENDED)]
         # What is behind the table's progress comes by itself.
         through = min(max((last for _, last in bounds), default=0), self._progress[str(info.epoch)], info.head)
@@ -170,7 +179,7 @@ class _Following:
         pieces = pieces_of(self._round.history, info, first - 1, through, MAX_ITEM_ROWS)
         return [RenewItem(self._round.lake, [piece], mine, versions) for piece in pieces]
 
-    def _erased(self, rules: Rules, new: list[DataFile]) -> tuple[list[KnownFile], int]:
+    def _erased(self, rules: ErasureRules, new: list[DataFile]) -> tuple[list[KnownFile], int]:
         """The files to be replaced; those that replace them are added to ``new``."""
         items = []
         for file in self._files:

@@ -15,11 +15,11 @@ import pyarrow.compute as pc
 
 from strandline.history.log_info import LogInfo
 from strandline.lake import registries
+from strandline.lake.files import read_lake_file
 from strandline.lake.layout import records
 from strandline.lake.location import Lake
-from strandline.lake.parquet import read_lake_file
-from strandline.lake.registries import KeptRegistry, Layer
-from strandline.lake.table import KnownFile, Table
+from strandline.lake.registries import KeptRegistry, RegistryLayer
+from strandline.lake.table import KnownFile, LakeTable
 from strandline.pipeline.typed_columns import PayloadColumns
 from strandline.schema.registry import Registry
 
@@ -73,20 +73,20 @@ def keep_registries(lake: Lake, logs: Sequence[LogInfo], now_ms: int) -> None:
     registries.keep(lake, kept, now_ms)
 
 
-def layers_of(info: LogInfo, by_epoch: Mapping[int, LogInfo]) -> list[Layer]:
+def layers_of(info: LogInfo, by_epoch: Mapping[int, LogInfo]) -> list[RegistryLayer]:
     """Where the records of a log are in the lake, oldest first."""
-    layers: list[Layer] = []
+    layers: list[RegistryLayer] = []
     last: int | None = None
     at: LogInfo | None = info
     while at is not None:
         if last is None or at.own_after < last:
-            layers.append(Layer(at.epoch, at.own_after + 1, last))
+            layers.append(RegistryLayer(at.epoch, at.own_after + 1, last))
             last = at.own_after
         at = None if at.base is None else by_epoch.get(at.base.epoch)
     return layers[::-1]
 
 
-def _may_have(file: KnownFile, layers: Iterable[Layer]) -> bool:
+def _may_have(file: KnownFile, layers: Iterable[RegistryLayer]) -> bool:
     epochs, seqs = file.bounds.get("epoch"), file.bounds.get("seq")
     if epochs is None or seqs is None:
         return True
@@ -119,7 +119,7 @@ def _payload_columns(kept: KeptRegistry) -> PayloadColumns:
     return PayloadColumns(Registry.load(bytes(kept.registry)), RECORD.names)
 
 
-def _wanted(layers: Iterable[Layer]) -> Any:
+def _wanted(layers: Iterable[RegistryLayer]) -> Any:
     """The rows of the layers, as a condition on the columns of a file."""
     condition: Any = None
     for layer in layers:
@@ -147,7 +147,7 @@ def lake_table(spark: SparkSession, lake: Lake, name: str) -> DataFrame:
     Spark itself does not know Delta tables. It is given the files that make up the table at this moment; those stay for
     as long as replaced files are kept, unless something is erased. Spark has to be able to read where the lake is.
     """
-    table = Table(lake, name, None)
+    table = LakeTable(lake, name, None)
     opened = table.open()
     files = opened.file_uris()
     if files:

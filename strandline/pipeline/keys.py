@@ -1,7 +1,7 @@
 """The tables ``latest`` and ``keys``: the last record of every key, and what is known of the key.
 
 They are made of the table ``records``, from behind their own progress: what a log has lost meanwhile to a cap or to
-time is still there. Both are kept in buckets by the hash of the key (``lake/buckets``); the buckets that new records
+time is still there. Both are kept in buckets by the hash of the key (``lake/key_files``); the buckets that new records
 belong to are written anew, and the others stay as they are.
 
 ``latest`` is committed first. How far the two have come is what ``keys`` says: after a crash between the commits the
@@ -16,19 +16,22 @@ import msgspec
 import numpy as np
 
 from strandline.lake import layout
-from strandline.lake.buckets import cover, even, hashes, places
-from strandline.lake.table import KnownFile, Snapshot
-from strandline.pipeline.events import PROGRESS
-from strandline.pipeline.key_files import (
+from strandline.lake.erasures import PROGRESS
+from strandline.lake.key_files import (
     BUCKET_ROWS,
     Affected,
     BucketDone,
     KeyItem,
     KeyJob,
     Ranges,
+    cover,
+    even,
     gather,
+    hashes,
+    places,
     spread,
 )
+from strandline.lake.table import KnownFile, TableSnapshot
 from strandline.pipeline.round import Round
 from strandline.pipeline.tasks import shuffle
 
@@ -146,7 +149,7 @@ def _can_wait(by_key: ByKey, new: int) -> bool:
     return by_key.rows > MANY_KEYS and new < by_key.rows // FEW and 0 <= waited < FEW_WAIT_MS
 
 
-def _candidates(records: Snapshot, version: int | None) -> list[KnownFile]:
+def _candidates(records: TableSnapshot, version: int | None) -> list[KnownFile]:
     """The files that can have new records: those that came since a version which has been added up. Some of them may
     only have been rearranged; their records are told by their seqs."""
     known = set() if version is None else records.table.paths_at(version)

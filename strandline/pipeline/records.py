@@ -11,15 +11,14 @@ from collections.abc import Iterable, Iterator
 from itertools import count
 from typing import cast
 
-from strandline.history.any_piece import AnyPiece
 from strandline.history.log_info import LogInfo
-from strandline.history.source import History
+from strandline.history.source import AnyPiece, History
 from strandline.lake import layout
+from strandline.lake.erasures import PROGRESS, PURGED
 from strandline.lake.files import DataFile
-from strandline.pipeline.events import PROGRESS, PURGED
-from strandline.pipeline.record_files import Failure, RecordsDone, RecordsItem, write_records
+from strandline.lake.record_files import ReadFailure, RecordsDone, RecordsItem, write_records
+from strandline.lake.reporter import describe
 from strandline.pipeline.round import Round
-from strandline.pipeline.status import describe
 from strandline.pipeline.tasks import work
 from strandline.schema.registry import Registry
 
@@ -136,7 +135,7 @@ class _Copying:
                     self._versions = {info.epoch: Registry.load(info.registry).versions}
                 found = pieces_of(self._round.history, info, after, info.head, self._item_rows)
             except Exception as error:
-                self._fail(Failure(info.name, info.epoch, after, describe(error)))
+                self._fail(ReadFailure(info.name, info.epoch, after, describe(error)))
                 continue
             for place, piece in enumerate(found):
                 yield info, piece, info.head if place == len(found) - 1 else piece.last
@@ -192,6 +191,6 @@ class _Copying:
             moved.update((str(epoch), seq) for epoch, seq in reached.items())
         return moved
 
-    def _fail(self, failure: Failure) -> None:
+    def _fail(self, failure: ReadFailure) -> None:
         self._failed.add(failure.epoch)
         self._round.problem(STAGE, failure.log, failure.through + 1, failure.message)

@@ -12,14 +12,18 @@ import msgspec
 
 from strandline.history.log_info import LogInfo
 from strandline.history.source import History
+from strandline.lake.erasures import ErasureEvents
 from strandline.lake.fence import Fence
 from strandline.lake.location import Lake
-from strandline.pipeline.events import Events
-from strandline.pipeline.status import Reporter
+from strandline.lake.reporter import Reporter
 from strandline.pipeline.tasks import parallelism
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+class UnknownLogs(Exception):
+    """Logs were named that do not exist."""
 
 
 class Chosen(msgspec.Struct, frozen=True):
@@ -29,7 +33,7 @@ class Chosen(msgspec.Struct, frozen=True):
     prefix: str = ""
 
 
-class Keeping(msgspec.Struct, frozen=True):
+class FileRetention(msgspec.Struct, frozen=True):
     """How long something is kept that no table has any more, in seconds."""
 
     #: Versions of the tables that were replaced: for readers that are still at them, and for looking back.
@@ -39,7 +43,17 @@ class Keeping(msgspec.Struct, frozen=True):
 
 
 EVERYTHING = Chosen()
-KEEPING = Keeping()
+FILE_RETENTION = FileRetention()
+
+
+def choose(logs: list[LogInfo], chosen: Chosen) -> list[LogInfo]:
+    """Raises UnknownLogs if one is named that is not there."""
+    missing = set(chosen.logs) - {info.name for info in logs}
+    if missing:
+        raise UnknownLogs(f"there are no such logs: {', '.join(sorted(missing))}")
+    if chosen.logs:
+        logs = [info for info in logs if info.name in set(chosen.logs)]
+    return [info for info in logs if info.name.startswith(chosen.prefix)]
 
 
 def wall_clock() -> int:
@@ -58,9 +72,9 @@ class Round:
     reporter: Reporter
     logs: list[LogInfo]
     all_logs: list[LogInfo]
-    events: Events
+    events: ErasureEvents
     complete: bool = True
-    keeping: Keeping = KEEPING
+    keeping: FileRetention = FILE_RETENTION
     now: Callable[[], int] = wall_clock
     problems: int = 0
     #: Records by stage.

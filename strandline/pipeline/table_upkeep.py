@@ -23,8 +23,9 @@ import msgspec
 from strandline.lake import layout
 from strandline.lake.files import DataFile
 from strandline.lake.location import Lake
-from strandline.lake.table import LOG, KnownFile, Snapshot, Table
-from strandline.pipeline.record_files import FILE_BYTES, RowsWriter
+from strandline.lake.record_files import FILE_BYTES, RowsWriter
+from strandline.lake.table import KnownFile, LakeTable, TableSnapshot
+from strandline.lake.transaction_log import LOG
 from strandline.pipeline.round import Round
 from strandline.pipeline.tasks import work
 
@@ -75,7 +76,7 @@ def is_sweep_due(progress: Mapping[str, int], now: int) -> bool:
 # --- small files -----------------------------------------------------------------------------------------------------
 
 
-def compact(round: Round, records: Snapshot) -> None:
+def compact(round: Round, records: TableSnapshot) -> None:
     groups = list(groups_of(records.files()))
     if not groups:
         return
@@ -160,7 +161,7 @@ def _local(lake: Lake, path: str, place: str) -> str:
 # --- old files -------------------------------------------------------------------------------------------------------
 
 
-def sweep(round: Round, table: Table) -> list[str]:
+def sweep(round: Round, table: LakeTable) -> list[str]:
     """Remove files that have not been part of the table for long enough. Gives what was removed."""
     now = round.now()
     there = round.lake.names(f"{table.name}/")

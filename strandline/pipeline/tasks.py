@@ -11,12 +11,12 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 import pyarrow as pa
 
-from strandline.pipeline.status import TaskFailed, describe
+from strandline.lake.reporter import TaskFailed, describe
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -77,6 +77,27 @@ def shuffle(
     parts = frame.mapInArrow(_Spreader(spread, kind, type(shared), known), PARTS)
     gathered = parts.groupBy("destination").applyInArrow(_gatherer(gather, type(shared), known), RESULTS)
     return _results(gathered, result)
+
+
+class TaskWorkers(Protocol):
+    """Applies a function to items, in any order, and gives back the results."""
+
+    def __call__(
+        self, function: Callable[[Item], Result], items: Iterable[Item], kind: type[Item], result: type[Result]
+    ) -> Iterator[Result]: ...
+
+
+def on_spark(spark: SparkSession) -> TaskWorkers:
+    """Workers that are tasks of this session."""
+    parallel = parallelism(spark)
+
+    def workers(
+        function: Callable[[Item], Result], items: Iterable[Item], kind: type[Item], result: type[Result]
+    ) -> Iterator[Result]:
+        for wave in work(spark, function, items, kind, result, parallel):
+            yield from wave
+
+    return workers
 
 
 def parallelism(spark: SparkSession) -> int:

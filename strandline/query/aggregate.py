@@ -1,7 +1,8 @@
-"""Sums as the JSON they are shown as: intervals in order, and in each of them its groups with their measures.
+"""Aggregation: adds up the measures of a rollup per interval and group over a whole log, and renders the result as
+JSON.
 
-There may be tens of thousands of groups, so texts are put together with whole arrays, like everything else here. Whole
-numbers are shown without a fraction, as JavaScript writes them.
+There may be tens of thousands of groups, so texts are assembled from whole arrays too. Whole numbers are written
+without a fraction, as JavaScript writes them.
 """
 
 from __future__ import annotations
@@ -20,18 +21,16 @@ from msgspec import Struct
 from strandline.engine import Log
 from strandline.query.chunk import Chunk
 from strandline.query.columns import Numbers
-from strandline.query.companions.identity import rollup_id
 from strandline.query.config import Measure, SearchConfig
 from strandline.query.contributions import Contributions, add_up, contributing
-from strandline.query.coverage import Coverage, families_of
 from strandline.query.errors import BadQuery
 from strandline.query.index import Versions
+from strandline.query.index_files.builder import rollup_id
 from strandline.query.providers import Provider
 from strandline.query.requests import AggregateRequest
-from strandline.query.search import first_omitted, latest
-from strandline.query.summary import PLAIN_BELOW
+from strandline.query.search import Coverage, families_of, first_omitted, latest
 from strandline.query.sums import WIDE_PARTS, Histograms, MeasureSums, Sums, combine
-from strandline.query.values import LATEST_DATE
+from strandline.query.values import LATEST_DATE, PLAIN_BELOW
 
 #: More groups than this are no answer to a person, and would keep the server from other work for seconds.
 MAX_GROUPS = 50_000
@@ -212,9 +211,6 @@ def _bound_of(name: str) -> float:
     return bound if math.isfinite(bound) else math.nan
 
 
-# --- Aggregation: what a rollup declares, added up per interval and group, over everything that a log holds ---------
-
-
 class AggregateResult(Struct, frozen=True):
     """``buckets`` are the intervals and their groups as :mod:`strandline.query.aggregate` shows them, in JSON."""
 
@@ -241,7 +237,7 @@ def aggregate(
         primary_timestamp=latest(cover.chunks, config.primary_timestamp),
         omitted_ts=first_omitted(log, cover, head),
         timed_out=cover.through < head or bool(cover.gaps),
-        companions=adding.companions,
+        index_files=adding.index_files,
         chunks=adding.chunks,
         used_rollups=bool(adding.sums),
         caught_up=progress.records,
@@ -261,7 +257,7 @@ class _Adding:
         self._inner = -(-request.first // interval) * interval, request.end // interval * interval
         self.contributions = Contributions(request)
         self.sums: list[Sums] = []
-        self.companions = 0
+        self.index_files = 0
         self.chunks = 0
         self._uses_columns = False
 
@@ -280,8 +276,8 @@ class _Adding:
         if rows is not None:
             self.contributions.add(chunk, rows)
             self._uses_columns = used = True
-        if used and chunk.is_companion:
-            self.companions += 1
+        if used and chunk.is_from_file:
+            self.index_files += 1
         elif used:
             self.chunks += 1
 

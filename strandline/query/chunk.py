@@ -1,12 +1,15 @@
-"""A chunk: consecutive records of a log as columns. It does not change once made; larger ones are made of it."""
+"""A chunk: consecutive records of a log as columns. Chunks are immutable; larger chunks are made from smaller ones."""
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 
 import numpy as np
 import numpy.typing as npt
 
+from strandline.engine.state.ranges import inside
 from strandline.query.columns import AnyColumn, Mask, join_columns
 from strandline.query.sums import Sums
 
@@ -53,7 +56,7 @@ class Chunk:
         return Chunk(self.seqs, self.columns, gone if gone is not None and gone.any() else None, self.find_sums)
 
     @property
-    def is_companion(self) -> bool:
+    def is_from_file(self) -> bool:
         return self.find_sums is not None
 
     def sums(self, rollup: str, interval_ms: int) -> Sums | None:
@@ -76,3 +79,25 @@ def join_chunks(chunks: Sequence[Chunk]) -> Chunk:
             [np.zeros(len(chunk), np.bool_) if chunk.gone is None else chunk.gone for chunk in chunks]
         )
     return Chunk(np.concatenate([chunk.seqs for chunk in chunks]), columns, gone)
+
+
+#: Seqs from the first to the last of each; ascending.
+Ranges = Sequence[tuple[int, int]]
+
+_first, _last = itemgetter(0), itemgetter(1)
+
+
+def within(ranges: Ranges, first: int, last: int) -> Ranges:
+    """What of the ranges is between two seqs."""
+    start = bisect_left(ranges, first, key=_last)
+    end = bisect_right(ranges, last, key=_first)
+    return [(max(low, first), min(high, last)) for low, high in ranges[start:end]]
+
+
+def live_part(chunk: Chunk, ranges: Ranges) -> Chunk | None:
+    """The chunk without the records outside of the ranges; None if that leaves nothing."""
+    near = within(ranges, chunk.first, chunk.last)
+    if near == [(chunk.first, chunk.last)]:
+        return chunk.without(None)
+    live = inside(chunk.seqs, near)
+    return chunk.without(~live) if live.any() else None

@@ -1,6 +1,6 @@
-"""A search configuration: which fields of a stream's records can be asked for, and how.
+"""A search configuration: which fields of a stream's records can be queried, and how.
 
-These are the facts; reading them out of a document, with all rules, is declaring.py.
+``config_parser.py`` reads it from a JSON document and checks it.
 """
 
 from __future__ import annotations

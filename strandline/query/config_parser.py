@@ -1,4 +1,4 @@
-"""Reading a search configuration out of a JSON document, rule by rule; the first broken one is named with its place."""
+"""Parsing a search configuration from a JSON document. The first violated rule is reported with its location."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, cast, get_args
 
 from msgspec.structs import replace
 
+from strandline.nearest_name import did_you_mean
 from strandline.query.bound import bind_search
 from strandline.query.config import (
     Binding,
@@ -339,7 +340,7 @@ def expect_object(value: object, path: str) -> dict[str, Any]:
 def expect_keys(declared: dict[str, Any], path: str, allowed: Collection[str]) -> None:
     for key in declared:
         if key not in allowed:
-            raise BadSearchConfig(f"{path}.{key} is not supported")
+            raise BadSearchConfig(f"{path}.{key} is not supported{did_you_mean(key, allowed)}")
 
 
 def tidied(declared: dict[str, Any]) -> dict[str, Any]:

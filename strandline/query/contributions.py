@@ -1,4 +1,7 @@
-"""Adding up contributions by interval and group."""
+"""Which records contribute to a rollup, and adding up their contributions by interval and group.
+
+A record contributes as a whole or not at all, so that all measures of a rollup are about the same records.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,8 @@ from strandline.query.config import Measure
 from strandline.query.evaluator import evaluate
 from strandline.query.index import part_name
 from strandline.query.requests import AggregateRequest
-from strandline.query.summary import plain, power_name
 from strandline.query.sums import Grouped, Histograms, MeasureSums, Numbering, Sums
+from strandline.query.values import plain, power_name
 
 Rows = npt.NDArray[np.int64]
 Array = npt.NDArray[Any]
@@ -215,8 +218,6 @@ def _histograms(at: int, contributions: Contributions, grouped: Grouped) -> Hist
 def _table_of(tables: list[dict[str, Array]]) -> Any:
     return pa.concat_tables([pa.table(columns) for columns in tables]) if tables else None
 
-
-# --- Which records contribute to a rollup: only as a whole, so that everything that it adds up is of the same records
 
 #: Times in milliseconds from the first to before the end of each.
 Windows = Sequence[tuple[int, int]]

@@ -1,4 +1,4 @@
-"""Many RFC 3339 times at once, in the form that nearly all programs write: UTC, with or without milliseconds."""
+"""From payloads to columns. The result equals that of :func:`strandline.query.values.values_of`, record by record."""
 
 from __future__ import annotations
 
@@ -24,10 +24,9 @@ from strandline.query.columns import (
     encode_words,
 )
 from strandline.query.config import Field
-from strandline.query.payloads import Payloads, database, object_rows
+from strandline.query.payloads import Payloads, database, object_rows, text_buffers, tokenise, tokenise_each
 from strandline.query.pointers import parse_pointer, resolve
 from strandline.query.values import EARLIEST_DATE, LATEST_DATE, Value, converter, scalars, values_of
-from strandline.query.words import text_buffers, tokenise, tokenise_each
 
 #: Where in "2026-03-25T10:18:23.123Z", in quotes, which sign stands; everything else is a digit.
 _SHORT = {0: '"', 5: "-", 8: "-", 11: "T", 14: ":", 17: ":", 20: "Z", 21: '"'}
@@ -86,8 +85,6 @@ def _days(year: Int64s, month: Int64s, day: Int64s) -> Int64s:
     return days
 
 
-# --- From payloads to columns. What comes out is what :func:`strandline.query.values.values_of` says, record by recor
-
 #: Fewer payloads than this are read one by one: asking DuckDB takes about as long.
 BULK_ROWS = 256
 #: Digits of an integer that a machine number surely has room for.
@@ -106,8 +103,8 @@ class Extracted(NamedTuple):
     columns: dict[str, AnyColumn]
 
 
-class Found(NamedTuple):
-    """What was read in bulk: ``values``, one for each of ``rows``; ``left`` are rows that must be looked at one by
+class ExtractedValues(NamedTuple):
+    """The values that were read in bulk: ``values``, one for each of ``rows``. The rows in ``left`` must be read one by
     one."""
 
     rows: npt.NDArray[np.int64]
@@ -183,7 +180,7 @@ def read_column(field: Field, values: Any, known: dict[int, list[Value]]) -> Any
     """The column of a field whose values are written as JSON; of some rows the canonical values are ``known``."""
     present = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))
     texts = values.drop_null() if len(present) < len(values) else values
-    found = READERS[field.kind](texts) if len(texts) else Found(present, _no_values(field), present)
+    found = READERS[field.kind](texts) if len(texts) else ExtractedValues(present, _no_values(field), present)
     others = dict(known)
     convert = converter(field)
     for at in found.left.tolist():
@@ -232,7 +229,7 @@ def histogram_column(found: Iterable[object]) -> HistogramColumn:
 # --- reading JSON values of one kind in bulk ---------------------------------------------------------------------
 
 
-def _read_strings(texts: Any) -> Found:
+def _read_strings(texts: Any) -> ExtractedValues:
     offsets, raw = text_buffers(texts)
     first = raw[offsets[:-1]]
     quoted = first == _QUOTE
@@ -245,7 +242,7 @@ def _read_strings(texts: Any) -> Found:
     rows = np.flatnonzero(plain)
     if len(rows) < len(texts):
         texts = texts.filter(pa.array(plain))
-    return Found(rows, _unquoted(texts), np.flatnonzero(left))
+    return ExtractedValues(rows, _unquoted(texts), np.flatnonzero(left))
 
 
 _BACKSLASH = np.uint8(ord("\\"))
@@ -275,22 +272,22 @@ def _whole_numbers(texts: Any) -> tuple[npt.NDArray[np.uint8], Mask, Mask]:
     return first, number, whole
 
 
-def _read_integers(texts: Any) -> Found:
+def _read_integers(texts: Any) -> ExtractedValues:
     first, number, whole = _whole_numbers(texts)
     left = (first == _QUOTE) | (first == _BRACKET) | (number & ~whole)
     return _cast(texts, whole, left, pa.int64())
 
 
-def _read_floats(texts: Any) -> Found:
+def _read_floats(texts: Any) -> ExtractedValues:
     offsets, raw = text_buffers(texts)
     first = raw[offsets[:-1]]
     number = (first - np.uint8(48) < 10) | (first == _MINUS)
     found = _cast(texts, number, (first == _QUOTE) | (first == _BRACKET), pa.float64())
     finite = np.isfinite(found.values)
-    return found if finite.all() else Found(found.rows[finite], found.values[finite], found.left)
+    return found if finite.all() else ExtractedValues(found.rows[finite], found.values[finite], found.left)
 
 
-def _read_dates(texts: Any) -> Found:
+def _read_dates(texts: Any) -> ExtractedValues:
     first, number, whole = _whole_numbers(texts)
     moments, known = parse_moments(texts)
     numeric = _cast(texts, whole, whole, pa.int64())
@@ -300,24 +297,24 @@ def _read_dates(texts: Any) -> Found:
     values[known] = moments[known]
     taken = inside | known
     left = ((first == _QUOTE) | (first == _BRACKET) | number) & ~taken
-    return Found(np.flatnonzero(taken), values[taken], np.flatnonzero(left))
+    return ExtractedValues(np.flatnonzero(taken), values[taken], np.flatnonzero(left))
 
 
-def _read_bools(texts: Any) -> Found:
+def _read_bools(texts: Any) -> ExtractedValues:
     offsets, raw = text_buffers(texts)
     first = raw[offsets[:-1]]
     rows = np.flatnonzero((first == _TRUE) | (first == _FALSE))
-    return Found(rows, first[rows] == _TRUE, np.flatnonzero((first == _QUOTE) | (first == _BRACKET)))
+    return ExtractedValues(rows, first[rows] == _TRUE, np.flatnonzero((first == _QUOTE) | (first == _BRACKET)))
 
 
-def _cast(texts: Any, chosen: Mask, left: Mask, kind: Any) -> Found:
+def _cast(texts: Any, chosen: Mask, left: Mask, kind: Any) -> ExtractedValues:
     rows = np.flatnonzero(chosen)
     if len(rows) < len(texts):
         texts = texts.filter(pa.array(chosen))
-    return Found(rows, texts.cast(kind).to_numpy(), np.flatnonzero(left))
+    return ExtractedValues(rows, texts.cast(kind).to_numpy(), np.flatnonzero(left))
 
 
-READERS: dict[str, Callable[[Any], Found]] = {
+READERS: dict[str, Callable[[Any], ExtractedValues]] = {
     "keyword": _read_strings,
     "text": _read_strings,
     "integer": _read_integers,

@@ -1,8 +1,8 @@
 """The index of a log for one search configuration: its records as chunks of columns, in memory, up to some seq.
 
-It is made when it is first asked for, and brought up to the head of the log by whoever asks; what one search has done
-is there for the next, also if the first ran out of time. Chunks grow as they are joined: a chunk is joined with the
-one before it while that is not more than twice as large. So there are few, and no record is copied often.
+The index is built on first use, and each request extends it to the head of the log. The work of a search that timed out
+is kept for the next one. A chunk is joined with the chunk before it while that is at most twice as large: there are few
+chunks, and no record is copied often.
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ import numpy as np
 from msgspec import Struct
 
 from strandline.engine import Log
-from strandline.engine.reads.remaining import rewrites_of, standing_of
-from strandline.query.chunk import Chunk, join_chunks
+from strandline.engine.reads.status import live_ranges_of, rewrites_of
+from strandline.query.chunk import Chunk, join_chunks, live_part
 from strandline.query.config import Binding, Field, SearchConfig
 from strandline.query.extraction import Extractor
-from strandline.query.live_records import what_stands
 
 #: Records that are read and indexed at a time. It is looked at the clock in between.
 BATCH_ROWS = 16_384
@@ -33,14 +32,14 @@ MAX_CHUNK_ROWS = 131_072
 Versions = Sequence[tuple[int, int]]
 
 
-class Plan(Struct, frozen=True):
-    """What is indexed. Configurations that differ in nothing of this share an index."""
+class IndexPlan(Struct, frozen=True):
+    """What is indexed. Search configurations with equal plans share an index."""
 
     fields: tuple[Field, ...]
     histograms: tuple[str, ...]
 
 
-def plan_of(config: SearchConfig) -> Plan:
+def plan_of(config: SearchConfig) -> IndexPlan:
     """All fields, and the parts of the summaries that rollups add up, each as a column named by its pointer."""
     parts: dict[str, None] = {}
     histograms: dict[str, None] = {}
@@ -51,7 +50,7 @@ def plan_of(config: SearchConfig) -> Plan:
                 histograms.update(dict.fromkeys(measure.pointers[4:]))
     fields = [config.fields[name] for name in sorted(config.fields)]
     fields += [Field(part_name(pointer), "float", (Binding(0, pointer),)) for pointer in sorted(parts)]
-    return Plan(tuple(fields), tuple(sorted(histograms)))
+    return IndexPlan(tuple(fields), tuple(sorted(histograms)))
 
 
 def part_name(pointer: str) -> str:
@@ -90,14 +89,14 @@ class Index:
     Safe to use from any thread: one at a time extends it, and all see chunks that do not change.
     """
 
-    def __init__(self, log: Log, plan: Plan, begin: int = 0, until: int | None = None) -> None:
+    def __init__(self, log: Log, plan: IndexPlan, begin: int = 0, until: int | None = None) -> None:
         self.log = log
         self.begin = begin
         self.until = until
         self._extractor = Extractor(plan.fields, plan.histograms)
         self._extending = threading.Lock()
         self._cover = self._nothing()
-        self._revision, self._rewrites, _ = standing_of(log)
+        self._revision, self._rewrites, _ = live_ranges_of(log)
         self._versions: Versions = ()
 
     @property
@@ -157,13 +156,13 @@ class Index:
         self._versions = versions
         if self.log.revision == self._revision:
             return
-        standing = standing_of(self.log)
-        if standing.rewrites != self._rewrites:
+        live = live_ranges_of(self.log)
+        if live.rewrites != self._rewrites:
             self._cover = self._nothing()
         else:
-            left = [what_stands(chunk, standing.ranges) for chunk in self._cover.chunks]
+            left = [live_part(chunk, live.ranges) for chunk in self._cover.chunks]
             self._cover = self._cover._replace(chunks=tuple(chunk for chunk in left if chunk is not None))
-        self._revision, self._rewrites = standing.revision, standing.rewrites
+        self._revision, self._rewrites = live.revision, live.rewrites
 
     def _extend(self, versions: Versions) -> tuple[int, int]:
         chunks, after, through, _ = self._cover

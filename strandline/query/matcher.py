@@ -1,8 +1,9 @@
-"""Passing over records without decoding them, where their bytes alone show that a query cannot match.
+"""Filters over single records: whether a record matches a bound query, decoding only the members that the query reads.
 
-A string without escapes stands in JSON as its own bytes between quotes. So if a query needs a keyword to equal some
-value, the value in quotes must be found in the record, or a backslash must. The test is made on many records at a time,
-because one search through a long text is several times as fast as many through short ones.
+Records whose bytes rule out a match are skipped without decoding. A string without escapes appears in JSON as its own
+bytes between quotes. If a query requires a keyword to equal a value, the record must contain the value in quotes, or a
+backslash. The test runs on many records at a time, because one search through a long text is several times faster than
+many searches through short ones.
 """
 
 from __future__ import annotations
@@ -78,8 +79,6 @@ def needle(clause: EqualB | PrefixB) -> bytes:
         return msgspec.json.encode(clause.prefix)[:-1]
     return msgspec.json.encode(clause.value)
 
-
-# --- Decoding only those places of a JSON record that are asked for; everything else is skipped unread --------------
 
 Place = tuple[str, ...]
 #: What is at one place of a decoded record; None where there is nothing.
@@ -165,8 +164,6 @@ def selected_within(get: Getter, inner: type, inner_get: Getter, rest: Place) ->
     return find
 
 
-# --- Whether a record matches a bound query. A query is made into nested functions once, and these run per record
-
 #: Whether a record matches; what it takes is what the getters it is made of look into.
 Test = Callable[[Any], bool]
 
@@ -215,7 +212,7 @@ def filter_rows(bound: Bound, data: Sequence[bytes], versions: Sequence[int]) ->
     return matching
 
 
-class Plan:
+class MatchPlan:
     """How to find the records of one schema version that match a query."""
 
     def __init__(self, bound: Bound, version: int) -> None:
@@ -247,8 +244,8 @@ class Plan:
 
 
 @lru_cache(KEPT_PLANS)
-def plan_for(bound: Bound, version: int) -> Plan:
-    return Plan(bound, version)
+def plan_for(bound: Bound, version: int) -> MatchPlan:
+    return MatchPlan(bound, version)
 
 
 def fields_of(bound: Bound) -> list[Field]:

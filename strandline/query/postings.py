@@ -1,7 +1,7 @@
-"""Columns in which words are looked up instead of looked for: their words are sorted, and it is known where each is.
+"""Columns with sorted words and their positions, in which words are looked up instead of scanned for.
 
-They say the same as the columns they are made of, and are made once, for records that do not change any more. Numbers
-are kept in as few bytes as they need.
+They hold the same values as the columns they are made from. They are built once, for records that no longer change.
+Numbers are stored in as few bytes as they need.
 """
 
 from __future__ import annotations

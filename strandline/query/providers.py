@@ -1,4 +1,4 @@
-"""Who answers for which records of a log."""
+"""Which index answers for which records of a log: index files of the lake, or the index in memory."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from typing import NamedTuple, Protocol
 
 from strandline.engine import Log
 from strandline.engine.errors import UnknownLog
-from strandline.query.chunk import Chunk
-from strandline.query.companions.answers import Companions, Described, Laid, Served
+from strandline.query.chunk import Chunk, within
 from strandline.query.config import SearchConfig
-from strandline.query.index import Cover, Index, Plan, Progress, Versions, behind, plan_of
-from strandline.query.live_records import within
+from strandline.query.index import Cover, Index, IndexPlan, Progress, Versions, behind, plan_of
+from strandline.query.index_files.answers import IndexFiles, IndexFileStatus, Laid, Served
 
 
 class Key(NamedTuple):
@@ -21,7 +20,7 @@ class Key(NamedTuple):
     nothing else answers for."""
 
     epoch: int
-    plan: Plan
+    plan: IndexPlan
     after: int | None
     until: int | None
 
@@ -36,18 +35,18 @@ class Provider(Protocol):
 
 
 class Indexes:
-    """What companions cover, and indexes in memory, by log and by what is indexed, of everything else.
+    """What index files cover, and indexes in memory, by log and by what is indexed, of everything else.
 
     The latter take about ``budget`` bytes, all together. Those that were asked least recently go first, and of one that
     is too large by itself the oldest records.
     """
 
-    def __init__(self, budget: int, companions: Companions | None = None) -> None:
+    def __init__(self, budget: int, index_files: IndexFiles | None = None) -> None:
         self.budget = budget
-        self.companions = companions
+        self.index_files = index_files
         self._lock = threading.Lock()
         self._indexes: OrderedDict[Key, Index] = OrderedDict()
-        self._described: dict[tuple[int, Plan], Described] = {}
+        self._described: dict[tuple[int, IndexPlan], IndexFileStatus] = {}
         #: Another number whenever something else is indexed than before.
         self.changes = 0
 
@@ -74,8 +73,8 @@ class Indexes:
         laid = None
         covering = _Covering(head)
         try:
-            if self.companions is not None:
-                laid = self.companions.lay_out(log, config, plan, versions, deadline)
+            if self.index_files is not None:
+                laid = self.index_files.lay_out(log, config, plan, versions, deadline)
             for after, until, served in _stretches(laid, head):
                 if served is not None:
                     covering.add(served.chunk, served.last)
@@ -98,20 +97,20 @@ class Indexes:
         if progress.records:
             self._make_room(index)
 
-    def look(self, log: Log, config: SearchConfig, versions: Versions) -> None:
-        """Find out which companions there are for a log, for those who want to show it."""
-        if self.companions is not None:
+    def refresh_status(self, log: Log, config: SearchConfig, versions: Versions) -> None:
+        """Find out which index files there are for a log, for those who want to show it."""
+        if self.index_files is not None:
             key = log.epoch, plan_of(config)
-            found = self.companions.describe(log, config, key[1], versions)
-            if self._described.get(key, Described()) != found:
+            found = self.index_files.describe(log, config, key[1], versions)
+            if self._described.get(key, IndexFileStatus()) != found:
                 self.changes += 1
             self._described[key] = found
 
-    def described(self, log: Log, plan: Plan) -> Described:
+    def described(self, log: Log, plan: IndexPlan) -> IndexFileStatus:
         """What was last found out. Does not wait for anything."""
-        return self._described.get((log.epoch, plan), Described())
+        return self._described.get((log.epoch, plan), IndexFileStatus())
 
-    def held(self, log: Log, plan: Plan) -> tuple[Cover | None, bool]:
+    def held(self, log: Log, plan: IndexPlan) -> tuple[Cover | None, bool]:
         """What is in memory of the log by this plan, and whether something is by another. It does not count as use."""
         with self._lock:
             found = [index for key, index in self._indexes.items() if (key.epoch, key.plan) == (log.epoch, plan)]
@@ -126,8 +125,8 @@ class Indexes:
 
     def forget(self, log: Log) -> None:
         """The log is being dropped."""
-        if self.companions is not None:
-            self.companions.forget(log)
+        if self.index_files is not None:
+            self.index_files.forget(log)
         with self._lock:
             for known in [known for known in self._described if known[0] == log.epoch]:
                 del self._described[known]
@@ -135,7 +134,7 @@ class Indexes:
                 del self._indexes[key]
                 self.changes += 1
 
-    def _in_memory(self, log: Log, plan: Plan, after: int, until: int | None) -> list[Index]:
+    def _in_memory(self, log: Log, plan: IndexPlan, after: int, until: int | None) -> list[Index]:
         """The indexes for the records from behind ``after`` up to ``until``, or without end."""
         with self._lock:
             if until is not None:
@@ -146,7 +145,7 @@ class Indexes:
                 index = self._indexes[open_key] = Index(log, plan, after)
             self._indexes.move_to_end(open_key)
             if index.begin > after:
-                # Companions that answered for what is in between do not any more.
+                # Index files that answered for what is in between do not any more.
                 return [self._index(log, Key(log.epoch, plan, after, index.begin)), index]
         if index.begin < after:
             index.begin_behind(after)
@@ -162,7 +161,7 @@ class Indexes:
         return index
 
     def _drop_covered(self, open_key: Key, after: int) -> None:
-        """Give back the memory of what lay between companions before there were more of them."""
+        """Give back the memory of what lay between index files before there were more of them."""
         with self._lock:
             for key in list(self._indexes):
                 if key[:2] == open_key[:2] and key.until is not None and key.until <= after:
@@ -235,12 +234,12 @@ _NO_PROGRESS = Progress(0, 0, 0.0)
 
 
 def _stretches(laid: Laid | None, head: int) -> Iterator[tuple[int, int | None, Served | None]]:
-    """The log from its beginning on: what companions answer for, and what lies between and behind them. Where nothing
+    """The log from its beginning on: what index files answer for, and what lies between and behind them. Where nothing
     stands, nobody has to answer."""
     at = 0
     for served in () if laid is None else laid.served:
         assert laid is not None
-        if served.first > at + 1 and within(laid.standing, at + 1, served.first - 1):
+        if served.first > at + 1 and within(laid.live, at + 1, served.first - 1):
             yield at, served.first - 1, None
         yield served.first - 1, served.last, served
         at = served.last

@@ -1,4 +1,7 @@
-"""Tokens and phrases in a column of texts."""
+"""Relevance: tokens and phrases in a column of texts, scored with Okapi BM25.
+
+The constants of BM25 are those of Lucene and tantivy.
+"""
 
 from __future__ import annotations
 
@@ -77,8 +80,6 @@ def _by_value(column: TextColumn, hits: Mask) -> Occurrences:
     return Occurrences(values, [counts])
 
 
-# --- How well a text matches: Okapi BM25, with the constants that Lucene and tantivy use ----------------------------
-
 #: How quickly further occurrences of a token cease to count.
 K1 = 1.2
 #: How much a long value must make up for its length.
@@ -101,10 +102,6 @@ class Relevance:
         self._fields = {clause.field.name: Statistics(0, 0) for clause in self._clauses}
         #: How many values have a token, by field, token, and whether it is only the beginning of one.
         self._having: dict[Term, int] = {term: 0 for clause in self._clauses for term in terms_of(clause)}
-
-    @property
-    def is_needed(self) -> bool:
-        return bool(self._clauses)
 
     def add(self, chunk: Chunk, mark: int) -> None:
         """Count what the chunk has up to the seq ``mark``."""

@@ -1,4 +1,4 @@
-"""What may be asked of ``_search`` and ``_aggregate``: requests, checked and bound, or refused with the reason."""
+"""The requests of ``_search`` and ``_aggregate``: parsed, checked and bound, or refused with the reason."""
 
 from __future__ import annotations
 

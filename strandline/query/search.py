@@ -1,13 +1,13 @@
-"""Search: a question to everything that a log holds, answered with the best records, in order.
+"""Search: runs a query over all records of a log and returns the best hits in order, with the coverage of the answer.
 
-Scores are BM25 where texts are asked for, times the boost of the field; a keyword found by a bare term scores its
-boost; AND and OR add up what their parts score, a bare term over several fields scores as its best field does, and
-what is under a NOT scores nothing.
+Scores are BM25 for texts, multiplied by the boost of the field. A keyword that matches a bare term scores its boost.
+AND and OR add the scores of their parts; a bare term over several fields scores as its best field; terms under NOT do
+not score.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from time import perf_counter
 from typing import Any
 
@@ -16,11 +16,11 @@ import numpy as np
 from msgspec import Struct
 
 from strandline.engine import Log
-from strandline.engine.reads.scattered import gather
+from strandline.engine.reads.single_records import payloads_at
+from strandline.query.bound import AndB, AnyOfB, Bound, EqualB, HasB, NotB, OrB, PrefixB, RangeB, TextB
 from strandline.query.chunk import Chunk
 from strandline.query.columns import NumberColumn
 from strandline.query.config import SearchConfig
-from strandline.query.coverage import Coverage, families_of
 from strandline.query.evaluator import evaluate
 from strandline.query.index import Cover, Versions
 from strandline.query.order import OFFSET, SCORE, Hit, SortKey, SortValues, best_hits, in_order
@@ -28,6 +28,77 @@ from strandline.query.providers import Provider
 from strandline.query.relevance import Relevance, is_scored, mark_of
 from strandline.query.requests import SearchRequest
 from strandline.query.values import raw_values_of
+
+
+class Coverage(Struct, frozen=True, kw_only=True):
+    """Records are given by their seqs, times in milliseconds.
+
+    There are index files, files in which history is indexed, and an index in memory of what they do not cover, over
+    sealed and unsealed records alike. ``index_files`` and ``chunks`` are the pieces of the one and the other that were
+    looked at, and ``caught_up`` the records that were not indexed yet when the question came and were read for it.
+    """
+
+    #: The last record when the answer was made. It takes into account what is behind ``after``, up to ``through``,
+    #: but for what is in the ``gaps``.
+    head: int
+    after: int
+    through: int
+    gaps: tuple[tuple[int, int], ...] = ()
+    #: The latest primary timestamp of what it takes into account.
+    primary_timestamp: int | None
+    #: When the first record was appended that it does not take into account.
+    omitted_ts: int | None
+    #: Whether the time was up before everything was looked at.
+    timed_out: bool = False
+    index_files: int = 0
+    chunks: int = 0
+    #: Whether something was taken as it had been added up before.
+    used_rollups: bool = False
+    caught_up: int = 0
+    #: Which of the abilities of the index were used: exact, col, fts, agg.
+    families: tuple[str, ...] = ()
+
+    @property
+    def missing(self) -> int:
+        """How many records, at most, it does not take into account."""
+        return self.missing_up_to(self.head)
+
+    def missing_up_to(self, seq: int) -> int:
+        """As ``missing``, of the records up to ``seq``."""
+        between = sum(max(min(last, seq) - first + 1, 0) for first, last in self.gaps)
+        return min(self.after, seq) + between + max(min(self.head, seq) - self.through, 0)
+
+    @property
+    def behind(self) -> bool:
+        """Whether records were left out for want of time."""
+        return self.through < self.head or bool(self.gaps)
+
+    @property
+    def mode(self) -> str:
+        return "published" if self.missing else "complete"
+
+    @property
+    def complete(self) -> bool:
+        return not self.missing and not self.timed_out
+
+
+def families_of(bound: Bound) -> Iterator[str]:
+    """What a query asks an index for: "exact" values, values in order or at all ("col"), or words ("fts")."""
+    match bound:
+        case AndB(children) | OrB(children) | AnyOfB(children):
+            for child in children:
+                yield from families_of(child)
+        case NotB(child):
+            yield from families_of(child)
+        case EqualB(field=field):
+            yield "exact" if field.exact else "col"
+        case TextB() | PrefixB():
+            yield "fts"
+        case HasB(field=field):
+            yield "fts" if field.kind == "text" else "exact" if field.exact else "col"
+        case RangeB():
+            yield "col"
+
 
 #: How long showing the hits may take beyond the time a search has.
 GRACE_SECONDS = 1.0
@@ -87,7 +158,7 @@ class Search:
         self._versions = versions
         self._deadline = deadline
         self._timed_out = False
-        self._companions = 0
+        self._index_files = 0
         self._chunks = 0
         self._timing = Timing()
 
@@ -100,7 +171,7 @@ class Search:
         ranked = self._rank(cover, head)
         hits = self._show(ranked, promote)
         request = self._request
-        looked = self._companions + self._chunks
+        looked = self._index_files + self._chunks
         families = {*families_of(request.query), *_sorting_families(request.sort)} if looked else set()
         coverage = Coverage(
             head=head,
@@ -110,7 +181,7 @@ class Search:
             primary_timestamp=latest(cover.chunks, self._config.primary_timestamp),
             omitted_ts=first_omitted(self._log, cover, head),
             timed_out=self._timed_out,
-            companions=self._companions,
+            index_files=self._index_files,
             chunks=self._chunks,
             caught_up=progress.records,
             families=tuple(sorted(families)),
@@ -125,8 +196,8 @@ class Search:
         for chunk in self._in_turn(cover.chunks):
             if self._is_late():
                 break
-            if chunk.is_companion:
-                self._companions += 1
+            if chunk.is_from_file:
+                self._index_files += 1
             else:
                 self._chunks += 1
             begun = perf_counter()
@@ -169,7 +240,7 @@ class Search:
         shown: dict[int, FoundRecord] = {}
         hits = {hit.seq: hit for hit in ranked}
         # In the order of the log, so that nothing is fetched from the disk twice.
-        for seq, payload in gather(self._log, sorted(hits)):
+        for seq, payload in payloads_at(self._log, sorted(hits)):
             self._timing.fetched += len(payload)
             try:
                 document = msgspec.json.decode(payload)

@@ -1,21 +1,93 @@
-"""The door: searches and aggregations over the logs of a server."""
+""":class:`Searcher`, the entry point: searches and aggregations over the logs of a server, and the status of their
+indexes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, TypeVar
 
 from strandline.engine import Log
 from strandline.query.aggregate import AggregateResult, aggregate
-from strandline.query.companions.answers import Companions
-from strandline.query.companions.catalog import Shelf
-from strandline.query.companions.file import DamagedCompanion
 from strandline.query.config import SearchConfig
-from strandline.query.index import Versions
-from strandline.query.index_status import Held, held
+from strandline.query.index import Cover, IndexPlan, Versions, plan_of
+from strandline.query.index_files.answers import IndexFiles, IndexFileStatus
+from strandline.query.index_files.catalog import IndexCatalog
+from strandline.query.index_files.file import DamagedIndexFile
 from strandline.query.providers import Indexes
 from strandline.query.requests import AggregateRequest, SearchRequest
 from strandline.query.search import Promote, Search, SearchResult
+
+
+class LogIndexStatus(NamedTuple):
+    """What is indexed: by index files, and in memory the records after ``after`` up to ``through``, in ``chunks``
+    chunks. Sizes are bytes of memory by column: the fields, and the parts of summaries that rollups add up."""
+
+    plan: IndexPlan
+    after: int
+    through: int
+    chunks: int
+    sizes: dict[str, int]
+    #: Nothing is indexed by this plan yet, but something is by an earlier one.
+    is_stale: bool
+    index_files: IndexFileStatus
+    #: All seqs that are indexed, by the one or the other, from the first to the last of each stretch; ascending.
+    ranges: tuple[tuple[int, int], ...]
+
+    @property
+    def size(self) -> int:
+        """In memory."""
+        return sum(self.sizes.values())
+
+    def size_of(self, name: str) -> int:
+        """Of one column, in memory and in files."""
+        return self.sizes.get(name, 0) + self.index_files.sizes.get(name, 0)
+
+    @property
+    def objects(self) -> int:
+        """In how many pieces the index is."""
+        return self.chunks + len(self.index_files.ranges)
+
+    def covers(self, first: int, last: int) -> bool:
+        """Whether all of these records are indexed."""
+        return any(low <= first and last <= high for low, high in self.ranges)
+
+
+def held(indexes: Indexes, log: Log, config: SearchConfig) -> LogIndexStatus:
+    plan = plan_of(config)
+    index_files = indexes.described(log, plan)
+    cover, others = indexes.held(log, plan)
+    if cover is None:
+        cover = Cover((), 0, 0)
+    sizes: dict[str, int] = {}
+    for chunk in cover.chunks:
+        for name, column in chunk.columns.items():
+            sizes[name] = sizes.get(name, 0) + column.nbytes
+    ranges = _joined([*index_files.ranges, *_covered(cover)])
+    is_stale = (others or index_files.is_stale) and not ranges
+    return LogIndexStatus(plan, cover.after, cover.through, len(cover.chunks), sizes, is_stale, index_files, ranges)
+
+
+def _covered(cover: Cover) -> Iterable[tuple[int, int]]:
+    first = cover.after + 1
+    for low, high in cover.gaps:
+        if first < low:
+            yield first, low - 1
+        first = high + 1
+    if first <= cover.through:
+        yield first, cover.through
+
+
+def _joined(ranges: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """Without overlaps, and those side by side as one."""
+    found: list[tuple[int, int]] = []
+    for first, last in sorted(ranges):
+        if found and first <= found[-1][1] + 1:
+            found[-1] = found[-1][0], max(found[-1][1], last)
+        else:
+            found.append((first, last))
+    return tuple(found)
+
 
 T = TypeVar("T")
 
@@ -27,11 +99,10 @@ class Searcher:
     ``perf_counter``.
     """
 
-    def __init__(self, budget: int, shelf: Shelf | None = None) -> None:
-        """``budget``: what the indexes may take of the memory, in bytes. ``shelf``: where companions are, if there may
-        be any."""
-        self.shelf = shelf
-        self.indexes = Indexes(budget, None if shelf is None else Companions(shelf))
+    def __init__(self, budget: int, catalog: IndexCatalog | None = None) -> None:
+        """``budget`` is the maximum memory of all indexes in bytes. ``catalog`` lists the index files of the lake."""
+        self.catalog = catalog
+        self.indexes = Indexes(budget, None if catalog is None else IndexFiles(catalog))
 
     def search(
         self,
@@ -54,24 +125,24 @@ class Searcher:
         return self._without_damaged(lambda: aggregate(self.indexes, log, config, request, versions, deadline))
 
     def _without_damaged(self, answer: Callable[[], T]) -> T:
-        """An answer without companions that turn out to be damaged when they are looked at."""
+        """An answer without index files that turn out to be damaged when they are looked at."""
         while True:
             try:
                 return answer()
-            except DamagedCompanion as damaged:
-                assert self.shelf is not None, "companions come from there"
-                self.shelf.report(damaged.path, damaged)
+            except DamagedIndexFile as damaged:
+                assert self.catalog is not None, "index files come from the catalog"
+                self.catalog.report(damaged.path, damaged)
 
     def wants_look(self, log: Log) -> bool:
-        """Whether it is time to look again for companions of the log. Quick."""
-        return self.shelf is not None and (self.shelf.is_due or self.shelf.known(log.epoch) is None)
+        """Whether it is time to look again for index files of the log. Quick."""
+        return self.catalog is not None and (self.catalog.is_due or self.catalog.known(log.epoch) is None)
 
-    def look(self, log: Log, config: SearchConfig, versions: Versions) -> None:
-        """Find out which companions there are, for ``held`` to tell."""
-        self.indexes.look(log, config, versions)
+    def refresh_status(self, log: Log, config: SearchConfig, versions: Versions) -> None:
+        """Find out which index files there are, for ``held`` to tell."""
+        self.indexes.refresh_status(log, config, versions)
 
-    def held(self, log: Log, config: SearchConfig) -> Held:
-        """What there is of the log's index in memory, and which companions there were when it was last looked. Quick:
+    def held(self, log: Log, config: SearchConfig) -> LogIndexStatus:
+        """What there is of the log's index in memory, and which index files there were when it was last looked. Quick:
         nothing is read, and nothing is indexed."""
         return held(self.indexes, log, config)
 

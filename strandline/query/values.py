@@ -1,8 +1,8 @@
-"""What a record has in a field: canonical values, the one form in which values are compared, indexed and counted.
+"""The canonical values of a field: the one form in which values are compared, indexed, counted and shown.
 
-Keywords are normalised strings, texts strings, integers ints of any size, floats finite floats, dates milliseconds,
-bools bools. Arrays stand for all their scalars, at any depth. What is absent, null, or not of the field's kind is no
-value.
+Keywords are normalised strings, texts are strings, integers are ints of any size, floats are finite floats, dates are
+milliseconds, bools are bools. An array stands for all its scalars, at any depth. A member that is absent, null, or of
+another type has no value.
 """
 
 from __future__ import annotations
@@ -15,6 +15,23 @@ from typing import Any
 
 from strandline.query.config import Field
 from strandline.query.pointers import parse_pointer, resolve
+
+#: Below this JavaScript writes whole numbers in full.
+PLAIN_BELOW = 10**21
+
+
+def plain(number: Any) -> Any:
+    """Whole numbers without a fraction, as JavaScript writes them."""
+    if isinstance(number, float) and number.is_integer() and abs(number) < PLAIN_BELOW:
+        return int(number)
+    return number
+
+
+def power_name(exponent: int) -> str:
+    """The name of the bucket of a log2_v1 histogram that begins at this power of two."""
+    power = 1 << exponent
+    return str(power) if power < PLAIN_BELOW else repr(float(power))
+
 
 Value = str | int | float | bool
 SCALAR = (str, int, float)

@@ -1,4 +1,1 @@
-"""What records look like: the registry of a stream, lenses between its versions, validation, profiles.
-
-Synchronous, and without I/O: a registry is a value, and every change gives a new one.
-"""
+"""The shape of records: the schema registry of a stream, lenses between its versions, validation, profiles."""

@@ -1,4 +1,4 @@
-"""Taking a document through lenses. Every lens is made into functions once, with its pointers taken apart."""
+"""Promoting a document through lenses. Each lens is compiled into functions once."""
 
 from __future__ import annotations
 

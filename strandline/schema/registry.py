@@ -12,13 +12,12 @@ import msgspec
 
 from strandline.query.config import SearchConfig
 from strandline.query.config_parser import parse_search_config
-from strandline.schema.budget import bounded
 from strandline.schema.errors import SchemaError
 from strandline.schema.lenses import Lens, parse_lens
 from strandline.schema.promotion import Step, compile_steps, duplicate
 from strandline.schema.routing import RoutingKey, parse_routing_key
 from strandline.schema.updates import API_VERSION, check_sequence, parse_update, updated
-from strandline.schema.validation import Validation
+from strandline.schema.validation import Validation, bounded
 
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode

@@ -7,9 +7,12 @@ from typing import Any
 
 from msgspec import UNSET, Struct
 
+from strandline.nearest_name import did_you_mean
 from strandline.query.errors import BadPointer
 from strandline.query.pointers import parse_pointer, resolve
 from strandline.schema.errors import SchemaError
+
+_KEYS = ("jsonPointer", "required")
 
 
 class RoutingKey(Struct, frozen=True):
@@ -42,8 +45,8 @@ def parse_routing_key(document: object) -> RoutingKey | None:
     if not isinstance(document, dict):
         raise SchemaError("routingKey must be an object or null")
     for name in document:
-        if name not in ("jsonPointer", "required"):
-            raise SchemaError(f"routingKey.{name} is not supported")
+        if name not in _KEYS:
+            raise SchemaError(f"routingKey.{name} is not supported{did_you_mean(name, _KEYS)}")
     pointer, required = document.get("jsonPointer"), document.get("required")
     if not isinstance(pointer, str):
         raise SchemaError("routingKey.jsonPointer must be a string")

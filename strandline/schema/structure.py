@@ -1,8 +1,7 @@
-"""What can be concluded from a schema about the documents that conform to it.
+"""What a schema implies about the documents that conform to it.
 
-Conclusions are about structure: types, what is where and always there, and values that are listed one by one. Bounds
-(lengths, ranges, patterns) are not weighed. A document is taken to hold what its schema declares: properties that a
-schema merely tolerates are nobody's promise.
+The conclusions are about structure: types, which members exist and which are required, and enumerated values. Bounds
+(lengths, ranges, patterns) are not considered. Properties that a schema tolerates but does not declare are ignored.
 """
 
 from __future__ import annotations
@@ -11,10 +10,9 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from strandline.query.pointers import ARRAY_INDEX
-from strandline.schema.budget import spend
 from strandline.schema.lenses import Path
 from strandline.schema.transforms import TYPES, type_of
-from strandline.schema.validation import Validation
+from strandline.schema.validation import Validation, spend
 
 #: An object of keywords, or a boolean.
 Schema = Any
@@ -124,23 +122,23 @@ def element_at(schema: Schema, index: int) -> Schema:
 # --- places ----------------------------------------------------------------------------------------------------------
 
 
-class Place(NamedTuple):
-    """What a schema says about a path. ``required``: it is in every document. ``explicit``: every step is declared by
-    its own name."""
+class PathFacts(NamedTuple):
+    """What a schema says about a path. ``required``: every document has it. ``explicit``: every step is declared by
+    name."""
 
     schema: Schema
     required: bool
     explicit: bool
 
 
-def find(schema: Schema, path: Path) -> Place | None:
+def find(schema: Schema, path: Path) -> PathFacts | None:
     """None where nothing is declared, or where there can be nothing."""
-    place = Place(schema, True, True)
+    place = PathFacts(schema, True, True)
     for segment in path:
         step = _step(place.schema, segment)
         if step is None or step.schema is False:
             return None
-        place = Place(step.schema, place.required and step.required, place.explicit and step.explicit)
+        place = PathFacts(step.schema, place.required and step.required, place.explicit and step.explicit)
     return place
 
 
@@ -150,20 +148,20 @@ def demands(schema: Schema, path: Path) -> bool:
     return parent is not None and isinstance(parent.schema, dict) and path[-1] in parent.schema.get("required", ())
 
 
-def _step(schema: Schema, name: str) -> Place | None:
+def _step(schema: Schema, name: str) -> PathFacts | None:
     if not isinstance(schema, dict):
         return None
     if is_array(schema):
         if not ARRAY_INDEX.match(name):
             return None
-        return Place(element_at(schema, int(name)), int(name) < minimum_items(schema), True)
+        return PathFacts(element_at(schema, int(name)), int(name) < minimum_items(schema), True)
     required = name in schema.get("required", ()) and is_object(schema)
     properties = schema.get("properties", {})
     if name in properties:
-        return Place(properties[name], required, True)
+        return PathFacts(properties[name], required, True)
     additional = schema.get("additionalProperties")
     if isinstance(additional, dict) and not schema.get("patternProperties"):
-        return Place(additional, required, False)
+        return PathFacts(additional, required, False)
     return None
 
 

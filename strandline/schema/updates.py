@@ -1,4 +1,4 @@
-"""Updates of a registry: what may be asked for, and what becomes of the registry."""
+"""Updates of a registry: which requests are valid, and the registry that results."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from strandline.nearest_name import did_you_mean
 from strandline.query.config import SearchConfig
 from strandline.query.config_parser import parse_search_config
 from strandline.query.errors import QueryError
 from strandline.schema.errors import SchemaError
-from strandline.schema.evolution import evolve
+from strandline.schema.evolution import evolve, prove
 from strandline.schema.lenses import Lens, parse_lens
-from strandline.schema.proof import prove
 from strandline.schema.routing import parse_routing_key
 from strandline.schema.validation import Validation, levels
 
@@ -44,7 +44,7 @@ def parse_update(body: bytes) -> dict[str, Any]:
         raise SchemaError("schema update must be a JSON object")
     for key in update:
         if key not in _KEYS:
-            raise SchemaError(f"schemaUpdate.{key} is not supported")
+            raise SchemaError(f"schemaUpdate.{key} is not supported{did_you_mean(key, _KEYS)}")
     if sum(map(len, levels(update))) > MAX_PARTS:
         raise SchemaError(f"schema update has more than {MAX_PARTS} objects and arrays")
     if update.pop("apiVersion", API_VERSION) != API_VERSION:

@@ -1,20 +1,46 @@
-"""JSON Schema, as this protocol has it: permissive about the schema, without references, without any access to a
-network or to files.
+"""JSON Schema validation as the streams protocol defines it: permissive, without references, without network access.
 
-A schema is reduced to what asserts something before it is compiled. Annotations, unknown keywords and formats other
-than date-time can say whatever they like, and nothing in a schema can point anywhere.
+Schemas can be written so that proving a lens for them takes minutes. The budget of a registry update counts work
+instead of time, so that an update is refused on every machine or on none. The budget is a context variable, because
+every function that inspects a schema spends from it.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import jsonschema_rs
 
-from strandline.schema.budget import spend
 from strandline.schema.errors import SchemaError
+
+#: Parts of schemas looked at, some of them many times. Enough for hundreds of operations on thousands of properties,
+#: and a second or two at most.
+MAX_EFFORT = 500_000
+
+_spent: ContextVar[list[int] | None] = ContextVar("spent", default=None)
+
+
+@contextmanager
+def bounded(limit: int = MAX_EFFORT) -> Iterator[None]:
+    """Within it, ``spend`` raises SchemaError once there is nothing left."""
+    token = _spent.set([limit])
+    try:
+        yield
+    finally:
+        _spent.reset(token)
+
+
+def spend(units: int = 1) -> None:
+    left = _spent.get()
+    if left is not None:
+        left[0] -= units
+        if left[0] < 0:
+            raise SchemaError("schema is too complex to be checked")
+
 
 #: How deep schemas and lenses may be nested. More is nobody's schema, and every walk over one is recursive.
 MAX_DEPTH = 100

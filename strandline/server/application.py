@@ -7,41 +7,35 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from time import perf_counter
 
 from starlette.applications import Starlette
 from starlette.routing import WebSocketRoute
 from starlette.types import Receive, Send
 
-from strandline.delivery.hub import Hub
-from strandline.delivery.pressure import SAMPLE_MS, Pressure
-from strandline.delivery.recurrence import Recurrence
+from strandline.collections.revocation_files import BadRevocationFile
+from strandline.delivery.hub import Hub, Recurrence
 from strandline.engine import Engine
 from strandline.engine.clock import Clock, SteadyClock, SystemClock
 from strandline.lake.location import Lake
-from strandline.protocols.access import Access
 from strandline.protocols.arrow.context import ArrowContext
-from strandline.protocols.arrow.routes import ArrowFace
-from strandline.protocols.collections.admission import open_admission
+from strandline.protocols.arrow.routes import ArrowProtocol
+from strandline.protocols.collections.authorization import open_authorizer
 from strandline.protocols.collections.context import CollectionsContext
-from strandline.protocols.collections.revocation_files import BadRevocationFile
-from strandline.protocols.collections.routes import CollectionsFace
+from strandline.protocols.collections.routes import CollectionsProtocol
 from strandline.protocols.console.context import ConsoleContext, Surroundings
-from strandline.protocols.console.routes import ConsoleFace
-from strandline.protocols.http import Reply
+from strandline.protocols.console.routes import ConsoleProtocol
 from strandline.protocols.streams.context import StreamsContext
-from strandline.protocols.streams.routes import StreamsFace
+from strandline.protocols.streams.routes import StreamsProtocol
 from strandline.protocols.tables.context import TablesContext
-from strandline.protocols.tables.routes import TablesFace
+from strandline.protocols.tables.routes import TablesProtocol
 from strandline.protocols.tables.users import Users
 from strandline.protocols.topics.context import Context
-from strandline.protocols.topics.routes import TopicsFace
-from strandline.query.companions.catalog import Shelf
+from strandline.protocols.topics.routes import TopicsProtocol
+from strandline.query.index_files.catalog import IndexCatalog
 from strandline.server.asgi import SocketDoor, make_app
 from strandline.server.connection import ConnectionCap, connection_limit
 from strandline.server.declarations import NOTHING, Declared
 from strandline.server.gate import Gate, Status
-from strandline.server.limits import Limits
 from strandline.server.metrics_snapshot import measure
 from strandline.server.openapi import openapi_route
 from strandline.server.origin import Origins
@@ -49,8 +43,15 @@ from strandline.server.pipeline.routes import PipelineRoutes
 from strandline.server.pipeline.supervisor import Keeper, Program
 from strandline.server.probes import Probes
 from strandline.server.settings import BadSettings, Settings
-from strandline.server.unread import UnreadBytes
 from strandline.server.websocket_protocol import UnfinishedMessages
+from strandline.service.access import Access
+from strandline.service.admission import SAMPLE_MS
+from strandline.service.http import Reply
+from strandline.service.kernel import Kernel
+from strandline.service.limits import Limits
+from strandline.service.live import LiveResponses
+from strandline.service.unread import UnreadBytes
+from strandline.service.workers import Workers
 from strandline.tables import Tables
 
 log = logging.getLogger(__name__)
@@ -81,13 +82,14 @@ class Application:
         self._wall = wall or SystemClock().now
         self._program = program
         self._declared = declared
+        self.workers = Workers()
         self._collections = settings.collections_config(declared.collections)
         for warning in self._collections.warnings:
             # Those of the settings are told by whoever has read the settings.
             if warning not in settings.warnings:
                 log.warning(warning)
         try:
-            self._admission = open_admission(self._collections, declared.collections)
+            self._authorizer = open_authorizer(self._collections, declared.collections, self.workers.callbacks.run)
         except BadRevocationFile as error:
             raise BadSettings(str(error)) from None
         self.status = Status()
@@ -105,6 +107,7 @@ class Application:
             keys=settings.server.api_keys or None,
             limits=self.limits,
             status=self.status,
+            workers=self.workers,
             max_body_bytes=limits.max_body_bytes,
             max_body_values=limits.max_body_values,
             probe_auth=settings.server.probe_auth,
@@ -116,19 +119,20 @@ class Application:
                 proxies=settings.server.trusted_proxies,
             ),
         )
-        self.face: TopicsFace | None = None
-        self.streams: StreamsFace | None = None
-        self.arrow: ArrowFace | None = None
-        self.collections: CollectionsFace | None = None
-        self.tables: TablesFace | None = None
-        self.console: ConsoleFace | None = None
+        self.kernel: Kernel | None = None
+        self.topics: TopicsProtocol | None = None
+        self.streams: StreamsProtocol | None = None
+        self.arrow: ArrowProtocol | None = None
+        self.collections: CollectionsProtocol | None = None
+        self.tables: TablesProtocol | None = None
+        self.console: ConsoleProtocol | None = None
         self.connection_cap = ConnectionCap(connection_limit(limits.max_connections))
         #: How many connections are open. Whoever has them sets it; it is not less than the open streams.
         self.count_connections: Callable[[], int] = lambda: self.limits.streams.used
         self.engine: Engine | None = None
+        self.live: LiveResponses | None = None
         self.keeper: Keeper | None = None
         self._sampling: Recurrence | None = None
-        self._sample_due = 0.0
         #: Set when the directory could not be opened: the server stops with it.
         self.failure: BaseException | None = None
         door = SocketDoor(self.gate, self._serve_socket)
@@ -171,35 +175,32 @@ class Application:
             return
         self.engine = engine
         # One clock for both: what the engine wrote and what a queue waits for are compared with each other.
-        hub = Hub(self._clock.now, health=engine.health, wall=self._wall)
-        self.pressure = Pressure(hub.scheduler, settings.delivery.target_latency_ms, lambda: engine.backlog.share)
-        context = Context(engine, hub, self.pressure, settings.topics_settings(), self.limits.streams)
-        shelf = Shelf(Lake.at(settings.lake), Path(settings.storage.data_dir) / COMPANIONS)
-        streams = StreamsContext(engine, hub, self.pressure, settings.streams_settings(), self.limits.streams, shelf)
-        streams.streams.removing.append(context.forget)
-        streams.streams.deleting.append(context.check_removable)
-        context.topics.drop_log = streams.streams.drop_log
-        self.face = TopicsFace(context)
-        self.streams = StreamsFace(streams, self.gate.answered)
-        self.arrow = ArrowFace(ArrowContext(context, streams.streams), settings.limits.max_body_bytes)
-        self.collections = CollectionsFace(CollectionsContext(context, self._collections, self._admission))
-        self.tables = self._open_tables(engine, hub)
+        hub = Hub(self._clock.now, health=engine.health, wall=self._wall, threads=self.workers.normal)
+        kernel = self.kernel = Kernel(
+            engine, hub, self.limits.streams, self.workers, target_latency_ms=settings.delivery.target_latency_ms
+        )
+        self.admission, self.live = kernel.admission, kernel.live
+        shelf = IndexCatalog(Lake.at(settings.lake), Path(settings.storage.data_dir) / COMPANIONS)
+        self.tables = self._open_tables(kernel)
+        self.topics = TopicsProtocol(Context(kernel, settings.topics, settings.limits, settings.delivery))
+        self.streams = StreamsProtocol(StreamsContext(kernel, settings.streams, shelf), self.gate.answered)
+        self.arrow = ArrowProtocol(ArrowContext(kernel, settings.topics), settings.limits.max_body_bytes)
+        self.collections = CollectionsProtocol(CollectionsContext(kernel, self._collections, self._authorizer))
         self.keeper = Keeper(settings, self._program, engine)
-        self.console = ConsoleFace(ConsoleContext(context, streams, self._surroundings(self.keeper)))
+        self.console = ConsoleProtocol(ConsoleContext(kernel, self._surroundings(self.keeper)))
         pipeline = PipelineRoutes(self.keeper)
-        routes = [*self.face.routes(), *self.streams.routes(), *self.arrow.routes()]
+        routes = [*self.topics.routes(), *self.streams.routes(), *self.arrow.routes()]
         routes += [*self.collections.routes(), *self.tables.routes(), *pipeline.routes(), *self.console.routes()]
         further = [self.collections.described, self.tables.described]
         self.gate.add([*routes, openapi_route([*self.probes.routes(), *routes], further)])
         self.status.progress = 1.0
         self.status.ready = True
-        self._sample_due = perf_counter() + SAMPLE_MS / 1000
-        self._sampling = hub.every(SAMPLE_MS / 1000, "sampling of the pressure", self._sample)
+        self._sampling = hub.every(SAMPLE_MS / 1000, "sampling of the pressure", kernel.pressure.sample)
         self.collections.begin()
         self.console.begin()
         if not self.status.draining:
             self.keeper.start()
-        log.info("ready: %d topics in %s", context.topics.count, settings.storage.data_dir)
+        log.info("ready: %d logs in %s", kernel.catalog.count, settings.storage.data_dir)
 
     def _surroundings(self, keeper: Keeper) -> Surroundings:
         return Surroundings(
@@ -210,17 +211,15 @@ class Application:
             connections=lambda: self.count_connections(),
         )
 
-    def _open_tables(self, engine: Engine, hub: Hub) -> TablesFace:
-        declared, settings = self._declared, self.settings
+    def _open_tables(self, kernel: Kernel) -> TablesProtocol:
+        declared = self._declared
         users = Users(self.gate.keys is not None, declared.identify)
-        tables = Tables(engine, declared.tables, hooks=declared.hooks)
-        return TablesFace(
-            TablesContext(tables, users, hub, self.pressure, self.limits.streams, settings.tables_settings())
-        )
+        tables = Tables(kernel.engine, declared.tables, hooks=declared.hooks)
+        return TablesProtocol(TablesContext(kernel, tables, users))
 
     async def _serve_socket(self, receive: Receive, send: Send, access: Access) -> None:
-        assert self.face is not None, "the gate admits nobody before"
-        await self.face.websockets.serve(receive, send, access, self.limits.unread)
+        assert self.topics is not None, "the gate admits nobody before"
+        await self.topics.websockets.serve(receive, send, access, self.limits.unread)
 
     def _progress(self, progress: float) -> None:
         """Called by the thread that replays the journal."""
@@ -228,16 +227,8 @@ class Application:
             raise StartGivenUp
         self.status.progress = progress
 
-    def _sample(self) -> None:
-        """Measure how late the loop is."""
-        now = perf_counter()
-        late, self._sample_due = now - self._sample_due, now + SAMPLE_MS / 1000
-        self.pressure.sample(max(0.0, late * 1000))
-        if self.status.draining and self._sampling is not None:
-            self._sampling.stop()
-
     def _count_topics(self) -> int:
-        return 0 if self.face is None else self.face.context.topics.count
+        return 0 if self.kernel is None else self.kernel.catalog.count
 
     def _count_series(self) -> int:
         return 0 if self.streams is None else self.streams.metrics.series
@@ -248,28 +239,29 @@ class Application:
     def drain(self) -> None:
         """Take no more requests, and let those under way come to their end."""
         self.status.draining = True
+        if self._sampling is not None:
+            self._sampling.stop()
         if self.keeper is not None:
             self.keeper.request_stop()
-        if self.face is not None:
-            self.face.drain()
+        if self.topics is not None:
+            self.topics.drain()
         if self.streams is not None:
             self.streams.drain()
-        if self.tables is not None:
-            self.tables.drain()
-        if self.console is not None:
-            self.console.drain()
+        if self.live is not None:
+            self.live.drain()
 
     async def _close(self) -> None:
         self.status.draining = True
-        if self.arrow is not None:
-            self.arrow.close()
+        if self.live is not None:
+            self.live.close()
         if self.console is not None:
             self.console.close()
         if self.collections is not None:
             self.collections.close()
-        if self.tables is not None:
-            await asyncio.to_thread(self.tables.close)
+        await asyncio.to_thread(self.workers.close)
         if self.keeper is not None:
             await asyncio.to_thread(self.keeper.close)
+        if self.kernel is not None:
+            self.kernel.stop()
         if self.engine is not None:
             await asyncio.to_thread(self.engine.close)

@@ -9,8 +9,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from time import perf_counter
-from typing import Any
+from typing import Any, Protocol
 
 from starlette.applications import Starlette
 from starlette.responses import Response
@@ -18,28 +17,19 @@ from starlette.routing import BaseRoute, Match, WebSocketRoute
 from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from strandline.protocols.access import Access
-from strandline.protocols.http import (
-    BODILESS,
-    NOSNIFF,
-    Call,
-    Head,
-    Headers,
-    Later,
-    Refusal,
-    Reply,
-    Sink,
-    Stream,
-    too_large,
-)
 from strandline.server.gate import CLOSE, Gate
-from strandline.server.unread import UnreadBytes
+from strandline.service.access import Access
+from strandline.service.http import BODILESS, NOSNIFF, Answer, Call, Head, Later, Reply, Sink, Stream, refuse
+from strandline.service.problems import Headers, Refusal
 
 #: A stream that has this much unsent is told to wait.
 HIGH_WATER_BYTES = 64 << 10
 #: How long the server reads and drops the body of a refused request before it closes the connection. A client that
 #: sends everything before it reads gets its answer if it can send everything in this time.
 LINGER_SECONDS = 10.0
+
+#: The extension of a scope that holds the connection, if the server below has one that counts what is not read.
+CONNECTION = "strandline.connection"
 
 Lifespan = Callable[[Starlette], AbstractAsyncContextManager[None]]
 
@@ -58,53 +48,37 @@ class _AllHttp(BaseRoute):
         return (Match.FULL if scope["type"] == "http" else Match.NONE), {}
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        gate, started = self._gate, perf_counter()
-        headers = _headers(scope, gate)
-        path = scope.get("raw_path") or scope["path"].encode()
-        head = Head(scope["method"], path.decode("latin-1"), scope["query_string"].decode("latin-1"), headers)
-        refused = gate.admit(head)
-        refused = gate.check_now(head) or refused
-        if refused is None:
-            gate.hold(head)
-            call = Call(head, b"", started, _peer(scope))
-            try:
-                body = await _read_body(receive, gate.max_body_bytes)
-            except Refusal as refusal:
-                body, refused = None, gate.failed(call, refusal)
-            finally:
-                gate.let_go(head)
-            if refused is None:
-                if body is not None:
-                    call.body = body
-                    await self._answer(call, receive, send)
-                return
-        reply = await _finished(gate, head, refused)
-        if gate.leaves_body(head):
-            await _send_last_reply(receive, send, reply, gate.max_body_bytes)
-        else:
-            await _send_reply(send, reply)
-
-    async def _answer(self, call: Call, receive: Receive, send: Send) -> None:
         gate = self._gate
-        answer = gate.answer(call)
-        if isinstance(answer, Later):
-            try:
-                answer = await answer
-            except Exception as error:
-                answer = gate.failed(call, error)
-        if isinstance(answer, Reply):
-            await _send_reply(send, await _finished(gate, call.head, answer))
+        path = scope.get("raw_path") or scope["path"].encode()
+        query = scope["query_string"].decode("latin-1")
+        head = Head(scope["method"], path.decode("latin-1"), query, _headers(scope, gate))
+        answer: Answer | Call = gate.enter(head, _peer(scope), awaits_body=True)
+        is_read = not gate.leaves_body(head)
+        if isinstance(answer, Call):
+            body = await self._body_of(answer, receive)
+            if body is None:
+                return
+            is_read = len(body) <= gate.max_body_bytes
+            answered = Later()
+            gate.answer(answer, body, lambda _, answer: answered.settle(answer))
+            answer = await answered
+        if isinstance(answer, Stream):
+            connection = scope.get("extensions", {}).get(CONNECTION)
+            await _run_stream(answer, head.further, receive, send, connection)
+        elif is_read:
+            await _send_reply(send, answer)
         else:
-            await _run_stream(answer, call.head.further, receive, send, gate.limits.unread)
+            await _send_last_reply(receive, send, answer, gate.max_body_bytes)
 
-
-async def _finished(gate: Gate, head: Head, reply: Reply) -> Reply:
-    finished = gate.finish(head, reply)
-    if isinstance(finished, Reply):
-        return finished
-    answer = await finished
-    assert isinstance(answer, Reply)
-    return answer
+    async def _body_of(self, call: Call, receive: Receive) -> bytes | None:
+        """The body; None if the client has gone. The body of a request that is never answered is not in flight."""
+        body = None
+        try:
+            body = await _read_body(receive, self._gate.max_body_bytes)
+        finally:
+            if body is None:
+                self._gate.leave(call)
+        return body
 
 
 def _headers(scope: Scope, gate: Gate) -> dict[bytes, bytes]:
@@ -120,7 +94,8 @@ def _peer(scope: Scope) -> str:
 
 
 async def _read_body(receive: Receive, limit: int) -> bytes | None:
-    """The whole body; None when the client has gone. Refuses one that is too large."""
+    """The whole body; None when the client has gone. Of a body that is too large only the beginning: the gate refuses
+    it."""
     chunks: list[bytes] = []
     size = 0
     while True:
@@ -129,10 +104,8 @@ async def _read_body(receive: Receive, limit: int) -> bytes | None:
             return None
         chunk: bytes = message.get("body", b"")
         size += len(chunk)
-        if size > limit:
-            raise too_large(limit)
         chunks.append(chunk)
-        if not message.get("more_body", False):
+        if size > limit or not message.get("more_body", False):
             return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
@@ -178,7 +151,7 @@ class SocketDoor:
         try:
             access = self._gate.admit_socket(_headers(scope, self._gate))
         except Refusal as refusal:
-            await _deny(websocket, refusal.reply())
+            await _deny(websocket, refuse(refusal))
             return
         try:
             await websocket.accept()
@@ -196,11 +169,19 @@ async def _deny(websocket: WebSocket, reply: Reply) -> None:
     await websocket.send_denial_response(Response(reply.body, reply.status, headers, reply.content_type.decode()))
 
 
-class _AsgiSink(Sink):
+class Connection(Protocol):
+    """What carries a stream of this lane. It counts what its client has not read, and ends the stream if need be."""
+
+    transport: asyncio.Transport
+    asgi_sink: AsgiSink | None
+
+
+class AsgiSink(Sink):
     """Collects what a stream writes until it can be sent."""
 
-    def __init__(self, stream: Stream) -> None:
-        self._stream = stream
+    def __init__(self, stream: Stream, connection: Connection | None) -> None:
+        self.stream = stream
+        self._connection = connection
         self.chunks: deque[bytes] = deque()
         self.size = 0
         self.ended = False
@@ -222,30 +203,26 @@ class _AsgiSink(Sink):
         self.something.set()
 
     def abort(self) -> None:
-        self.aborted = True
-        if self._task is not None:
+        if self._connection is not None:
+            self._connection.transport.abort()
+        elif self._task is not None and not self._task.done():
+            self.aborted = True
             self._task.cancel()
 
     @property
     def unread_bytes(self) -> int:
-        return self.size + self._stream.waiting_bytes
-
-    def cut_off(self, grace: float) -> None:
-        if not grace:
-            self.abort()
-            return
-        asyncio.get_running_loop().call_later(grace, self._abort_unless_ended)
-        self._stream.too_slow()
-
-    def _abort_unless_ended(self) -> None:
-        if self._task is not None and not self._task.done():
-            self.abort()
+        below = 0 if self._connection is None else self._connection.transport.get_write_buffer_size()
+        return self.size + below
 
 
-async def _run_stream(stream: Stream, further: Headers, receive: Receive, send: Send, unread: UnreadBytes) -> None:
+async def _run_stream(
+    stream: Stream, further: Headers, receive: Receive, send: Send, connection: Connection | None
+) -> None:
     headers = [NOSNIFF, (b"content-type", stream.content_type), *stream.headers, *further]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
-    sink = _AsgiSink(stream)
+    sink = AsgiSink(stream, connection)
+    if connection is not None:
+        connection.asgi_sink = sink
     gone = asyncio.ensure_future(_wait_for_disconnect(receive, sink))
     try:
         stream.opened(sink)
@@ -255,12 +232,9 @@ async def _run_stream(stream: Stream, further: Headers, receive: Receive, send: 
             while sink.chunks and not gone.done():
                 data = sink.chunks[0] if len(sink.chunks) == 1 else b"".join(sink.chunks)
                 sink.chunks.clear()
-                if sink.paused:
-                    # Another answer may be in the buffer of the connection, which the server below counts.
-                    unread.add(sink)
+                # From here on the connection counts it.
+                sink.size = 0
                 await send({"type": "http.response.body", "body": data, "more_body": True})
-                sink.size -= len(data)
-                unread.remove(sink)
             if sink.ended:
                 break
             if sink.paused:
@@ -272,12 +246,13 @@ async def _run_stream(stream: Stream, further: Headers, receive: Receive, send: 
         if not sink.aborted:
             raise
     finally:
-        unread.remove(sink)
+        if connection is not None:
+            connection.asgi_sink = None
         gone.cancel()
         stream.closed()
 
 
-async def _wait_for_disconnect(receive: Receive, sink: _AsgiSink) -> None:
+async def _wait_for_disconnect(receive: Receive, sink: AsgiSink) -> None:
     message: Any = {}
     while message.get("type") != "http.disconnect":
         message = await receive()

@@ -1,16 +1,14 @@
 """gzip for the bodies of requests and replies, in bounded time and memory.
 
-Small bodies are handled on the event loop. Larger ones go to threads: zlib releases the interpreter lock while it
+Small bodies are handled on the event loop, larger ones on worker threads: zlib releases the interpreter lock while it
 works, so other requests are served meanwhile.
 """
 
 from __future__ import annotations
 
-import asyncio
 import zlib
-from concurrent.futures import ThreadPoolExecutor
 
-from strandline.protocols.http import Refusal, too_large
+from strandline.service.problems import INVALID_REQUEST, Refusal, body_too_large
 
 #: Smaller replies are not worth compressing.
 MIN_COMPRESSED_BYTES = 1024
@@ -29,9 +27,6 @@ PIECE_BYTES = 16 << 10
 #: A gzip file may consist of several members. Programs that concatenate files make a few of them; each costs the
 #: server some microseconds and the sender 20 bytes, so their number is bounded.
 MAX_MEMBERS = 1000
-#: Threads of their own, so that large bodies cannot take the threads that reads wait for. Two, as most of the work
-#: happens without the interpreter lock and the rest of the server needs a core.
-THREADS = 2
 
 _GZIP = 31
 _EMPTY = b""
@@ -51,8 +46,6 @@ _COMPRESSED_TYPES = (
     b"application/vnd.rar",
     b"application/vnd.apache.parquet",
 )
-
-_threads = ThreadPoolExecutor(THREADS, "compression")
 
 
 class NotSmall(Exception):
@@ -74,10 +67,6 @@ def compress(body: bytes) -> bytes | None:
     return compressed if len(compressed) <= len(body) * WORTHWHILE_RATIO else None
 
 
-async def compress_in_thread(body: bytes) -> bytes | None:
-    return await asyncio.get_running_loop().run_in_executor(_threads, compress, body)
-
-
 def decompress_small(data: bytes, limit: int) -> bytes:
     """As ``decompress``; raises :class:`NotSmall` before it has done more than an event loop can spare."""
     if len(data) > INLINE_BYTES:
@@ -87,10 +76,6 @@ def decompress_small(data: bytes, limit: int) -> bytes:
     if not decompressor.eof or decompressor.unused_data or len(body) > min(limit, INLINE_BYTES):
         raise NotSmall
     return body
-
-
-async def decompress_in_thread(data: bytes, limit: int) -> bytes:
-    return await asyncio.get_running_loop().run_in_executor(_threads, decompress, data, limit)
 
 
 def decompress(data: bytes, limit: int) -> bytes:
@@ -111,7 +96,7 @@ def decompress(data: bytes, limit: int) -> bytes:
             pieces.append(_inflate(decompressor, piece, limit + 1 - size))
             size += len(pieces[-1])
             if size > limit:
-                raise too_large(limit)
+                raise body_too_large(limit)
             at += len(piece) - len(decompressor.unused_data)
     return pieces[0] if len(pieces) == 1 else _EMPTY.join(pieces)
 
@@ -124,4 +109,4 @@ def _inflate(decompressor: zlib._Decompress, data: bytes | memoryview, most: int
 
 
 def _invalid(why: str) -> Refusal:
-    return Refusal(400, "invalid_request", f"the body is not valid gzip: {why}")
+    return Refusal(INVALID_REQUEST, f"the body is not valid gzip: {why}")

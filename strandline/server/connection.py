@@ -16,6 +16,8 @@ from typing import Any
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from strandline.server.asgi import CONNECTION, AsgiSink
+
 log = logging.getLogger(__name__)
 
 #: The request line and headers of one request. Clients with cookies, tokens and long queries stay below 16 KiB.
@@ -119,6 +121,8 @@ class Connection(HttpToolsProtocol):
         self._framing_bytes = 0
         #: The head asks for another protocol, which is not spoken here.
         self._wants_upgrade = False
+        #: What the ASGI lane writes a stream to, while it answers with one.
+        self.asgi_sink: AsgiSink | None = None
         #: How many looks ago something came in or went out, and the head began.
         self.idle_turns = 0
         self._head_turns = 0
@@ -204,6 +208,7 @@ class Connection(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self.scope["extensions"] = {CONNECTION: self}  # type: ignore[dict-item]  # for the ASGI lane
         self.in_message = self._in_head = True
         self._begun += 1
         self._head_bytes = self._head_turns = self._body_bytes = self._framing_bytes = 0

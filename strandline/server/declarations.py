@@ -17,9 +17,9 @@ from typing import Any
 
 import msgspec
 
-from strandline.engine.child_process import import_from
-from strandline.protocols.collections.config_check import BadCollections
-from strandline.protocols.collections.declaration import Declared as DeclaredCollections
+from strandline.collections.declaration import Declared as DeclaredCollections
+from strandline.collections.errors import BadCollections
+from strandline.engine.process import import_from
 from strandline.protocols.tables.users import Identify
 from strandline.server.settings import BadSettings
 from strandline.tables import BadDeclaration, Hooks, TableDeclaration

@@ -1,9 +1,8 @@
 """The fast lane: hot requests are answered from the transport's callback, without a task, a scope or a message.
 
-What comes in at the boundary between two requests is looked at here
-first: if it is the head of a hot route, this class reads the body, calls the gate and writes the answer; anything else
-goes to uvicorn and on into the ASGI app. Clients send the same head again and again, so a head that has been parsed and
-admitted once is remembered, and not looked at again.
+Data at the boundary between two requests comes here first. If it is the head of a hot route, this class reads the body,
+calls the gate and writes the answer; anything else goes to uvicorn and on into the ASGI app. Clients send the same head
+again and again, so a head that was parsed and checked once is remembered.
 """
 
 from __future__ import annotations
@@ -11,16 +10,14 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-from functools import partial
-from time import perf_counter
 from typing import Any
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
-from strandline.protocols.http import BODILESS, NOSNIFF, Call, Head, Later, Reply, Sink, Stream
 from strandline.server.connection import Connection, ConnectionCap, Deadlines
 from strandline.server.gate import CLOSE, Gate
+from strandline.service.http import BODILESS, NOSNIFF, Answer, Call, Head, Reply, Sink, Stream
 
 #: Heads that are remembered. Every topic a client writes to is another one.
 MAX_HEADS = 16_384
@@ -38,25 +35,28 @@ LARGE_BODY_BYTES = 64 << 10
 MAX_HELD_BYTES = 1 << 20
 
 
-class HotHead:
-    """A head of a hot route, as remembered: admitted, or refused for good."""
+class HotHead(Head):
+    """A head of a hot route, as remembered: checked, and admitted or refused. A body of ``length`` follows it."""
 
-    __slots__ = ("head", "keep_alive", "length", "refused", "size")
+    __slots__ = ("keep_alive", "length")
 
-    def __init__(self, head: Head, length: int, keep_alive: bool, refused: Reply | None) -> None:
-        self.head = head
+    def __init__(
+        self, method: str, path: str, query_string: str, headers: dict[bytes, bytes], length: int, keep_alive: bool
+    ) -> None:
+        super().__init__(method, path, query_string, headers)
         self.length = length
         self.keep_alive = keep_alive
-        self.refused = refused
-        #: The memory that it takes, about.
-        self.size = HEAD_OVERHEAD_BYTES + sum(
-            len(name) + len(value) + HEADER_OVERHEAD_BYTES for name, value in head.headers.items()
-        )
+
+    @property
+    def size(self) -> int:
+        """The memory that it takes, about."""
+        headers = self.headers.items()
+        return HEAD_OVERHEAD_BYTES + sum(len(name) + len(value) + HEADER_OVERHEAD_BYTES for name, value in headers)
 
     @property
     def comes_again(self) -> bool:
         """Whether another request may have the very same head: one that is signed is sent once."""
-        return b"authorization" not in self.head.headers
+        return b"authorization" not in self.headers
 
 
 class Heads:
@@ -105,18 +105,18 @@ class Heads:
             return None
         if not self._trusted:
             self._gate.origins.drop_forwarded(parsed.headers)
-        head = Head(parsed.method, parsed.path, parsed.query, parsed.headers)
-        self._gate.find(head)
-        if head.route is None or not head.route.fast:
-            return None
-        refused = self._gate.admit(head)
-        if not head.route.certified:
-            # It has been seen who asks; the secret itself is not kept.
-            parsed.headers.pop(b"authorization", None)
         length = int(parsed.headers.get(b"content-length", b"0"))
         if length > self._gate.max_body_bytes:
             return None  # the other lane knows how to leave a body unread
-        return HotHead(head, length, parsed.keep_alive, refused)
+        head = HotHead(parsed.method, parsed.path, parsed.query, parsed.headers, length, parsed.keep_alive)
+        self._gate.find(head)
+        if head.route is None or not head.route.fast:
+            return None
+        self._gate.check(head)
+        if not head.route.certified:
+            # The caller is known now; the secret itself is not kept.
+            parsed.headers.pop(b"authorization", None)
+        return head
 
 
 def _size(key: bytes, found: HotHead | None) -> int:
@@ -184,12 +184,13 @@ class FastLane(Connection):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        #: A hot request whose body is still coming in, what of it is here, and how much is missing.
+        self._peer = ""
+        #: A hot request whose body is still coming in, the part of the body that is here, and how much is missing.
         self._hot: HotHead | None = None
         self._chunks: list[bytes] = []
         self._missing = 0
-        #: What was decided of it when its head came in: nobody is turned away at the end of an upload.
-        self._refused: Reply | None = None
+        #: The decision of the gate when the head came in: no request is refused at the end of an upload.
+        self._entered: Call | Reply | None = None
         #: A hot request is being answered; what comes in meanwhile is held.
         self._busy = False
         self._held = bytearray()
@@ -203,7 +204,8 @@ class FastLane(Connection):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
-        if self.client is not None and self.gate.origins.trusts(self.client[0]):
+        self._peer = self.client[0] if self.client else ""
+        if self.client is not None and self.gate.origins.trusts(self._peer):
             self.heads = self.trusted_heads
 
     # --- what comes in -------------------------------------------------------------------------------------
@@ -237,47 +239,46 @@ class FastLane(Connection):
                 return
             stop = end + hot.length
             if len(data) < stop:
-                self._refused = self.gate.check_now(hot.head) or hot.refused
-                if self._refused is None:
-                    self.gate.hold(hot.head)
                 self._hot = hot
-                # The body of a request that is refused is not kept.
-                self._chunks = [data[end:]] if self._refused is None else []
+                self._entered = self.gate.enter(hot, self._peer, awaits_body=True)
+                self._chunks = [data[end:]]
                 self._missing = stop - len(data)
                 return
             body = data[end:stop]
             data = data[stop:]
-            self._answer(hot, body)
+            entered = self.gate.enter(hot, self._peer)
+            if isinstance(entered, Reply):
+                self._write(hot, entered)
+                continue
+            self._busy = True
+            self.gate.answer(entered, body, self._send)
             if self._busy:
                 if data:
                     self._hold(data)
                 return
 
     def _more_body(self, data: bytes) -> None:
-        hot, missing = self._hot, self._missing
+        hot, entered, missing = self._hot, self._entered, self._missing
         assert hot is not None
-        if self._refused is None:
+        assert entered is not None
+        if isinstance(entered, Call):  # the body of a request that is refused is not kept
             self._chunks.append(data[:missing] if len(data) > missing else data)
         if len(data) < missing:
             self._missing -= len(data)
             return
         body = b"".join(self._chunks)
-        self._forget_upload()
-        if self._refused is None:
-            self._call(hot, body)
+        self._hot, self._entered, self._chunks = None, None, []
+        if isinstance(entered, Reply):
+            self._write(hot, entered)
         else:
-            self._reply(hot, self._refused)
+            self._busy = True
+            self.gate.answer(entered, body, self._send)
         rest = data[missing:]
         if rest:
             if self._busy:
                 self._hold(rest)
             else:
                 self._take(rest)
-
-    def _forget_upload(self) -> None:
-        hot, self._hot, self._chunks = self._hot, None, []
-        if hot is not None and self._refused is None:
-            self.gate.let_go(hot.head)
 
     def _hold(self, data: bytes) -> None:
         self._held += data
@@ -286,38 +287,18 @@ class FastLane(Connection):
 
     # --- what goes out -------------------------------------------------------------------------------------
 
-    def _answer(self, hot: HotHead, body: bytes) -> None:
-        gate, refused = self.gate, hot.refused
-        if refused is not None or not gate.status.serving or gate.keys is not None:
-            refused = gate.check_now(hot.head) or refused
-            if refused is not None:
-                self._reply(hot, refused)
-                return
-        self._call(hot, body)
-
-    def _call(self, hot: HotHead, body: bytes) -> None:
-        call = Call(hot.head, body, perf_counter(), self.client[0] if self.client else "")
-        answer = self.gate.answer(call)
-        if isinstance(answer, Reply):
-            self._reply(hot, answer)
-        elif isinstance(answer, Later):
-            self._busy = True
-            answer.then(partial(self._done, hot, call))
-        else:
-            self._begin_stream(hot, answer)
-
-    def _done(self, hot: HotHead, call: Call, later: Later) -> None:
+    def _send(self, call: Call, answer: Answer) -> None:
         if self.transport.is_closing():
             return
-        answer = later.answer
-        if answer is None:
-            answer = self.gate.outcome(call, later)
-        self._busy = False
+        hot = call.head
+        assert isinstance(hot, HotHead)
         if isinstance(answer, Reply):
-            self._reply(hot, answer)
+            self._busy = False
+            self._write(hot, answer)
+            if self._held:
+                self._take_held()
         else:
             self._begin_stream(hot, answer)
-        self._take_held()
 
     def _take_held(self) -> None:
         if self._held and not self._busy and not self.flow.write_paused:
@@ -325,26 +306,6 @@ class FastLane(Connection):
             self._held.clear()
             self.flow.resume_reading()
             self._take(data)
-
-    def _reply(self, hot: HotHead, reply: Reply) -> None:
-        finished = self.gate.finish(hot.head, reply)
-        if isinstance(finished, Reply):
-            self._write(hot, finished)
-        else:
-            self._busy = True
-            finished.then(partial(self._finished, hot))
-
-    def _finished(self, hot: HotHead, later: Later) -> None:
-        """A large reply has been compressed."""
-        reply = later.answer
-        if self.transport.is_closing():
-            return
-        if not isinstance(reply, Reply):
-            self.transport.abort()
-            return
-        self._busy = False
-        self._write(hot, reply)
-        self._take_held()
 
     def _write(self, hot: HotHead, reply: Reply) -> None:
         body = reply.body
@@ -394,11 +355,10 @@ class FastLane(Connection):
         return self._joined
 
     def _begin_stream(self, hot: HotHead, stream: Stream) -> None:
-        self._busy = True
-        # The connection ends with the stream: nobody is to send another request on it meanwhile.
+        # The connection ends with the stream: it stays busy, so that no other request is taken meanwhile.
         self.transport.write(
             b"%b%bcontent-type: %b\r\n%btransfer-encoding: chunked\r\nconnection: close\r\n\r\n"
-            % (STATUS_LINE[200], self._defaults(), stream.content_type, _lines(stream.headers + hot.head.further))
+            % (STATUS_LINE[200], self._defaults(), stream.content_type, _lines(stream.headers + hot.further))
         )
         self._stream = _FastSink(self, stream)
         stream.opened(self._stream)
@@ -435,20 +395,21 @@ class FastLane(Connection):
 
     @property
     def unread_bytes(self) -> int:
-        waiting = 0 if self._stream is None else self._stream.stream.waiting_bytes
-        return self.transport.get_write_buffer_size() + waiting
+        sink = self._stream or self.asgi_sink
+        return self.transport.get_write_buffer_size() if sink is None else sink.unread_bytes + sink.stream.waiting_bytes
 
     def cut_off(self, grace: float) -> None:
-        """The client does not read. A stream says a last word; an answer that stays incomplete says enough."""
-        if self._stream is None or not grace:
+        """The client does not read. A stream sends its last message; an answer that stays incomplete says enough."""
+        sink = self._stream or self.asgi_sink
+        if sink is None or not grace:
             self.transport.abort()
-            return
-        self.loop.call_later(grace, self._stream.abort)
-        self._stream.stream.too_slow()
+        else:
+            sink.stream.too_slow(grace)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.gate.limits.unread.remove(self)
-        self._forget_upload()
+        if isinstance(self._entered, Call):
+            self.gate.leave(self._entered)
         sink, self._stream = self._stream, None
         if sink is not None:
             sink.gone = True
@@ -494,6 +455,10 @@ class _FastSink(Sink):
     def abort(self) -> None:
         if not self.gone:
             self._lane.transport.abort()
+
+    @property
+    def unread_bytes(self) -> int:
+        return self._lane.transport.get_write_buffer_size()
 
 
 def fast_lane(gate: Gate, cap: ConnectionCap, deadlines: Deadlines, *, hot: bool = True) -> type[FastLane]:

@@ -1,45 +1,68 @@
-"""The gate: what every request passes before it gets to its handler, in either lane, in one fixed order.
+"""The gate: what every request passes on its way to a handler and back, in either lane, in one fixed order.
 
-Whether the server is up, host and origin, key, requests in flight, scope, names, size, media type; then the handler.
-What depends on the head of a request alone is decided by :meth:`Gate.admit`, which the fast lane remembers per head.
+A lane calls :meth:`Gate.enter` when the head of a request is there, and :meth:`Gate.answer` when its body is. On the
+way in: whether the server is up, host and origin, key, requests in flight, scope, names, size, media type; then the
+handler. On the way out: errors as replies, counts, headers, compression.
+
+What depends on the head alone is decided by :meth:`Gate.check` and kept in the head, so that a lane can remember it.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from time import perf_counter
 
 import msgspec
 
-from strandline.protocols.access import FULL_ACCESS, Access, Keys
-from strandline.protocols.http import (
-    Answer,
-    Call,
-    ElementLimit,
-    Head,
-    Later,
-    Refusal,
-    Reply,
-    Route,
-    Stream,
-    accepts_gzip,
-    later_of,
-    too_large,
-)
+from strandline.engine.errors import EngineClosed
 from strandline.server.compression import (
     INLINE_BYTES,
     MIN_COMPRESSED_BYTES,
     NotSmall,
     compress,
-    compress_in_thread,
     compresses,
-    decompress_in_thread,
+    decompress,
     decompress_small,
 )
-from strandline.server.limits import Limits
 from strandline.server.origin import Origins
 from strandline.server.route_table import Paths
+from strandline.service.access import FULL_ACCESS, Access, Keys
+from strandline.service.http import (
+    Answer,
+    Call,
+    ElementLimit,
+    Head,
+    Later,
+    Reply,
+    Route,
+    Stream,
+    accepts_gzip,
+    later_of,
+    refuse,
+)
+from strandline.service.limits import Limits
+from strandline.service.problems import (
+    INVALID_REQUEST,
+    METHOD_NOT_ALLOWED,
+    NOT_ACCEPTABLE,
+    NOT_FOUND,
+    NOT_READY,
+    PAYLOAD_TOO_LARGE,
+    THROTTLED,
+    UNSUPPORTED_MEDIA_TYPE,
+    Refusal,
+    Throttled,
+    body_too_large,
+    internal,
+    lacks_scope,
+    may_not_touch,
+    shutting_down,
+    too_many_streams,
+    unauthorized,
+)
+from strandline.service.workers import Workers
 
 log = logging.getLogger(__name__)
 
@@ -63,19 +86,14 @@ class Status(msgspec.Struct):
 
     def check(self) -> None:
         if self.draining:
-            raise Refusal(503, "shutting_down", "the server is shutting down", retry_after=1)
+            raise shutting_down()
         if not self.ready:
-            raise Refusal(
-                503,
-                "not_ready",
-                "the server is replaying its journal",
-                {"replay_progress": round(self.progress, 3)},
-                retry_after=1,
-            )
+            detail = {"replay_progress": round(self.progress, 3)}
+            raise Refusal(NOT_READY, "the server is replaying its journal", detail)
 
 
 class Gate:
-    """``keys`` is None when no keys are configured: then everybody may do everything."""
+    """``keys`` is None when no API keys are configured: then every request may do everything."""
 
     def __init__(
         self,
@@ -84,6 +102,7 @@ class Gate:
         keys: Keys | None,
         limits: Limits,
         status: Status,
+        workers: Workers,
         max_body_bytes: int,
         max_body_values: int = 0,
         probe_auth: bool = False,
@@ -92,10 +111,13 @@ class Gate:
         self.status = status
         self.keys = keys
         self.limits = limits
+        self._workers = workers
         self.origins = Origins(keyed=keys is not None) if origins is None else origins
         self.max_body_bytes = max_body_bytes
         #: For routes that have no limit of their own; None: no bound.
         self._elements = _values_limit(max_body_values) if max_body_values else None
+        #: Bodies from this size on are looked at before a handler gets them.
+        self._large_from = min(COUNTED_FROM_BYTES, max_body_bytes)
         #: Requests answered so far, by path of the route and status.
         self.answered: dict[tuple[str, int], int] = {}
         self._probe_auth = probe_auth
@@ -120,9 +142,8 @@ class Gate:
             if route is not None:
                 head.route, head.params = route, params
 
-    def admit(self, head: Head) -> Reply | None:
-        """Find the route and check the head; a reply if the request is refused. Not what changes from moment to
-        moment: see ``check_now``."""
+    def check(self, head: Head) -> None:
+        """Find the route and check everything that depends on the head alone: ``head.refused`` is the outcome."""
         self.find(head)
         if head.route is not None:
             head.further = self.origins.headers(head, head.route)
@@ -130,8 +151,7 @@ class Gate:
             self.origins.check(head)
             self._check_head(head)
         except Refusal as refusal:
-            return _refuse(head.route, refusal)
-        return None
+            head.refused = _refuse(head.route, refusal)
 
     def _check_head(self, head: Head) -> None:
         route = head.route
@@ -139,13 +159,13 @@ class Gate:
         if route is None:
             raise self._no_route(head)
         if head.access is None:
-            raise Refusal(401, "unauthorized", "a valid API key is required")
+            raise unauthorized()
         for scope in route.scopes:
             if not head.access.may(scope):
-                raise Refusal(403, "forbidden", f"the API key lacks the {scope} scope")
+                raise lacks_scope(scope)
         for name in route.names:
             if not head.access.may_touch(head.params[name]):
-                raise Refusal(403, "forbidden", f"the API key may not touch {head.params[name]!r}")
+                raise may_not_touch(head.params[name])
         self._check_length(head)
         if route.stream:
             _check_accept(head)
@@ -177,23 +197,23 @@ class Gate:
         self.origins.check(head)
         access = self._identify(head)
         if access is None:
-            raise Refusal(401, "unauthorized", "a valid API key is required")
+            raise unauthorized()
         if not self.limits.streams.acquire(access):
-            raise Refusal(429, "throttled", "too many streams are open", retry_after=1)
+            raise too_many_streams()
         return access
 
     def _no_route(self, head: Head) -> Refusal:
         if head.access is None:
-            return Refusal(401, "unauthorized", "a valid API key is required")
+            return unauthorized()
         found = self._paths.find(head.path)
         if found is not None:
             words = f"{head.method} is not allowed for {head.path}"
-            return Refusal(405, "method_not_allowed", words, allow=", ".join(sorted(found[0])))
-        return Refusal(404, "not_found", f"there is nothing at {head.path}")
+            return Refusal(METHOD_NOT_ALLOWED, words, allow=", ".join(sorted(found[0])))
+        return Refusal(NOT_FOUND, f"nothing exists at {head.path}")
 
     def _check_length(self, head: Head) -> None:
         if body_length(head) > self.max_body_bytes:
-            raise too_large(self.max_body_bytes)
+            raise body_too_large(self.max_body_bytes)
 
     def leaves_body(self, head: Head) -> bool:
         """Whether a refused request has a body that the server does not read to its end: a body that is too large, one
@@ -203,34 +223,55 @@ class Gate:
         too_long = not stated.isdigit() or int(stated) > self.max_body_bytes
         return too_long or b"transfer-encoding" in headers or b"expect" in headers
 
-    # --- every single request ------------------------------------------------------------------------------
+    # --- a request -----------------------------------------------------------------------------------------
 
-    def check_now(self, head: Head) -> Reply | None:
+    def enter(self, head: Head, peer: str = "", *, awaits_body: bool = False) -> Call | Reply:
+        """Admit a request by its head; a reply, ready to be sent, if it is refused.
+
+        With ``awaits_body`` its body is not complete yet, and the request counts as in flight from now on: then either
+        ``answer`` or ``leave`` must follow. ``peer`` is the address at the other end of the connection.
+        """
+        if head.route is None and head.refused is None:
+            self.check(head)
+        if head.refused is not None or self.keys is not None or not self.status.serving:
+            refused = self._check_now(head) or head.refused
+            if refused is not None:
+                return self._finished(head, refused)
+        call = Call(head, b"", perf_counter(), peer)
+        if awaits_body:
+            self._hold(call)
+        return call
+
+    def _check_now(self, head: Head) -> Reply | None:
         """What may differ from one moment to the next: whether the server is up, and what its key has under way. It
         comes before everything else that a head can be refused for. A server that starts does not have all of its
-        routes yet, so it can tell neither what is there nor who may have it: clients have to come back later."""
+        routes yet, so it cannot tell which paths exist: clients have to come back later."""
         route = head.route
         try:
             if not self.status.serving and (route is None or not route.always):
                 self.status.check()
             if self.keys is not None and head.access is not None and not self.limits.requests.room(head.access):
-                raise Refusal(429, "throttled", "too many requests are in flight for this API key", retry_after=1)
+                raise Refusal(THROTTLED, "too many requests are in flight for this API key")
         except Refusal as refusal:
             return _refuse(route, refusal)
         return None
 
-    def hold(self, head: Head) -> None:
-        """The body is still on its way: that counts as a request in flight. ``check_now`` said that there is room."""
-        if self.keys is not None and head.access is not None:
-            self.limits.requests.acquire(head.access)
+    def _hold(self, call: Call) -> None:
+        """Count the request as in flight."""
+        access = call.head.access
+        if self.keys is not None and access is not None and not call.held:
+            call.held = self.limits.requests.acquire(access)
 
-    def let_go(self, head: Head) -> None:
-        """The whole body is there, or will never be."""
-        if self.keys is not None and head.access is not None:
-            self.limits.requests.release(head.access)
+    def leave(self, call: Call) -> None:
+        """The request is not in flight any more; its client has gone, or it is about to get its answer."""
+        if call.held:
+            call.held = False
+            self.limits.requests.release(call.access)
 
-    def answer(self, call: Call) -> Answer | Later:
-        """What the handler says; later if it takes longer, and then to be given to ``outcome`` when it is settled."""
+    def answer(self, call: Call, body: bytes, send: Send) -> None:
+        """Have the handler answer the request; ``send`` is called with the reply or the stream, exactly once: before
+        this returns, or later on the loop."""
+        call.body = body
         head = call.head
         route = head.route
         assert route is not None
@@ -238,27 +279,50 @@ class Gate:
         try:
             if b"content-encoding" in head.headers and not self._decode(call):
                 answer = self._answer_large(call, route)
-            elif len(call.body) > COUNTED_FROM_BYTES:
+            elif len(call.body) > self._large_from:
                 answer = self._handle_large(call, route)
             else:
                 answer = route.handler(call)
         except Exception as error:
-            return self.failed(call, error)
+            answer = self._failed(call, error)
         if isinstance(answer, Reply):
-            return answer
-        if isinstance(answer, Later) and self.keys is None:
-            return answer
-        if isinstance(answer, Stream):
-            return answer
-        later = answer if isinstance(answer, Later) else later_of(answer)
-        # There was room when the request was looked at, and nothing has run since.
-        if self.keys is not None and head.access is not None and self.limits.requests.acquire(head.access):
-            return self._counted(later, head.access)
-        return later
+            self._reply(call, send, answer)
+        elif isinstance(answer, Later) or not isinstance(answer, Stream):
+            later = answer if isinstance(answer, Later) else later_of(answer)
+            if self.keys is not None:
+                self._hold(call)
+            later.then(partial(self._settled, call, send))
+        else:
+            self.leave(call)
+            send(call, answer)
+
+    def _settled(self, call: Call, send: Send, later: Later) -> None:
+        answer = later.answer
+        if answer is None:
+            try:
+                answer = later.result()
+            except Exception as error:
+                answer = self._failed(call, error)
+        if isinstance(answer, Reply):
+            self._reply(call, send, answer)
+        else:
+            self.leave(call)
+            send(call, answer)
+
+    def _reply(self, call: Call, send: Send, reply: Reply) -> None:
+        if call.held:
+            self.leave(call)
+        reply = self._finished(call.head, reply)
+        if len(reply.body) > INLINE_BYTES and _may_compress(call.head, reply):
+            later_of(self._compress_large(reply)).then(lambda later: send(call, later.answer or reply))
+        else:
+            send(call, reply)
 
     def _handle_large(self, call: Call, route: Route) -> Answer | Later | Awaitable[Answer]:
-        """A body may have more elements than anybody should make objects of. If it looks like that, they are counted
-        on another thread first."""
+        """Refuse a body that is too large. A body may also have more elements than the server should make objects of:
+        if it looks like that, they are counted on another thread first."""
+        if len(call.body) > self.max_body_bytes:
+            raise body_too_large(self.max_body_bytes)
         elements = route.elements or self._elements
         media_type = call.head.headers.get(b"content-type", b"").lower()
         if elements is None or not media_type.startswith(b"application/json"):
@@ -268,44 +332,24 @@ class Gate:
         return self._count_first(call, route, elements)
 
     async def _count_first(self, call: Call, route: Route, elements: ElementLimit) -> Answer:
-        if await asyncio.to_thread(elements.is_exceeded, call.body):
+        if await self._workers.normal.run(elements.is_exceeded, call.body):
             # Not raised: an exception would keep the body until the collector looks for it.
-            return self.failed(call, elements.refuse())
+            return self._failed(call, elements.refuse())
         return await _settled(route.handler(call))
 
-    def _counted(self, later: Later, access: Access) -> Later:
-        """The same, with the slot given back before anybody learns of the answer."""
-        counted = Later()
-
-        def settled(later: Later) -> None:
-            self.limits.requests.release(access)
-            try:
-                counted.settle(later.result())
-            except Exception as error:
-                counted.fail(error)
-
-        later.then(settled)
-        return counted
-
-    def outcome(self, call: Call, later: Later) -> Answer:
-        try:
-            return later.result()
-        except Exception as error:
-            return self.failed(call, error)
-
-    def failed(self, call: Call, error: BaseException) -> Reply:
+    def _failed(self, call: Call, error: Exception) -> Reply:
         route = call.head.route
         if isinstance(error, Refusal):
             return _refuse(route, error)
-        reply = route.errors(error) if route is not None and isinstance(error, Exception) else None
+        reply = None if route is None else route.errors(error)
         if reply is None:
             log.error("%s %s failed", call.head.method, call.head.path, exc_info=error)
-            reply = _refuse(route, Refusal(500, "internal", "an internal error; the server's log has the details"))
+            reply = _refuse(route, internal())
         return reply
 
-    def finish(self, head: Head, reply: Reply) -> Reply | Later:
-        """Count the reply, give it the headers of its route, and compress it if the client accepts that and it makes
-        the reply smaller; a large reply is compressed in a thread. A server that stops ends the connection."""
+    def _finished(self, head: Head, reply: Reply) -> Reply:
+        """Count the reply, give it the headers of its route, and compress it if that is quickly done. A server that
+        stops ends the connection."""
         route = head.route
         counted = ("" if route is None else route.path, reply.status)
         self.answered[counted] = self.answered.get(counted, 0) + 1
@@ -314,14 +358,15 @@ class Gate:
             further += (CLOSE,)
         if further:
             reply = Reply(reply.body, reply.status, reply.content_type, reply.headers + further)
-        size = len(reply.body)
-        if size < MIN_COMPRESSED_BYTES or b"accept-encoding" not in head.headers or not accepts_gzip(head):
-            return reply
-        if not compresses(reply.content_type) or any(name == b"content-encoding" for name, _ in reply.headers):
-            return reply
-        if size > INLINE_BYTES:
-            return later_of(_compress_large(reply))
-        return _compressed(reply, compress(reply.body))
+        if MIN_COMPRESSED_BYTES <= len(reply.body) <= INLINE_BYTES and _may_compress(head, reply):
+            return _compressed(reply, compress(reply.body))
+        return reply
+
+    async def _compress_large(self, reply: Reply) -> Answer:
+        try:
+            return _compressed(reply, await self._workers.normal.run(compress, reply.body))
+        except (Throttled, EngineClosed):
+            return reply  # it is larger then, but it is there
 
     def _decode(self, call: Call) -> bool:
         """Undo the compression of a body; False if it is left to a thread."""
@@ -329,7 +374,7 @@ class Gate:
         if encoding in (b"", b"identity"):
             return True
         if encoding != b"gzip":
-            raise Refusal(415, "unsupported_media_type", "the content encoding must be gzip or identity")
+            raise Refusal(UNSUPPORTED_MEDIA_TYPE, "the content encoding must be gzip or identity")
         try:
             call.body = decompress_small(call.body, self.max_body_bytes)
         except NotSmall:
@@ -337,11 +382,14 @@ class Gate:
         return True
 
     async def _answer_large(self, call: Call, route: Route) -> Answer:
-        call.body = await decompress_in_thread(call.body, self.max_body_bytes)
+        call.body = await self._workers.normal.run(decompress, call.body, self.max_body_bytes)
         return await _settled(self._handle_large(call, route))
 
 
-#: Somebody without a valid key, at a route that says by itself who may call it.
+#: Takes the answer to a request: a reply as it is to be sent, or a stream.
+Send = Callable[[Call, Answer], None]
+
+#: A caller without a valid key, at a route that decides by itself who may call it.
 NOBODY = Access("", frozenset(), ())
 
 
@@ -349,7 +397,7 @@ def body_length(head: Head) -> int:
     """The length that the request states for its body; 0 if it states none."""
     stated = head.headers.get(b"content-length") or b"0"
     if not stated.isdigit():
-        raise Refusal(400, "invalid_request", "Invalid Content-Length")
+        raise Refusal(INVALID_REQUEST, "Invalid Content-Length")
     return int(stated)
 
 
@@ -358,8 +406,11 @@ async def _settled(answer: Answer | Later | Awaitable[Answer]) -> Answer:
     return answer if isinstance(answer, Reply | Stream) else await answer
 
 
-async def _compress_large(reply: Reply) -> Answer:
-    return _compressed(reply, await compress_in_thread(reply.body))
+def _may_compress(head: Head, reply: Reply) -> bool:
+    """Whether the client accepts gzip, and the content is not compressed already."""
+    if b"accept-encoding" not in head.headers or not accepts_gzip(head):
+        return False
+    return compresses(reply.content_type) and all(name != b"content-encoding" for name, _ in reply.headers)
 
 
 def _compressed(reply: Reply, body: bytes | None) -> Reply:
@@ -371,17 +422,17 @@ def _compressed(reply: Reply, body: bytes | None) -> Reply:
 
 def _values_limit(most: int) -> ElementLimit:
     message = f"the body has more than {most} values; send it in smaller parts"
-    return ElementLimit(most=most, refuse=lambda: Refusal(413, "payload_too_large", message, {"max_values": most}))
+    return ElementLimit(most=most, refuse=lambda: Refusal(PAYLOAD_TOO_LARGE, message, {"max_values": most}))
 
 
 def _refuse(route: Route | None, refusal: Refusal) -> Reply:
-    return refusal.reply() if route is None else route.refuse(refusal)
+    return refuse(refusal) if route is None else route.refuse(refusal)
 
 
 def _check_accept(head: Head) -> None:
     accept = head.headers.get(b"accept", b"*/*")
     if b"text/event-stream" not in accept and b"*/*" not in accept:
-        raise Refusal(406, "not_acceptable", "this is an event stream: accept text/event-stream")
+        raise Refusal(NOT_ACCEPTABLE, "the answer is an event stream: send Accept: text/event-stream")
 
 
 def _check_media_type(head: Head, route: Route) -> None:
@@ -389,4 +440,4 @@ def _check_media_type(head: Head, route: Route) -> None:
         return
     has_body = body_length(head) > 0 or b"transfer-encoding" in head.headers
     if has_body or route.body == "required":
-        raise Refusal(415, "unsupported_media_type", "the content type must be application/json")
+        raise Refusal(UNSUPPORTED_MEDIA_TYPE, "the content type must be application/json")

@@ -104,6 +104,15 @@ class Sealing(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+class WorkerRow(NamedTuple):
+    """A class of work on threads: what is being done, what waits, and the requests that were refused."""
+
+    name: str
+    active: int
+    waiting: int
+    refused: int
+
+
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """The numbers of one moment. Counters count from the start of the process."""
 
@@ -128,6 +137,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     damaged_files: int = 0
     #: From 0 to 1.
     pressure: float = 0.0
+    workers: Sequence[WorkerRow] = ()
     #: Requests that were told to come back later because the server was busy.
     throttled: int = 0
     #: What clients have not read yet, and how many of them were disconnected because they did not read.
@@ -245,6 +255,15 @@ def _load(snapshot: Snapshot) -> Iterator[str]:
     yield from _series("topics_requests_total", "counter", "Answers by route and status.", answers)
     yield from _single("topics_throttled_total", "counter", "Requests told to come back later.", snapshot.throttled)
     yield from _single("topics_pressure", "gauge", "How busy the server is, 0 to 1.", snapshot.pressure)
+    workers = [(f'class="{_escape(row.name)}"', row) for row in snapshot.workers]
+    name = "strandline_workers"
+    active = ((label, row.active) for label, row in workers)
+    yield from _series(f"{name}_active", "gauge", "Worker threads in use, by class of work.", active)
+    waiting = ((label, row.waiting) for label, row in workers)
+    yield from _series(f"{name}_waiting", "gauge", "Work that waits for a thread, by class.", waiting)
+    refused_work = ((label, row.refused) for label, row in workers)
+    words = "Requests refused because too much work waited, by class."
+    yield from _series(f"{name}_refused_total", "counter", words, refused_work)
     unread, slow = snapshot.unread_bytes, snapshot.slow_readers
     yield from _single("strandline_unread_bytes", "gauge", "Bytes that slow clients have not read yet.", unread)
     yield from _single("strandline_slow_readers_total", "counter", "Clients disconnected for not reading.", slow)

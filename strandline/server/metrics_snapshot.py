@@ -15,10 +15,8 @@ import msgspec
 from strandline.delivery.queues import QueueCounters
 from strandline.engine.clock import SystemClock
 from strandline.engine.errors import UnknownLog
-from strandline.protocols.access import Access
-from strandline.protocols.http import Reply
 from strandline.protocols.topics.context import Context
-from strandline.protocols.topics.routes import TopicsFace
+from strandline.protocols.topics.routes import TopicsProtocol
 from strandline.protocols.topics.topics import Topic
 from strandline.server.metrics import (
     MAX_ROWS,
@@ -29,11 +27,14 @@ from strandline.server.metrics import (
     Snapshot,
     TopicRow,
     Wal,
+    WorkerRow,
     process_text,
     render_json,
     render_text,
 )
 from strandline.server.pipeline.supervisor import Standing
+from strandline.service.access import Access
+from strandline.service.http import Reply
 
 if TYPE_CHECKING:
     from strandline.server.application import Application
@@ -46,8 +47,8 @@ async def measure(application: Application, access: Access, as_json: bool) -> Re
     """The metrics, with the names that the one who asks may know of."""
     snapshot = await take_snapshot(application, access.prefixes)
     if as_json:
-        return Reply(await asyncio.to_thread(render_json, snapshot))
-    return Reply(await asyncio.to_thread(_text, snapshot), content_type=TEXT_TYPE)
+        return Reply(await application.workers.urgent.run(render_json, snapshot))
+    return Reply(await application.workers.urgent.run(_text, snapshot), content_type=TEXT_TYPE)
 
 
 def _text(snapshot: Snapshot) -> bytes:
@@ -55,7 +56,7 @@ def _text(snapshot: Snapshot) -> bytes:
 
 
 async def take_snapshot(application: Application, prefixes: tuple[str, ...]) -> Snapshot:
-    face, engine = application.face, application.engine
+    topics, engine = application.topics, application.engine
     started = Snapshot(
         ready=application.status.serving,
         replay_progress=application.status.progress,
@@ -69,10 +70,11 @@ async def take_snapshot(application: Application, prefixes: tuple[str, ...]) -> 
         slow_readers=application.limits.unread.cut,
         unfinished_bytes=application.unfinished.total,
         refused_sockets=application.unfinished.closed,
+        workers=[WorkerRow(each.name, each.active, each.waiting, each.refused) for each in application.workers.classes],
     )
-    if face is None or engine is None:
+    if topics is None or engine is None:
         return started
-    context = face.context
+    context = topics.context
     # Before the totals: a queue that is looked at for the first time is known to hold jobs from then on.
     topic_rows = await _topic_rows(context, prefixes)
     totals, stats = engine.totals, engine.stats()
@@ -82,17 +84,17 @@ async def take_snapshot(application: Application, prefixes: tuple[str, ...]) -> 
         routers=len(context.routers),
         records=totals.records,
         size=totals.size,
-        queues=context.topics.queues,
+        queues=context.kernel.catalog.queues,
         leases_in_flight=context.queues.in_flight(),
-        watch_sessions=face.watching.sessions,
+        watch_sessions=topics.watching.sessions,
         wal=Wal.of(stats),
-        sealing=Sealing.of(stats, context.pressure.slowed),
+        sealing=Sealing.of(stats, context.admission.pressure.slowed),
         damaged_files=stats.damaged_segments,
-        pressure=context.pressure.level,
-        throttled=context.pressure.throttled,
+        pressure=context.admission.pressure.level,
+        throttled=context.admission.pressure.throttled,
         topic_rows=topic_rows,
         router_rows=_router_rows(context, prefixes),
-        consumer_rows=_consumer_rows(face, prefixes),
+        consumer_rows=_consumer_rows(topics, prefixes),
         background=engine.health.totals(),
         failing=frozenset(trouble.task for trouble in engine.health.troubles()),
         pipeline=Standing() if application.keeper is None else application.keeper.standing,
@@ -119,9 +121,9 @@ async def _topic_row(context: Context, topic: Topic) -> TopicRow:
     state = topic.log.state()
     if topic.traits.type == "queue":
         if context.queues.is_open(topic.log):
-            queue = context.known_queue(topic)
+            queue = context.kernel.known_queue(topic.log)
         else:  # what became of its jobs has to be read first
-            queue = await asyncio.to_thread(context.known_queue, topic)
+            queue = await context.hub.in_thread(context.kernel.known_queue, topic.log)
         counters = QueueCounters(state.count, 0, 0, 0) if queue is None else queue.counters()
     return TopicRow(topic.name, state.head, state.earliest, state.evict_floor, state.count, state.size, counters)
 
@@ -131,5 +133,5 @@ def _router_rows(context: Context, prefixes: tuple[str, ...]) -> list[RouterRow]
     return [RouterRow(router.name, router.lag, router.forwarded_total) for router in routers]
 
 
-def _consumer_rows(face: TopicsFace, prefixes: tuple[str, ...]) -> list[ConsumerRow]:
+def _consumer_rows(face: TopicsProtocol, prefixes: tuple[str, ...]) -> list[ConsumerRow]:
     return [ConsumerRow(*row) for row in islice(face.consumers.lags(prefixes), MAX_ROWS + 1)]

@@ -11,11 +11,25 @@ import msgspec
 import strandline
 from strandline.protocols.arrow.openapi import ARROW
 from strandline.protocols.console.openapi import CONSOLE
-from strandline.protocols.http import Call, Reply, Route
-from strandline.protocols.openapi import JSON, Content, Described, Header, Operation, Parameter
 from strandline.protocols.streams.openapi import STREAMS
 from strandline.protocols.topics.openapi import TOPICS
 from strandline.server.openapi_routes import DOCUMENT_PATH, SERVER
+from strandline.service.http import Call, Reply, Route
+from strandline.service.openapi import JSON, Content, Described, Header, Operation, Parameter
+from strandline.service.problems import (
+    DAMAGED_DATA,
+    FORBIDDEN,
+    INTERNAL,
+    INVALID_REQUEST,
+    NOT_ACCEPTABLE,
+    NOT_READY,
+    PAYLOAD_TOO_LARGE,
+    SHUTTING_DOWN,
+    THROTTLED,
+    UNAUTHORIZED,
+    UNSUPPORTED_MEDIA_TYPE,
+    Problem,
+)
 
 #: Everybody who has routes on every server.
 DESCRIBED: tuple[Described, ...] = (TOPICS, STREAMS, ARROW, CONSOLE, SERVER)
@@ -113,7 +127,7 @@ def _operation(described: Described, route: Route, operation: Operation, refusal
     words = [operation.description] if operation.description else []
     if route.scopes:
         words.append(f"Needs the scope{'s' if len(route.scopes) > 1 else ''} {', '.join(route.scopes)}.")
-    usual = (described.codes.get(code, code) for code in _usual_errors(route))
+    usual = (described.renamed.get(problem, problem).code for problem in _usual_errors(route))
     shown: dict[str, Any] = {
         "operationId": _id(route.method, route.path),
         "tags": [operation.group],
@@ -238,22 +252,22 @@ def _responses(
     return responses
 
 
-def _usual_errors(route: Route) -> Iterator[str]:
-    """The errors of every route of this kind, as the server calls them."""
+def _usual_errors(route: Route) -> Iterator[Problem]:
+    """The problems that every route of this kind can have."""
     if not route.public and not route.own_access:
-        yield "unauthorized"
-    yield "throttled"
+        yield UNAUTHORIZED
+    yield THROTTLED
     if route.scopes or route.names:
-        yield "forbidden"
+        yield FORBIDDEN
     if route.body != "none":
-        yield from ("invalid_request", "payload_too_large", "unsupported_media_type")
+        yield from (INVALID_REQUEST, PAYLOAD_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE)
     if route.stream:
-        yield "not_acceptable"
+        yield NOT_ACCEPTABLE
     if not route.always:
-        yield "damaged_data"
-    yield "internal"
+        yield DAMAGED_DATA
+    yield INTERNAL
     if not route.always:
-        yield from ("not_ready", "shutting_down")
+        yield from (NOT_READY, SHUTTING_DOWN)
 
 
 def _refusal(described: Described, codes: Sequence[str], headers: Sequence[Header]) -> dict[str, Any]:

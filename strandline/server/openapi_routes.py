@@ -1,12 +1,22 @@
-"""The server's own routes, described for those who call them. Their refusals look like those of the topics protocol."""
+"""The server's own routes, described for those who call them. Their errors have the shared codes and shape."""
 
 from __future__ import annotations
 
-from strandline.protocols.openapi import JSON, TEXT, Answer, Described, Operation, Problem, shown
-from strandline.protocols.topics.problems import PROBLEMS
-from strandline.protocols.topics.wire import ErrorAnswer
 from strandline.server.answers import Alive, Health, Metrics, Ready, SeriesCount
-from strandline.server.pipeline.routes import PipelineAnswer, RunAnswer
+from strandline.server.pipeline.routes import PIPELINE_MISSING, PIPELINE_OFF, PipelineAnswer, RunAnswer
+from strandline.service.openapi import JSON, TEXT, Answer, Described, Operation, shown
+from strandline.service.problems import (
+    DAMAGED_DATA,
+    FORBIDDEN,
+    INTERNAL,
+    NOT_READY,
+    READ_ONLY,
+    SHUTTING_DOWN,
+    THROTTLED,
+    UNAUTHORIZED,
+    ErrorAnswer,
+    by_code,
+)
 
 DOCUMENT_PATH = "/openapi.json"
 
@@ -77,10 +87,19 @@ SERVER = Described(
             answers=(Answer(200, "The OpenAPI document.", {JSON: {"type": "object"}}),),
         ),
     },
-    problems={
-        **PROBLEMS,
-        "pipeline_off": Problem(409, "The settings say that there is no pipeline."),
-        "pipeline_missing": Problem(409, "Spark or Java is missing; the message says what to do about it."),
-    },
+    problems=by_code(
+        [
+            UNAUTHORIZED,
+            FORBIDDEN,
+            PIPELINE_OFF,
+            PIPELINE_MISSING,
+            THROTTLED,
+            DAMAGED_DATA,
+            INTERNAL,
+            NOT_READY,
+            SHUTTING_DOWN,
+            READ_ONLY,
+        ]
+    ),
     error=ErrorAnswer,
 )

@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 
-from strandline.protocols.http import Cors, Head, Headers, Refusal, Route
+from strandline.service.http import Cors, Head, Route
+from strandline.service.problems import FORBIDDEN, Headers, Refusal
 
 EVERY = "*"
 LOCALHOST = "localhost"
@@ -163,11 +164,10 @@ def _is_in(peer: str, networks: tuple[IPv4Network | IPv6Network, ...]) -> bool:
 def _bad_host(host: str) -> Refusal:
     name = _name(host)[:_QUOTED_CHARS]
     return Refusal(
-        403,
-        "forbidden",
+        FORBIDDEN,
         f"the host {name!r} is not allowed: without API keys the server answers to localhost, to addresses and to the "
         "names in allowed_hosts. If the server has this name, add it to server.allowed_hosts "
-        f"(TOPICS_ALLOWED_HOSTS={name}) or configure API keys",
+        f"(STRANDLINE_ALLOWED_HOSTS={name}) or configure API keys",
         {"setting": "allowed_hosts", "host": name},
     )
 
@@ -175,21 +175,19 @@ def _bad_host(host: str) -> Refusal:
 def _bad_origin(origin: bytes) -> Refusal:
     text = origin.decode("latin-1")[:_QUOTED_CHARS]
     return Refusal(
-        403,
-        "forbidden",
+        FORBIDDEN,
         f"pages of the origin {text!r} are not allowed: without API keys the server answers to pages of its own, of "
         "this machine and of the origins in allowed_origins. If you trust the page, add its origin to "
-        f"server.allowed_origins (TOPICS_ALLOWED_ORIGINS={text})",
+        f"server.allowed_origins (STRANDLINE_ALLOWED_ORIGINS={text})",
         {"setting": "allowed_origins", "origin": text},
     )
 
 
 def _bad_site() -> Refusal:
     return Refusal(
-        403,
-        "forbidden",
+        FORBIDDEN,
         "a page of another site asked for this without saying which page it is: without API keys the server answers "
-        "such requests only if they have an Origin that is in server.allowed_origins (TOPICS_ALLOWED_ORIGINS). Use "
+        "such requests only if they have an Origin that is in server.allowed_origins (STRANDLINE_ALLOWED_ORIGINS). Use "
         "fetch() or the attribute crossorigin, or open the address itself",
         {"setting": "allowed_origins"},
     )

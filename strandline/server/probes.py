@@ -10,10 +10,10 @@ import msgspec
 import strandline
 from strandline.engine import Engine
 from strandline.engine.errors import JournalFailed
-from strandline.protocols.access import Access
-from strandline.protocols.http import Call, Refusal, Reply, Route
 from strandline.server.answers import Alive, Condition, FailingTask, Health, Ready
 from strandline.server.gate import Status
+from strandline.service.access import Access
+from strandline.service.http import Call, Reply, Route
 
 
 class Probes:
@@ -93,7 +93,7 @@ class Probes:
         self._status.check()
         failure = self._failure()
         if failure is not None:
-            raise Refusal(503, "read_only", str(failure), retry_after=5)
+            raise failure.again()
         answer = Ready(status="ready", wal_replay_complete=True, topics=self._topics(), failing=self._failing())
         return Reply(msgspec.json.encode(answer))
 

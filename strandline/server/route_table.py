@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from urllib.parse import unquote
 
-from strandline.protocols.http import Route
+from strandline.service.http import Route
 
 Methods = dict[str, Route]
 Params = dict[str, str]

@@ -1,104 +1,94 @@
-"""Where settings come from: a TOML file, over it environment variables, over them options of the command line.
+"""Where the values of settings come from: a TOML file, then environment variables, then options of the command line.
 
-Every value is checked where it stands, so that the message names the very file, variable or option to change.
+A later source overrides an earlier one. An unknown name is an error that names the nearest valid one. Each value is
+checked where it is written, so the message names the file, variable or option to change.
 """
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple, get_args, get_origin
 
 import msgspec
 
-from strandline.protocols.access import BadKeys, Keys
+from strandline.nearest_name import did_you_mean, nearest_name
 from strandline.server.settings import (
-    TABLES,
+    OPTIONS,
+    OTHER_NAMES,
+    PREFIX,
+    SECTION_OF,
+    SECTIONS,
+    SETTINGS,
+    TOPICS_VARIABLES,
+    VARIABLES,
     BadSettings,
-    Count,
     Host,
-    Hosts,
-    Networks,
-    Origins,
     Port,
-    Positive,
     Settings,
-    Text,
-    Texts,
     check,
+    variable_of,
 )
+from strandline.service.access import BadKeys, Keys
+from strandline.setting import Count, Positive, Text, expected
 
-#: Variables begin like this, by their table where it has one of its own; one that does and means nothing is worth a
-#: warning.
-PREFIX = "TOPICS_"
-OWN_PREFIXES = {"streams": "STREAMS_", "collections": "COLLECTIONS_"}
-PREFIXES = (PREFIX, *OWN_PREFIXES.values())
-
-#: Type and table of every setting.
-FIELDS: dict[str, tuple[Any, str]] = {
-    field.name: (field.type, table) for table, struct in TABLES.items() for field in msgspec.structs.fields(struct)
+#: The documents of the topics protocol name variables with this prefix.
+TOPICS_PREFIX = "TOPICS_"
+#: Names that variables had before, and the present ones. Other programs use these prefixes too, so only the variables
+#: in this table are refused: a value must not be ignored in silence.
+FORMER_VARIABLES: dict[str, str] = {
+    f"{section.upper()}_{name.removeprefix('stream_').upper()}": variable_of(name, section)
+    for name, section in (*SECTION_OF.items(), *((name, section) for section, name in OTHER_NAMES))
+    if section in ("streams", "collections")
 }
 
-#: Settings that the variables call by another name.
-_OTHER_NAMES = {
-    "min_heartbeat_ms": "TOPICS_TEST_MIN_HEARTBEAT_MS",
-    "cold_url": "TOPICS_COLD_DIR",
-    "journal_bytes": "TOPICS_SEGMENT_MAX_BYTES",
-    "hot_segments": "TOPICS_HOT_RETAIN_SEGMENTS",
-    "hot_bytes": "TOPICS_HOT_RETAIN_BYTES",
-    "stream_durability": "STREAMS_DURABILITY",
-}
-VARIABLES: dict[str, str] = {
-    _OTHER_NAMES.get(field, OWN_PREFIXES.get(table, PREFIX) + field.upper()): field
-    for field, (_, table) in FIELDS.items()
+#: Variables that are not settings of a server, and who uses them.
+OTHER_VARIABLES: dict[str, str] = {
+    "STRANDLINE_URL": "the command line: the server to talk to",
+    "STRANDLINE_KEY": "the command line: the API key to send",
+    "STRANDLINE_QUEUE": "commands that `queue work` runs: the name of the queue",
+    "STRANDLINE_SEQ": "commands that `queue work` runs: the sequence number of the job",
+    "STRANDLINE_RECORD_KEY": "commands that `queue work` runs: the key of the job",
+    "STRANDLINE_DELIVERIES": "commands that `queue work` runs: how often the job was delivered",
+    "STRANDLINE_LONG": "the tests of Strandline: 1 runs them at full length",
 }
 
-#: What the table of collections has besides settings: tables that describe collections.
+#: Kubernetes sets such variables in every container for a service that is called strandline (or topics).
+_SERVICE_LINK = re.compile(r"_SERVICE_(HOST|PORT(_\w+)?)$|_PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?$")
+_SERVICE_ADDRESS = re.compile(r"(tcp|udp|sctp)://")
+
+#: The tables of the section ``collections`` that configure collections; the others are settings.
 COLLECTION_TABLES = ("collection", "namespace", "rate_limit")
 
-#: Variables of the protocol's reference that cannot mean anything here, and why.
-WITHOUT_MEANING: dict[str, tuple[Any, str]] = {
-    "TOPICS_WAL_SHARDS": (Positive, "there is one journal for all topics, and its writers share their flushes"),
+#: Variables in the documents of the topics protocol that have no effect here, and why.
+WITHOUT_EFFECT: dict[str, tuple[Any, str]] = {
+    "TOPICS_WAL_SHARDS": (Positive, "there is one journal for all logs, and its writers share their flushes"),
     "TOPICS_SEGMENT_MAX_EVENTS": (
         Positive,
-        "a journal becomes a segment by its size in bytes (TOPICS_SEGMENT_MAX_BYTES), however many records it holds",
+        "a journal file is sealed at a size in bytes (STRANDLINE_JOURNAL_BYTES), however many records it holds",
     ),
     "TOPICS_SEGMENT_MAX_AGE_MS": (
         Count,
-        "a journal becomes a segment by its size in bytes (TOPICS_SEGMENT_MAX_BYTES), however old it is",
+        "a journal file is sealed at a size in bytes (STRANDLINE_JOURNAL_BYTES), however old it is",
     ),
-    "STREAMS_OPEN_PREFLIGHT": (
-        Text,
-        "browsers may always ask without a key what they may send; which pages may send it is decided by "
-        "TOPICS_ALLOWED_ORIGINS",
-    ),
-    "TOPICS_TEST_EXHAUSTIVE": (Text, "it is about running tests, not about a server"),
-    "TOPICS_TEST_SAMPLE": (Text, "it is about running tests, not about a server"),
-}
-
-#: Options of the command line that set something.
-OPTIONS: dict[str, str] = {
-    "--host": "host",
-    "--port": "port",
-    "--port-file": "port_file",
-    "--data": "data_dir",
-    "--no-fast-lane": "fast_lane",
-    "--log-level": "log_level",
-    "--pipeline": "pipeline",
-    "--lake": "lake",
-    "--declare": "declare",
+    "TOPICS_TEST_EXHAUSTIVE": (Text, "it is a setting of tests, not of a server"),
+    "TOPICS_TEST_SAMPLE": (Text, "it is a setting of tests, not of a server"),
 }
 
 
 class _Given(NamedTuple):
-    """A value, and where it stands. In a variable everything is text; elsewhere a number is a number."""
+    """A value, and where it is written. The values of variables are text; elsewhere a number is a number."""
 
     source: str
     value: object
     is_text: bool = False
+
+
+#: The values of one source, in rising order of precedence.
+_Values = list[tuple[str, _Given]]
 
 
 def load(
@@ -107,26 +97,43 @@ def load(
     options: Mapping[str, object] | None = None,
 ) -> Settings:
     """Defaults, then the file, then the variables, then the options (by their names, as in ``OPTIONS``)."""
-    environment, options = environment or {}, options or {}
-    warnings = list(_meaningless(environment))
-    chosen: dict[str, Any] = {}
     document = {} if config is None else _parse(config)
     collections = _collection_tables(document)
+    environment = _own_variables(environment or {})
+    warnings = list(_without_effect(environment))
+    chosen: dict[str, Any] = {}
     for given in (
-        {} if config is None else _from_file(config, document),
-        {VARIABLES[name]: _variable(name, value) for name, value in environment.items() if name in VARIABLES},
-        {OPTIONS[name]: _Given(name, value) for name, value in options.items()},
+        [] if config is None else list(_from_file(config, document)),
+        list(_from_environment(environment)),
+        [(OPTIONS[name], _Given(name, value)) for name, value in (options or {}).items()],
     ):
-        warnings += _split_host(given)
-        chosen |= {field: _convert(FIELDS[field][0], one) for field, one in given.items()}
-    tables = {
-        name: struct(**{field: value for field, value in chosen.items() if FIELDS[field][1] == name})
-        for name, struct in TABLES.items()
+        given, overruled = _split_host(given)
+        chosen |= _values(given, warnings)
+        warnings += overruled
+    sections = {
+        name: section(**{setting: value for setting, value in chosen.items() if SECTION_OF[setting] == name})
+        for name, section in SECTIONS.items()
     }
-    settings = Settings(**tables, collection_tables=collections)  # type: ignore[arg-type]  # each table is of its type
+    settings = Settings(**sections, collection_tables=collections)  # type: ignore[arg-type]  # each is of its type
     check(settings)
     warnings += settings.collections_config().warnings
     return msgspec.structs.replace(settings, warnings=tuple(warnings))
+
+
+def _values(given: _Values, warnings: list[str]) -> dict[str, Any]:
+    """The values of one source by setting. Of several names for a number of logs the smallest value is used."""
+    values: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    for setting, one in given:
+        value = _convert(SETTINGS[setting].type, one)
+        if setting not in values:
+            values[setting], sources[setting] = value, one.source
+        elif setting in OTHER_NAMES.values():
+            values[setting] = min(filter(None, (values[setting], value)), default=0)
+        elif value != values[setting]:
+            warnings.append(f"{sources[setting]} has no effect because {one.source} is set")
+            values[setting], sources[setting] = value, one.source
+    return values
 
 
 # --- the file --------------------------------------------------------------------------------------------------
@@ -142,80 +149,113 @@ def _parse(path: Path) -> dict[str, Any]:
 
 
 def _collection_tables(document: dict[str, Any]) -> dict[str, Any]:
-    """Take out of a document what describes collections: it is read by those who know them."""
-    table = document.get("collections")
-    if not isinstance(table, dict):
+    """Take the tables that configure collections out of a document: the collections protocol reads them."""
+    section = document.get("collections")
+    if not isinstance(section, dict):
         return {}
-    return {name: table.pop(name) for name in COLLECTION_TABLES if name in table}
+    return {name: section.pop(name) for name in COLLECTION_TABLES if name in section}
 
 
-def _from_file(path: Path, document: dict[str, Any]) -> dict[str, _Given]:
-    given: dict[str, _Given] = {}
-    for table, values in document.items():
-        if table not in TABLES or not isinstance(values, dict):
-            raise BadSettings(_unknown_table(path, table, values))
-        for field, value in values.items():
-            if FIELDS.get(field, (None, None))[1] != table:
-                raise BadSettings(f"{path} has an unknown key {table}.{field}{_nearest_key(table, field)}")
-            given[field] = _Given(f"{table}.{field} in {path}", value)
-    return given
+def _from_file(path: Path, document: dict[str, Any]) -> Iterator[tuple[str, _Given]]:
+    for section, values in document.items():
+        if section not in SECTIONS or not isinstance(values, dict):
+            raise BadSettings(_unknown_section(path, section, values))
+        for name, value in values.items():
+            setting = OTHER_NAMES.get((section, name)) or str(name)
+            if setting == name and SECTION_OF.get(name) != section:
+                raise BadSettings(f"{path}: unknown setting '{section}.{name}'{_nearest_setting(section, name)}")
+            yield setting, _Given(f"{section}.{name} in {path}", value)
 
 
-def _unknown_table(path: Path, name: str, values: object) -> str:
+def _unknown_section(path: Path, name: str, values: object) -> str:
     if isinstance(values, dict):
-        return f"{path} has an unknown table [{name}]{_nearest(f'[{name}]', [f'[{table}]' for table in TABLES])}"
-    if name in TABLES:
+        return f"{path}: unknown section '[{name}]'{did_you_mean(f'[{name}]', [f'[{one}]' for one in SECTIONS])}"
+    if name in SECTIONS:
         return f"{path}: {name} must be a table: [{name}]"
-    return f"{path} has an unknown key {name} outside of the tables{_nearest_key('', name)}"
+    return f"{path}: unknown setting '{name}' outside of the sections{_nearest_setting('', name)}"
 
 
-def _nearest_key(table: str, field: str) -> str:
-    """Rather the same name in another table than another name in the same table."""
-    if field in FIELDS:
-        return f"; did you mean {FIELDS[field][1]}.{field}?"
-    near = get_close_matches(field, [known for known in FIELDS if FIELDS[known][1] == table], n=1)
-    near = near or get_close_matches(field, FIELDS, n=1)
-    return f"; did you mean {FIELDS[near[0]][1]}.{near[0]}?" if near else ""
-
-
-def _nearest(name: str, known: list[str]) -> str:
-    near = get_close_matches(name, known, n=1)
-    return f"; did you mean {near[0]}?" if near else ""
+def _nearest_setting(section: str, name: str) -> str:
+    """The same name in another section, or else a similar name, preferably in the same section."""
+    sections = {**SECTION_OF, **{other: of for of, other in OTHER_NAMES}}
+    own = [one for one, of in sections.items() if of == section]
+    near = name if name in sections else nearest_name(name, own) or nearest_name(name, sections)
+    return "" if near is None else f"; did you mean '{sections[near]}.{near}'?"
 
 
 # --- the environment -------------------------------------------------------------------------------------------
+
+
+def _own_variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables that concern this server, or are meant to; raises :class:`BadSettings` for an unknown one."""
+    own: dict[str, str] = {}
+    for name, value in environment.items():
+        if name.startswith((PREFIX, TOPICS_PREFIX)):
+            if name in OTHER_VARIABLES or _is_service_link(name, value):
+                continue
+            if name not in VARIABLES and name not in WITHOUT_EFFECT:
+                raise BadSettings(f"unknown setting {name!r}{_nearest_variable(name)}")
+            own[name] = value
+        elif name in FORMER_VARIABLES:
+            raise BadSettings(f"unknown setting {name!r}; did you mean {FORMER_VARIABLES[name]!r}?")
+    return own
+
+
+def _nearest_variable(name: str) -> str:
+    """The variable of the same setting, or else a similar name with the same prefix."""
+    prefix, _, rest = name.partition("_")
+    if rest.lower() in SETTINGS:
+        return f"; did you mean {variable_of(rest.lower())!r}?"
+    # The prefix is left out: it would make all names similar.
+    near = nearest_name(rest, [known.partition("_")[2] for known in VARIABLES if known.startswith(f"{prefix}_")])
+    return "" if near is None else f"; did you mean '{prefix}_{near}'?"
+
+
+def _is_service_link(name: str, value: str) -> bool:
+    if _SERVICE_LINK.search(name) is not None and name not in VARIABLES:
+        return True
+    return name.endswith("_PORT") and _SERVICE_ADDRESS.match(value) is not None
+
+
+def _without_effect(environment: Mapping[str, str]) -> Iterator[str]:
+    for name in sorted(environment.keys() & WITHOUT_EFFECT.keys()):
+        type, why = WITHOUT_EFFECT[name]
+        _convert(type, _variable(name, environment[name]))
+        yield f"{name} has no effect because {why}"
+
+
+def _from_environment(environment: Mapping[str, str]) -> Iterator[tuple[str, _Given]]:
+    """Those with the prefix of topics first: of two names for one setting, ours counts."""
+    for name in sorted(environment, key=lambda name: (name not in TOPICS_VARIABLES, name)):
+        if name in VARIABLES:
+            yield VARIABLES[name], _variable(name, environment[name])
 
 
 def _variable(name: str, value: str) -> _Given:
     return _Given(name, value.strip(), is_text=True)
 
 
-def _meaningless(environment: Mapping[str, str]) -> Iterator[str]:
-    for name in sorted(environment):
-        if name in WITHOUT_MEANING:
-            type, why = WITHOUT_MEANING[name]
-            _convert(type, _variable(name, environment[name]))
-            yield f"{name} has no meaning here because {why}"
-        elif name.startswith(PREFIXES) and name not in VARIABLES:
-            yield f"{name} is not a setting and has no effect{_nearest(name, list(VARIABLES))}"
-
-
 # --- values ----------------------------------------------------------------------------------------------------
 
 
-def _split_host(given: dict[str, _Given]) -> list[str]:
-    """Let a host that brings its port along set both; a warning if that overrules a port of the same source."""
-    host, port = given.get("host"), given.get("port")
-    if host is None or not isinstance(host.value, str):
-        return []
-    name, own_port = _host_and_port(host.source, host.value)
-    given["host"] = _Given(host.source, name)
-    if own_port is None:
-        return []
-    given["port"] = _Given(host.source, own_port, is_text=True)
-    if port is None or _convert(Port, port) == _convert(Port, given["port"]):
-        return []
-    return [f"{port.source} has no effect because {host.source} says port {own_port}"]
+def _split_host(given: _Values) -> tuple[_Values, list[str]]:
+    """Let a host with a port set both; with a warning if the port overrules another one of the same source."""
+    split: _Values = []
+    ports: dict[str, _Given] = {}
+    for setting, one in given:
+        if setting == "host" and isinstance(one.value, str):
+            name, port = _host_and_port(one.source, one.value)
+            split.append((setting, _Given(one.source, name)))
+            if port is not None:
+                ports[one.source] = _Given(one.source, port, is_text=True)
+        else:
+            split.append((setting, one))
+    if not ports:
+        return split, []
+    source, port_given = ports.popitem()
+    others = [one for setting, one in split if setting == "port" and _convert(Port, one) != _convert(Port, port_given)]
+    split = [(setting, one) for setting, one in split if setting != "port"] + [("port", port_given)]
+    return split, [f"{one.source} has no effect because {source} says port {port_given.value}" for one in others]
 
 
 def _host_and_port(source: str, text: str) -> tuple[str, str | None]:
@@ -230,7 +270,7 @@ def _host_and_port(source: str, text: str) -> tuple[str, str | None]:
             return host, port
     elif ":" not in text or _is_address(text):
         return text, None
-    raise BadSettings(f"{source} is {text!r}; expected {_expected(Host)}")
+    raise BadSettings(f"{source} is {text!r}; expected {expected(Host)}")
 
 
 def _is_address(text: str) -> bool:
@@ -243,25 +283,20 @@ def _is_address(text: str) -> bool:
 
 def _convert(type: Any, given: _Given) -> Any:
     """The value as its type, or an error that says what is expected at its source."""
-    if type is Keys:
+    plain = get_args(type)[0]
+    if plain is Keys:
         return _keys(given.source, given.value)
     value = given.value
-    if type in (Texts, Origins, Hosts, Networks) and isinstance(value, str):
+    if get_origin(plain) is tuple and isinstance(value, str):
         value = [text.strip() for text in value.split(",") if text.strip()]
     try:
         return msgspec.convert(value, type, strict=not given.is_text)
     except msgspec.ValidationError:
-        raise BadSettings(f"{given.source} is {given.value!r}; expected {_expected(type)}") from None
-
-
-def _expected(type: Any) -> str:
-    meta: msgspec.Meta = get_args(type)[1]
-    assert meta.description is not None
-    return meta.description
+        raise BadSettings(f"{given.source} is {given.value!r}; expected {expected(type)}") from None
 
 
 def _keys(source: str, value: object) -> Keys:
-    """Never quotes the value."""
+    """The message of an error never quotes the value."""
     try:
         entries = [value] if isinstance(value, str) else msgspec.convert(value, list[str])
     except msgspec.ValidationError:

@@ -14,14 +14,16 @@ from typing import TYPE_CHECKING, Any
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import Frame
 
+from strandline.service.live import Ending
+
 if TYPE_CHECKING:
     from uvicorn._types import ASGIReceiveEvent
 
-    from strandline.server.unread import UnreadBytes
+    from strandline.service.unread import UnreadBytes
 
 log = logging.getLogger(__name__)
 
-#: The close code for a server that has no room now.
+#: The close code for a client that the server has no room for now.
 TRY_AGAIN_LATER = 1013
 #: A connection that the server closes is read from for this long: closing it while the client still sends would reset
 #: it, and the client would not see why.
@@ -161,8 +163,13 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         return self.transport.get_write_buffer_size()
 
     def cut_off(self, grace: float) -> None:
-        """The client does not read, so it would not read why either."""
-        self.transport.abort()
+        """The client does not read. The close frame is its last message, if it reads on within ``grace`` seconds."""
+        if not grace:
+            self.transport.abort()
+            return
+        self.loop.call_later(grace, self.transport.abort)
+        if not self._refused:
+            self.refuse(TRY_AGAIN_LATER, Ending.TOO_SLOW.value)
 
     # --- the end -----------------------------------------------------------------------------------------------------
 

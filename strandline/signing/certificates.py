@@ -1,8 +1,9 @@
-"""Cap certificates: a statement, signed by its issuer, of what the holder of a key may do.
+"""Cap certificates: a statement, signed by its issuer, of what the holder of a key may do; and root identities.
 
-A certificate is a JSON object. Members that are not known here may be in it and are signed with the rest, which is why
-it stays a dict. Of its kinds, ``device`` lets a key act as its issuer, ``member`` as itself on one collection of the
-issuer, and ``audience`` names no subject at all: whoever holds it signs with a key of their own.
+A certificate is a JSON object. Unknown members are allowed and are signed with the rest, so it stays a dict. A
+``device`` certificate lets a key act as its issuer; a ``member`` certificate lets it act as itself on one collection of
+the issuer; an ``audience`` certificate names no subject: each holder signs with their own key. A root identity has keys
+that are derived from a passphrase, and issues a certificate to itself.
 """
 
 from __future__ import annotations
@@ -12,11 +13,15 @@ from base64 import b64decode, b64encode, urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from secrets import token_bytes
-from typing import Any
+from typing import Any, NamedTuple
+from unicodedata import normalize
+
+from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
 
 from strandline.signing import globs
 from strandline.signing.canonical_json import NotJson, canonical, parse_signed
-from strandline.signing.keys import Signer, is_key, user_id, verify
+from strandline.signing.keys import KemKey, Signer, is_key, user_id, verify
+from strandline.signing.wrapped_keys import derived
 
 DOMAIN = b"starfish-capcert-v1\n"
 #: What is in front of a certificate in the header ``Authorization``.
@@ -219,8 +224,6 @@ def _signature_holds(issuer: str, signature: str, message: bytes) -> bool:
     return verify(issuer, signature, message)
 
 
-# --- Making cap certificates ----------------------------------------------------------------------------------------
-
 #: Thirty days: long enough not to bother people, short enough that a lost device is not a worry for ever.
 DEFAULT_TTL_S = 30 * 24 * 3600
 
@@ -325,3 +328,33 @@ def _begun(issuer: Signer, kind: str, scope: Scope, now_s: int, ttl_s: int, nonc
 
 def _signed(issuer: Signer, cert: Cert) -> Cert:
     return {**cert, "sig": issuer.sign(signed_bytes(cert))}
+
+
+# What others use for the same passphrase: with any other number the keys would be others.
+_SALT = b"starfish-v3-root"
+_MEMORY_KIB = 47104
+_ROUNDS = 3
+
+
+class Root(NamedTuple):
+    signer: Signer
+    kem: KemKey
+
+    @property
+    def user_id(self) -> str:
+        return self.signer.user_id
+
+    def cap(self, *, now_s: int, ttl_s: int = DEFAULT_TTL_S) -> Cert:
+        """The certificate that an identity gives to itself, for everything."""
+        return mint_device(self.signer, self.signer.public, self.kem.public, everything(), now_s=now_s, ttl_s=ttl_s)
+
+
+def root_of(passphrase: str) -> Root:
+    """The identity of a passphrase: takes about a tenth of a second and 46 MiB, on purpose. Raises ValueError."""
+    if not passphrase.strip():
+        raise ValueError("a passphrase must not be empty")
+    # The same letters can be written with different code points, depending on the keyboard.
+    secret = normalize("NFC", passphrase).encode()
+    master = Argon2id(salt=_SALT, length=32, iterations=_ROUNDS, lanes=1, memory_cost=_MEMORY_KIB).derive(secret)
+    seed = derived(master, b"starfish-root-sign", b"ed25519")
+    return Root(Signer(seed.hex()), KemKey(derived(master, b"starfish-root-kem", b"x25519").hex()))

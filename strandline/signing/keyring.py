@@ -19,7 +19,7 @@ from strandline.signing.keys import KemKey, Signer
 from strandline.signing.wrapped_keys import (
     CONTENT_KEY_BYTES,
     CannotOpen,
-    Entry,
+    WrappedKey,
     decrypt,
     encrypt,
     is_signed,
@@ -38,10 +38,10 @@ class BadKeyring(ValueError):
 
 
 class Epoch(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    wrapped_keys: tuple[Entry, ...] = ()
+    wrapped_keys: tuple[WrappedKey, ...] = ()
     created_at: int = 0
 
-    def entries_for(self, recipient: str) -> list[Entry]:
+    def entries_for(self, recipient: str) -> list[WrappedKey]:
         return [entry for entry in self.wrapped_keys if entry.sub_kem == recipient]
 
 

@@ -17,9 +17,6 @@ SIGNATURE_HEADER = "X-Starfish-Sig"
 #: Whose signature it is, where the cap does not say so.
 PRESENTER_HEADER = "X-Starfish-Pub"
 
-#: How far the time of a request may be from that of the server, either way.
-MAX_SKEW_MS = 300_000
-
 _NONCE_BYTES = 16
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 

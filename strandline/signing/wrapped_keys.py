@@ -1,13 +1,14 @@
-"""Content keys wrapped for one recipient: only who has the recipient's private key gets the content key out.
+"""Content keys wrapped for one recipient, and sealed blobs: a secret for one recipient, without a keyring.
 
-The wrapping key comes from a secret between a key made for the occasion and the recipient's. Who wrapped it has signed
-the entry, so that a server cannot slip in a key of its own.
+Only the recipient's private key unwraps a content key. The wrapping key is derived from an ephemeral key and the
+recipient's key. The wrapper signs the entry, so that a server cannot insert a key of its own.
 """
 
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from secrets import token_bytes
+from typing import Any
 
 import msgspec
 from cryptography.exceptions import InvalidTag
@@ -27,8 +28,8 @@ class CannotOpen(ValueError):
     """What was wrapped or encrypted is not for this key, not from whom it should be, or has been tampered with."""
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A wrapped content key as it stands in documents."""
+class WrappedKey(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A wrapped content key as it is stored in documents."""
 
     sub_kem: str
     eph_kem: str
@@ -47,14 +48,14 @@ def wrap(
     now_s: int,
     ephemeral: KemKey | None = None,
     iv: bytes | None = None,
-) -> Entry:
+) -> WrappedKey:
     """The content key for the owner of the key ``recipient``. Raises BadKey.
 
     ``ephemeral`` and ``iv`` are made afresh; they are given only to repeat what has been computed elsewhere.
     """
     ephemeral = ephemeral or KemKey.generate()
     wrapped = encrypt(derived(ephemeral.shared_with(recipient), _WRAP, _WRAP), content_key, None, iv)
-    unsigned = Entry(
+    unsigned = WrappedKey(
         sub_kem=recipient,
         eph_kem=ephemeral.public,
         ct=b64encode(wrapped).decode(),
@@ -65,7 +66,7 @@ def wrap(
     return msgspec.structs.replace(unsigned, added_sig=adder.sign(signed_bytes(unsigned, epoch)))
 
 
-def unwrap(entry: Entry, recipient: KemKey) -> bytes:
+def unwrap(entry: WrappedKey, recipient: KemKey) -> bytes:
     """The content key. Whose entry it is has to be checked too. Raises CannotOpen."""
     try:
         key = derived(recipient.shared_with(entry.eph_kem), _WRAP, _WRAP)
@@ -77,11 +78,11 @@ def unwrap(entry: Entry, recipient: KemKey) -> bytes:
     return content_key
 
 
-def is_signed(entry: Entry, epoch: int) -> bool:
+def is_signed(entry: WrappedKey, epoch: int) -> bool:
     return verify(entry.added_by, entry.added_sig, signed_bytes(entry, epoch))
 
 
-def signed_bytes(entry: Entry, epoch: int) -> bytes:
+def signed_bytes(entry: WrappedKey, epoch: int) -> bytes:
     return canonical(
         {
             "addedAt": entry.added_at,
@@ -111,3 +112,41 @@ def decrypt(key: bytes, text: bytes, context: bytes | None) -> bytes:
 def derived(secret: bytes, salt: bytes, info: bytes) -> bytes:
     """A key of 32 bytes out of a secret (HKDF with SHA-256)."""
     return HKDF(SHA256(), 32, salt, info).derive(secret)
+
+
+#: There are no epochs here; entries are signed as if of this one.
+_EPOCH = 0
+
+
+class _Sealed(msgspec.Struct, frozen=True):
+    entry: WrappedKey
+    ct: str
+    v: int | None = None
+
+
+def seal(plaintext: bytes, recipient: str, sealer: Signer, *, now_s: int, context: str = "") -> dict[str, Any]:
+    """Raises BadKey."""
+    content_key = token_bytes(CONTENT_KEY_BYTES)
+    entry = wrap(content_key, recipient, sealer, epoch=_EPOCH, now_s=now_s)
+    text = encrypt(content_key, plaintext, context.encode() or None)
+    document: dict[str, Any] = {"entry": msgspec.to_builtins(entry), "ct": b64encode(text).decode()}
+    return {**document, "v": 1} if context else document
+
+
+def unseal(document: Any, recipient: KemKey, *, sealer: str | None = None, context: str = "") -> bytes:
+    """What was sealed, by ``sealer`` if that is given and by anybody if not. Raises CannotOpen."""
+    try:
+        sealed = msgspec.convert(document, _Sealed)
+    except msgspec.ValidationError as error:
+        raise CannotOpen(f"no sealed blob: {error}") from None
+    if sealed.v == 1 and not context:
+        raise CannotOpen("the blob can only be opened with the context it was sealed with")
+    if not is_signed(sealed.entry, _EPOCH):
+        raise CannotOpen("the signature of the sealer does not hold")
+    if sealer is not None and sealed.entry.added_by != sealer:
+        raise CannotOpen("the blob was sealed by somebody else")
+    try:
+        text = b64decode(sealed.ct, validate=True)
+    except ValueError as error:
+        raise CannotOpen("no sealed blob: ct is no base64") from error
+    return decrypt(unwrap(sealed.entry, recipient), text, context.encode() or None)

@@ -14,13 +14,11 @@ from obstore.exceptions import BaseError
 
 from strandline.client import Client
 from strandline.history.source import History, open_history
+from strandline.lake.fence import LakeOfAnother, belongs
 from strandline.lake.location import Lake
-from strandline.pipeline.rounds import LakeOfAnother, belongs
-from strandline.sql.errors import QueryFailed
-from strandline.sql.lake import LakeView
-from strandline.sql.logs import Logs
-from strandline.sql.names import check_statement, missing_table
+from strandline.sql.logs import LakeView, Logs
 from strandline.sql.results import Result
+from strandline.sql.statement import QueryFailed, check_statement, missing_table
 
 #: A lake whose files were removed while they were read, because something was erased, is read anew.
 ATTEMPTS = 3
@@ -28,7 +26,7 @@ ATTEMPTS = 3
 PATIENCE_SECONDS = 3.0
 
 
-class Source(NamedTuple):
+class SqlSource(NamedTuple):
     """Where the logs are, by path or by url, and where their lake is, if that was said."""
 
     path: str
@@ -40,7 +38,7 @@ class Source(NamedTuple):
     warn: Callable[[str], None]
 
 
-def answer(source: Source, statement: str, directory: Path) -> Result:
+def answer(source: SqlSource, statement: str, directory: Path) -> Result:
     """The result, kept in the directory. Raises QueryFailed for a statement that is wrong."""
     check_statement(statement)
     for attempt in range(1, ATTEMPTS + 1):
@@ -88,7 +86,7 @@ def _bound(database: duckdb.DuckDBPyConnection, logs: Logs, statement: str) -> d
 
 
 @contextmanager
-def _opened(source: Source) -> Iterator[tuple[History, LakeView | None]]:
+def _opened(source: SqlSource) -> Iterator[tuple[History, LakeView | None]]:
     """The lake is looked at first: what the history says afterwards is at least as new."""
     place = str(Path(source.path) / "lake") if source.path else _told_lake(source)
     if source.lake is not None:
@@ -103,7 +101,7 @@ def _opened(source: Source) -> Iterator[tuple[History, LakeView | None]]:
         history.close()
 
 
-def _view(place: str, source: Source) -> LakeView | None:
+def _view(place: str, source: SqlSource) -> LakeView | None:
     """None where there is no lake, or it cannot be read and nobody has asked for it: then everything is in the log."""
     is_chosen = source.lake is not None
     try:
@@ -119,7 +117,7 @@ def _view(place: str, source: Source) -> LakeView | None:
     return view if view.exists else None
 
 
-def _belongs(lake: Lake, history: History, source: Source) -> bool:
+def _belongs(lake: Lake, history: History, source: SqlSource) -> bool:
     try:
         return belongs(lake, history.directory)
     except LakeOfAnother as error:
@@ -133,7 +131,7 @@ class _Pipeline(msgspec.Struct):
     lake: str
 
 
-def _told_lake(source: Source) -> str:
+def _told_lake(source: SqlSource) -> str:
     """Where the server says that its lake is; nothing if the key is not told. Such a key does not see what is erased in
     other logs either, so it reads no lake at all."""
     with Client(source.url, source.key, patience=PATIENCE_SECONDS) as client:

@@ -4,16 +4,14 @@ Plain synchronous Python, safe to use from any thread; it knows no HTTP. Declare
 :class:`Tables`.
 """
 
-from strandline.tables.changes import Change, change_of
-from strandline.tables.context import HookContext
-from strandline.tables.declaration import TableDeclaration, make_log
+from strandline.tables.declaration import RateLimit, TableDeclaration, make_log
 from strandline.tables.errors import BadDeclaration, MisusedHook, TableError
 from strandline.tables.hooks import Hooks
-from strandline.tables.operations import Item
-from strandline.tables.rate_limits import RateLimit
-from strandline.tables.results import (
+from strandline.tables.operations import HookContext, Item
+from strandline.tables.rows import (
     AppendBulkResult,
     AppendResult,
+    Change,
     Counts,
     Edit,
     Found,
@@ -21,13 +19,14 @@ from strandline.tables.results import (
     RestoreResult,
     RmBulkResult,
     RmResult,
+    Row,
     RowPage,
     RowsAfter,
     Write,
+    change_of,
+    row_of,
 )
-from strandline.tables.rows import Row, row_of
-from strandline.tables.table import Table
-from strandline.tables.tables import Tables
+from strandline.tables.table import Table, Tables
 from strandline.tables.view import View
 
 __all__ = [

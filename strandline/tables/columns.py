@@ -1,8 +1,7 @@
 """Columns: one field of all rows of a parent in memory, as small numbers, for counting and grouping.
 
-A column is made when it is first asked for, and from then on kept up: new rows are read once, and of the others only
-those that the log of changes says were edited, or that came back. So counting a million rows again costs a few
-milliseconds, and nothing to speak of if rows were only appended.
+A column is built on first use and then kept current: new rows are read once, and of the other rows only those that were
+edited or restored according to the log of changes. Counting a million rows again takes a few milliseconds.
 """
 
 from __future__ import annotations
@@ -11,17 +10,22 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from strandline.engine import Log, Page
-from strandline.engine.reads.remaining import standing_of
-from strandline.tables.changes import change_of
-from strandline.tables.errors import invalid
-from strandline.tables.rows import author_in
+from strandline.engine.reads.status import live_ranges_of
+from strandline.tables.errors import TableError, invalid
+from strandline.tables.names import RowId
+from strandline.tables.rows import Counts, Row, author_in, change_of
+from strandline.tables.step import read_row
+
+if TYPE_CHECKING:
+    from strandline.tables.table import Table
+    from strandline.tables.view import View
 
 Codes = npt.NDArray[np.int32]
 Seqs = npt.NDArray[np.int64]
@@ -39,16 +43,16 @@ UNREAD = -1
 Values = Callable[[Page], Iterable[str]]
 
 
-class Snapshot(NamedTuple):
-    """``codes`` of the rows with these ``seqs``, ascending, which stand for the ``values``."""
+class ColumnSnapshot(NamedTuple):
+    """The ``codes`` of the rows with these ``seqs``, ascending. A code is an index into ``values``."""
 
     seqs: Seqs
     codes: Codes
     values: list[str]
 
 
-class Column:
-    """Safe to use from any thread."""
+class RowColumn:
+    """One field of the rows of one parent. Thread-safe."""
 
     def __init__(self, log: Log, field: str) -> None:
         self._log = log
@@ -76,12 +80,12 @@ class Column:
             words = list(self._words)
             return {words[code]: int(count) for code, count in enumerate(self._counts) if count}
 
-    def snapshot(self, changes: Log | None) -> Snapshot:
+    def snapshot(self, changes: Log | None) -> ColumnSnapshot:
         """All rows that readers see."""
         with self._lock:
             self._bring_up(changes)
             seqs = self._standing()[0]
-            return Snapshot(seqs, self._codes[seqs], list(self._words))
+            return ColumnSnapshot(seqs, self._codes[seqs], list(self._words))
 
     def _bring_up(self, changes: Log | None) -> None:
         # First what was edited: it is changed together with what tells of it, so what is read afterwards is as new.
@@ -147,7 +151,7 @@ class Column:
 
     def _standing(self) -> tuple[Seqs, int]:
         """The seqs of the rows that have been read and that readers see, and some that never held anything."""
-        standing = standing_of(self._log)
+        standing = live_ranges_of(self._log)
         seen = np.zeros(self._through + 1, np.bool_)
         for first, last in standing.ranges:
             seen[first : last + 1] = True
@@ -160,18 +164,18 @@ class Column:
         self._counts, self._counted = counts, self._through
 
 
-class Columns:
-    """Columns of many logs, which take about ``budget`` bytes together: those that were asked least recently go."""
+class RowColumns:
+    """The columns of many logs, within about ``budget`` bytes. The least recently used columns are evicted."""
 
     def __init__(self, budget: int) -> None:
         self._budget = budget
         self._lock = threading.Lock()
-        self._columns: OrderedDict[tuple[int, str], Column] = OrderedDict()
+        self._columns: OrderedDict[tuple[int, str], RowColumn] = OrderedDict()
 
-    def column(self, log: Log, field: str) -> Column:
+    def column(self, log: Log, field: str) -> RowColumn:
         key = log.epoch, field
         with self._lock:
-            column = self._columns.pop(key, None) or Column(log, field)
+            column = self._columns.pop(key, None) or RowColumn(log, field)
             self._columns[key] = column
             size = sum(each.nbytes for each in self._columns.values())
             while size > self._budget and len(self._columns) > 1:
@@ -207,3 +211,84 @@ def _stretches(seqs: Seqs) -> Iterator[tuple[int, int]]:
     cuts = [0, *(np.flatnonzero(np.diff(seqs) != 1) + 1).tolist(), len(seqs)]
     for start, end in pairwise(cuts):
         yield int(seqs[start]), int(seqs[end - 1])
+
+
+#: Groups have no more rows than this, together.
+MAX_GROUPED = 10_000
+
+
+def count_rows(table: Table, view: View, by: str) -> Counts:
+    """See :meth:`Table.counts`."""
+    field = _field(table, by)
+    if view.log is None:
+        return Counts({}, 0)
+    if view.sees_all:
+        counts = _column_counts(table, view.log, view.parent, field)
+    else:
+        _, codes, values = _seen(table, view, view.log, field)
+        found = np.bincount(codes, minlength=len(values)).tolist()
+        counts = {value: count for value, count in zip(values, found, strict=True) if count}
+    return Counts(counts, sum(counts.values()))
+
+
+def group_rows(table: Table, view: View, by: str, limit: int) -> dict[str, list[Row]]:
+    """See :meth:`Table.indexed`."""
+    field = _field(table, by)
+    if view.log is None:
+        return {}
+    seqs, codes, values = _seen(table, view, view.log, field)
+    chosen: list[int] = []
+    order = np.argsort(codes, kind="stable")
+    cuts = np.flatnonzero(np.diff(codes[order], prepend=-1, append=len(values)))
+    total = int(np.minimum(np.diff(cuts), limit).sum())
+    if total > MAX_GROUPED:
+        raise invalid(
+            f"the groups of {by} have {total} rows together, the limit is {MAX_GROUPED}: ask for fewer", "limit"
+        )
+    for start, end in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
+        chosen += seqs[order[max(start, end - limit) : end]].tolist()
+    groups: dict[str, list[Row]] = {}
+    # Ascending, so that nothing is fetched from the disk twice; then the newest first.
+    rows = [row for seq in sorted(chosen) if (row := read_row(view.log, RowId(view.parent, seq))) is not None]
+    for row in reversed(view.dress(rows)):
+        if view.shows(row):
+            value = row.user or "" if field == USER else text_of(row.payload.get(field))
+            groups.setdefault(value, []).append(row)
+    return groups
+
+
+def _field(table: Table, by: object) -> str:
+    if by == "userId":
+        return USER
+    fields = table.declaration.schema.fields
+    if type(by) is not str or not by or (fields is not None and by not in fields):
+        raise invalid(f"{table.name} has no field {by!r} to go by", "by")
+    return by
+
+
+def _column_counts(table: Table, log: Log, parent: str, field: str) -> dict[str, int]:
+    columns = table.tables.columns
+    try:
+        return columns.column(log, field).counts(table.changes_log(parent))
+    except TableError:
+        columns.forget(log, field)
+        raise
+
+
+def _seen(table: Table, view: View, log: Log, field: str) -> ColumnSnapshot:
+    """What the reader sees of a column."""
+    columns, changes = table.tables.columns, table.changes_log(view.parent)
+    try:
+        snapshot = columns.column(log, field).snapshot(changes)
+    except TableError:
+        columns.forget(log, field)
+        raise
+    seqs, codes, values = snapshot
+    read = codes >= 0
+    seqs, codes = seqs[read], codes[read]
+    if not view.sees_all:
+        authors = columns.column(log, USER).snapshot(changes)
+        mine = authors.values.index(view.user) if view.user in authors.values else len(authors.values)
+        own = np.isin(seqs, authors.seqs[authors.codes == mine], assume_unique=True)
+        seqs, codes = seqs[own], codes[own]
+    return ColumnSnapshot(seqs, codes, values)

@@ -1,14 +1,15 @@
-"""What can go wrong with tables. A declaration that cannot work is refused when it is made; everything else is a
-:class:`TableError` with a code."""
+"""The errors of tables. An invalid declaration is refused when it is made; every other error is a :class:`TableError`
+with a code.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast
 
-#: NOT_AUTHENTICATED: somebody must say who they are. VALIDATION_FAILED: what was sent is not as it must be.
-#: RATE_LIMITED: too many appends. NOT_FOUND: there is no such row, parent, table or way in. CONFLICT: the row was
-#: edited since, or the name is taken. FORBIDDEN: it is somebody else's. The rest is for those who serve tables.
+#: NOT_AUTHENTICATED: the operation requires a user. VALIDATION_FAILED: a value is not valid. RATE_LIMITED: the user
+#: appends too many rows. NOT_FOUND: the row, parent, table or operation does not exist. CONFLICT: the row was changed,
+#: or the name is taken. FORBIDDEN: the row belongs to another user. The others end live views.
 Code = Literal[
     "NOT_AUTHENTICATED",
     "VALIDATION_FAILED",
@@ -16,11 +17,8 @@ Code = Literal[
     "NOT_FOUND",
     "CONFLICT",
     "FORBIDDEN",
-    "PAYLOAD_TOO_LARGE",
     "THROTTLED",
     "UNAVAILABLE",
-    "READ_ONLY",
-    "DISK_FULL",
     "DAMAGED_DATA",
     "INTERNAL",
 ]

@@ -25,7 +25,7 @@ ARGUMENTS: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Hooks:
-    """Functions ``hook(ctx, *, …)``; see :class:`~strandline.tables.context.HookContext` for what they may do.
+    """Functions ``hook(ctx, *, …)``; see :class:`~strandline.tables.operations.HookContext` for what they may do.
 
     Each is called with those of its arguments that it takes: ``parent`` and ``payload`` before an append, ``row`` after
     it; ``id``, ``patch`` and ``prev`` before an update, and ``row`` as well after it; ``id`` and ``prev`` around a
@@ -59,7 +59,7 @@ class Hooks:
 NO_HOOKS = Hooks()
 
 
-class Chain:
+class HookChain:
     """The hooks of all tables, then those of the table."""
 
     def __init__(self, everywhere: Hooks, own: Hooks) -> None:

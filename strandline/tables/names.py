@@ -70,6 +70,12 @@ def changes_log(table: str, parent: str) -> str:
     return f"{table}~changes/{parent}"
 
 
+def table_of(log: str) -> str | None:
+    """The table that a log of this name would have rows or changes of; None: no table keeps its rows in such a log."""
+    table, slash, _ = log.partition("/")
+    return table.removesuffix("~changes") if slash else None
+
+
 def check_key(key: object) -> str | None:
     """The idempotency key, if it can be one; an empty one is none."""
     if key is None or key == "":

@@ -1,27 +1,161 @@
-"""One write of a user: what is allowed, what is valid, what the hooks make of it, and so what is planned."""
+"""One write of a user: access, validation, hooks, and the plan that results; and the context that hooks receive.
+
+Access depends on the author of a row and the owner of its parent. The program itself, a user of None, may do
+everything.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from strandline.tables.access import (
-    Parent,
-    check_may_append,
-    check_may_change,
-    check_may_sweep,
-    find_parent,
-    no_row,
-)
-from strandline.tables.context import HookContext
+from strandline.tables.declaration import TableDeclaration
 from strandline.tables.errors import TableError, invalid
-from strandline.tables.names import RowId
-from strandline.tables.results import AppendResult, RmResult
-from strandline.tables.rows import Row
-from strandline.tables.step import Outcome, Step
+from strandline.tables.names import RowId, check_key, check_parent, parse_id
+from strandline.tables.rows import AppendResult, RmResult, Row
+from strandline.tables.step import Outcome, TableStep
 
 if TYPE_CHECKING:
-    from strandline.tables.table import Table
+    from strandline.tables.step import TableStep
+    from strandline.tables.table import Table, Tables
+
+#: From a declaration and an id to the row, if it can be seen.
+FindRow = Callable[[TableDeclaration, RowId], Row | None]
+
+
+class Parent(NamedTuple):
+    """What is known of a parent: whose it is, and its row, both as far as there is one."""
+
+    owner: str | None
+    row: Mapping[str, Any]
+
+    def is_owned_by(self, user: str | None) -> bool:
+        return user is None or user == self.owner
+
+
+#: Of a parent that is no more than a name.
+_UNKNOWN = Parent(None, {})
+
+
+def find_parent(table: TableDeclaration, parent: str, find_row: FindRow) -> Parent:
+    """The parent; raises TableError (NOT_FOUND) if there is none."""
+    if isinstance(table.parent, TableDeclaration):
+        row = find_row(table.parent, _parent_id(table, parent))
+        if row is None:
+            raise no_parent(table, parent)
+        return Parent(row.user, row.payload)
+    if table.parent_row is None:
+        return _UNKNOWN
+    found = table.parent_row(parent)
+    if found is None:
+        raise no_parent(table, parent)
+    owner = found.get("userId")
+    return Parent(owner if isinstance(owner, str) else None, found)
+
+
+def is_public(table: TableDeclaration, parent: Parent) -> bool:
+    """Whether everybody may read the rows of this parent."""
+    return table.public and (table.public_field is None or parent.row.get(table.public_field) is True)
+
+
+def check_may_append(table: TableDeclaration, name: str, parent: Parent, user: str | None) -> None:
+    """Everybody may, except where the parent is not for everybody."""
+    if table.public_field is not None and not is_public(table, parent) and not parent.is_owned_by(user):
+        raise no_parent(table, name)
+
+
+def check_may_change(table: TableDeclaration, row: Row, parent: Parent, user: str | None) -> None:
+    """The author and the owner of the parent may."""
+    if not parent.is_owned_by(user) and row.user != user:
+        raise TableError(
+            "FORBIDDEN", f"row {row.id} of {table.name} is for its author and the owner of its {table.parent_label}"
+        )
+
+
+def check_may_sweep(table: TableDeclaration, name: str, parent: Parent, user: str | None) -> None:
+    """All rows of a parent are the owner's to remove and to restore."""
+    if not parent.is_owned_by(user):
+        raise TableError(
+            "FORBIDDEN", f"the rows of {name} in {table.name} are for the owner of the {table.parent_label}"
+        )
+
+
+def no_parent(table: TableDeclaration, parent: str) -> TableError:
+    return TableError("NOT_FOUND", f"there is no {table.parent_label} {parent!r}")
+
+
+def no_row(table: TableDeclaration, id: RowId) -> TableError:
+    return TableError("NOT_FOUND", f"there is no row {str(id)!r} in {table.name}")
+
+
+def _parent_id(table: TableDeclaration, parent: str) -> RowId:
+    try:
+        return parse_id(parent)
+    except TableError:
+        # It cannot be the id of a row, so there is no such row.
+        raise no_parent(table, parent) from None
+
+
+class HookContext:
+    """The write that a hook is part of. What it writes through here is written in the same step, or not at all.
+
+    It may write to any table, whoever the user is, and no rate limit counts it; no further hooks are called, so none
+    can set itself off. Payloads must be valid all the same. ``tables`` can be read as everybody sees them; ``read``
+    sees what is on its way and what the step has planned as well.
+    """
+
+    def __init__(self, tables: Tables, step: TableStep, table: str, user: str | None) -> None:
+        self.tables = tables
+        #: The table that is written to, and who does it.
+        self.table = table
+        self.user = user
+        self._step = step
+
+    @property
+    def now(self) -> int:
+        """The time of the step, in milliseconds."""
+        return self._step.now
+
+    def read(self, table: str, id: str) -> Row | None:
+        """The row, unless there is none or it is hidden."""
+        return self._step.visible(self.tables[table].declaration, parse_id(id))
+
+    def append(self, table: str, parent: str, payload: object, *, idempotency_key: str | None = None) -> Row:
+        """Append a row by the same user; if its key is there, this gives the row that has it."""
+        declaration, key = self.tables[table].declaration, check_key(idempotency_key)
+        find_parent(declaration, check_parent(parent), self._step.visible)
+        seq = None if key is None else self._step.keyed(declaration, parent, key)
+        if seq is not None:
+            known = self._step.known(declaration, parse_id(f"{parent}:{seq}"))
+            assert known is not None
+            return known.row
+        self._step.shown = True
+        return self._step.add(declaration, parent, declaration.schema.validate(payload), self.user, key)
+
+    def update(self, table: str, id: str, patch: object) -> Row:
+        """Change fields of a row; raises TableError (NOT_FOUND) if there is none."""
+        declaration = self.tables[table].declaration
+        row = self._step.visible(declaration, parse_id(id))
+        if row is None:
+            raise no_row(declaration, parse_id(id))
+        return self._step.amend(declaration, row, declaration.schema.patch(row.payload, patch), self.user)
+
+    def rm(self, table: str, id: str, *, hard: bool = False) -> bool:
+        """Remove a row; tells whether there was one."""
+        declaration = self.tables[table].declaration
+        row = self._step.visible(declaration, parse_id(id))
+        if row is not None:
+            self._step.remove(declaration, row, declaration.soft_delete and not hard, self.user)
+        return row is not None
+
+    def purge_by_parent(self, table: str, parent: str, *, hard: bool = False) -> None:
+        """Remove all rows of a parent."""
+        declaration = self.tables[table].declaration
+        self._step.sweep(declaration, check_parent(parent), declaration.soft_delete and not hard, self.user)
+
+    def restore_by_parent(self, table: str, parent: str) -> None:
+        """Bring all hidden rows of a parent back."""
+        self._step.restore_all(self.tables[table].declaration, check_parent(parent), self.user)
 
 
 class Item(NamedTuple):
@@ -31,10 +165,10 @@ class Item(NamedTuple):
     idempotency_key: str | None = None
 
 
-class Operation:
-    """Plans what one call asks for. Nothing is written before the step is committed."""
+class TableOperation:
+    """Plans one call. Nothing is written before the step is committed."""
 
-    def __init__(self, table: Table, step: Step, user: str | None) -> None:
+    def __init__(self, table: Table, step: TableStep, user: str | None) -> None:
         self._table = table
         self._declaration = table.declaration
         self._hooks = table.hooks

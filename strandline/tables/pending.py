@@ -1,7 +1,7 @@
-"""What is on its way: changes that are journaled, or only planned, and that no reader sees yet.
+"""Pending changes: journaled or planned, and not yet visible to readers.
 
-On the disk they come into effect in the order in which they were journaled. Whoever decides about a further change has
-to know what will be there by then.
+Changes take effect in the order in which they were journaled. A decision about a further change must take the pending
+ones into account.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ class Known(NamedTuple):
     hidden: bool = False
 
 
-class Effect(NamedTuple):
-    """What becomes of the rows with these ``seqs``, or of all that come before a seq."""
+class PendingEffect(NamedTuple):
+    """The pending change of the rows with these ``seqs``, or of all rows before a seq."""
 
     kind: Literal["add", "amend", "hide", "restore", "remove"]
     seqs: tuple[int, ...] = ()
@@ -50,12 +50,12 @@ class _OfLog:
     __slots__ = ("by_seq", "keys", "sweeping")
 
     def __init__(self) -> None:
-        self.by_seq: dict[int, deque[tuple[int, Effect]]] = {}
-        self.sweeping: deque[tuple[int, Effect]] = deque()
+        self.by_seq: dict[int, deque[tuple[int, PendingEffect]]] = {}
+        self.sweeping: deque[tuple[int, PendingEffect]] = deque()
         #: Idempotency keys of rows that are added, to their seqs.
         self.keys: dict[str, int] = {}
 
-    def add(self, number: int, effect: Effect) -> None:
+    def add(self, number: int, effect: PendingEffect) -> None:
         for seq in effect.seqs:
             self.by_seq.setdefault(seq, deque()).append((number, effect))
         if effect.before:
@@ -63,7 +63,7 @@ class _OfLog:
         if effect.kind == "add" and effect.row is not None and effect.row.idempotency_key is not None:
             self.keys[effect.row.idempotency_key] = effect.row.seq
 
-    def remove_first(self, effect: Effect) -> None:
+    def remove_first(self, effect: PendingEffect) -> None:
         for seq in effect.seqs:
             ours = self.by_seq[seq]
             ours.popleft()
@@ -75,7 +75,7 @@ class _OfLog:
             if self.keys.get(effect.row.idempotency_key) == effect.row.seq:
                 del self.keys[effect.row.idempotency_key]
 
-    def on(self, seq: int) -> list[Effect]:
+    def on(self, seq: int) -> list[PendingEffect]:
         found = list(self.by_seq.get(seq, ()))
         found += [each for each in self.sweeping if seq < each[1].before]
         return [effect for _, effect in sorted(found, key=lambda each: each[0])]
@@ -90,14 +90,14 @@ class Effects:
     def __init__(self) -> None:
         self._logs: dict[str, _OfLog] = {}
         self._number = 0
-        self.all: deque[tuple[str, Effect]] = deque()
+        self.all: deque[tuple[str, PendingEffect]] = deque()
 
-    def add(self, log: str, effect: Effect) -> None:
+    def add(self, log: str, effect: PendingEffect) -> None:
         self._number += 1
         self._logs.setdefault(log, _OfLog()).add(self._number, effect)
         self.all.append((log, effect))
 
-    def on(self, log: str, seq: int) -> list[Effect]:
+    def on(self, log: str, seq: int) -> list[PendingEffect]:
         """What becomes of a row, in order."""
         ours = self._logs.get(log)
         return [] if ours is None else ours.on(seq)
@@ -129,7 +129,7 @@ class Coming:
         self.effects = Effects()
         self._steps: deque[tuple[Commit[Any], int]] = deque()
 
-    def add(self, commit: Commit[Any], effects: Iterable[tuple[str, Effect]]) -> None:
+    def add(self, commit: Commit[Any], effects: Iterable[tuple[str, PendingEffect]]) -> None:
         if commit.done:
             return
         count = 0

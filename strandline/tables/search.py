@@ -1,4 +1,4 @@
-"""Searching the texts of rows: what the query room finds, as far as the reader may see it, the newest first."""
+"""Full-text search over rows: the hits of the query package that the reader may see, newest first."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from strandline.query.order import OFFSET, SortKey, SortValues
 from strandline.query.requests import MAX_SIZE, SearchRequest
 from strandline.tables.errors import invalid
 from strandline.tables.names import RowId
-from strandline.tables.results import Found
-from strandline.tables.rows import Row
+from strandline.tables.rows import Found, Row
 from strandline.tables.step import read_row
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
-"""A step: everything that one write and its hooks change, planned first and then journaled in one piece.
+"""A step: all changes of one write and its hooks, planned first and then journaled in one transaction.
 
-Plans are made with the lock of the tables held, so seqs are known before anything is written. The engine makes what
-becomes of existing rows before it appends; what a step does to a row that it appends itself is done to the plan.
+Plans are made while the lock of the tables is held, so seqs are known before anything is written. The engine applies
+changes of existing rows before it appends. A change of a row that the same step appends is applied to the plan.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ from typing import Any
 from msgspec.structs import replace
 
 from strandline.engine import Amend, Append, Batch, Commit, Config, Delete, Engine, Hide, Log, Restore
-from strandline.tables.changes import Change, encode_change
 from strandline.tables.declaration import TableDeclaration
 from strandline.tables.errors import MisusedHook, TableError
 from strandline.tables.names import NOTE, RowId, changes_log, rows_log
-from strandline.tables.pending import Coming, Effect, Effects, Known
-from strandline.tables.rows import Row, data_of, meta_of, row_of
+from strandline.tables.pending import Coming, Effects, Known, PendingEffect
+from strandline.tables.rows import Change, Row, data_of, encode_change, meta_of, row_of
 
 #: From what the engine answers to how many rows were concerned.
 Outcome = Callable[[list[Any]], int]
@@ -27,8 +26,8 @@ Outcome = Callable[[list[Any]], int]
 PAGE_ROWS = 1024
 
 
-class Step:
-    """One step, from its first plan to its commit. ``now`` is the time of everything in it."""
+class TableStep:
+    """One step, from its first plan to its commit. ``now`` is the time of all its changes."""
 
     def __init__(self, engine: Engine, coming: Coming) -> None:
         self.engine = engine
@@ -115,7 +114,7 @@ class Step:
             idempotency_key=key,
         )
         planned[seq] = row
-        self._effects.add(name, Effect("add", (seq,), row=row))
+        self._effects.add(name, PendingEffect("add", (seq,), row=row))
         return row
 
     def amend(self, table: TableDeclaration, prev: Row, patch: dict[str, Any], user: str | None) -> Row:
@@ -128,7 +127,7 @@ class Step:
             row = replace(prev, payload=payload, updated_at=max(self.now, prev.updated_at + 1))
             self._alterations.append(Amend(self._there(name), prev.seq, data_of(row)))
             self._tell(table, prev.parent, "update", user, prev, previous=prev.payload)
-        self._effects.add(name, Effect("amend", (prev.seq,), row=row))
+        self._effects.add(name, PendingEffect("amend", (prev.seq,), row=row))
         return row
 
     def remove(self, table: TableDeclaration, row: Row, soft: bool, user: str | None) -> None:
@@ -140,13 +139,13 @@ class Step:
         if not soft:
             self._forget_changes(table, row.parent, row.seq)
         self._tell(table, row.parent, "rm", user, row, soft)
-        self._effects.add(name, Effect("hide" if soft else "remove", (row.seq,)))
+        self._effects.add(name, PendingEffect("hide" if soft else "remove", (row.seq,)))
 
     def restore(self, table: TableDeclaration, row: Row, user: str | None) -> None:
         name = rows_log(table.name, row.parent)
         self._alterations.append(Restore(self._there(name), seqs=[row.seq]))
         self._tell(table, row.parent, "restore", user, row)
-        self._effects.add(name, Effect("restore", (row.seq,)))
+        self._effects.add(name, PendingEffect("restore", (row.seq,)))
 
     def sweep(self, table: TableDeclaration, parent: str, soft: bool, user: str | None) -> Outcome:
         """Remove all rows of a parent; with a hard sweep nothing is left that could be restored."""
@@ -159,12 +158,12 @@ class Step:
         if not soft:
             self._forget_changes(table, parent, None)
         self._tell(table, parent, "purge", user, None, soft)
-        self._effects.add(name, Effect("hide" if soft else "remove", before=log.next_seq))
+        self._effects.add(name, PendingEffect("hide" if soft else "remove", before=log.next_seq))
         return outcome
 
     def expect_swept(self, table: TableDeclaration, row: Row, soft: bool) -> None:
         """The row will be among those that are swept."""
-        self._effects.add(rows_log(table.name, row.parent), Effect("hide" if soft else "remove", (row.seq,)))
+        self._effects.add(rows_log(table.name, row.parent), PendingEffect("hide" if soft else "remove", (row.seq,)))
 
     def restore_all(self, table: TableDeclaration, parent: str, user: str | None) -> Outcome:
         name = rows_log(table.name, parent)
@@ -174,7 +173,7 @@ class Step:
         self._alterations.append(Restore(log, before=log.next_seq))
         outcome = self._outcome()
         self._tell(table, parent, "restoreAll", user, None)
-        self._effects.add(name, Effect("restore", before=log.next_seq))
+        self._effects.add(name, PendingEffect("restore", before=log.next_seq))
         return outcome
 
     def _is_planned(self, name: str, seq: int) -> bool:
@@ -260,7 +259,7 @@ class Step:
         self.made.append(name)
         at = self._there(name).last_ts
         rows = (replace(row, created_at=at, updated_at=at) for row in self._rows[name][1].values())
-        self._coming.add(commit, [(name, Effect("add", (row.seq,), row=row)) for row in rows])
+        self._coming.add(commit, [(name, PendingEffect("add", (row.seq,), row=row)) for row in rows])
         return commit
 
     def _configured(self, name: str, table: TableDeclaration) -> Log:

@@ -1,20 +1,22 @@
-"""A table: everything that can be done with its rows."""
+"""A table: every operation on its rows; and :class:`Tables`, the declared tables bound to an engine."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
 
-from strandline.engine import Commit, Log
-from strandline.tables.changes import change_of
-from strandline.tables.counts import count_rows, group_rows
-from strandline.tables.declaration import TableDeclaration
-from strandline.tables.errors import TableError, invalid
-from strandline.tables.hooks import Chain
-from strandline.tables.names import changes_log, check_key, check_parent, check_user, parse_id, rows_log
-from strandline.tables.operations import Item, Operation
-from strandline.tables.rate_limits import SlidingWindow
-from strandline.tables.results import (
+from strandline.engine import Commit, Engine, Log
+from strandline.query.searcher import Searcher
+from strandline.tables.columns import RowColumns, count_rows, group_rows
+from strandline.tables.declaration import SlidingWindow, TableDeclaration
+from strandline.tables.errors import BadDeclaration, MisusedHook, TableError, invalid
+from strandline.tables.hooks import NO_HOOKS, HookChain, Hooks
+from strandline.tables.names import RowId, changes_log, check_key, check_parent, check_user, parse_id, rows_log
+from strandline.tables.operations import Item, TableOperation
+from strandline.tables.pending import Coming
+from strandline.tables.rows import (
     AppendBulkResult,
     AppendResult,
     Counts,
@@ -24,18 +26,24 @@ from strandline.tables.results import (
     RestoreResult,
     RmBulkResult,
     RmResult,
+    Row,
     RowPage,
     RowsAfter,
     Write,
+    change_of,
 )
-from strandline.tables.rows import Row
 from strandline.tables.search import search_config, search_rows
-from strandline.tables.step import find_log
-from strandline.tables.view import LIST_AFTER_ROWS, LIST_ROWS, View, check_cursor, check_limit, check_seq, look
-from strandline.tables.where import compile_where
-
-if TYPE_CHECKING:
-    from strandline.tables.tables import Tables
+from strandline.tables.step import TableStep, find_log, read_row
+from strandline.tables.view import (
+    LIST_AFTER_ROWS,
+    LIST_ROWS,
+    View,
+    check_cursor,
+    check_limit,
+    check_seq,
+    compile_where,
+    view_of,
+)
 
 #: So many rows can be appended or removed in one call.
 MAX_BULK = 100
@@ -60,7 +68,7 @@ class Table:
         self.tables = tables
         self.declaration = declaration
         self.name = declaration.name
-        self.hooks = Chain(tables.hooks, declaration.hooks)
+        self.hooks = HookChain(tables.hooks, declaration.hooks)
         limit = declaration.rate_limit
         self.window = None if limit is None else SlidingWindow(limit, declaration.name)
         self.search_config = search_config(declaration)
@@ -91,7 +99,7 @@ class Table:
         items = [Item(item.payload, check_key(item.idempotency_key)) for item in items]
         user = check_user(user)
         with self.tables.step() as (step, coming):
-            operation = Operation(self, step, user)
+            operation = TableOperation(self, step, user)
             results = operation.append(parent, items)
             # A repetition is as durable as the first one; both are once everything is that is on its way.
             commit = step.commit() if operation.created else coming.last or Commit.of(None)
@@ -108,7 +116,7 @@ class Table:
         if expected_updated_at is not None:
             check_seq(expected_updated_at, "expectedUpdatedAt")
         with self.tables.step() as (step, _):
-            row = Operation(self, step, user).update(row_id, patch, expected_updated_at)
+            row = TableOperation(self, step, user).update(row_id, patch, expected_updated_at)
             commit = step.commit()
         view = View(self, row_id.parent, None, user, True)
         return Write(commit, lambda _: view.dress([row])[0])
@@ -130,7 +138,7 @@ class Table:
     def _rm(self, ids: Sequence[str], user: str | None, hard: bool) -> tuple[Commit[Any], Removals]:
         row_ids, user = [parse_id(id) for id in ids], check_user(user)
         with self.tables.step() as (step, _):
-            operation = Operation(self, step, user)
+            operation = TableOperation(self, step, user)
             results = [operation.rm(row_id, hard) for row_id in row_ids]
             return step.commit(), results
 
@@ -139,7 +147,7 @@ class Table:
         before: nothing is left to restore. With hooks on removals the rows are gone through in order."""
         check_parent(parent)
         with self.tables.step() as (step, _):
-            outcome, soft = Operation(self, step, check_user(user)).purge(parent, hard)
+            outcome, soft = TableOperation(self, step, check_user(user)).purge(parent, hard)
             commit = step.commit()
         return Write(commit, lambda results: PurgeResult(outcome(results), soft))
 
@@ -147,7 +155,7 @@ class Table:
         """Bring back all rows of a parent that were removed and not for good, also those removed one by one."""
         check_parent(parent)
         with self.tables.step() as (step, _):
-            outcome = Operation(self, step, check_user(user)).restore_all(parent)
+            outcome = TableOperation(self, step, check_user(user)).restore_all(parent)
             commit = step.commit()
         return Write(commit, lambda results: RestoreResult(outcome(results)))
 
@@ -155,7 +163,7 @@ class Table:
         """Bring one row back; raises NOT_FOUND if it is not one that was removed."""
         row_id, user = parse_id(id), check_user(user)
         with self.tables.step() as (step, _):
-            row = Operation(self, step, user).restore(row_id)
+            row = TableOperation(self, step, user).restore(row_id)
             commit = step.commit()
         view = View(self, row_id.parent, None, user, True)
         return Write(commit, lambda _: view.dress([row])[0])
@@ -165,7 +173,7 @@ class Table:
     def view(self, parent: str, *, user: str | None = None, public: bool = False) -> View:
         """What somebody sees of a parent's rows: all of them if they are the owner, or it is the program, or public;
         else their own. Raises NOT_FOUND if the parent is not there, or not public."""
-        return look(self, check_parent(parent), check_user(user), public)
+        return view_of(self, check_parent(parent), check_user(user), public)
 
     def list(
         self,
@@ -233,7 +241,7 @@ class Table:
         return find_log(self.tables.engine, rows_log(self.name, parent))
 
     def changes_log(self, parent: str) -> Log | None:
-        """The log of what became of them, if anything did; see :class:`~strandline.tables.changes.Change`."""
+        """The log of what became of them, if anything did; see :class:`~strandline.tables.rows.Change`."""
         return find_log(self.tables.engine, changes_log(self.name, parent))
 
 
@@ -242,3 +250,83 @@ def _check_bulk(items: Sequence[object], name: str) -> None:
         raise invalid(f"{name} must be a list", name)
     if len(items) > MAX_BULK:
         raise invalid(f"there are {len(items)} {name}, the limit is {MAX_BULK}", name)
+
+
+#: What the indexes of searches, and the columns that are counted, may take of the memory each.
+SEARCH_BYTES = 64 << 20
+COLUMN_BYTES = 64 << 20
+
+
+class Tables:
+    """All tables of one engine, by name. Safe to use from any thread. A table may be in only one of these at a time: it
+    knows what is on its way to the disk.
+
+    ``hooks`` are called for every table, before its own. ``searcher`` may be one that is shared with others.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        declarations: Sequence[TableDeclaration],
+        *,
+        hooks: Hooks | None = None,
+        searcher: Searcher | None = None,
+    ) -> None:
+        self.engine = engine
+        self.hooks = hooks or NO_HOOKS
+        self.searcher = searcher or Searcher(SEARCH_BYTES)
+        self.columns = RowColumns(COLUMN_BYTES)
+        #: Called with the name of every log that is made, on whatever thread writes, while nobody else can: they must
+        #: be quick. What is in the log may still wait for the disk.
+        self.listeners: list[Callable[[str], None]] = []
+        self._coming = Coming()
+        self._lock = threading.Lock()
+        self._writer: int | None = None
+        self._tables: dict[str, Table] = {}
+        for declaration in declarations:
+            if declaration.name in self._tables:
+                raise BadDeclaration(f"there are two tables of the name {declaration.name}")
+            self._tables[declaration.name] = Table(self, declaration)
+        for declaration in declarations:
+            if isinstance(declaration.parent, TableDeclaration) and declaration.parent not in declarations:
+                raise BadDeclaration(f"{declaration.name} needs its parent {declaration.parent.name} among the tables")
+
+    def __getitem__(self, name: str) -> Table:
+        """Raises TableError (NOT_FOUND)."""
+        try:
+            return self._tables[name]
+        except KeyError:
+            raise TableError("NOT_FOUND", f"table {name!r} does not exist") from None
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._tables
+
+    def __iter__(self) -> Iterator[Table]:
+        return iter(self._tables.values())
+
+    def __len__(self) -> int:
+        return len(self._tables)
+
+    def find_row(self, declaration: TableDeclaration, id: RowId) -> Row | None:
+        """A row as everybody sees it."""
+        log = find_log(self.engine, rows_log(declaration.name, id.parent))
+        return None if log is None else read_row(log, id)
+
+    @contextmanager
+    def step(self) -> Iterator[tuple[TableStep, Coming]]:
+        """Plan a step: nobody else writes meanwhile."""
+        if self._writer == threading.get_ident():
+            raise MisusedHook(
+                "inside of a hook, write through its context: ctx.append(table, parent, payload) and so on"
+            )
+        with self._lock:
+            self._writer = threading.get_ident()
+            step = TableStep(self.engine, self._coming)
+            try:
+                self._coming.forget_done()
+                yield step, self._coming
+            finally:
+                self._writer = None
+                for name in step.made:
+                    for listener in self.listeners:
+                        listener(name)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from needed import unavailable
+from support.prerequisites import unavailable
 
 from bench.peers_redis import SETTINGS, RedisLine, command, lacking, lines, server
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from needed import unavailable
+from support.prerequisites import unavailable
 
 from bench import peers_nats, peers_ours, peers_postgres, peers_redis, topics_load
 from bench.peers_delivery import stamped

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser.pages import PATIENCE_MS, Complaints, files_of_the_project
-from node_packages import Unavailable, require_packages
 from playwright.sync_api import Browser, Page, expect, sync_playwright
-from server_process import ServerProcess
+from support import declared_rooms
+from support.browser_pages import PATIENCE_MS, Complaints, files_of_the_project
+from support.node_packages import Unavailable, require_packages
+from support.server_process import ServerProcess
 
 HERE = Path(__file__).parent
 
@@ -58,7 +59,7 @@ def site() -> Iterator[str]:
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """A server with the tables of ``declared.py``, shared by all tests: use rooms of your own, and never stop it."""
-    settings = {"declare": HERE / "declared.py", "allowed_origins": "*"}
+    settings = {"declare": declared_rooms.__file__, "allowed_origins": "*"}
     process = ServerProcess(tmp_path_factory.mktemp("browser") / "data", settings=settings)
     try:
         yield process.start()

@@ -8,9 +8,9 @@ from typing import Any
 import httpx
 import pytest
 from browser.conftest import UNTRUSTED
-from browser.pages import PATIENCE_MS
 from playwright.sync_api import Browser, BrowserContext, Error, Page
-from server_process import ServerProcess
+from support.browser_pages import PATIENCE_MS
+from support.server_process import ServerProcess
 
 #: What a page can try; each is a promise of what came of it.
 FETCH = "(url) => fetch(url).then((answer) => answer.text(), () => 'refused')"
@@ -95,7 +95,7 @@ def test_a_page_whose_name_was_pointed_at_the_server(server: ServerProcess, cont
     url = server.url.replace("127.0.0.1", UNTRUSTED)
     page = opened(context, url)
     told = {name: str(value) for name, value in attempts(page, url).items()}
-    assert "TOPICS_ALLOWED_HOSTS=pages.example" in told.pop("read")
+    assert "STRANDLINE_ALLOWED_HOSTS=pages.example" in told.pop("read")
     assert (told.pop("write"), told.pop("delete")) == ("basic", "403")
     assert set(told.values()) == {"refused"}, told
     assert ask(server, "GET", "/v1/stream/numbers").json() == [1, 2]

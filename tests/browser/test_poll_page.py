@@ -14,9 +14,9 @@ from typing import Any
 import httpx
 import pytest
 from browser.conftest import HERE
-from browser.pages import ROOT, Held
 from playwright.sync_api import Page, expect
-from server_process import STOP_SECONDS, ServerProcess, StartServer
+from support.browser_pages import ROOT, Held
+from support.server_process import STOP_SECONDS, ServerProcess, StartServer
 
 pytestmark = pytest.mark.xdist_group("browser")
 

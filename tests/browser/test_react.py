@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import httpx
 import pytest
-from browser.pages import Held
 from playwright.sync_api import Page, expect
-from server_process import ServerProcess
+from support.browser_pages import Held
+from support.server_process import ServerProcess
 
 pytestmark = pytest.mark.xdist_group("browser")
 

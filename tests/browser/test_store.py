@@ -7,10 +7,11 @@ from pathlib import Path
 
 import httpx
 import pytest
-from browser.conftest import HERE, UNTRUSTED
-from browser.pages import Held, Log
+from browser.conftest import UNTRUSTED
 from playwright.sync_api import Page
-from server_process import ServerProcess, StartServer
+from support import declared_rooms
+from support.browser_pages import Held, Log
+from support.server_process import ServerProcess, StartServer
 
 pytestmark = pytest.mark.xdist_group("browser")
 
@@ -180,7 +181,7 @@ def test_a_limit_is_told_with_how_long_it_lasts(page: Page, server: ServerProces
 def test_nothing_is_lost_or_doubled_when_the_server_comes_back(
     new_page: NewPage, start_server: StartServer, room: str, how: str
 ) -> None:
-    server = start_server(declare=HERE / "declared.py")
+    server = start_server(declare=declared_rooms.__file__)
     write(server, room, "one", "two", "three")
     log = open_log(new_page(), server, room, user="owner").stands()
     getattr(server, how)()
@@ -208,12 +209,12 @@ def test_nothing_is_lost_or_doubled_when_the_server_comes_back(
 def test_everything_is_loaded_anew_when_the_server_has_another_past(
     new_page: NewPage, start_server: StartServer, tmp_path: Path, room: str
 ) -> None:
-    server = start_server(declare=HERE / "declared.py", data=tmp_path / "one")
+    server = start_server(declare=declared_rooms.__file__, data=tmp_path / "one")
     write(server, room, "one", "two", "three")
     log = open_log(new_page(), server, room).stands()
     server.kill()
     log.until("!log.isLive")
-    other = start_server(declare=HERE / "declared.py", data=tmp_path / "other")
+    other = start_server(declare=declared_rooms.__file__, data=tmp_path / "other")
     other.stop()
     other.start(server.port)
     write(other, room, "another")
@@ -222,7 +223,7 @@ def test_everything_is_loaded_anew_when_the_server_has_another_past(
 
 
 def test_keys_are_sent_with_everything(new_page: NewPage, start_server: StartServer, room: str) -> None:
-    server = start_server(declare=HERE / "declared.py", keys="the-secret:rw")
+    server = start_server(declare=declared_rooms.__file__, keys="the-secret:rw")
     page = new_page()
     stranger = open_log(page, server, room, public=False, user=None).until("!log.isLoading")
     assert stranger.snapshot["error"]["code"] == "NOT_AUTHENTICATED"

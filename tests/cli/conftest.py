@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from itertools import count
 
 import pytest
-from command_line import Cli
-from server_process import ServerProcess
+from support.command_line import Cli
+from support.server_process import ServerProcess
 
 _numbers = count(1)
 

@@ -7,14 +7,13 @@ import subprocess
 import sys
 
 import pytest
-from command_line import Cli, app
-from documents import ROOT
-from server_process import StartServer
+from support.command_line import Cli, app
+from support.document_tables import ROOT
+from support.server_process import StartServer
 from typer.main import get_command
 
-from strandline.cli.completion import complete_log, complete_queue, complete_router
-from strandline.cli.connection import connect
-from strandline.cli.exits import Exit
+from strandline.cli.connection import complete_log, complete_queue, complete_router, connect
+from strandline.cli.exit_codes import Exit
 
 NOBODY = "http://127.0.0.1:1"
 TALKING = [

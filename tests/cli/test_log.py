@@ -8,8 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from command_line import Cli
-from server_process import ServerProcess, StartServer
+from support.command_line import Cli
+from support.server_process import ServerProcess, StartServer
 
 from strandline.client import Client
 

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import httpx
 import pytest
-from command_line import Cli
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
-from server_process import ServerProcess
+from support.command_line import Cli
+from support.server_process import ServerProcess
 
 import strandline.cli
 from strandline.cli.output import open_console, put, say

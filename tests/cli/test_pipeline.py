@@ -10,19 +10,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import app
-from server_process import StartServer
+from support.command_line import app
+from support.server_process import StartServer
 from typer.testing import CliRunner, Result
 
-from strandline.cli import pipeline_run
 from strandline.engine import Batch, Engine
-from strandline.lake.claim import claim
-from strandline.lake.fence import Fence
+from strandline.lake.fence import Fence, LakeOfAnother, claim
 from strandline.lake.location import Lake
-from strandline.lake.status import Lag, LogLag, Problem, RoundSummary, StageStatus, Status, read_status, write_status
-from strandline.pipeline.requirements import SparkUnavailable
-from strandline.pipeline.rounds import LakeOfAnother, UnknownLogs
-from strandline.pipeline.status import Reporter
+from strandline.lake.reporter import Reporter
+from strandline.lake.status import (
+    Lag,
+    LogLag,
+    PipelineProblem,
+    PipelineStatus,
+    RoundSummary,
+    StageStatus,
+    read_status,
+    write_status,
+)
+from strandline.pipeline import run as pipeline_run
+from strandline.pipeline.round import UnknownLogs
+from strandline.pipeline.spark_session import SparkUnavailable
 
 
 def call(*arguments: object, **environment: str) -> Result:
@@ -215,7 +223,7 @@ def test_commands_that_make_no_sense(stand_in: Spark, arguments: list[str], mess
 @pytest.fixture
 def lake(tmp_path: Path) -> Lake:
     lake = Lake.at(tmp_path / "lake")
-    status = Status(
+    status = PipelineStatus(
         state="running",
         since=1_700_000_000_000,
         pid=7,
@@ -224,7 +232,7 @@ def lake(tmp_path: Path) -> Lake:
         stages=[StageStatus(stage="companions", since=0, records=500, total=1000, rate=40_000.0)],
         rounds=[RoundSummary(begin=1_700_000_000_000, end=1_700_000_003_000)],
         rounds_total=12,
-        problems=[Problem(time=0, stage="records", log="orders", seq=17, message="not [bold] JSON")],
+        problems=[PipelineProblem(time=0, stage="records", log="orders", seq=17, message="not [bold] JSON")],
         lag=Lag(
             logs=1, heads=1000, behind=500, rows=[LogLag(log="orders", epoch=1, head=1000, covered={"records": 500})]
         ),
@@ -272,7 +280,7 @@ def test_the_status_is_asked_for_at_one_place(tmp_path: Path) -> None:
 def test_status_from_a_server(start_server: StartServer) -> None:
     server = start_server(keys="secret")
     lake = Lake.at(server.data / "lake")
-    write_status(lake, Status(rounds_total=3))
+    write_status(lake, PipelineStatus(rounds_total=3))
     result = call("status", "--url", server.url, "--key", "secret")
     assert (result.exit_code, "server: off" in result.stdout) == (0, True)
     assert json.loads(call("status", "--url", server.url, "--json", STRANDLINE_KEY="secret").stdout)["state"] == "off"

@@ -14,7 +14,7 @@ from strandline.lake.status import read_status
 #: The command with a stand-in for Spark, which has nothing to do.
 PROGRAM = """
 import sys
-from strandline.cli import pipeline_run
+from strandline.pipeline import run as pipeline_run
 from strandline.cli.main import main
 class Session:
     def stop(self): print("stopped", flush=True)

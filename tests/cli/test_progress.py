@@ -6,8 +6,8 @@ import sys
 import pytest
 from rich.console import Console
 
-from strandline.cli.progress import Bars, Lines
-from strandline.lake.status import Lag, Problem, RoundSummary, StageStatus, StageSummary
+from strandline.cli.spark import Bars, Lines
+from strandline.lake.status import Lag, PipelineProblem, RoundSummary, StageStatus, StageSummary
 
 STAGE = StageSummary(stage="records", records=120_000, bytes=24_000_000, seconds=0.5, rate=240_000.0)
 NOTHING = StageSummary(stage="records", records=0, bytes=0, seconds=0.1, rate=0.0)
@@ -20,7 +20,7 @@ def play(watch: Lines | Bars) -> None:
     watch.began(stage)
     stage.records, stage.bytes, stage.rate = 60_000, 12_000_000, 240_000.0
     watch.advanced(stage)
-    watch.problem(Problem(time=0, stage="records", log="orders", seq=17, message="not [red]JSON"))
+    watch.problem(PipelineProblem(time=0, stage="records", log="orders", seq=17, message="not [red]JSON"))
     watch.ended(STAGE)
     watch.round_ended(RoundSummary(begin=0, end=1500, stages=[STAGE]), LAG)
     watch.ended(NOTHING)

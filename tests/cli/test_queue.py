@@ -8,7 +8,7 @@ from pathlib import Path
 from time import monotonic, sleep
 
 import pytest
-from command_line import Cli
+from support.command_line import Cli
 
 PROGRAM = [sys.executable, "-m", "strandline"]
 PATIENCE_SECONDS = 60.0

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from command_line import Cli
+from support.command_line import Cli
 
 
 def test_a_router_is_made_listed_shown_and_deleted(cli: Cli, name: str) -> None:

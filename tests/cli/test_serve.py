@@ -1,18 +1,22 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
 from types import SimpleNamespace
 
+import httpx
 import pytest
-from command_line import app
+from support.command_line import app
+from support.server_process import START_SECONDS, STOP_SECONDS
+from support.topics_client import eventually
 from typer.testing import CliRunner, Result
 
-from strandline.protocols.access import Keys
 from strandline.server.pipeline.supervisor import Program
-from strandline.server.settings import Settings
+from strandline.server.settings import OPTIONS, SETTINGS, VARIABLES, Settings
+from strandline.service.access import Keys
 
 
 class Server:
@@ -33,9 +37,8 @@ class Server:
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Server:
-    for name in list(os.environ):
-        if name.startswith("TOPICS_"):
-            monkeypatch.delenv(name)
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
     server = Server()
     monkeypatch.setitem(sys.modules, "strandline.server.run", SimpleNamespace(run=server.run))  # type: ignore[misc]
     return server
@@ -76,7 +79,7 @@ def test_the_server_learns_how_to_run_the_pipeline(server: Server, tmp_path: Pat
 
 
 def test_spark_connect_is_reached_by_its_own_option(server: Server) -> None:
-    call(TOPICS_PIPELINE_MASTER="sc://cluster:15002")
+    call(STRANDLINE_PIPELINE_MASTER="sc://cluster:15002")
     (program,) = server.programs
     assert program is not None
     assert list(program.command[-2:]) == ["--remote", "sc://cluster:15002"]
@@ -92,7 +95,7 @@ def test_options_are_above_variables_and_variables_above_the_file(server: Server
     config.write_text("[server]\nport = 1\nfast_lane = false\n[limits]\nmax_topics = 1\nmax_routers = 1\n")
     call("--config", config, "--port", 3, TOPICS_PORT="2", TOPICS_MAX_TOPICS="2")
     (settings,) = server.served
-    assert (settings.server.port, settings.limits.max_topics, settings.limits.max_routers) == (3, 2, 1)
+    assert (settings.server.port, settings.limits.max_logs, settings.limits.max_routers) == (3, 2, 1)
     assert not settings.server.fast_lane
 
 
@@ -104,7 +107,7 @@ def test_the_exit_code_is_the_servers(server: Server) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--port", "70000"], "--port is 70000; expected a port number from 0 to 65535; 0 takes a free one"),
+        (["--port", "70000"], "--port is 70000; expected a port number from 0 to 65535; 0 takes a free port"),
         (["--log-level", "loud"], "--log-level is 'loud'; expected debug, info, warning, error or critical"),
         (["--data", ""], "--data is ''; expected the path of a directory"),
         (["--config", "absent.toml"], "cannot read absent.toml: No such file or directory"),
@@ -125,20 +128,32 @@ def test_it_does_not_serve_strangers_without_keys(server: Server) -> None:
     assert call("--host", "0.0.0.0", TOPICS_API_KEYS="secret").exit_code == 0
 
 
-def test_plain_keys_do_not_stay_in_the_environment(server: Server) -> None:
-    call(TOPICS_API_KEYS="hush:read", TOPICS_PORT="0")
+@pytest.mark.parametrize("variable", ["STRANDLINE_API_KEYS", "TOPICS_API_KEYS"])
+def test_plain_keys_do_not_stay_in_the_environment(server: Server, variable: str) -> None:
+    call(**{variable: "hush:read"}, TOPICS_PORT="0")
     assert server.served[0].server.api_keys == Keys.parse("hush:read")
-    assert "TOPICS_API_KEYS" not in server.environment
+    assert variable not in server.environment
     assert server.environment["TOPICS_PORT"] == "0"
 
 
 def test_what_has_no_effect_is_told(server: Server) -> None:
-    result = call(TOPICS_WAL_SHARDS="4", TOPICS_MAX_TOPIC="5")
+    result = call(TOPICS_WAL_SHARDS="4")
     assert result.exit_code == 0
-    assert [line.split()[:3] for line in result.stderr.splitlines()] == [
-        ["strandline:", "warning:", "TOPICS_MAX_TOPIC"],
-        ["strandline:", "warning:", "TOPICS_WAL_SHARDS"],
-    ]
+    assert result.stderr.startswith("strandline: warning: TOPICS_WAL_SHARDS has no effect because ")
+
+
+def test_an_unknown_variable_is_refused_with_the_nearest_one(server: Server) -> None:
+    result = call(STRANDLINE_MAX_TOPCS="5")
+    message = "unknown setting 'STRANDLINE_MAX_TOPCS'; did you mean 'STRANDLINE_MAX_TOPICS'?"
+    assert (result.exit_code, result.stderr, server.served) == (2, f"strandline: {message}\n", [])
+
+
+def test_the_help_of_an_option_is_the_sentence_of_its_setting() -> None:
+    text = " ".join(CliRunner().invoke(app, ["serve", "--help"], env={"COLUMNS": "500"}).output.split())
+    for option, name in OPTIONS.items():
+        if option != "--no-fast-lane":
+            assert f"{SETTINGS[name].sentence}" in text, option
+    assert "Port to listen on; 0 takes a free port. Default: 4000." in text
 
 
 def test_the_settings_can_be_printed_instead_of_served(server: Server, tmp_path: Path) -> None:
@@ -146,7 +161,7 @@ def test_the_settings_can_be_printed_instead_of_served(server: Server, tmp_path:
     assert result.exit_code == 0
     assert server.served == []
     assert "hush" not in result.output
-    assert "TOPICS_WAL_SHARDS has no meaning here" in result.stderr
+    assert "TOPICS_WAL_SHARDS has no effect" in result.stderr
     document = tomllib.loads(result.stdout)
     assert (document["server"]["host"], document["server"]["port"]) == ("::", 0)
     config = tmp_path / "strandline.toml"
@@ -164,3 +179,19 @@ def test_declarations_that_cannot_be_found_are_bad_settings(tmp_path: Path) -> N
     assert result.exit_code == 2
     assert f"there is no file {tmp_path / 'nowhere.py'}" in result.output
     assert not (tmp_path / "data").exists()
+
+
+def test_the_command_serves_until_it_is_told_to_stop(tmp_path: Path) -> None:
+    """As a process of its own: the servers of other tests are forked."""
+    address = tmp_path / "port"
+    options = ["--data", tmp_path / "data", "--port", "0", "--port-file", address, "--pipeline", "off"]
+    process = subprocess.Popen([sys.executable, "-m", "strandline", "serve", *options])
+    try:
+        eventually(address.exists, START_SECONDS)
+        url = f"http://{address.read_text().strip()}/v0/ready"
+        eventually(lambda: httpx.get(url, trust_env=False).is_success, START_SECONDS)
+        process.terminate()
+        assert process.wait(STOP_SECONDS) == 0
+    finally:
+        process.kill()
+        process.wait()

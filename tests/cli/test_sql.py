@@ -8,16 +8,16 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from command_line import Cli
-from lake_bed import fill
-from server_process import ServerProcess, StartServer
+from support.command_line import Cli
+from support.lake_copy import fill
+from support.server_process import ServerProcess, StartServer
 
 from strandline.engine import Batch, Engine
 from strandline.engine.record import Config
 from strandline.history.directory import DirectoryHistory
+from strandline.lake.fence import belong
 from strandline.lake.layout import records
 from strandline.lake.location import Lake
-from strandline.pipeline.rounds import belong
 from strandline.sql.logs import Logs
 
 Told = Callable[[str], list[Any]]

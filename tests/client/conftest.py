@@ -8,16 +8,16 @@ from itertools import count
 from typing import Any
 
 import pytest
-from documents import ROOT
-from either_client import Run, Threaded
-from server_process import ServerProcess
+from support.document_tables import ROOT
+from support.either_client import Run, Threaded
+from support.server_process import ServerProcess
 
 from strandline.client import AsyncClient, Client
 
 _numbers = count(1)
 
 #: Tables that a server is started with.
-DECLARATIONS = ROOT / "tests" / "client" / "declared_tables.py"
+DECLARATIONS = ROOT / "tests" / "support" / "declared_votes.py"
 
 
 @pytest.fixture(scope="session")

@@ -11,8 +11,8 @@ from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
-from documents import ROOT
-from server_process import ServerProcess
+from support.document_tables import ROOT
+from support.server_process import ServerProcess
 
 PROGRAM = """
 import asyncio, sys

@@ -10,10 +10,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from cutting_proxy import CuttingProxy
-from documents import ROOT
-from either_client import Run
-from server_process import ServerProcess
+from support.cutting_proxy import CuttingProxy
+from support.document_tables import ROOT
+from support.either_client import Run
+from support.server_process import ServerProcess
 
 from strandline.client import (
     Appended,
@@ -45,7 +45,7 @@ class Note(msgspec.Struct):
 
 @pytest.fixture(scope="module")
 def collections_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    config: Path = ROOT / "tests" / "collections" / "published" / "collections.toml"
+    config: Path = ROOT / "tests" / "clients" / "starfish" / "collections.toml"
     process = ServerProcess(tmp_path_factory.mktemp("collections") / "data", config=config)
     try:
         yield process.start().url

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline.client import BadAnswer, Element, Unreadable, WrongAuthor
-from strandline.client.cursors import CursorState
-from strandline.client.element_reader import Opening
+from strandline.client.elements import CursorState, Opening
 from strandline.signing.author_proofs import sign
 from strandline.signing.keyring import Encryptor, create
 from strandline.signing.keys import KemKey, Signer

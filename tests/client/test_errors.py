@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from either_client import Run
-from server_process import ServerProcess
+from support.either_client import Run
+from support.server_process import ServerProcess
 
 from strandline.client import (
     BadRequest,

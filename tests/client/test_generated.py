@@ -5,8 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from documents import ROOT
-from either_client import public_classes
+from support.document_tables import ROOT
+from support.either_client import public_classes
 
 
 def test_the_client_for_threads_is_up_to_date() -> None:

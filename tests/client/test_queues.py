@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from either_client import Run
+from support.either_client import Run
 
 from strandline.client import Conflict, Draft, NotFound
 

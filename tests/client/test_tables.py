@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from cutting_proxy import CuttingProxy
-from either_client import Run
-from server_process import ServerProcess
+from support.cutting_proxy import CuttingProxy
+from support.either_client import Run
+from support.server_process import ServerProcess
 
 from strandline.client import BadAnswer, BadRequest, Busy, Conflict, Forbidden, NewRow, NotFound, Patience
 from strandline.client.table_types import AllBack, AllRemoved, Appended, Back, Ready, Removed, Updated

@@ -6,9 +6,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from either_client import Run
+from support.either_client import Run
 
 from strandline.client import BadAnswer, Conflict, Draft, NotFound, Record, RecordsLost, Tombstone, Write
+from strandline.client.topic_types import TopicConfig, TopicConfigArguments
+from strandline.service.log_config import TopicConfig as ServerTopicConfig
 
 
 class Order(msgspec.Struct):
@@ -158,6 +160,44 @@ def test_a_topic_is_configured_looked_at_and_deleted(run: Run, name: str) -> Non
         assert not (await topic.delete()).deleted
 
     run(scenario)
+
+
+def test_configure_replaces_and_update_merges(run: Run, name: str) -> None:
+    async def scenario(client: Any) -> None:
+        topic, queue = client.topic(name), client.queue(f"{name}:jobs")
+        with pytest.raises(NotFound):
+            await topic.update(cap_records=1)
+        await topic.configure(durability="fsync", cap_records=100, priority=3)
+        updated = (await topic.update(cap_records=5, priority=None)).config
+        assert (updated.durability, updated.cap_records, updated.priority) == ("fsync", 5, None)
+        replaced = (await topic.configure(ttl_ms=9)).config
+        assert (replaced.durability, replaced.cap_records, replaced.ttl_ms) == ("disk", 0, 9)
+        await queue.configure(lease_ms=2000)
+        changed = (await queue.update(max_deliveries=3)).config
+        assert (changed.type, changed.lease_ms, changed.max_deliveries) == ("queue", 2000, 3)
+
+    run(scenario)
+
+
+def test_an_unknown_member_of_a_configuration_is_a_type_error(run: Run, name: str) -> None:
+    async def scenario(client: Any) -> None:
+        topic, queue = client.topic(name), client.queue(name)
+        with pytest.raises(TypeError, match=r"configure\(\) got .*'durabilty'; did you mean 'durability'\?"):
+            await topic.configure(durabilty="fsync")
+        with pytest.raises(TypeError, match="did you mean 'max_deliveries'"):
+            await queue.configure(max_delivery=1)
+        await topic.configure()
+        with pytest.raises(TypeError, match=r"update\(\) got .*'cap_record'; did you mean 'cap_records'\?"):
+            await topic.update(cap_record=1)
+
+    run(scenario)
+
+
+def test_the_client_knows_the_members_that_the_server_knows() -> None:
+    """``durable`` is the older name of a durability, which the client leaves out."""
+    known = set(TopicConfigArguments.__annotations__)
+    assert known == set(TopicConfig.__struct_fields__)
+    assert known == set(ServerTopicConfig.__struct_fields__) - {"durable"}
 
 
 def test_a_router_copies(run: Run, name: str) -> None:

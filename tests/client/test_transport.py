@@ -6,9 +6,9 @@ import asyncio
 from typing import Any
 
 import pytest
-from cutting_proxy import CuttingProxy
-from either_client import Run
-from server_process import ServerProcess
+from support.cutting_proxy import CuttingProxy
+from support.either_client import Run
+from support.server_process import ServerProcess
 
 from strandline.client import AsyncClient, BadRequest, Client, Patience, TimedOut, Unreachable, Write
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from either_client import Run, Threaded
-from server_process import ServerProcess
-from topics_client import eventually
+from support.either_client import Run, Threaded
+from support.server_process import ServerProcess
+from support.topics_client import eventually
 
 from strandline.client import Client, NotFound, Patience
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conformance.node_program import require_packages
-from server_process import ServerProcess
+from support.node_program import require_packages
+from support.server_process import ServerProcess
 
 
 @pytest.fixture(scope="session")

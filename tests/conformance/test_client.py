@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-from conformance.node_program import Program
-from server_process import ServerProcess
+from support.node_program import Program
+from support.server_process import ServerProcess
 
 ITEMS = 400
 #: The server is killed when about so many of them were acknowledged.

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from conformance.node_program import HERE, MODULES
-from server_process import ServerProcess
+from support.node_program import HERE, MODULES
+from support.server_process import ServerProcess
 
 LANES = ("fast", "asgi")
 TESTS = 338

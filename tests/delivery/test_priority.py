@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.delivery.priority import (
+from strandline.delivery.scheduler import (
     AGE_LIMIT_MS,
     FORGOTTEN_AFTER_MS,
     HALF_LIFE_MS,

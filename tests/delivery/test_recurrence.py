@@ -6,7 +6,7 @@ import asyncio
 from itertools import pairwise
 from typing import cast
 
-from hand_turned import HandTurnedLoop
+from support.manual_loop import HandTurnedLoop
 
 from strandline.delivery.hub import Hub
 

@@ -5,8 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.delivery.priority import AGE_LIMIT_MS
-from strandline.delivery.scheduler import AGING_TICK_MS, BANDS, Scheduler
+from strandline.delivery.scheduler import AGE_LIMIT_MS, AGING_TICK_MS, BANDS, Scheduler
 
 NOW = 1_700_000_000_000
 #: One priority of each band, the most urgent first.

@@ -6,8 +6,8 @@ import logging
 from pathlib import Path
 
 import pytest
-from clocks import Machine
-from engines import NOW, fill, make, opened, texts
+from support.engines import NOW, fill, make, opened, texts
+from support.system_clock import Machine
 
 from strandline.engine import Batch, Engine, ManualClock, Options
 from strandline.engine.backup.creation import backup

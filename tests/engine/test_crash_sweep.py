@@ -15,12 +15,12 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from oracle import OPTIONS, Observed, Scribe, check_recovery, observe, open_engine
+from support.crash_oracle import OPTIONS, Observed, Scribe, check_recovery, observe, open_engine
 
 from strandline.engine import Batch, Engine, ManualClock, Options, Producer
 from strandline.engine.errors import DiskFull, EngineClosed, EngineError, JournalFailed
-from strandline.engine.journal.flush_mark import FLUSHED
-from strandline.engine.segments.cold_store import ColdStore, ObjectStoreCold
+from strandline.engine.journal.file import FLUSHED
+from strandline.engine.segments.cold_tier import ColdStore, ObjectStoreCold
 from strandline.engine.testing.fault_disk import Crashed, FaultDisk
 
 LONG = os.environ.get("STRANDLINE_LONG") == "1"

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 import xxhash
-from directories import change_manifest
-from oracle import observe_log
+from support.crash_oracle import observe_log
+from support.data_directories import change_manifest
 
 from strandline.engine import Batch, Config, Engine, ManualClock, Options
 from strandline.engine.backup import creation as taking
@@ -30,8 +30,7 @@ from strandline.engine.errors import (
     MissingFile,
     UnsupportedFormat,
 )
-from strandline.engine.journal.file import journal_indexes, journal_path, read_journal
-from strandline.engine.journal.flush_mark import FLUSHED, read_mark
+from strandline.engine.journal.file import FLUSHED, journal_indexes, journal_path, read_journal, read_mark
 from strandline.engine.journal.frame import (
     FILE_HEADER,
     HEADER,
@@ -44,7 +43,7 @@ from strandline.engine.journal.frame import (
 )
 from strandline.engine.journal.recovery import SEQ_LEAP
 from strandline.engine.reads import directory_view
-from strandline.engine.reads.directory_view import View
+from strandline.engine.reads.directory_view import DirectoryView
 from strandline.engine.state.checkpoints import Manifest, write_manifest
 from strandline.engine.testing.fault_disk import Crashed, FaultDisk
 from strandline.engine.verify.directory_check import verify
@@ -504,7 +503,7 @@ def test_a_newest_journal_that_was_cut_off_after_a_kill_is_noticed(
     with pytest.raises(JournalIncomplete, match=r"00000002.journal: it was cut off: \d+ of \d+ bytes are missing"):
         open_engine(crashed)
     with pytest.raises(JournalIncomplete):
-        View.take(crashed)
+        DirectoryView.take(crashed)
     with pytest.raises(JournalIncomplete):
         backup(crashed, str(tmp_path_factory.mktemp("pool")))
     assert files_of(crashed) == before
@@ -546,7 +545,7 @@ def test_a_view_and_a_backup_are_not_disturbed_by_flushes_under_way(
     monkeypatch.setattr(directory_view, "_FrozenDisk", FrozenBeforeAFlush)
     monkeypatch.setattr(directory_view, "ATTEMPTS", 1)
     monkeypatch.setattr(taking, "journal_indexes", indexes_before_a_flush)
-    with View.take(crashed) as view:
+    with DirectoryView.take(crashed) as view:
         assert view.books
     assert backup(crashed, str(tmp_path_factory.mktemp("pool"))).retries == 0
     engine.close()

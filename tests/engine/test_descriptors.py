@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from engines import make, opened
+from support.engines import make, opened
 
 from strandline.engine.testing.fault_disk import FaultDisk
 

@@ -3,7 +3,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from engines import NOW, fill, make, opened, texts
+from support.engines import NOW, fill, make, opened, texts
 
 from strandline.engine import Batch, Config, Engine, ManualClock, Options
 from strandline.engine.errors import (

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from directories import change_manifest, fill, open_engine, tree
+from support.data_directories import change_manifest, fill, open_engine, tree
 
 from strandline.engine.disk import LocalDisk
 from strandline.engine.errors import DamagedFile

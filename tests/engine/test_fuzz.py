@@ -17,9 +17,9 @@ from strandline.engine.journal import frame
 from strandline.engine.journal.frame import (
     FILE_HEADER,
     MARK_BYTES,
-    Damage,
     FileKind,
     Frame,
+    FrameDamage,
     FrameType,
     decode_append,
     encode_append,
@@ -86,7 +86,7 @@ def journal() -> tuple[bytes, dict[int, list[Record]]]:
     return raw, written
 
 
-def frames_in_pieces(raw: bytes, piece: int) -> list[Frame | Damage]:
+def frames_in_pieces(raw: bytes, piece: int) -> list[Frame | FrameDamage]:
     with patch.object(frame, "PIECE_BYTES", piece):
         return list(scan(raw, SEED, FILE_HEADER.size))
 
@@ -105,7 +105,7 @@ def check_scan(raw: bytes) -> None:
         assert item.offset == at
         assert item.length > 0
         at += item.length
-        if isinstance(item, Damage):
+        if isinstance(item, FrameDamage):
             continue
         assert item.type is FrameType.APPEND
         block, extras = decode_append(item)

@@ -11,16 +11,17 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from oracle import observe_log
-from writer_process import CLASSES, OPTIONS
+from support import writer_process
+from support.crash_oracle import observe_log
+from support.writer_process import CLASSES, OPTIONS
 
 from strandline.engine import Batch, Config, Engine, Options
-from strandline.engine.child_process import environment
 from strandline.engine.errors import WorkerFailed
-from strandline.engine.segments.worker import Worker, _start
+from strandline.engine.process import child_environment
+from strandline.engine.segments.worker import SealingWorker, _start
 
 ROUNDS = 25 if os.environ.get("STRANDLINE_LONG") == "1" else 5
-WRITER = Path(__file__).with_name("writer_process.py")
+WRITER = Path(writer_process.__file__)
 #: Nothing here takes a tenth as long, not even on a busy machine.
 PATIENCE_S = 120
 
@@ -61,7 +62,7 @@ def run_writer(root: Path, generation: int, ledger: Ledger, kill_after: int, sea
     With ``sealing`` they are counted from when a segment has been made: then the next one is being made.
     """
     with subprocess.Popen(
-        [sys.executable, str(WRITER), str(root), str(generation)], stdout=subprocess.PIPE, env=environment()
+        [sys.executable, str(WRITER), str(root), str(generation)], stdout=subprocess.PIPE, env=child_environment()
     ) as writer:
         assert writer.stdout is not None
         watchdog = threading.Timer(PATIENCE_S, writer.kill)
@@ -112,9 +113,9 @@ def engine(tmp_path: Path) -> Engine:
 def kill_worker_when_asked(monkeypatch: pytest.MonkeyPatch, times: int) -> list[int]:
     """Kill the sealing process right after it got a job, so many times; returns the list of those killed."""
     killed: list[int] = []
-    ask = Worker._ask
+    ask = SealingWorker._ask
 
-    def ask_and_kill(self: Worker, message: bytes) -> object:
+    def ask_and_kill(self: SealingWorker, message: bytes) -> object:
         if self._process is None:
             self._process = _start(self._root)
         if len(killed) < times:
@@ -123,7 +124,7 @@ def kill_worker_when_asked(monkeypatch: pytest.MonkeyPatch, times: int) -> list[
             threading.Timer(0, os.kill, (self._process.pid, signal.SIGKILL)).start()
         return ask(self, message)
 
-    monkeypatch.setattr(Worker, "_ask", ask_and_kill)
+    monkeypatch.setattr(SealingWorker, "_ask", ask_and_kill)
     return killed
 
 

@@ -1,7 +1,7 @@
 from pathlib import Path
 
 import pytest
-from engines import NOW, fill, make, opened, texts
+from support.engines import NOW, fill, make, opened, texts
 
 from strandline.engine import Batch, Config, Engine, ManualClock, Producer
 from strandline.engine.errors import (

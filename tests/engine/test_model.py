@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
-from model import ModelLog, size_of
+from support.log_model import ModelLog, size_of
 
 from strandline.engine import (
     Append,
@@ -34,7 +34,7 @@ from strandline.engine import (
 from strandline.engine.errors import BadRequest, BatchTooLarge, EngineError, LogExists, LogFull, LogHasForks
 from strandline.engine.operations.erasures import NAME
 from strandline.engine.segments import writer
-from strandline.engine.segments.cold_store import ObjectStoreCold
+from strandline.engine.segments.cold_tier import ObjectStoreCold
 from strandline.engine.state.forks import time_at
 from strandline.engine.testing.fault_disk import Crashed, FaultDisk
 

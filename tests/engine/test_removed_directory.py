@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from engines import fill, make
-from test_background import eventually
+from engine.test_background import eventually
+from support.engines import fill, make
 
 from strandline.engine import Batch, Config, Engine, ManualClock, Options
 from strandline.engine.disk import Disk, LocalDisk

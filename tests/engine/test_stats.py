@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from engines import fill, make, opened
+from support.engines import fill, make, opened
 
 from strandline.engine import Append, Batch, Config, Engine
 from strandline.engine.stats import FLUSH_BOUNDS, FlushTimes

@@ -10,18 +10,17 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 import pytest
-from command_line import app
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mounts import read_only
+from support.command_line import app
+from support.file_systems import read_only
 from typer.testing import CliRunner
 
 from strandline.engine import Batch, Config, Engine, Log, Options
 from strandline.engine.errors import NoDataDirectory, UnknownLog
 from strandline.engine.reads.directory_view import VIEWS
-from strandline.history.columns import RECORDS
 from strandline.history.directory import DirectoryHistory
-from strandline.history.pieces import SegmentPiece, Where
+from strandline.history.pieces import RECORDS, SegmentPiece, Where
 
 
 def rows_of(history: DirectoryHistory, name: str, **kwargs: Any) -> list[tuple[int, str | None, bytes]]:

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from strandline.engine import Batch, Config, Engine, Log, ManualClock, Options
 from strandline.engine.errors import UnknownLog
 from strandline.history import live
-from strandline.history.columns import RECORDS
 from strandline.history.live import sweep
-from strandline.history.pieces import EVERYTHING, Where
+from strandline.history.pieces import EVERYTHING, RECORDS, Where
 
 NOW = 1_700_000_000_000
 COLUMNS = ("seq", "key", "node", "meta", "data")

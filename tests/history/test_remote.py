@@ -9,31 +9,33 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 import pytest
-from arrow_client import ArrowClient, table
-from cutting_proxy import CuttingProxy
-from server_process import ServerProcess, StartServer
-from streams_client import JSON, StreamsClient
-from topics_client import Client
+from support.arrow_client import ArrowClient, table
+from support.cutting_proxy import CuttingProxy
+from support.server_process import ServerProcess, StartServer
+from support.streams_client import JSON, StreamsClient
+from support.topics_client import Client
 
+from strandline.client.connection import Address
+from strandline.client.errors import BadRequest, Busy, Forbidden, NotAuthenticated, NotFound, Unreachable
+from strandline.client.retry import Patience
+from strandline.client.synchronous import transport
 from strandline.engine.errors import UnknownLog
-from strandline.history import http
-from strandline.history.columns import RECORDS
+from strandline.history import remote
 from strandline.history.directory import DirectoryHistory
-from strandline.history.http import (
-    KeyRefused,
+from strandline.history.pieces import RECORDS, Where
+from strandline.history.remote import (
+    AppendResult,
     LogReplaced,
-    Patience,
     ProgressConflict,
-    RefusedByServer,
-    ServerUnreachable,
+    ServerHistory,
+    ServerPiece,
+    ServerTarget,
 )
-from strandline.history.pieces import Where
-from strandline.history.remote import OutcomeUnknown, ServerHistory, ServerPiece, ServerTarget, Written
 from strandline.history.source import open_history
 
 _numbers = count(1)
-#: How often it is tried in these tests, where nobody waits in between.
-BRIEF = Patience(attempts=4)
+#: How long requests are repeated in these tests.
+BRIEF = Patience(seconds=2.0, first_wait=0.001, longest_wait=0.01)
 
 
 @pytest.fixture
@@ -53,14 +55,6 @@ def arrow(server: ServerProcess) -> Iterator[ArrowClient]:
     client = ArrowClient(server.url)
     yield client
     client.close()
-
-
-@pytest.fixture(autouse=True)
-def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """How long it would have been waited."""
-    waited: list[float] = []
-    monkeypatch.setattr(http, "sleep", waited.append)
-    return waited
 
 
 @pytest.fixture
@@ -151,7 +145,7 @@ def test_a_key_is_nowhere_to_be_seen(start_server: StartServer) -> None:
 
 
 def test_a_stream_that_breaks_off_is_taken_up_behind_the_last_record(
-    arrow: ArrowClient, proxy: CuttingProxy, name: str, waits: list[float]
+    arrow: ArrowClient, proxy: CuttingProxy, name: str
 ) -> None:
     arrow.append(name, table(*["x" * 200] * 400), create="true", status=201)
     log = ServerHistory(proxy.url).log(name)
@@ -162,27 +156,20 @@ def test_a_stream_that_breaks_off_is_taken_up_behind_the_last_record(
         found = [seq for batch in piece.read(batch_rows=50) for seq in batch.column("seq").to_pylist()]
         assert found == list(range(1, 401))
         assert not proxy.faults
-    assert waits
 
 
-def test_it_is_given_up_after_a_while_with_a_longer_wait_each_time(proxy: CuttingProxy, waits: list[float]) -> None:
-    proxy.faults.extend([0] * 20)
-    with pytest.raises(ServerUnreachable, match="does not answer"):
-        ServerHistory(proxy.url)
-    assert waits == [0.1, 0.2, 0.4, 0.8]
+def test_a_server_that_does_not_answer_is_reported_after_a_while(proxy: CuttingProxy) -> None:
+    proxy.faults.extend([0] * 5)
+    with pytest.raises(Unreachable, match="does not answer"):
+        ServerHistory(proxy.url, patience=Patience(seconds=0.02, first_wait=0.01))
+    assert proxy.connections > 1
 
 
-def test_patience_has_its_bounds() -> None:
-    patience = Patience()
-    assert sum(patience.seconds(attempt) for attempt in range(1, patience.attempts)) < 60
-    assert patience.seconds(1000) == patience.longest_seconds
-
-
-def test_a_server_that_is_not_there_is_named(waits: list[float]) -> None:
+def test_a_server_that_is_not_there_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
-    with pytest.raises(ServerUnreachable, match=url):
-        ServerHistory(url)
+    with pytest.raises(Unreachable, match=url):
+        ServerHistory(url, patience=BRIEF)
     with pytest.raises(ValueError, match="http://"):
         ServerHistory("localhost:4000")
 
@@ -193,7 +180,7 @@ def test_a_server_that_starts_is_waited_for(start_server: StartServer, monkeypat
     history = ServerHistory(server.url)
     log, port = history.log("log"), server.port
     server.stop()
-    monkeypatch.setattr(http, "sleep", lambda _: None if server.running else server.start(port))
+    monkeypatch.setattr(transport, "sync_sleep", lambda _: None if server.running else server.start(port))
     assert history.log("log") == log
     assert rows_of(history, "log") == [(1, b"1")]
 
@@ -206,11 +193,11 @@ def test_refusals_mean_something(start_server: StartServer) -> None:
     old = history.log("log")
     with pytest.raises(UnknownLog, match="absent"):
         history.log("absent")
-    with pytest.raises(KeyRefused, match="valid API key"):
+    with pytest.raises(NotAuthenticated, match="valid API key"):
         ServerHistory(server.url, "wrong")
-    with pytest.raises(KeyRefused, match="may not touch"):
+    with pytest.raises(Forbidden, match="may not access"):
         ServerHistory(server.url, "part").log("log")
-    with pytest.raises(RefusedByServer, match="404"):
+    with pytest.raises(NotFound, match="404"):
         ServerHistory(server.url + "/nowhere", "root")
     client.drop("log")
     client.write("log", [2])
@@ -229,7 +216,7 @@ def test_refusals_mean_something(start_server: StartServer) -> None:
 
 def test_records_are_appended_and_progress_is_kept(arrow: ArrowClient, server: ServerProcess, name: str) -> None:
     target = ServerTarget(server.url)
-    assert target.append(name, table(1, 2)) == Written(1, 2, arrow.call("GET", f"logs/{name}")["last_ts"], 2)
+    assert target.append(name, table(1, 2)) == AppendResult(1, 2, arrow.call("GET", f"logs/{name}")["last_ts"], 2)
     assert target.progress(name, "w") is None
     assert target.append(name, table(3), "w", None, {"ü\U0001f600": 1}).first == 3
     assert target.progress(name, "w") == {"ü\U0001f600": 1}
@@ -242,7 +229,7 @@ def test_records_are_appended_and_progress_is_kept(arrow: ArrowClient, server: S
     assert arrow.values(name) == [1, 2, 3, 4]
     with pytest.raises(UnknownLog):
         target.append("absent", table(1), create=False)
-    with pytest.raises(RefusedByServer, match="no JSON"):
+    with pytest.raises(BadRequest, match="not valid JSON"):
         target.append(name, table(b"{"))
     for bad in ({"writer": "w"}, {"progress": {"a": 1}}, {"writer": "w", "before": {"a": 1}, "progress": {"a": 1}}):
         with pytest.raises(ValueError):
@@ -254,7 +241,7 @@ def test_an_append_whose_answer_is_lost_is_made_once(arrow: ArrowClient, proxy: 
     proxy.faults.extend([0])
     assert target.append(name, table(1), "w", None, {"a": 1}).repeated
     proxy.faults.extend([30, 30, 30])
-    target._talker.close()
+    target._transport.close()
     target = ServerTarget(proxy.url, f"none-again-{name}", patience=BRIEF)
     assert target.append(name, table(2), "w", {"a": 1}, {"a": 2}).repeated
     assert not target.append(name, table(3), "w", {"a": 2}, {"a": 3}).repeated
@@ -264,18 +251,35 @@ def test_an_append_whose_answer_is_lost_is_made_once(arrow: ArrowClient, proxy: 
 def test_without_progress_nobody_guesses(arrow: ArrowClient, proxy: CuttingProxy, name: str) -> None:
     target = ServerTarget(proxy.url, f"none-{name}", patience=BRIEF)
     proxy.faults.extend([0])
-    with pytest.raises(OutcomeUnknown, match=name):
+    with pytest.raises(Unreachable, match=name) as unreachable:
         target.append(name, table(1))
+    assert unreachable.value.sent
     assert proxy.connections == 1
 
 
-def test_a_busy_server_has_done_nothing_and_is_asked_again(start_server: StartServer, waits: list[float]) -> None:
+def test_a_busy_server_is_asked_again_when_it_says(start_server: StartServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Waits(Exception):
+        pass
+
+    def wait(seconds: float) -> None:
+        raise Waits(seconds)
+
     server = start_server(max_total_bytes=100)
-    target = ServerTarget(server.url, patience=BRIEF)
-    with pytest.raises(RefusedByServer, match="max_total_bytes"):
-        target.append("log", table("x" * 200))
-    # As long as the server says, though its own patience would be shorter.
-    assert waits == [1.0, 1.0, 1.0]
+    with pytest.raises(Busy, match="max_total_bytes"):
+        ServerTarget(server.url, patience=BRIEF).append("log", table("x" * 200))
+    monkeypatch.setattr(transport, "sync_sleep", wait)
+    with pytest.raises(Waits, match=r"1\.0"):
+        ServerTarget(server.url).append("log", table("x" * 200))
+
+
+def test_a_proxy_of_the_environment_leads_to_other_machines_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://proxy.example:3128")
+    monkeypatch.setenv("NO_PROXY", "near.example")
+    through = {
+        url: remote._through_proxy(Address(url, None, None, None)) is not None
+        for url in ("http://far.example:4000", "http://near.example:4000", "http://127.0.0.1:4000")
+    }
+    assert list(through.values()) == [True, False, False]
 
 
 def test_many_records_come_through_as_they_went_in(server: ServerProcess, name: str) -> None:

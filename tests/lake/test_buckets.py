@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline.lake.buckets import cover, even, hashes, places
+from strandline.lake.key_files import cover, even, hashes, places
 
 bits = st.text("01", min_size=1, max_size=6)
 

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-import table_writer
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from object_store import object_store
-from table_writer import SCHEMA, Writer, table_of
+from support import table_writer
+from support.object_store import object_store
+from support.table_writer import SCHEMA, Writer, table_of
 
 from strandline.lake.files import write_file
 from strandline.lake.location import Lake
-from strandline.lake.table import Snapshot
+from strandline.lake.table import TableSnapshot
 
 
 def held(lake: Lake) -> list[tuple[str, int]]:
@@ -89,10 +89,10 @@ def test_rows_that_depend_on_nothing_are_added_whatever_else_is_committed(
     lake = Lake.at(tmp_path)
     rival = Writer(lake, "b")
     assert rival.commit()
-    real = Snapshot.commit
+    real = TableSnapshot.commit
     disturbed = 0
 
-    def commit(snapshot: Snapshot, **changes: object) -> int:
+    def commit(snapshot: TableSnapshot, **changes: object) -> int:
         nonlocal disturbed
         if disturbed < 3:
             disturbed += 1
@@ -101,7 +101,7 @@ def test_rows_that_depend_on_nothing_are_added_whatever_else_is_committed(
 
     file = write_file(lake, "things", SCHEMA, [pa.table({"log": ["a"], "seq": [1]}, schema=SCHEMA)])
     assert file is not None
-    monkeypatch.setattr(Snapshot, "commit", commit)
+    monkeypatch.setattr(TableSnapshot, "commit", commit)
     table_of(lake).append([file])
     assert ("a", 1) in held(lake)
     assert disturbed == 3

@@ -8,11 +8,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from strandline.lake.claim import LakeInUse
-from strandline.lake.fence import FOLDER, Fence, take_fence
+from strandline.lake.fence import FOLDER, Fence, LakeInUse, take_fence
 from strandline.lake.files import DataFile, write_file
 from strandline.lake.location import Lake
-from strandline.lake.table import Table, TableMoved
+from strandline.lake.table import LakeTable, TableMoved
 
 SCHEMA = pa.schema([("seq", pa.int64())])
 
@@ -26,8 +25,8 @@ def now() -> int:
     return 1_000
 
 
-def records(lake: Lake) -> Table:
-    return Table(lake, "records", SCHEMA)
+def records(lake: Lake) -> LakeTable:
+    return LakeTable(lake, "records", SCHEMA)
 
 
 def written(lake: Lake, seq: int) -> list[DataFile]:

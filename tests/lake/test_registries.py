@@ -5,11 +5,11 @@ from pathlib import Path
 import msgspec
 
 from strandline.lake.location import Lake
-from strandline.lake.registries import FOLDER, KeptRegistry, Layer, find, keep
+from strandline.lake.registries import FOLDER, KeptRegistry, RegistryLayer, find, keep
 
 
 def registry(log: str, epoch: int, text: bytes = b'{"schema":"x"}') -> KeptRegistry:
-    return KeptRegistry(log, epoch, [Layer(epoch, 1, None)], msgspec.Raw(text))
+    return KeptRegistry(log, epoch, [RegistryLayer(epoch, 1, None)], msgspec.Raw(text))
 
 
 def test_a_registry_is_found_by_the_name_of_its_log(tmp_path: Path) -> None:

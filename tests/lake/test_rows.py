@@ -4,9 +4,8 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline.history.columns import record_batch
-from strandline.lake.layout import RECORDS
-from strandline.lake.rows import lake_rows, split_text
+from strandline.history.pieces import record_batch
+from strandline.lake.layout import RECORDS, lake_rows, split_text
 
 
 @settings(deadline=None)

@@ -10,9 +10,9 @@ from strandline.lake.status import (
     BadStatus,
     Lag,
     LogLag,
+    PipelineStatus,
     RoundSummary,
     StageStatus,
-    Status,
     read_status,
     write_status,
 )
@@ -20,15 +20,15 @@ from strandline.lake.status import (
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
     lag = Lag(logs=1, heads=7, covered={"records": 5}, behind=2, rows=[LogLag(log="a", epoch=1, head=7, covered={})])
-    status = Status(state="running", pid=7, stages=[StageStatus(stage="records", since=1, total=9)], lag=lag)
+    status = PipelineStatus(state="running", pid=7, stages=[StageStatus(stage="records", since=1, total=9)], lag=lag)
     write_status(Lake.at(tmp_path / "lake"), status)
     assert read_status(Lake.at(tmp_path / "lake")) == status
     assert read_status(Lake.at(f"file://{tmp_path}/lake")) == status
 
 
 def test_only_the_status_itself_is_left_behind(tmp_path: Path) -> None:
-    write_status(Lake.at(tmp_path), Status(pid=1))
-    write_status(Lake.at(tmp_path), Status(pid=2))
+    write_status(Lake.at(tmp_path), PipelineStatus(pid=1))
+    write_status(Lake.at(tmp_path), PipelineStatus(pid=2))
     assert [path.name for path in tmp_path.iterdir()] == [NAME]
 
 
@@ -46,14 +46,14 @@ def test_a_status_that_makes_no_sense_is_told_with_its_place(tmp_path: Path, tex
 
 def test_a_status_of_a_later_version_can_be_read(tmp_path: Path) -> None:
     (tmp_path / NAME).write_text('{"state":"idle","moon":"full"}')
-    assert read_status(Lake.at(tmp_path)) == Status(state="idle")
+    assert read_status(Lake.at(tmp_path)) == PipelineStatus(state="idle")
 
 
 def test_the_last_good_round_is_the_newest_without_an_error() -> None:
     good, bad = RoundSummary(begin=1, end=2), RoundSummary(begin=3, end=4, error="no")
-    assert Status(rounds=[good, bad]).last_good_round == good
-    assert Status(rounds=[good, RoundSummary(begin=3, end=4, stopped=True)]).last_good_round == good
-    assert Status(rounds=[bad]).last_good_round is None
+    assert PipelineStatus(rounds=[good, bad]).last_good_round == good
+    assert PipelineStatus(rounds=[good, RoundSummary(begin=3, end=4, stopped=True)]).last_good_round == good
+    assert PipelineStatus(rounds=[bad]).last_good_round is None
 
 
 def test_a_log_is_as_far_behind_as_its_last_table() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from strandline.lake.files import DataFile, FileWriter, write_file
 from strandline.lake.location import Lake
-from strandline.lake.table import CHECKPOINT_INTERVAL, Table
+from strandline.lake.table import CHECKPOINT_INTERVAL, LakeTable
 
 SCHEMA = pa.schema(
     [("log", pa.string()), ("seq", pa.int64()), ("ts", pa.timestamp("us", tz="UTC")), ("data", pa.string())]
@@ -16,8 +16,8 @@ SCHEMA = pa.schema(
 
 
 @pytest.fixture
-def table(tmp_path: Path) -> Table:
-    return Table(Lake.at(tmp_path / "lake"), "things", SCHEMA)
+def table(tmp_path: Path) -> LakeTable:
+    return LakeTable(Lake.at(tmp_path / "lake"), "things", SCHEMA)
 
 
 def rows(*seqs: int) -> Any:
@@ -32,23 +32,23 @@ def rows(*seqs: int) -> Any:
     )
 
 
-def write(table: Table, *seqs: int) -> DataFile:
+def write(table: LakeTable, *seqs: int) -> DataFile:
     file = write_file(table.lake, table.name, SCHEMA, [rows(*seqs)])
     assert file is not None
     return file
 
 
-def seqs(table: Table) -> list[int]:
+def seqs(table: LakeTable) -> list[int]:
     return sorted(table.open().to_pyarrow_table().column("seq").to_pylist())
 
 
-def test_a_table_that_was_never_committed_to_is_empty(table: Table) -> None:
+def test_a_table_that_was_never_committed_to_is_empty(table: LakeTable) -> None:
     assert not table.exists
     assert table.files() == []
     assert table.progress() == {}
 
 
-def test_a_commit_adds_removes_and_moves_progress_in_one_step(table: Table) -> None:
+def test_a_commit_adds_removes_and_moves_progress_in_one_step(table: LakeTable) -> None:
     table.snapshot().commit(add=[write(table, 1, 2), write(table, 3)], progress={"7": 3, "8": 0})
     assert seqs(table) == [1, 2, 3]
     assert table.progress() == {"7": 3, "8": 0}
@@ -61,13 +61,13 @@ def test_a_commit_adds_removes_and_moves_progress_in_one_step(table: Table) -> N
     assert table.open().transaction_version("7") == 4
 
 
-def test_what_was_written_and_not_committed_is_not_there(table: Table) -> None:
+def test_what_was_written_and_not_committed_is_not_there(table: LakeTable) -> None:
     table.snapshot().commit(add=[write(table, 1)])
     write(table, 2)
     assert seqs(table) == [1]
 
 
-def test_progress_is_found_behind_checkpoints_of_the_transaction_log(table: Table) -> None:
+def test_progress_is_found_behind_checkpoints_of_the_transaction_log(table: LakeTable) -> None:
     for number in range(CHECKPOINT_INTERVAL + 3):
         table.snapshot().commit(progress={str(number % 7): number})
     assert (Path(table.lake.url) / "things" / "_delta_log" / "_last_checkpoint").exists()
@@ -75,7 +75,7 @@ def test_progress_is_found_behind_checkpoints_of_the_transaction_log(table: Tabl
     assert table.progress() == {str(app): opened.transaction_version(str(app)) for app in range(7)}
 
 
-def test_statistics_tell_nothing_of_payloads(table: Table) -> None:
+def test_statistics_tell_nothing_of_payloads(table: LakeTable) -> None:
     table.snapshot().commit(add=[write(table, 1, 2)])
     for file in (Path(table.lake.url) / "things" / "_delta_log").iterdir():
         assert b"payload-1" not in file.read_bytes()
@@ -85,7 +85,7 @@ def test_statistics_tell_nothing_of_payloads(table: Table) -> None:
         assert b"payload-1" not in file.read_bytes()
 
 
-def test_a_file_without_rows_leaves_nothing(table: Table) -> None:
+def test_a_file_without_rows_leaves_nothing(table: LakeTable) -> None:
     assert write_file(table.lake, table.name, SCHEMA, []) is None
 
     def failing() -> Any:
@@ -99,7 +99,7 @@ def test_a_file_without_rows_leaves_nothing(table: Table) -> None:
 
 def test_files_of_a_partition(tmp_path: Path) -> None:
     schema = pa.schema([("bucket", pa.int32()), ("seq", pa.int64())])
-    table = Table(Lake.at(tmp_path), "parts", schema, ["bucket"])
+    table = LakeTable(Lake.at(tmp_path), "parts", schema, ["bucket"])
     writer = FileWriter(table.lake, "parts", pa.schema([("seq", pa.int64())]), {"bucket": "3"})
     writer.write(pa.table({"seq": [1, 2]}))
     table.snapshot().commit(add=[writer.close()])

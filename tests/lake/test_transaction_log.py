@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from table_writer import Writer, table_of
+from support.table_writer import Writer, table_of
 
 from strandline.lake.location import Lake
 from strandline.lake.transaction_log import BrokenLog, TransactionLog

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from cluster import PATIENCE_SECONDS, Cluster, cluster
+from support.spark_cluster import PATIENCE_SECONDS, Cluster, cluster
 
 from strandline.engine import Batch, Config, Engine
 from strandline.history.directory import DirectoryHistory
 from strandline.lake.location import Lake
-from strandline.pipeline.rounds import run_round
-from strandline.pipeline.status import Silent
+from strandline.lake.reporter import Silent
+from strandline.pipeline.run import run_round
 from strandline.schema.registry import Registry
 
 if TYPE_CHECKING:

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
-from command_line import app
-from lake_bed import fill
-from server_process import ServerProcess
+from support.command_line import app
+from support.lake_copy import fill
+from support.server_process import ServerProcess
 from typer.testing import CliRunner
 
 from strandline.engine import Batch, Engine
 from strandline.history.directory import DirectoryHistory
-from strandline.lake.claim import claim
+from strandline.lake.fence import claim
 from strandline.lake.layout import records
 from strandline.lake.location import Lake
 

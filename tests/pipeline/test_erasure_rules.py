@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strandline.engine.operations.erasures import Erasure
-from strandline.pipeline.erasure_rules import AMENDED, DELETED, HIDDEN, RESTORED, Rules, rules_of
+from strandline.lake.erasures import AMENDED, DELETED, HIDDEN, RESTORED, ErasureRules, rules_of
 
 KINDS = {"delete": DELETED, "hide": HIDDEN, "drop": DELETED, "restore": RESTORED, "amend": AMENDED}
 seqs = st.integers(1, 12)
@@ -46,7 +46,7 @@ def means(event: Erasure, epoch: int, seq: int, key: str | None) -> bool:
 def test_of_all_events_that_mean_a_record_the_last_one_counts_unless_it_was_deleted(
     events: list[Erasure], rows: list[Any]
 ) -> None:
-    rules = Rules(rules_of(events, {1, 2}), {1: [(1, 5)], 2: [(3, 4), (7, 9)]})
+    rules = ErasureRules(rules_of(events, {1, 2}), {1: [(1, 5)], 2: [(3, 4), (7, 9)]})
     epochs = np.array([row[0] for row in rows], np.int64)
     numbers = np.array([row[1] for row in rows], np.int64)
     names = pa.array([row[2] for row in rows], pa.string())

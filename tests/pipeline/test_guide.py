@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from needed import need
-from pipeline_guide import GUIDE, NEEDED, PipelineFollower, settled
-from server_process import ServerProcess
+from support.pipeline_guide import GUIDE, NEEDED, PipelineFollower, settled
+from support.prerequisites import need
+from support.server_process import ServerProcess
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,7 +20,7 @@ def test_following_the_guide_gives_what_it_shows(spark: SparkSession, tmp_path: 
     follower = PipelineFollower(server.port, tmp_path)
     try:
         for block, said in follower.follow(GUIDE.read_text()):
-            assert settled(said) == settled(block.text), "write the answers anew with: python tests/pipeline_guide.py"
+            assert settled(said) == settled(block.text), "write the answers again with: make docs"
     finally:
         follower.close()
         server.end()

@@ -6,10 +6,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from round_bed import Bed, append, work_here
+from support.lake_rounds import Bed, append, work_here
 
 from strandline.engine import Batch, Config
-from strandline.pipeline import record_files, records, table_upkeep
+from strandline.lake import record_files
+from strandline.pipeline import records, table_upkeep
 from strandline.schema.registry import Registry
 
 

@@ -7,21 +7,24 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from object_store import object_store
-from round_bed import Bed, Heard, append, by_key, derived, parquet_bytes, work_here
-from server_process import StartServer
-from topics_client import Client, eventually
+from support.lake_rounds import Bed, Heard, append, by_key, derived, parquet_bytes, work_here
+from support.object_store import object_store
+from support.server_process import StartServer
+from support.topics_client import Client, eventually
 
 from strandline.engine import Engine
 from strandline.history.directory import DirectoryHistory
 from strandline.history.remote import ServerHistory
 from strandline.history.source import open_history
 from strandline.lake import layout
+from strandline.lake.erasures import ErasureEvents
+from strandline.lake.fence import BELONGING, LakeOfAnother
 from strandline.lake.location import Lake
-from strandline.lake.table import BrokenLog, Snapshot
-from strandline.pipeline.events import Events
-from strandline.pipeline.rounds import BELONGING, Chosen, LakeOfAnother, UnknownLogs, run_round
-from strandline.pipeline.status import Silent
+from strandline.lake.reporter import Silent
+from strandline.lake.table import TableSnapshot
+from strandline.lake.transaction_log import BrokenLog
+from strandline.pipeline.round import Chosen, UnknownLogs
+from strandline.pipeline.run import run_round
 
 
 @pytest.fixture
@@ -146,9 +149,9 @@ def test_whatever_happens_the_lake_is_what_the_logs_are(tmp_path_factory: pytest
     with pytest.MonkeyPatch.context() as patch:
         work_here(patch)
         patch.setattr("strandline.pipeline.records.MIN_ITEM_ROWS", 4)
-        patch.setattr("strandline.pipeline.key_files.BUCKET_ROWS", 2)
+        patch.setattr("strandline.lake.key_files.BUCKET_ROWS", 2)
         patch.setattr("strandline.pipeline.table_upkeep.FILES_PER_TIER", 3)
-        patch.setattr("strandline.pipeline.erasure_files.MANY_KEYS", 2)
+        patch.setattr("strandline.lake.erasures.MANY_KEYS", 2)
         bed = Bed(tmp_path_factory.mktemp("story"))
         try:
             for number, (what, name, key, count) in enumerate(story):
@@ -195,10 +198,10 @@ def happen(bed: Bed, number: int, what: str, name: str, key: str, count: int) ->
 
 def killed_round(bed: Bed, commits: int, *, before: bool) -> None:
     """A round that comes to its n-th commit, and no further."""
-    real = Snapshot.commit
+    real = TableSnapshot.commit
     left = commits
 
-    def commit(table: Snapshot, **changes: object) -> int:
+    def commit(table: TableSnapshot, **changes: object) -> int:
         nonlocal left
         left -= 1
         if left == 0 and before:
@@ -209,7 +212,7 @@ def killed_round(bed: Bed, commits: int, *, before: bool) -> None:
         return version
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Snapshot, "commit", commit)
+        patch.setattr(TableSnapshot, "commit", commit)
         try:
             bed.round()
         except Killed:
@@ -235,7 +238,7 @@ def test_a_round_by_url_is_as_good(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert round() == [("orders", seq, "x", str(seq - 1)) for seq in (1, 2, 3)]
     client.delete("orders", before_seq=2)
     # The event shows once it is durable.
-    eventually(lambda: Events(ServerHistory(server.url)).head)
+    eventually(lambda: ErasureEvents(ServerHistory(server.url)).head)
     client.write("orders", [{"data": 3}])
     assert round() == [("orders", 2, "x", "1"), ("orders", 3, "x", "2"), ("orders", 4, None, "3")]
     assert heard.problems == []

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import polars
 import pytest
-import round_incidents
-from round_bed import Bed, append, by_key, derived
+from support import killed_tasks, spark_round_process
+from support.lake_rounds import Bed, append, by_key, derived
 
 from strandline.engine import Batch
-from strandline.engine.child_process import environment
+from strandline.engine.process import child_environment
 from strandline.pipeline import records
 from strandline.pipeline.frames import lake_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-DRIVER = Path(__file__).with_name("round_driver.py")
+DRIVER = Path(spark_round_process.__file__)
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def test_a_killed_worker_ends_the_round_and_the_next_one_makes_up_for_it(
     monkeypatch.setattr(records, "MAX_ITEM_ROWS", 10)
     append(bed.log(), *(str(number) for number in range(50)), key="x")
     with monkeypatch.context() as patch:
-        patch.setattr(records, "write_records", round_incidents.killed_once)
+        patch.setattr(records, "write_records", killed_tasks.killed_once)
         with pytest.raises(Exception, match=r"(?i)worker"):
             bed.round()
     assert (bed.path / "lake" / "incident").exists()
@@ -107,7 +107,7 @@ def test_a_killed_driver_leaves_nothing_missing_and_nothing_twice(bed: Bed) -> N
 def kill_at(bed: Bed, line: str) -> None:
     """Let another process make a round, and kill it as soon as it says this."""
     arguments = [sys.executable, str(DRIVER), str(bed.path / "data"), bed.lake.url, "300"]
-    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, env=environment()) as driver:
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, env=child_environment()) as driver:
         assert driver.stdout is not None
         try:
             for said in driver.stdout:

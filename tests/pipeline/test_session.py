@@ -8,10 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from strandline.pipeline import requirements, session
+from strandline.pipeline import spark_session
 from strandline.pipeline.java import JavaMissing
-from strandline.pipeline.requirements import INSTALL, SparkUnavailable, what_is_missing
-from strandline.pipeline.session import driver_settings, open_session, with_attempts
+from strandline.pipeline.spark_session import (
+    INSTALL,
+    SparkUnavailable,
+    driver_settings,
+    open_session,
+    what_is_missing,
+    with_attempts,
+)
 
 INSTALLED = {"pyspark": "4.3.0", "pandas": "2.3.3", "grpcio": "1.76.0", "googleapis-common-protos": "1.70.0"}
 
@@ -22,8 +28,8 @@ class Machine:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.packages = dict(INSTALLED)
         self.java_fault = ""
-        monkeypatch.setattr(requirements, "version", self.version)
-        monkeypatch.setattr(requirements, "find_java", self.find_java)
+        monkeypatch.setattr(spark_session, "version", self.version)
+        monkeypatch.setattr(spark_session, "find_java", self.find_java)
 
     def version(self, package: str) -> str:
         if package not in self.packages:
@@ -78,7 +84,7 @@ def test_only_a_local_driver_stays_on_this_machine() -> None:
     assert driver_settings("local[2]", True, {})["spark.driver.host"] == "127.0.0.1"
     cluster = driver_settings("spark://cluster:7077", True, {})
     assert "spark.driver.host" not in cluster
-    assert str(Path(session.__file__).parents[2]) in cluster["spark.executorEnv.PYTHONPATH"]
+    assert str(Path(spark_session.__file__).parents[2]) in cluster["spark.executorEnv.PYTHONPATH"]
 
 
 def test_javas_options_are_added_to_and_not_replaced() -> None:
@@ -86,15 +92,14 @@ def test_javas_options_are_added_to_and_not_replaced() -> None:
         "spark.driver.extraJavaOptions"
     ]
     assert "log4j2" in options
-    assert session.LIGHT_JAVA in options
+    assert spark_session.LIGHT_JAVA in options
     assert options.endswith("-Dmine=1")
-    assert session.LIGHT_JAVA not in driver_settings("local", False, {})["spark.driver.extraJavaOptions"]
+    assert spark_session.LIGHT_JAVA not in driver_settings("local", False, {})["spark.driver.extraJavaOptions"]
 
 
 PROGRAM = """
 import os, sys
-from strandline.pipeline.requirements import SparkUnavailable
-from strandline.pipeline.session import open_session
+from strandline.pipeline.spark_session import SparkUnavailable, open_session
 try:
     open_session("local[1]")
 except SparkUnavailable as error:

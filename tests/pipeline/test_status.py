@@ -5,8 +5,8 @@ import logging
 import msgspec
 import pytest
 
-from strandline.lake.status import MAX_LOGS, MAX_PROBLEMS, MAX_ROUNDS, LogLag, Status
-from strandline.pipeline.status import WRITE_MS, Silent, StatusReporter, Stopped, describe, summarize
+from strandline.lake.reporter import WRITE_MS, Silent, StatusReporter, Stopped, describe, summarize
+from strandline.lake.status import MAX_LOGS, MAX_PROBLEMS, MAX_ROUNDS, LogLag, PipelineStatus
 
 
 class Clock:
@@ -21,16 +21,16 @@ class Book:
     """Where statuses are written to: takes down every one."""
 
     def __init__(self) -> None:
-        self.written: list[Status] = []
+        self.written: list[PipelineStatus] = []
         self.error: OSError | None = None
 
-    def write(self, status: Status) -> None:
+    def write(self, status: PipelineStatus) -> None:
         if self.error is not None:
             raise self.error
-        self.written.append(msgspec.json.decode(msgspec.json.encode(status), type=Status))
+        self.written.append(msgspec.json.decode(msgspec.json.encode(status), type=PipelineStatus))
 
     @property
-    def last(self) -> Status:
+    def last(self) -> PipelineStatus:
         return self.written[-1]
 
 
@@ -131,7 +131,7 @@ def test_what_is_kept_of_the_past_is_bounded(reporter: StatusReporter) -> None:
 
 
 def test_counters_go_on_where_an_earlier_run_ended(clock: Clock, book: Book) -> None:
-    before = Status(rounds_total=7, records_total={"records": 10}, missing=["Java"], pid=1)
+    before = PipelineStatus(rounds_total=7, records_total={"records": 10}, missing=["Java"], pid=1)
     reporter = StatusReporter(book.write, clock.now, before=before)
     with reporter.round(), reporter.stage("records") as stage:
         stage.advance(5)
@@ -180,7 +180,7 @@ def test_an_error_of_a_task_on_spark_connect_is_told_by_its_cause() -> None:
     cause = "OSError: [Errno 28] No space left on device: '/srv/lake/x'"
     assert describe(RuntimeError(said.format(cause))) == cause
     told = f"write_records failed on log 'a' seqs 1 to 9: {cause}"
-    assert describe(RuntimeError(said.format(f"strandline.pipeline.status.TaskFailed: {told}"))) == told
+    assert describe(RuntimeError(said.format(f"strandline.lake.reporter.TaskFailed: {told}"))) == told
 
 
 def test_a_silent_reporter_takes_everything() -> None:

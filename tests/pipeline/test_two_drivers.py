@@ -15,23 +15,22 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import round_process
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from object_store import object_store
-from round_bed import Bed, append, by_key, derived, work_here
+from support import round_process
+from support.lake_rounds import Bed, append, by_key, derived, work_here
+from support.object_store import object_store
 
-from strandline.cli import pipeline_run
-from strandline.cli.pipeline import EXIT_IN_USE
+from strandline.cli.spark import Lines
 from strandline.history.directory import DirectoryHistory
-from strandline.lake.claim import LakeInUse
-from strandline.lake.fence import Fence, take_fence
+from strandline.lake.fence import Fence, LakeInUse, take_fence
 from strandline.lake.location import Lake
-from strandline.lake.table import Snapshot, TableMoved
+from strandline.lake.reporter import Silent
+from strandline.lake.table import TableMoved, TableSnapshot
 from strandline.pipeline import records
+from strandline.pipeline import run as pipeline_run
 from strandline.pipeline.round import Round
-from strandline.pipeline.rounds import ATTEMPTS, run_round
-from strandline.pipeline.status import Silent
+from strandline.pipeline.run import ATTEMPTS, run_round
 
 
 def check(bed: Bed) -> None:
@@ -118,8 +117,8 @@ def stepping(baton: Baton) -> Iterator[None]:
         return called
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Snapshot, "__init__", before(Snapshot.__init__))
-        patch.setattr(Snapshot, "commit", around(Snapshot.commit))
+        patch.setattr(TableSnapshot, "__init__", before(TableSnapshot.__init__))
+        patch.setattr(TableSnapshot, "commit", around(TableSnapshot.commit))
         patch.setattr(Lake, "create", around(Lake.create))
         patch.setattr(Lake, "remove", before(Lake.remove))
         yield
@@ -206,17 +205,17 @@ class TestAnotherEngine:
 
     def disturb(self, bed: Bed, patch: pytest.MonkeyPatch, times: int) -> list[str]:
         """Before each of the first commits, the table is put together by another engine."""
-        real = Snapshot.commit
+        real = TableSnapshot.commit
         disturbed: list[str] = []
 
-        def commit(snapshot: Snapshot, **changes: Any) -> int:
+        def commit(snapshot: TableSnapshot, **changes: Any) -> int:
             if snapshot.exists and len(disturbed) < times:
                 disturbed.append(snapshot.table.name)
                 real(snapshot.table.snapshot(), progress={"another engine": len(disturbed)})
                 snapshot.table.open().optimize.compact()
             return real(snapshot, **changes)
 
-        patch.setattr(Snapshot, "commit", commit)
+        patch.setattr(TableSnapshot, "commit", commit)
         return disturbed
 
     def test_a_round_is_planned_again(self, bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -288,7 +287,7 @@ def test_two_processes_at_once_on_an_object_store(tmp_path: Path) -> None:
 
 
 def test_a_driver_that_is_taken_over_says_so_and_ends_with_an_exit_code_of_its_own(
-    bed: Bed, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     append(bed.log(), "1", key="x")
     real = records.run
@@ -300,14 +299,14 @@ def test_a_driver_that_is_taken_over_says_so_and_ends_with_an_exit_code_of_its_o
 
     monkeypatch.setattr(records, "run", taken_over)
     monkeypatch.setattr(pipeline_run, "open_session", lambda *_: SimpleNamespace(stop=lambda: None))
-    job = pipeline_run.Job(
+    job = pipeline_run.PipelineJob(
         path=str(bed.path / "data"), url="", key=None, cold="", lake=bed.lake.url, mode="once", interval=0,
         master="local[1]", remote=None, conf={}, logs=(), prefix="",
     )  # fmt: skip
-    assert pipeline_run.run(job) == EXIT_IN_USE
-    assert f"was taken over by process {os.getpid()}" in capsys.readouterr().err
+    with pytest.raises(LakeInUse, match=f"was taken over by process {os.getpid()}"):
+        pipeline_run.run(job, Lines(), print)
     monkeypatch.setattr(records, "run", real)
-    assert pipeline_run.run(job) == 0
+    pipeline_run.run(job, Lines(), print)
     check(bed)
 
 

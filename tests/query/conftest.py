@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from search_bed import Bed, bed
+from support.searched_log import Bed, bed
 
 
 @pytest.fixture

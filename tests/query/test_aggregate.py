@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from search_bed import CONFIG, Aggregated, Bed, bed
+from support.searched_log import CONFIG, Aggregated, Bed, bed
 
 from strandline.query import aggregate
 from strandline.query import index as indexing

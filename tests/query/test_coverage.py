@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from search_bed import CONFIG
+from support.searched_log import CONFIG
 
 from strandline.query.bound import bind_search
-from strandline.query.coverage import Coverage, families_of
 from strandline.query.language import parse
+from strandline.query.search import Coverage, families_of
 
 
 def coverage(head: int, after: int, through: int, timed_out: bool = False) -> Coverage:

@@ -9,7 +9,7 @@ from time import perf_counter
 import msgspec
 import numpy as np
 import pytest
-from search_bed import CONFIG, PATIENCE_SECONDS, Bed
+from support.searched_log import CONFIG, PATIENCE_SECONDS, Bed
 
 from strandline.query import index as indexing
 from strandline.query.chunk import Chunk

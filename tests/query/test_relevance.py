@@ -6,7 +6,7 @@ import random
 
 import pytest
 import tantivy
-from search_bed import Bed
+from support.searched_log import Bed
 
 from strandline.query.relevance import mark_of
 

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from search_bed import CONFIG, decode_offset
+from support.searched_log import CONFIG, decode_offset
 
 from strandline.query.config_parser import parse_search_config
 from strandline.query.errors import BadQuery

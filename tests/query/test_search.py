@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from search_bed import CONFIG, Bed, bed, binding, declared
+from support.searched_log import CONFIG, Bed, bed, binding, declared
 
 from strandline.engine import Batch
 from strandline.engine.errors import UnknownLog

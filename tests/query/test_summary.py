@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline.query.contributions import exponents, text_of
-from strandline.query.summary import plain, power_name
+from strandline.query.values import plain, power_name
 
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=30))

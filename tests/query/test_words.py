@@ -8,8 +8,8 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from strandline.query.payloads import Tokenised, tokenise, tokenise_each
 from strandline.query.values import tokens
-from strandline.query.words import Tokenised, tokenise, tokenise_each
 
 texts = st.lists(st.one_of(st.text(max_size=12), st.text("aB1 _-.\n", max_size=12), st.text("éßİΣςa ", max_size=8)))
 

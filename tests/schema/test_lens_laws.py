@@ -11,13 +11,12 @@ from typing import Any
 
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
-from schema_words import BOOLEAN, INTEGER, NUMBER, STRING, array_of, body, lens, lens_document, op
+from support.schema_builders import BOOLEAN, INTEGER, NUMBER, STRING, array_of, body, lens, lens_document, op
 
 from strandline.schema.errors import SchemaError
-from strandline.schema.evolution import evolve
+from strandline.schema.evolution import evolve, prove
 from strandline.schema.lenses import Path
 from strandline.schema.promotion import compile_steps
-from strandline.schema.proof import prove
 from strandline.schema.registry import Registry
 from strandline.schema.structure import find, known_values, types_of
 from strandline.schema.validation import Validation

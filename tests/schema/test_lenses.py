@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from schema_words import INTEGER, STRING, lens, lens_document, op
+from support.schema_builders import INTEGER, STRING, lens, lens_document, op
 
 from strandline.schema.errors import SchemaError
 from strandline.schema.lenses import MAX_OPERATIONS, Add, Each, Hoist, Inside, Plunge, parse_lens

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from schema_words import STRING, lens, op, through
+from support.schema_builders import STRING, lens, op, through
 
 from strandline.schema.errors import SchemaError
 from strandline.schema.promotion import compile_steps

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from schema_words import INTEGER, STRING, body, lens_document, object_of, op
+from support.schema_builders import INTEGER, STRING, body, lens_document, object_of, op
 
 from strandline.schema.errors import SchemaError
 from strandline.schema.registry import Registry

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from schema_words import INTEGER, NUMBER, STRING, array_of, object_of
+from support.schema_builders import INTEGER, NUMBER, STRING, array_of, object_of
 
 from strandline.schema.structure import compatible, drop, find, known_values, put, same, schema_of, types_of
 from strandline.schema.validation import Validation

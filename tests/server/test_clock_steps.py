@@ -10,12 +10,14 @@ from time import monotonic, sleep
 
 import httpx
 import pytest
-from clocks import NOW, Machine
+from support.system_clock import NOW, Machine
 
 from strandline.engine import SteadyClock
 from strandline.server.application import Application
 from strandline.server.run import Server, listen
 from strandline.server.settings import ServerSettings, Settings, StorageSettings
+
+pytestmark = pytest.mark.both_lanes
 
 SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
 YEAR_2101 = 4_133_980_800_000
@@ -41,11 +43,6 @@ def serving(data: Path, clock: SteadyClock, lane: str) -> Iterator[httpx.Client]
     finally:
         server.should_exit = True
         thread.join()
-
-
-@pytest.fixture(params=["fast", "asgi"])
-def lane(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 @pytest.fixture

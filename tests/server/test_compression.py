@@ -9,13 +9,18 @@ from time import perf_counter
 
 import msgspec
 import pytest
-from server_process import ServerProcess
-from topics_client import Client
+from gate_calls import ask_gate
+from support.server_process import ServerProcess
+from support.topics_client import Client
 
-from strandline.protocols.http import Call, Head, Later, Refusal, Reply, Route
 from strandline.server.compression import INLINE_BYTES, MAX_MEMBERS, NotSmall, compress, decompress, decompress_small
 from strandline.server.gate import Gate, Status
-from strandline.server.limits import Limits
+from strandline.service.http import Call, Head, Reply, Route
+from strandline.service.limits import Limits
+from strandline.service.problems import Refusal
+from strandline.service.workers import Workers
+
+pytestmark = pytest.mark.both_lanes
 
 EMPTY = gzip.compress(b"", mtime=0)
 LIMIT = 1 << 20
@@ -90,7 +95,9 @@ def test_what_does_not_get_smaller_is_not_compressed() -> None:
 
 
 def gate_with(route: Route) -> Gate:
-    return Gate([route], keys=None, limits=Limits(), status=Status(ready=True), max_body_bytes=8 << 20)
+    return Gate(
+        [route], keys=None, limits=Limits(), status=Status(ready=True), workers=Workers(), max_body_bytes=8 << 20
+    )
 
 
 def test_large_bodies_are_left_to_threads() -> None:
@@ -106,16 +113,13 @@ def test_large_bodies_are_left_to_threads() -> None:
         gate = gate_with(Route(method="POST", path="/", handler=handler, body="any"))
         body = b"0123456789" * 100_000
         head = Head("POST", "/", "", {b"content-encoding": b"gzip", b"accept-encoding": b"gzip"})
-        assert gate.admit(head) is None
-        answer = gate.answer(Call(head, gzip.compress(body), 0.0))
-        assert isinstance(answer, Later)
+        answered = ask_gate(gate, Call(head, gzip.compress(body), 0.0))
         assert not seen, "the loop has decompressed it"
-        reply = await answer
+        while not seen:
+            await asyncio.sleep(0)
         assert seen == [body]
-        assert isinstance(reply, Reply)
-        finished = gate.finish(head, reply)
-        assert isinstance(finished, Later)
-        compressed = await finished
+        assert answered.answer is None, "the loop has compressed it"
+        compressed = await answered
         assert isinstance(compressed, Reply)
         assert (b"content-encoding", b"gzip") in compressed.headers
         assert gzip.decompress(compressed.body) == body
@@ -134,11 +138,10 @@ def test_large_bodies_are_left_to_threads() -> None:
     ],
 )
 def test_compressed_types_are_sent_as_they_are(content_type: bytes, expected: bool) -> None:
-    gate = gate_with(Route(method="GET", path="/", handler=lambda _: Reply(b"")))
-    head = Head("GET", "/", "", {b"accept-encoding": b"gzip"})
-    finished = gate.finish(head, Reply(b"x" * 2000, content_type=content_type))
-    assert isinstance(finished, Reply)
-    assert ((b"content-encoding", b"gzip") in finished.headers) == expected
+    gate = gate_with(Route(method="GET", path="/", handler=lambda _: Reply(b"x" * 2000, content_type=content_type)))
+    reply = ask_gate(gate, Call(Head("GET", "/", "", {b"accept-encoding": b"gzip"}), b"", 0.0)).answer
+    assert isinstance(reply, Reply)
+    assert ((b"content-encoding", b"gzip") in reply.headers) == expected
 
 
 # --- over HTTP, in both lanes ----------------------------------------------------------------------------------

@@ -12,12 +12,14 @@ from time import monotonic, sleep
 
 import httpx
 import pytest
-from raw_http import RawConnection, request
-from server_process import ServerProcess, StartServer
-from topics_client import eventually
+from support.raw_http import RawConnection, request
+from support.server_process import ServerProcess, StartServer
+from support.topics_client import eventually
 from websockets.sync.client import connect
 
 from strandline.server.connection import RESERVED_FILES, ConnectionCap, connection_limit
+
+pytestmark = pytest.mark.both_lanes
 
 RECORD = b'{"records":[{"data":1}]}'
 HUGE = 9_000_000_000

@@ -10,8 +10,8 @@ from pathlib import Path
 import httpx
 import msgspec
 import pytest
-from collections_stand import Stand, opened
-from server_process import ServerProcess
+from support.collections_in_process import Stand, opened
+from support.server_process import ServerProcess
 
 from strandline.engine import Batch, Config, Engine, Options
 from strandline.engine.errors import MissingFile

@@ -7,8 +7,8 @@ import resource
 import socket
 from contextlib import ExitStack
 
-from server_process import StartServer
-from topics_client import Client, eventually
+from support.server_process import StartServer
+from support.topics_client import Client, eventually
 
 LIMIT = 64
 RECORDS = {"records": [{"data": "x" * 30_000}]}

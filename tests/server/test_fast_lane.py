@@ -4,12 +4,13 @@ import tracemalloc
 
 import pytest
 
-from strandline.protocols.access import Keys
-from strandline.protocols.http import Reply, Route
 from strandline.server import fast_lane
 from strandline.server.fast_lane import Heads
 from strandline.server.gate import Gate, Status
-from strandline.server.limits import Limits
+from strandline.service.access import Keys
+from strandline.service.http import Reply, Route
+from strandline.service.limits import Limits
+from strandline.service.workers import Workers
 
 ROUTE = Route(method="POST", path="/v0/topics/{topic}", handler=lambda _: Reply(b""), fast=True, body="required")
 
@@ -27,6 +28,7 @@ def test_remembered_heads_stay_within_their_budget(
         keys=None if keys is None else Keys.parse(keys),
         limits=Limits(),
         status=Status(ready=True),
+        workers=Workers(),
         max_body_bytes=1 << 20,
     )
     heads = Heads(gate)

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import httpx
 import pytest
-from mounts import bound
-from server_process import ServerProcess, StartServer
-from topics_client import eventually
+from support.file_systems import bound
+from support.server_process import ServerProcess, StartServer
+from support.topics_client import eventually
 
 from strandline.engine.journal.frame import FILE_HEADER
 from strandline.engine.journal.recovery import SEQ_LEAP

@@ -7,12 +7,15 @@ from pathlib import Path
 
 import httpx
 import pytest
-from server_process import ServerProcess, StartServer
+from support.server_process import ServerProcess, StartServer
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from strandline.protocols.http import Cors, Head, Refusal, Route, preflight
 from strandline.server.origin import Origins
+from strandline.service.http import Cors, Head, Route, preflight
+from strandline.service.problems import Refusal
+
+pytestmark = pytest.mark.both_lanes
 
 EVIL = "https://evil.example"
 PAGE = "https://app.example"
@@ -39,6 +42,7 @@ REQUESTS = [
     ("POST", "/push/events/d1", b'{"data":{}}'),
     ("GET", "/pull/events/d1", None),
     ("OPTIONS", "/pull/events/d1", None),
+    ("OPTIONS", "/push/events/d1", None),
     ("POST", "/tables/nothing/append", b"{}"),
     ("GET", "/tables/nothing/pub/list", None),
     ("GET", "/arrow/logs", None),
@@ -225,9 +229,9 @@ def test_programs_and_known_pages_are_answered(http: httpx.Client) -> None:
 def test_the_error_says_what_to_set(http: httpx.Client) -> None:
     error = http.get("/v0/topics", headers={"host": "db.svc:4000"}).json()["error"]
     assert (error["code"], error["detail"]) == ("forbidden", {"setting": "allowed_hosts", "host": "db.svc"})
-    assert "TOPICS_ALLOWED_HOSTS=db.svc" in error["message"]
+    assert "STRANDLINE_ALLOWED_HOSTS=db.svc" in error["message"]
     error = http.get("/v0/topics", headers={"origin": EVIL}).json()["error"]
-    assert f"TOPICS_ALLOWED_ORIGINS={EVIL}" in error["message"]
+    assert f"STRANDLINE_ALLOWED_ORIGINS={EVIL}" in error["message"]
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from urllib.parse import quote
 
 import httpx
 import pytest
-from server_process import ServerProcess
-from topics_client import Client
+from support.server_process import ServerProcess
+from support.topics_client import Client
 
 KEYS = "boss,tenant::orders"
 JSON = {"content-type": "application/json"}

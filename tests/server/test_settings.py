@@ -5,23 +5,28 @@ import tomllib
 import msgspec
 import pytest
 
+from strandline.collections.settings import CollectionsSettings
 from strandline.engine import Options
-from strandline.protocols.access import Keys
+from strandline.protocols.topics.settings import TopicsSettings
 from strandline.server.settings import (
-    TABLES,
+    SECTIONS,
+    SETTINGS,
+    TOPICS_VARIABLES,
+    VARIABLES,
     BadSettings,
-    CollectionTableSettings,
-    DeliverySettings,
     PipelineSettings,
     ServerSettings,
     Settings,
     StorageSettings,
-    TopicSettings,
     check,
     check_exposure,
     describe,
     is_loopback,
+    toml,
 )
+from strandline.service.access import Keys
+from strandline.service.settings import DeliverySettings
+from strandline.setting import expected, settings_of
 
 
 def listening_on(host: str, keys: str = "", insecure: bool = False) -> Settings:
@@ -36,16 +41,35 @@ def test_on_loopback_no_keys_are_needed(host: str) -> None:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.7", "example.org", "127.1", "localhost.example.org"])
 def test_beyond_loopback_keys_are_needed(host: str) -> None:
-    with pytest.raises(BadSettings, match=r"without API keys.*TOPICS_API_KEYS.*INSECURE") as caught:
+    with pytest.raises(BadSettings, match=r"without API keys.*STRANDLINE_API_KEYS.*INSECURE") as caught:
         check_exposure(listening_on(host))
     assert host in str(caught.value)
     check_exposure(listening_on(host, keys="secret"))
     check_exposure(listening_on(host, insecure=True))
 
 
-def test_the_names_of_settings_are_unique_over_all_tables() -> None:
-    names = [field.name for table in TABLES.values() for field in msgspec.structs.fields(table)]
-    assert len(names) == len(set(names))
+def test_the_names_of_settings_are_unique_over_all_sections() -> None:
+    names = [setting.name for section in SECTIONS.values() for setting in settings_of(section)]
+    assert len(names) == len(set(names)) == len(SETTINGS)
+
+
+def test_every_setting_has_a_sentence_and_says_what_it_expects() -> None:
+    for setting in SETTINGS.values():
+        assert setting.sentence[0].isupper(), setting
+        assert setting.sentence.endswith("."), setting
+        assert setting.name == "api_keys" or expected(setting.type), setting
+    undeclared = {
+        name: {field.name for field in msgspec.structs.fields(section)} - SETTINGS.keys()
+        for name, section in SECTIONS.items()
+    }
+    assert {name for name, fields in undeclared.items() if fields} == {"storage"}, "the rest are options of the engine"
+
+
+def test_the_variable_of_a_setting_follows_from_its_name() -> None:
+    assert VARIABLES["STRANDLINE_PORT"] == VARIABLES["TOPICS_PORT"] == "port"
+    assert VARIABLES["STRANDLINE_COLLECTIONS_CORS"] == "cors"
+    assert set(VARIABLES.values()) == set(SETTINGS)
+    assert {name for name in VARIABLES if not name.startswith("STRANDLINE_")} == set(TOPICS_VARIABLES)
 
 
 def test_settings_cannot_be_changed() -> None:
@@ -53,23 +77,17 @@ def test_settings_cannot_be_changed() -> None:
         Settings().server.port = 1  # type: ignore[misc]
 
 
-def test_the_engine_gets_its_options() -> None:
-    storage = StorageSettings(
-        data_dir="elsewhere", cold_url="s3://bucket/cold", journal_bytes=1 << 20, unsealed_bytes=6, flush_interval_ms=7,
-        keep_journal_ms=8, segment_bytes=9, hot_segments=1, hot_bytes=2, cache_bytes=3, cold_cache_bytes=4,
-    )  # fmt: skip
-    assert Settings(storage=storage).engine_options() == Options(
-        cold_url="s3://bucket/cold", journal_bytes=1 << 20, unsealed_bytes=6, flush_interval_ms=7,
-        keep_journal_ms=8, segment_bytes=9, hot_segments=1, hot_bytes=2, cache_bytes=3, cold_cache_bytes=4,
-    )  # fmt: skip
-
-
-def test_by_default_the_engine_has_its_own_defaults() -> None:
-    assert Settings().engine_options() == Options()
+def test_the_storage_section_is_the_options_of_the_engine() -> None:
+    options = Settings(storage=StorageSettings(data_dir="elsewhere", journal_bytes=1 << 20)).engine_options()
+    assert isinstance(options, Options)
+    assert options.journal_bytes == 1 << 20
+    for name in Options.__struct_fields__:
+        if name not in ("journal_bytes", "max_logs"):
+            assert getattr(options, name) == getattr(Options(), name), name
 
 
 def test_the_engine_takes_the_largest_record_that_the_protocol_allows_and_what_is_added_to_it() -> None:
-    options = Settings(topics=TopicSettings(max_record_bytes=20 << 20)).engine_options()
+    options = Settings(topics=TopicsSettings(max_record_bytes=20 << 20)).engine_options()
     assert options.max_record_bytes > 20 << 20
 
 
@@ -87,9 +105,8 @@ def test_a_slow_consumer_cannot_be_dropped_before_its_grace_ends() -> None:
 
 def test_a_description_is_toml_with_every_setting() -> None:
     document = tomllib.loads(describe(Settings()))
-    for name, struct in TABLES.items():
-        expected = {field.name for field in msgspec.structs.fields(struct)} - {"api_keys"}
-        assert document[name].keys() == expected
+    for name, section in SECTIONS.items():
+        assert document[name].keys() == {setting.name for setting in settings_of(section)} - {"api_keys"}
     assert document["server"]["host"] == "127.0.0.1"
     assert document["storage"]["journal_bytes"] == 64 << 20
 
@@ -104,7 +121,7 @@ def test_a_description_tells_what_keys_allow_but_not_the_keys() -> None:
 
 
 def test_a_description_says_when_there_are_no_keys() -> None:
-    assert "# api_keys: none, everybody may do everything\n" in describe(Settings())
+    assert "# api_keys: none, every client may do everything\n" in describe(Settings())
 
 
 @pytest.mark.parametrize("proxy", ["10.0.0.0/33", "1.2.3", "::g"])
@@ -115,7 +132,14 @@ def test_a_trusted_proxy_is_an_address_or_a_network(proxy: str) -> None:
 
 
 def test_hops_without_a_trusted_proxy_are_refused() -> None:
-    hops = CollectionTableSettings(trusted_proxy_hops=1)
+    hops = CollectionsSettings(trusted_proxy_hops=1)
     check(Settings(collections=hops, server=ServerSettings(trusted_proxies=("10.0.0.1",))))
-    with pytest.raises(BadSettings, match=r"trusted_proxy_hops is 1.*TOPICS_TRUSTED_PROXIES"):
+    with pytest.raises(BadSettings, match=r"trusted_proxy_hops is 1.*STRANDLINE_TRUSTED_PROXIES"):
         check(Settings(collections=hops))
+
+
+def test_defaults_are_shown_as_toml() -> None:
+    for setting in SETTINGS.values():
+        if setting.name != "api_keys":
+            shown = tomllib.loads(f"value = {toml(setting.default)}")["value"]
+            assert msgspec.convert(shown, setting.type) == setting.default, setting.name

@@ -3,17 +3,26 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.protocols.access import Keys
-from strandline.server.settings import BadSettings, Settings, describe
-from strandline.server.settings_sources import FIELDS, VARIABLES, WITHOUT_MEANING, load
+from strandline.server.settings import (
+    SECTION_OF,
+    TOPICS_VARIABLES,
+    VARIABLES,
+    BadSettings,
+    Settings,
+    describe,
+    variable_of,
+)
+from strandline.server.settings_sources import FORMER_VARIABLES, OTHER_VARIABLES, WITHOUT_EFFECT, load
+from strandline.service.access import Keys
 
 
 def value_of(settings: Settings, field: str) -> Any:
-    return getattr(getattr(settings, FIELDS[field][1]), field)
+    return getattr(getattr(settings, SECTION_OF[field]), field)
 
 
 def file(directory: Path, text: str) -> Path:
@@ -37,121 +46,157 @@ def test_a_file_is_below_the_variables_and_those_are_below_the_options(tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("variable", "field", "text", "value"),
+    ("name", "text", "value"),
     [
-        ("TOPICS_HOST", "host", "0.0.0.0", "0.0.0.0"),
-        ("TOPICS_PORT", "port", "0", 0),
-        ("TOPICS_PORT_FILE", "port_file", "run/port", "run/port"),
-        ("TOPICS_API_KEYS", "api_keys", "a:read,b::x|y", Keys.parse("a:read,b::x|y")),
-        ("TOPICS_ALLOW_INSECURE_NO_AUTH", "allow_insecure_no_auth", "1", True),
-        ("TOPICS_PROBE_AUTH", "probe_auth", "true", True),
-        ("TOPICS_MAX_BODY_BYTES", "max_body_bytes", "1000", 1000),
-        ("TOPICS_MAX_BODY_VALUES", "max_body_values", "9", 9),
-        ("TOPICS_MAX_MESSAGE_BYTES", "max_message_bytes", "1000", 1000),
-        ("TOPICS_MAX_UNFINISHED_BYTES", "max_unfinished_bytes", "99999999", 99999999),
-        ("TOPICS_MAX_UNREAD_BYTES", "max_unread_bytes", "1", 1),
-        ("STREAMS_MAX_APPEND_RECORDS", "max_append_records", "8", 8),
-        ("TOPICS_MAX_BATCH_RECORDS", "max_batch_records", "10", 10),
-        ("TOPICS_MAX_RECORD_BYTES", "max_record_bytes", "2097152", 2 << 20),
-        ("TOPICS_MAX_META_BYTES", "max_meta_bytes", "100", 100),
-        ("TOPICS_MAX_TAG_BYTES", "max_tag_bytes", "1024", 1024),
-        ("TOPICS_MAX_NODE_BYTES", "max_node_bytes", "64", 64),
-        ("TOPICS_MAX_LIMIT", "max_limit", "5", 5),
-        ("TOPICS_MAX_CLAIM", "max_claim", "6", 6),
-        ("TOPICS_MAX_WATCH_TOPICS", "max_watch_topics", "7", 7),
-        ("TOPICS_DATA_DIR", "data_dir", "/srv/data", "/srv/data"),
-        ("TOPICS_COLD_DIR", "cold_url", "/srv/cold", "/srv/cold"),
-        ("TOPICS_SEGMENT_MAX_BYTES", "journal_bytes", "4096", 4096),
-        ("TOPICS_UNSEALED_BYTES", "unsealed_bytes", "8192", 8192),
-        ("TOPICS_HOT_RETAIN_SEGMENTS", "hot_segments", "0", 0),
-        ("TOPICS_HOT_RETAIN_BYTES", "hot_bytes", "9", 9),
-        ("TOPICS_MAX_TOPICS", "max_topics", "0", 0),
-        ("TOPICS_MAX_ROUTERS", "max_routers", "1", 1),
-        ("TOPICS_MAX_WATCH_SESSIONS", "max_watch_sessions", "2", 2),
-        ("TOPICS_MAX_SSE_CONNECTIONS", "max_sse_connections", "3", 3),
-        ("TOPICS_MAX_SSE_CONNECTIONS_PER_KEY", "max_sse_connections_per_key", "4", 4),
-        ("TOPICS_MAX_INFLIGHT_PER_KEY", "max_inflight_per_key", "5", 5),
-        ("TOPICS_MAX_TOTAL_BYTES", "max_total_bytes", "123456789012", 123456789012),
-        ("TOPICS_TEST_MIN_HEARTBEAT_MS", "min_heartbeat_ms", "50", 50),
-        ("TOPICS_ALLOWED_HOSTS", "allowed_hosts", "a.example, *.b.example", ("a.example", "*.b.example")),
-        ("TOPICS_ALLOWED_ORIGINS", "allowed_origins", "https://a.example", ("https://a.example",)),
-        ("TOPICS_TRUSTED_PROXIES", "trusted_proxies", "127.0.0.1, 10.0.0.0/8", ("127.0.0.1", "10.0.0.0/8")),
-        ("TOPICS_LOG_LEVEL", "log_level", "debug", "debug"),
-        ("TOPICS_DRAIN_SECONDS", "drain_seconds", "2.5", 2.5),
-        ("TOPICS_HEAD_TIMEOUT_SECONDS", "head_timeout_seconds", "2.5", 2.5),
-        ("TOPICS_BODY_TIMEOUT_SECONDS", "body_timeout_seconds", "60", 60.0),
-        ("TOPICS_MAX_CONNECTIONS", "max_connections", "500", 500),
-        ("TOPICS_FAST_LANE", "fast_lane", "false", False),
-        ("TOPICS_DECLARE", "declare", "polls.py", "polls.py"),
-        ("TOPICS_SESSION_TTL_MS", "session_ttl_ms", "1", 1),
-        ("TOPICS_SLOW_CONSUMER_GRACE_MS", "slow_consumer_grace_ms", "0", 0),
-        ("TOPICS_SLOW_CONSUMER_TIMEOUT_MS", "slow_consumer_timeout_ms", "60000", 60000),
-        ("TOPICS_TARGET_LATENCY_MS", "target_latency_ms", "1", 1.0),
-        ("TOPICS_FLUSH_INTERVAL_MS", "flush_interval_ms", "10", 10),
-        ("TOPICS_KEEP_JOURNAL_MS", "keep_journal_ms", "3600000", 3600000),
-        ("TOPICS_COMPACT_AFTER_MS", "compact_after_ms", "0", 0),
-        ("TOPICS_SEGMENT_BYTES", "segment_bytes", "1", 1),
-        ("TOPICS_CACHE_BYTES", "cache_bytes", "0", 0),
-        ("TOPICS_COLD_CACHE_BYTES", "cold_cache_bytes", "0", 0),
-        ("TOPICS_PIPELINE", "pipeline", "off", "off"),
-        ("TOPICS_LAKE", "lake", "s3://bucket/lake", "s3://bucket/lake"),
-        ("TOPICS_PIPELINE_MASTER", "pipeline_master", "spark://cluster:7077", "spark://cluster:7077"),
-        ("TOPICS_PIPELINE_MEMORY", "pipeline_memory", "512m", "512m"),
-        ("TOPICS_PIPELINE_INTERVAL_S", "pipeline_interval_s", "0.5", 0.5),
-        ("TOPICS_PIPELINE_IDLE_S", "pipeline_idle_s", "60", 60.0),
-        ("TOPICS_PIPELINE_START_RECORDS", "pipeline_start_records", "1", 1),
-        ("TOPICS_PIPELINE_START_BYTES", "pipeline_start_bytes", "1", 1),
-        ("TOPICS_PIPELINE_START_S", "pipeline_start_s", "0", 0.0),
-        ("STREAMS_DURABILITY", "stream_durability", "disk", "disk"),
-        ("STREAMS_MAX_APPEND_BYTES", "max_append_bytes", "1", 1),
-        ("STREAMS_READ_MAX_RECORDS", "read_max_records", "2", 2),
-        ("STREAMS_READ_MAX_BYTES", "read_max_bytes", "3", 3),
-        ("STREAMS_FILTER_SCAN_BYTES", "filter_scan_bytes", "4", 4),
-        ("STREAMS_LONG_POLL_MS", "long_poll_ms", "5", 5),
-        ("STREAMS_REQUEST_TIMEOUT_MS", "request_timeout_ms", "6", 6),
-        ("STREAMS_APPEND_TIMEOUT_MS", "append_timeout_ms", "7", 7),
-        ("STREAMS_SEARCH_TIMEOUT_MS", "search_timeout_ms", "8", 8),
-        ("STREAMS_SEARCH_MEMORY_BYTES", "search_memory_bytes", "9", 9),
-        ("STREAMS_MAX_WAITING_APPENDS", "max_waiting_appends", "10", 10),
-        ("STREAMS_MAX_WAITING_BYTES", "max_waiting_bytes", "11", 11),
-        ("STREAMS_SSE_ROTATE_SECONDS", "sse_rotate_seconds", "1.5", 1.5),
-        ("STREAMS_MAX_STREAMS", "max_streams", "12", 12),
-        ("STREAMS_METRICS_FLUSH_MS", "metrics_flush_ms", "0", 0),
-        ("STREAMS_OTLP_TRACES_STREAM", "otlp_traces_stream", "traces", "traces"),
-        ("STREAMS_OTLP_AUTO_CREATE", "otlp_auto_create", "1", True),
-        ("STREAMS_WEBHOOK_ALLOW_LOOPBACK", "webhook_allow_loopback", "1", True),
-        ("STREAMS_WEBHOOK_ALLOW_PRIVATE", "webhook_allow_private", "1", True),
-        ("COLLECTIONS_CONFIG_FILE", "config_file", "", ""),
-        ("COLLECTIONS_MAX_COLLECTIONS_PER_BATCH", "max_collections_per_batch", "1", 1),
-        ("COLLECTIONS_MAX_BATCH_APPEND_ELEMENTS", "max_batch_append_elements", "2", 2),
-        ("COLLECTIONS_BATCH_KEY_DENY_SUFFIXES", "batch_key_deny_suffixes", "_a, _b", ("_a", "_b")),
-        ("COLLECTIONS_TRUSTED_PROXY_HOPS", "trusted_proxy_hops", "0", 0),
-        ("COLLECTIONS_CORS", "cors", "*", ("*",)),
-        ("COLLECTIONS_CONFIG_ENDPOINT", "config_endpoint", "public", "public"),
-        ("COLLECTIONS_ANONYMOUS", "anonymous", "false", False),
-        ("COLLECTIONS_MAX_NONCES", "max_nonces", "4", 4),
-        ("COLLECTIONS_ROLE_RESOLVER_TIMEOUT_MS", "role_resolver_timeout_ms", "5", 5),
-        ("COLLECTIONS_REVOCATIONS", "revocations", "lists/a.json", ("lists/a.json",)),
+        ("host", "0.0.0.0", "0.0.0.0"),
+        ("port", "0", 0),
+        ("port_file", "run/port", "run/port"),
+        ("api_keys", "a:read,b::x|y", Keys.parse("a:read,b::x|y")),
+        ("allow_insecure_no_auth", "1", True),
+        ("probe_auth", "true", True),
+        ("max_body_bytes", "1000", 1000),
+        ("max_body_values", "9", 9),
+        ("max_message_bytes", "1000", 1000),
+        ("max_unfinished_bytes", "99999999", 99999999),
+        ("max_unread_bytes", "1", 1),
+        ("max_append_records", "8", 8),
+        ("max_batch_records", "10", 10),
+        ("max_record_bytes", "2097152", 2 << 20),
+        ("max_meta_bytes", "100", 100),
+        ("max_tag_bytes", "1024", 1024),
+        ("max_node_bytes", "64", 64),
+        ("max_limit", "5", 5),
+        ("max_claim", "6", 6),
+        ("max_watch_topics", "7", 7),
+        ("data_dir", "/srv/data", "/srv/data"),
+        ("cold_url", "/srv/cold", "/srv/cold"),
+        ("journal_bytes", "4096", 4096),
+        ("unsealed_bytes", "8192", 8192),
+        ("hot_segments", "0", 0),
+        ("hot_bytes", "9", 9),
+        ("max_logs", "0", 0),
+        ("max_routers", "1", 1),
+        ("max_watch_sessions", "2", 2),
+        ("max_sse_connections", "3", 3),
+        ("max_sse_connections_per_key", "4", 4),
+        ("max_inflight_per_key", "5", 5),
+        ("max_total_bytes", "123456789012", 123456789012),
+        ("min_heartbeat_ms", "50", 50),
+        ("allowed_hosts", "a.example, *.b.example", ("a.example", "*.b.example")),
+        ("allowed_origins", "https://a.example", ("https://a.example",)),
+        ("trusted_proxies", "127.0.0.1, 10.0.0.0/8", ("127.0.0.1", "10.0.0.0/8")),
+        ("log_level", "debug", "debug"),
+        ("drain_seconds", "2.5", 2.5),
+        ("head_timeout_seconds", "2.5", 2.5),
+        ("body_timeout_seconds", "60", 60.0),
+        ("max_connections", "500", 500),
+        ("fast_lane", "false", False),
+        ("declare", "polls.py", "polls.py"),
+        ("session_ttl_ms", "1", 1),
+        ("slow_consumer_grace_ms", "0", 0),
+        ("slow_consumer_timeout_ms", "60000", 60000),
+        ("target_latency_ms", "1", 1.0),
+        ("flush_interval_ms", "10", 10),
+        ("keep_journal_ms", "3600000", 3600000),
+        ("compact_after_ms", "0", 0),
+        ("segment_bytes", "1", 1),
+        ("cache_bytes", "0", 0),
+        ("cold_cache_bytes", "0", 0),
+        ("pipeline", "off", "off"),
+        ("lake", "s3://bucket/lake", "s3://bucket/lake"),
+        ("pipeline_master", "spark://cluster:7077", "spark://cluster:7077"),
+        ("pipeline_memory", "512m", "512m"),
+        ("pipeline_interval_s", "0.5", 0.5),
+        ("pipeline_idle_s", "60", 60.0),
+        ("pipeline_start_records", "1", 1),
+        ("pipeline_start_bytes", "1", 1),
+        ("pipeline_start_s", "0", 0.0),
+        ("stream_durability", "disk", "disk"),
+        ("max_append_bytes", "1", 1),
+        ("read_max_records", "2", 2),
+        ("read_max_bytes", "3", 3),
+        ("filter_scan_bytes", "4", 4),
+        ("long_poll_ms", "5", 5),
+        ("request_timeout_ms", "6", 6),
+        ("append_timeout_ms", "7", 7),
+        ("search_timeout_ms", "8", 8),
+        ("search_memory_bytes", "9", 9),
+        ("max_waiting_appends", "10", 10),
+        ("max_waiting_bytes", "11", 11),
+        ("sse_rotate_seconds", "1.5", 1.5),
+        ("metrics_flush_ms", "0", 0),
+        ("otlp_traces_stream", "traces", "traces"),
+        ("otlp_auto_create", "1", True),
+        ("webhook_allow_loopback", "1", True),
+        ("webhook_allow_private", "1", True),
+        ("config_file", "", ""),
+        ("max_collections_per_batch", "1", 1),
+        ("max_batch_append_elements", "2", 2),
+        ("batch_key_deny_suffixes", "_a, _b", ("_a", "_b")),
+        ("trusted_proxy_hops", "0", 0),
+        ("cors", "*", ("*",)),
+        ("config_endpoint", "public", "public"),
+        ("anonymous", "false", False),
+        ("max_nonces", "4", 4),
+        ("role_resolver_timeout_ms", "5", 5),
+        ("revocations", "lists/a.json", ("lists/a.json",)),
     ],
 )
-def test_every_variable_sets_its_setting(variable: str, field: str, text: str, value: object) -> None:
-    settings = load(environment={variable: f" {text} "})
-    assert value_of(settings, field) == value
-    assert settings.warnings == ()
+def test_every_variable_sets_its_setting(name: str, text: str, value: object) -> None:
+    for variable in [variable for variable, setting in VARIABLES.items() if setting == name]:
+        settings = load(environment={variable: f" {text} "})
+        assert value_of(settings, name) == value, variable
+        assert settings.warnings == ()
 
 
-def test_the_list_of_variables_above_is_complete() -> None:
+def test_the_list_of_settings_above_is_complete() -> None:
     (mark,) = test_every_variable_sets_its_setting.pytestmark  # type: ignore[attr-defined]
-    assert {(case[0], case[1]) for case in mark.args[1]} == set(VARIABLES.items())
+    assert {case[0] for case in mark.args[1]} == set(SECTION_OF)
+
+
+@pytest.mark.parametrize("variable", TOPICS_VARIABLES)
+def test_our_name_of_a_variable_counts_before_the_name_in_topics(variable: str) -> None:
+    name = TOPICS_VARIABLES[variable]
+    if name == "max_logs":
+        return
+    ours, (default, other) = variable_of(name), two_values(name)
+    settings = load(environment={ours: other, variable: default})
+    assert settings == msgspec.structs.replace(load(environment={ours: other}), warnings=settings.warnings)
+    assert settings.warnings == (f"{variable} has no effect because {ours} is set",)
+
+
+def two_values(name: str) -> tuple[str, str]:
+    """Two values that a setting may have."""
+    if name in ("allow_insecure_no_auth", "probe_auth"):
+        return "false", "true"
+    return ("70", "80") if name in ("max_tag_bytes", "max_node_bytes", "max_body_bytes") else ("700", "800")
+
+
+@pytest.mark.parametrize(
+    ("environment", "maximum"),
+    [
+        ({"STRANDLINE_MAX_LOGS": "7", "TOPICS_MAX_TOPICS": "5", "STRANDLINE_MAX_STREAMS": "6"}, 5),
+        ({"STRANDLINE_MAX_TOPICS": "7", "STRANDLINE_MAX_STREAMS": "0"}, 7),
+        ({"STRANDLINE_MAX_TOPICS": "0", "STRANDLINE_MAX_STREAMS": "0"}, 0),
+    ],
+)
+def test_of_the_names_for_the_number_of_logs_the_smallest_value_counts(
+    tmp_path: Path, environment: dict[str, str], maximum: int
+) -> None:
+    path = file(tmp_path, "[limits]\nmax_logs = 4\nmax_topics = 3\n[streams]\nmax_streams = 2\n")
+    assert load(environment=environment).limits.max_logs == maximum
+    assert load(environment=environment).warnings == ()
+    assert load(path).limits.max_logs == 2
+    assert load(path, environment).limits.max_logs == maximum, "a variable is above the file"
 
 
 @pytest.mark.parametrize(
     ("variable", "text", "expected"),
     [
-        ("TOPICS_PIPELINE", "yes", "auto, on or off"),
-        ("TOPICS_PIPELINE_MASTER", "local[0]", "where Spark runs: local[*], local[N]"),
-        ("TOPICS_PIPELINE_MASTER", "mars", "where Spark runs: local[*], local[N]"),
-        ("TOPICS_PIPELINE_MEMORY", "lots", "an amount of memory in megabytes or gigabytes"),
+        ("STRANDLINE_PIPELINE", "yes", "auto, on or off"),
+        ("STRANDLINE_PIPELINE_MASTER", "local[0]", "where Spark runs: local[*], local[N]"),
+        ("STRANDLINE_PIPELINE_MASTER", "mars", "where Spark runs: local[*], local[N]"),
+        ("STRANDLINE_PIPELINE_MEMORY", "lots", "an amount of memory in megabytes or gigabytes"),
         ("TOPICS_PORT", "http", "a port number from 0 to 65535"),
         ("TOPICS_PORT", "65536", "a port number from 0 to 65535"),
         ("TOPICS_PORT", "", "a port number from 0 to 65535"),
@@ -172,17 +217,21 @@ def test_the_list_of_variables_above_is_complete() -> None:
         ("TOPICS_MAX_BODY_BYTES", "0", "a whole number from 1 to 268435456"),
         ("TOPICS_TEST_MIN_HEARTBEAT_MS", "1001", "a whole number of milliseconds from 1 to 1000"),
         ("TOPICS_DATA_DIR", " ", "the path of a directory"),
-        ("TOPICS_LOG_LEVEL", "loud", "debug, info, warning, error or critical"),
-        ("TOPICS_TARGET_LATENCY_MS", "0", "a number of milliseconds"),
-        ("TOPICS_TARGET_LATENCY_MS", "nan", "a number of milliseconds"),
-        ("TOPICS_DRAIN_SECONDS", "inf", "a number of seconds"),
+        ("STRANDLINE_LOG_LEVEL", "loud", "debug, info, warning, error or critical"),
+        ("STRANDLINE_TARGET_LATENCY_MS", "0", "a number of milliseconds"),
+        ("STRANDLINE_TARGET_LATENCY_MS", "nan", "a number of milliseconds"),
+        ("STRANDLINE_DRAIN_SECONDS", "inf", "a number of seconds"),
         ("TOPICS_WAL_SHARDS", "0", "a whole number, 1 or more"),
         ("TOPICS_SEGMENT_MAX_AGE_MS", "soon", "a whole number, 0 or more"),
-        ("COLLECTIONS_CORS", "https://example.org, example.org", "a list of origins like https://example.org"),
-        ("TOPICS_ALLOWED_HOSTS", "https://example.org", "a list of host names like events.example.org"),
-        ("TOPICS_ALLOWED_ORIGINS", "example.org", "a list of origins like https://example.org"),
-        ("TOPICS_TRUSTED_PROXIES", "proxy", "a list of addresses or networks"),
-        ("COLLECTIONS_CONFIG_ENDPOINT", "on", "off, public or role-filtered"),
+        (
+            "STRANDLINE_COLLECTIONS_CORS",
+            "https://example.org, example.org",
+            "a list of origins like https://example.org",
+        ),
+        ("STRANDLINE_ALLOWED_HOSTS", "https://example.org", "a list of host names like events.example.org"),
+        ("STRANDLINE_ALLOWED_ORIGINS", "example.org", "a list of origins like https://example.org"),
+        ("STRANDLINE_TRUSTED_PROXIES", "proxy", "a list of addresses or networks"),
+        ("STRANDLINE_COLLECTIONS_CONFIG_ENDPOINT", "on", "off, public or role-filtered"),
     ],
 )
 def test_a_bad_value_is_an_error_that_says_where_and_what_is_expected(variable: str, text: str, expected: str) -> None:
@@ -222,20 +271,45 @@ def test_a_port_of_a_higher_source_overrules_the_port_of_a_host() -> None:
     assert (settings.server.host, settings.server.port, settings.warnings) == ("a", 7000, ())
 
 
-@pytest.mark.parametrize("variable", WITHOUT_MEANING)
-def test_a_variable_that_can_mean_nothing_is_warned_about(variable: str) -> None:
+@pytest.mark.parametrize("variable", WITHOUT_EFFECT)
+def test_a_variable_without_effect_is_warned_about(variable: str) -> None:
     settings = load(environment={variable: "3"})
     (warning,) = settings.warnings
-    assert warning.startswith(f"{variable} has no meaning here because ")
+    assert warning.startswith(f"{variable} has no effect because ")
     assert load() == Settings()
 
 
-def test_a_variable_that_nobody_knows_is_warned_about() -> None:
-    warnings = load(environment={"TOPICS_MAX_TOPIC": "3", "STREAMS_XYZZY": "1", "PATH": "/bin"}).warnings
-    assert warnings == (
-        "STREAMS_XYZZY is not a setting and has no effect",
-        "TOPICS_MAX_TOPIC is not a setting and has no effect; did you mean TOPICS_MAX_TOPICS?",
-    )
+@pytest.mark.parametrize(
+    ("variable", "nearest"),
+    [
+        ("STRANDLINE_MAX_TOPCS", "STRANDLINE_MAX_TOPICS"),
+        ("STRANDLINE_PROT", "STRANDLINE_PORT"),
+        ("STRANDLINE_CORS", "STRANDLINE_COLLECTIONS_CORS"),
+        ("TOPICS_MAX_TOPIC", "TOPICS_MAX_TOPICS"),
+        ("TOPICS_LOG_LEVEL", "STRANDLINE_LOG_LEVEL"),
+        ("STRANDLINE_XYZZY", None),
+        *FORMER_VARIABLES.items(),
+    ],
+)
+def test_an_unknown_variable_is_refused_with_the_nearest_one(variable: str, nearest: str | None) -> None:
+    with pytest.raises(BadSettings) as caught:
+        load(environment={variable: "1"})
+    assert str(caught.value) == f"unknown setting '{variable}'" + (f"; did you mean '{nearest}'?" if nearest else "")
+
+
+def test_variables_of_others_do_not_matter() -> None:
+    kubernetes = {
+        "STRANDLINE_PORT": "tcp://10.0.0.1:4000",
+        "STRANDLINE_SERVICE_HOST": "10.0.0.1",
+        "STRANDLINE_SERVICE_PORT": "4000",
+        "STRANDLINE_SERVICE_PORT_HTTP": "4000",
+        "STRANDLINE_PORT_4000_TCP": "tcp://10.0.0.1:4000",
+        "STRANDLINE_PORT_4000_TCP_ADDR": "10.0.0.1",
+        "STRANDLINE_EVENTS_PORT": "tcp://10.0.0.2:80",
+        "TOPICS_PORT": "tcp://10.0.0.3:4000",
+    }
+    others = {"PATH": "/bin", "STREAMS_XYZZY": "1", **dict.fromkeys(OTHER_VARIABLES, "1")}
+    assert load(environment=kubernetes | others) == Settings()
 
 
 def test_bad_keys_are_an_error_that_does_not_quote_them() -> None:
@@ -257,14 +331,14 @@ def test_keys_in_a_file_are_text_or_a_list(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[server]\nprot = 1\n", "unknown key server.prot; did you mean server.port?"),
-        ("[server]\nmax_topics = 1\n", "unknown key server.max_topics; did you mean limits.max_topics?"),
-        ("[server]\nxyzzy = 1\n", "unknown key server.xyzzy"),
-        ("[limit]\nmax_topics = 1\n", "unknown table [limit]; did you mean [limits]?"),
-        ("[xyzzy]\n", "unknown table [xyzzy]"),
-        ("port = 1\n", "unknown key port outside of the tables; did you mean server.port?"),
+        ("[server]\nprot = 1\n", "unknown setting 'server.prot'; did you mean 'server.port'?"),
+        ("[server]\nmax_topics = 1\n", "unknown setting 'server.max_topics'; did you mean 'limits.max_topics'?"),
+        ("[server]\nxyzzy = 1\n", "unknown setting 'server.xyzzy'"),
+        ("[limit]\nmax_topics = 1\n", "unknown section '[limit]'; did you mean '[limits]'?"),
+        ("[xyzzy]\n", "unknown section '[xyzzy]'"),
+        ("port = 1\n", "unknown setting 'port' outside of the sections; did you mean 'server.port'?"),
         ("server = 1\n", "server must be a table: [server]"),
-        ("[server]\nwarnings = 1\n", "unknown key server.warnings"),
+        ("[server]\nwarnings = 1\n", "unknown setting 'server.warnings'"),
     ],
 )
 def test_what_a_file_cannot_have_is_refused(tmp_path: Path, text: str, message: str) -> None:
@@ -309,7 +383,7 @@ def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
 
 def test_settings_that_contradict_each_other_are_refused() -> None:
     with pytest.raises(BadSettings, match="slow_consumer_timeout_ms"):
-        load(environment={"TOPICS_SLOW_CONSUMER_TIMEOUT_MS": "10"})
+        load(environment={"STRANDLINE_SLOW_CONSUMER_TIMEOUT_MS": "10"})
 
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1).filter(lambda text: text.strip() == text)
@@ -403,8 +477,7 @@ def test_what_is_doubtful_about_collections_is_a_warning(tmp_path: Path) -> None
 def test_a_description_read_again_gives_the_same_settings(
     tmp_path_factory: pytest.TempPathFactory, chosen: dict[str, object]
 ) -> None:
-    names = {field: variable for variable, field in VARIABLES.items()}
-    settings = load(environment={names[field]: str(value) for field, value in chosen.items()})
+    settings = load(environment={variable_of(field): str(value) for field, value in chosen.items()})
     assert all(value_of(settings, field) == value for field, value in chosen.items())
     path = file(tmp_path_factory.getbasetemp(), describe(settings))
     assert load(path) == settings

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import httpx
 import pytest
-from server_process import StartServer
-from topics_client import eventually
+from support.server_process import StartServer
+from support.topics_client import eventually
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
+
+pytestmark = pytest.mark.both_lanes
 
 DECLARED = """
 import time

@@ -19,11 +19,11 @@ from typing import Any
 
 import httpx
 import pytest
-from arrow_client import ARROW, encode, table
-from every_protocol import COLLECTIONS, Request
-from server_process import ServerProcess, StartServer
-from tables_bed import POLLS
-from topics_client import Client, eventually
+from support.arrow_client import ARROW, encode, table
+from support.every_protocol import COLLECTIONS, Request
+from support.server_process import ServerProcess, StartServer
+from support.tables_client import POLLS
+from support.topics_client import Client, eventually
 
 from strandline.engine import Batch, Engine
 from strandline.server.application import Application

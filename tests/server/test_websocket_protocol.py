@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
-from server_process import ServerProcess, StartServer
-from unread_stand import PATIENCE_SECONDS, metric, wait_for
+from support.server_process import ServerProcess, StartServer
+from support.unread_clients import PATIENCE_SECONDS, metric, wait_for
 
 MESSAGE = 1 << 20
 BUDGET = 3 << 20

@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 from starfish_identities import derive_root_identity
 
-from strandline.signing.certificates import check
-from strandline.signing.roots import root_of
+from strandline.signing.certificates import check, root_of
 
 NOW = 1714000000
 

@@ -10,8 +10,7 @@ from starfish_keyring.seal import seal as published_seal
 from starfish_keyring.seal import unseal as published_unseal
 
 from strandline.signing.keys import KemKey, Signer
-from strandline.signing.sealed import seal, unseal
-from strandline.signing.wrapped_keys import CannotOpen
+from strandline.signing.wrapped_keys import CannotOpen, seal, unseal
 
 SEALER, SOMEBODY = Signer("01" * 32), Signer("02" * 32)
 RECIPIENT = KemKey("65" * 32)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hand_tables import Bed
+from support.tables_in_process import Bed
 
 
 @pytest.fixture(params=["tail", "sealed"])

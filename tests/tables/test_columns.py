@@ -6,12 +6,12 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hand_tables import Bed, Vote, seqs
+from support.tables_in_process import Bed, Vote, seqs
 
 from strandline.engine import Page
 from strandline.tables import Table, TableError, columns, make_log
-from strandline.tables import counts as counting
-from strandline.tables.columns import Column, text_of
+from strandline.tables import columns as counting
+from strandline.tables.columns import RowColumn, text_of
 
 ANY = make_log("any", parent="p", schema={"type": "object"}, soft_delete=True)
 
@@ -20,13 +20,13 @@ ANY = make_log("any", parent="p", schema={"type": "object"}, soft_delete=True)
 def read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The seqs of all rows that columns read."""
     found: list[int] = []
-    take = Column._take
+    take = RowColumn._take
 
-    def noting(self: Column, page: Page) -> None:
+    def noting(self: RowColumn, page: Page) -> None:
         found.extend(page.seqs)
         take(self, page)
 
-    monkeypatch.setattr(Column, "_take", noting)
+    monkeypatch.setattr(RowColumn, "_take", noting)
     return found
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hand_tables import NOW, Vote
+from support.tables_in_process import NOW, Vote
 
 from strandline.engine import Engine, ManualClock, Options
 from strandline.engine.testing.fault_disk import Crashed, FaultDisk

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hand_tables import NOW, Bed, Vote, seqs
+from support.tables_in_process import NOW, Bed, Vote, seqs
 
 from strandline.tables import Hooks, Item, make_log
 

@@ -4,7 +4,7 @@ import threading
 from typing import Any
 
 import pytest
-from hand_tables import NOW, Bed, Poll, Vote, payloads, seqs
+from support.tables_in_process import NOW, Bed, Poll, Vote, payloads, seqs
 
 from strandline.tables import (
     BadDeclaration,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hand_tables import NOW, Bed, Poll, Vote, payloads, seqs
+from support.tables_in_process import NOW, Bed, Poll, Vote, payloads, seqs
 
 from strandline.tables import Hooks, Item, RateLimit, TableDeclaration, TableError, Tables, make_log
 

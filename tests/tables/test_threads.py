@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from hand_tables import Vote
+from support.tables_in_process import Vote
 
 from strandline.engine import Engine
 from strandline.tables import HookContext, Hooks, Item, Row, TableError, Tables, make_log

@@ -3,12 +3,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hand_tables import NOW, Bed
 from hypothesis import given
 from hypothesis import strategies as st
+from support.tables_in_process import NOW, Bed
 
 from strandline.tables import Row, TableError, make_log
-from strandline.tables.where import compile_where, is_same
+from strandline.tables.view import compile_where, is_same
 
 
 def row(seq: int = 1, user: str | None = "u", **payload: Any) -> Row:

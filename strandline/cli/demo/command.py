@@ -17,21 +17,25 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from strandline.cli.demo.chapters.crash import kill_and_recover
-from strandline.cli.demo.chapters.pipeline import run_the_pipeline
-from strandline.cli.demo.chapters.queue import pack_parcels
-from strandline.cli.demo.chapters.router import route_to_a_city
-from strandline.cli.demo.chapters.search import draw_takings, search_orders
-from strandline.cli.demo.chapters.signatures import review_a_lamp, sign_a_delivery
-from strandline.cli.demo.chapters.start import start_a_server
-from strandline.cli.demo.chapters.stop import stop_and_verify
-from strandline.cli.demo.chapters.stream import follow_payments
-from strandline.cli.demo.chapters.traffic import trade_for_a_week
+from strandline.cli.demo.chapters import (
+    DemoStage,
+    draw_takings,
+    follow_payments,
+    pack_parcels,
+    review_a_lamp,
+    route_to_a_city,
+    run_the_pipeline,
+    search_orders,
+    sign_a_delivery,
+    start_a_server,
+    stop_and_verify,
+    trade_for_a_week,
+)
+from strandline.cli.demo.crash import kill_and_recover
 from strandline.cli.demo.narration import Teller
-from strandline.cli.demo.server import DECLARED, Broken, DemoServer
+from strandline.cli.demo.server import DECLARED, DemoFailed, DemoServer
 from strandline.cli.demo.shop import Shop
-from strandline.cli.demo.stage import Stage
-from strandline.cli.exits import CommandFailed
+from strandline.cli.exit_codes import CommandFailed
 from strandline.cli.output import open_console, say
 from strandline.client import StrandlineError
 
@@ -39,28 +43,28 @@ SETTINGS = "strandline.toml"
 PICTURE = "takings.png"
 
 
-class Places(NamedTuple):
+class DemoPlaces(NamedTuple):
     directory: Path
     picture: Path
 
 
 @contextmanager
-def places(keep: Path | None) -> Iterator[Places]:
+def places(keep: Path | None) -> Iterator[DemoPlaces]:
     """With ``keep`` everything stays there, with settings for a server; else the picture alone stays. Raises Broken if
     ``keep`` cannot be used."""
     if keep is None:
         with tempfile.TemporaryDirectory(prefix="strandline-demo-") as directory:
-            yield Places(Path(directory), Path(tempfile.gettempdir()) / f"{Path(directory).name}.png")
+            yield DemoPlaces(Path(directory), Path(tempfile.gettempdir()) / f"{Path(directory).name}.png")
         return
     keep = keep.absolute()
     try:
         keep.mkdir(parents=True, exist_ok=True)
         if any(keep.iterdir()):
-            raise Broken(f"{keep} is not empty: give --keep a new directory")
+            raise DemoFailed(f"{keep} is not empty: give --keep a new directory")
         (keep / SETTINGS).write_text(_settings(keep))
     except OSError as error:
-        raise Broken(f"{keep} cannot be used: {error.strerror}") from None
-    yield Places(keep, keep / PICTURE)
+        raise DemoFailed(f"{keep} cannot be used: {error.strerror}") from None
+    yield DemoPlaces(keep, keep / PICTURE)
 
 
 def _settings(directory: Path) -> str:
@@ -89,7 +93,7 @@ CHAPTERS = (
 )
 
 
-def tell(stage: Stage) -> None:
+def tell(stage: DemoStage) -> None:
     for chapter in CHAPTERS:
         chapter(stage)
 
@@ -121,18 +125,18 @@ def demo_command(
                 "Strandline, in a week of a shop",
                 ["An append-only event log server, shown by doing. It checks what it says and ends by itself."],
             )
-            tell(Stage(server, teller, Shop(seed), kept.picture, spark))
+            tell(DemoStage(server, teller, Shop(seed), kept.picture, spark))
     except KeyboardInterrupt:
         say("the demonstration was broken off; nothing is left running")
         raise typer.Exit(BROKEN_OFF) from None
     except BrokenPipeError:
         raise
-    except (Broken, StrandlineError, OSError) as error:
+    except (DemoFailed, StrandlineError, OSError) as error:
         raise CommandFailed(f"the demonstration has failed: {' '.join(str(error).split())}") from error
     teller.around(f"Nothing was lost. That took {time.perf_counter() - started:.0f} s.", _what_next(keep, kept))
 
 
-def _what_next(keep: Path | None, kept: Places) -> list[str]:
+def _what_next(keep: Path | None, kept: DemoPlaces) -> list[str]:
     program = _program()
     serve = f"{program} serve --config {shlex.quote(str((keep or Path('shop')) / SETTINGS))}"
     lines = [f"The picture: {kept.picture}"]
@@ -167,7 +171,7 @@ def ended_in_order() -> Iterator[None]:
         raise KeyboardInterrupt
 
     def give_up(number: int, frame: FrameType | None) -> None:
-        raise Broken(f"it was not done after {LONGEST_SECONDS // 60} minutes")
+        raise DemoFailed(f"it was not done after {LONGEST_SECONDS // 60} minutes")
 
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     # What is ignored from the start, as in the background of a shell or by nohup, goes on being ignored.

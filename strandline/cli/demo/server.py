@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from strandline.client import Client, Patience
-from strandline.server.settings_sources import PREFIXES
+from strandline.server.settings import VARIABLES
 
 HOST = "127.0.0.1"
 #: Below those that systems give to outgoing connections: nobody takes the port while the server is down.
@@ -26,7 +26,7 @@ ANSWER_SECONDS = 60.0
 DECLARED = "strandline.cli.demo.declared"
 
 
-class Broken(Exception):
+class DemoFailed(Exception):
     """The demonstration cannot go on, or has found that something it shows is not true. One line."""
 
 
@@ -61,9 +61,9 @@ class DemoServer:
         with self.client() as client:
             while not client.ready():
                 if self._process.poll() is not None:
-                    raise Broken(f"the server did not start: {_last_line(log.read_text(errors='replace'))}")
+                    raise DemoFailed(f"the server did not start: {_last_line(log.read_text(errors='replace'))}")
                 if time.perf_counter() - started > START_SECONDS:
-                    raise Broken(f"the server was not ready after {START_SECONDS:.0f} s")
+                    raise DemoFailed(f"the server was not ready after {START_SECONDS:.0f} s")
                 time.sleep(0.02)
         return time.perf_counter() - started
 
@@ -83,9 +83,9 @@ class DemoServer:
         try:
             code = self._process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
-            raise Broken(f"the server did not stop within {STOP_SECONDS:.0f} s") from None
+            raise DemoFailed(f"the server did not stop within {STOP_SECONDS:.0f} s") from None
         if code:
-            raise Broken(f"the server stopped with exit code {code}")
+            raise DemoFailed(f"the server stopped with exit code {code}")
 
     def run_beside(self, *arguments: str) -> str:
         """Run a command of ``strandline`` to its end; returns what it printed. Raises Broken if it fails."""
@@ -101,7 +101,7 @@ class DemoServer:
         self._beside.append(process)
         printed, said = process.communicate()
         if process.returncode:
-            raise Broken(
+            raise DemoFailed(
                 f"`strandline {' '.join(arguments[:2])}` ended with exit code {process.returncode}: {_last_line(said)}"
             )
         return printed
@@ -124,7 +124,7 @@ class DemoServer:
 
 def _environment() -> dict[str, str]:
     """The demonstration is the same wherever it is run."""
-    return {name: value for name, value in os.environ.items() if not name.startswith(PREFIXES)}
+    return {name: value for name, value in os.environ.items() if name not in VARIABLES}
 
 
 def _free_port() -> int:
@@ -136,7 +136,7 @@ def _free_port() -> int:
             except OSError:
                 continue
             return port
-    raise Broken(f"no port of {HOST} between {PORTS.start} and {PORTS.stop} is free")
+    raise DemoFailed(f"no port of {HOST} between {PORTS.start} and {PORTS.stop} is free")
 
 
 def _last_line(text: str) -> str:

@@ -11,17 +11,16 @@ from strandline.client import stream_calls
 from strandline.client import topic_calls as calls
 from strandline.client.asynchronous.collections import AsyncCollections
 from strandline.client.asynchronous.queues import AsyncQueue
-from strandline.client.asynchronous.routers import AsyncRouter
 from strandline.client.asynchronous.streams import AsyncStream
 from strandline.client.asynchronous.tables import AsyncTable
-from strandline.client.asynchronous.topics import AsyncTopic
+from strandline.client.asynchronous.topics import AsyncRouter, AsyncTopic
 from strandline.client.asynchronous.transport import AsyncTransport
 from strandline.client.asynchronous.watch import AsyncWatch
 from strandline.client.calls import Answer, any_request, get
 from strandline.client.connection import Address
 from strandline.client.credentials import Credentials
 from strandline.client.retry import Patience
-from strandline.client.stream_types import StreamRow
+from strandline.client.stream_calls import StreamRow
 from strandline.client.topic_calls import Match, Write
 from strandline.client.topic_types import RouterState, TopicRow, Written
 from strandline.client.watch import Start, WatchState

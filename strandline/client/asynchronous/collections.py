@@ -7,22 +7,13 @@ from time import time
 from typing import Any, Generic, TypeVar, overload
 
 from strandline.client import collection_calls as calls
-from strandline.client.asynchronous.cursors import AsyncAppendLogCursor
 from strandline.client.asynchronous.transport import AsyncTransport
 from strandline.client.calls import Answer, Request
-from strandline.client.collection_types import (
-    USUAL_FIELD,
-    Appended,
-    Ask,
-    Element,
-    ElementErrors,
-    Entry,
-    Pulled,
-)
+from strandline.client.collection_calls import USUAL_FIELD, Appended, Ask, Element, ElementErrors, Entry, Pulled
+from strandline.client.concurrency import AsyncLock, AsyncResult
 from strandline.client.credentials import Credentials, current
-from strandline.client.cursors import CursorState
-from strandline.client.element_reader import Authors, Encrypting, Opening
-from strandline.client.errors import Conflict, Refused
+from strandline.client.elements import Authors, CursorState, Encrypting, Opening
+from strandline.client.errors import BadRequest, Conflict, Refused
 from strandline.signing import author_proofs
 from strandline.signing.author_proofs import Proof
 from strandline.signing.keys import Signer
@@ -207,3 +198,62 @@ class AsyncDocument(Generic[T]):
         except Refused:
             return False
         return any(element.ts == ts and (element.author, element.signature) == proof for element in pulled.elements)
+
+
+# --- cursors over documents -----------------------------------------------------------------------------------------
+
+
+class AsyncAppendLogCursor(Generic[T]):
+    """Holds the elements of a document, and pulls only what is new. ``AsyncDocument.cursor`` makes one."""
+
+    def __init__(self, pull: Callable[..., AsyncResult[Pulled[dict[str, Any]]]], state: CursorState[T]) -> None:
+        self._pull = pull
+        self._state = state
+        # Two pulls at a time would get the same elements.
+        self._lock = AsyncLock()
+
+    async def pull(self) -> list[Element[T]]:
+        """What is new since the last pull, verified and decrypted. Raises WrongAuthor, Unreadable, unless such elements
+        are skipped; then nothing has happened, and the next pull begins at the same place."""
+        async with self._lock:
+            pulled = await self._first()
+            elements = pulled.elements
+            while pulled.more and pulled.elements:
+                pulled = await self._pull(since=pulled.elements[-1].ts)
+                elements += pulled.elements
+            return self._state.take(elements)
+
+    async def _first(self) -> Pulled[dict[str, Any]]:
+        if not self._state.is_cold:
+            return await self._pull(since=self._state.checkpoint)
+        try:
+            return await self._pull(full=True)
+        except BadRequest as refused:
+            if refused.code != "full_not_allowed":
+                raise
+        # Some collections are only given part by part.
+        return await self._pull(since=0)
+
+    @property
+    def items(self) -> list[Element[Any]]:
+        """All elements that are held, to be kept and given to a later cursor: encrypted with ``persist_encrypted``,
+        else as ``pull`` gives them. ``msgspec.json.encode`` writes them as the protocol does."""
+        return self._state.items.copy()
+
+    def decrypted_items(self) -> list[Element[T]]:
+        """All elements that are held, verified and decrypted."""
+        return self._state.opened_items()
+
+    @property
+    def skipped(self) -> int:
+        """How many elements were skipped since this cursor was made."""
+        return self._state.skipped
+
+    @property
+    def checkpoint(self) -> int:
+        """The time of the last element that was pulled or skipped; 0 if there was none."""
+        return self._state.checkpoint
+
+    def set_checkpoint(self, ts: int) -> None:
+        """Go on behind this time. Raises ValueError if that is before the last element that is held."""
+        self._state.move(ts)

@@ -6,16 +6,19 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any, Generic, TypeVar
 
 from strandline.client import table_calls as calls
-from strandline.client.asynchronous.live import AsyncLive
-from strandline.client.asynchronous.transport import AsyncTransport
+from strandline.client.asynchronous.transport import AsyncEventSource, AsyncTransport
 from strandline.client.calls import ALWAYS
-from strandline.client.live import LiveState
+from strandline.client.concurrency import async_sleep
+from strandline.client.errors import StrandlineError
+from strandline.client.live import SILENCE_SECONDS, LiveState
+from strandline.client.retry import Tries
 from strandline.client.table_calls import TableCalls
 from strandline.client.table_types import (
     BulkAppended,
     BulkRemoved,
     Counts,
     Edit,
+    LiveEvent,
     NewRow,
     Purged,
     Restored,
@@ -144,3 +147,61 @@ class AsyncTable(Generic[T]):
         """Rows and what becomes of them, as it happens: from the beginning, behind a ``cursor`` of before, or with
         ``after="now"`` from now on. Goes on over broken connections, misses nothing and repeats nothing."""
         return AsyncLive(self._transport, LiveState(self._calls, parent, after))
+
+
+# --- live readers ---------------------------------------------------------------------------------------------------
+
+
+class AsyncLive(Generic[T]):
+    """Events of a parent's rows: iterate over it. ``cursor`` is always where it has got to. Close it, or use it as a
+    context manager."""
+
+    def __init__(self, transport: AsyncTransport, state: LiveState[T]) -> None:
+        self._transport = transport
+        self._state = state
+        self._source: AsyncEventSource | None = None
+        self._tries = Tries(transport.patience)
+        self._closed = False
+
+    @property
+    def cursor(self) -> str | None:
+        return self._state.cursor
+
+    async def __aenter__(self) -> AsyncLive[T]:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        self._closed = True
+        await self._leave()
+
+    def __aiter__(self) -> AsyncLive[T]:
+        return self
+
+    async def __anext__(self) -> LiveEvent[T]:
+        while not self._closed:
+            event = await self._next()
+            if event is not None:
+                return event
+        raise StopAsyncIteration
+
+    async def _next(self) -> LiveEvent[T] | None:
+        try:
+            if self._source is None:
+                self._source = await self._transport.listen(self._state.request(), SILENCE_SECONDS)
+            event = self._state.take(await self._source.next())
+        except StrandlineError as error:
+            await self._leave()
+            wait = self._tries.failed(error)
+        else:
+            self._tries.succeeded()
+            return event
+        await async_sleep(wait)
+        return None
+
+    async def _leave(self) -> None:
+        source, self._source = self._source, None
+        if source is not None:
+            await source.aclose()

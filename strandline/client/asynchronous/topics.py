@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar, Unpack
 
 from strandline.client import queue_calls
 from strandline.client import topic_calls as calls
-from strandline.client.asynchronous.consumers import AsyncConsumer
-from strandline.client.asynchronous.pages import read_records
 from strandline.client.asynchronous.transport import AsyncTransport
-from strandline.client.asynchronous.watch import AsyncTail, AsyncWatch
-from strandline.client.calls import delete, get
-from strandline.client.queue_types import Redriven
+from strandline.client.asynchronous.watch import AsyncTail, AsyncWatch, tell_loss
+from strandline.client.calls import Reading, delete, get, put
+from strandline.client.concurrency import AsyncResult
+from strandline.client.queue_calls import Redriven
 from strandline.client.topic_calls import Match
 from strandline.client.topic_types import (
     Configured,
+    ConsumerPosition,
     ConsumerState,
     Draft,
     Page,
     Record,
     RecordsDeleted,
+    RouterState,
     Tombstone,
+    TopicConfigArguments,
     TopicDeleted,
     TopicState,
     Written,
@@ -66,7 +68,7 @@ class AsyncTopic(Generic[T]):
         node: str | None = None,
         idempotency_key: str | None = None,
         create: bool | None = None,
-        config: dict[str, Any] | None = None,
+        config: TopicConfigArguments | None = None,
         patient: bool = False,
     ) -> Written:
         """Append records: all of them or none, with consecutive seqs. What is no ``Draft`` is the data of one.
@@ -174,10 +176,18 @@ class AsyncTopic(Generic[T]):
 
     # --- the topic itself ------------------------------------------------------------------------------------------
 
-    async def configure(self, **config: Any) -> Configured:
-        """Make the topic, or replace its whole configuration: what is not given gets its default. The fields are those
-        of ``TopicConfig``."""
+    async def configure(self, **config: Unpack[TopicConfigArguments]) -> Configured:
+        """Create the topic, or replace its whole configuration: a member that is not given gets its default, which
+        :class:`TopicConfig` has."""
         return await self._transport.ask(calls.configure(self._path, config), calls.CONFIGURED)
+
+    async def update(self, **changes: Unpack[TopicConfigArguments]) -> Configured:
+        """Change members of the configuration and keep the others. The topic must exist.
+
+        The server has no request for this: the client reads the configuration and writes it back with the changes. If
+        another client changes the configuration in between, its change is lost."""
+        current = (await self.state(touch=False)).config
+        return await self.configure(**calls.merged_config(current, changes))
 
     async def state(self, *, touch: bool = True) -> TopicState:
         """How the topic is doing. ``touch=False``: this does not count as reading it."""
@@ -195,3 +205,121 @@ class AsyncTopic(Generic[T]):
         """Delete the topic with all its records. ``if_empty`` refuses if there are any."""
         request = delete(self._path, {"if_empty": True} if if_empty else None)
         return await self._transport.ask(request, calls.TOPIC_DELETED)
+
+
+# --- consumers ------------------------------------------------------------------------------------------------------
+
+
+class AsyncConsumer(Generic[T]):
+    """A durable cursor. What was read and not committed is read again by whoever reads next under this name."""
+
+    def __init__(self, transport: AsyncTransport, topic: str, page: Reading[Page[Any]], name: str) -> None:
+        self._transport = transport
+        self._topic = topic
+        self._page = page
+        self.name = name
+        self._path = calls.consumer_path(topic, name)
+
+    async def position(self) -> ConsumerPosition:
+        """How far it has committed, and its lag. Raises NotFound if it never has."""
+        return await self._transport.ask(get(self._path), calls.POSITION)
+
+    async def commit(self, seq: int) -> ConsumerPosition:
+        """Everything up to this seq has been dealt with. Going back is allowed."""
+        return await self._transport.ask(put(self._path, {"seq": seq}), calls.POSITION)
+
+    async def diff(self, *, limit: int | None = None, wait_ms: int = 0) -> Page[T]:
+        """One page of what is behind the committed seq."""
+        request = calls.diff(self._topic, consumer=self.name, limit=limit, wait_ms=wait_ms, include_tags=True)
+        return await self._transport.ask(request, self._page)
+
+    async def batches(
+        self, *, size: int = 256, on_loss: Callable[[Tombstone], None] | None = None
+    ) -> AsyncIterator[list[Record[T]]]:
+        """What is behind the committed seq, in batches, up to the end. A batch is committed when the next one is asked
+        for: if the program fails on the way, it comes again."""
+
+        async def page(position: int) -> Page[T]:
+            if position < 0:
+                return await self.diff(limit=size)
+            request = calls.diff(self._topic, from_seq=position, limit=size, include_tags=True)
+            return await self._transport.ask(request, self._page)
+
+        async for found in read_pages(page, -1):
+            if found.tombstone is not None:
+                tell_loss(found.tombstone, on_loss)
+            if found.records:
+                yield found.records
+            await self.commit(found.next_from_seq)
+
+    async def delete(self) -> bool:
+        """Forget it; whether there was anything to forget."""
+        return (await self._transport.ask(delete(self._path), calls.CONSUMER_DELETED)).deleted
+
+
+# --- routers --------------------------------------------------------------------------------------------------------
+
+
+class AsyncRouter:
+    """One router."""
+
+    def __init__(self, transport: AsyncTransport, name: str) -> None:
+        self._transport = transport
+        self.name = name
+        self._path = calls.router_path(name)
+
+    async def configure(
+        self,
+        source: str,
+        dest: str,
+        *,
+        filter: Match | None = None,
+        preserve_node: bool = True,
+        preserve_tag: bool = True,
+        create_dest: bool = True,
+        allow_cycle: bool = False,
+        guarantee: Literal["at_least_once", "exactly_once"] = "at_least_once",
+    ) -> RouterState:
+        """Make or change it: what is written to ``source`` from now on is copied to ``dest``."""
+        body = {
+            "source": source,
+            "dest": dest,
+            "filter": filter,
+            "preserve_node": preserve_node,
+            "preserve_tag": preserve_tag,
+            "create_dest": create_dest,
+            "allow_cycle": allow_cycle,
+            "guarantee": guarantee,
+        }
+        return await self._transport.ask(put(self._path, body), calls.ROUTER)
+
+    async def state(self) -> RouterState:
+        return await self._transport.ask(get(self._path), calls.ROUTER)
+
+    async def delete(self) -> bool:
+        """Whether there was one. What it has copied stays."""
+        return (await self._transport.ask(delete(self._path), calls.ROUTER_DELETED)).deleted
+
+
+# --- pages ----------------------------------------------------------------------------------------------------------
+
+
+async def read_pages(page: Callable[[int], AsyncResult[Page[T]]], after: int) -> AsyncIterator[Page[T]]:
+    """Pages from a seq to the end."""
+    position = after
+    while True:
+        found = await page(position)
+        yield found
+        if found.caught_up:
+            return
+        position = found.next_from_seq
+
+
+async def read_records(
+    page: Callable[[int], AsyncResult[Page[T]]], after: int, on_loss: Callable[[Tombstone], None] | None
+) -> AsyncIterator[Record[T]]:
+    async for found in read_pages(page, after):
+        if found.tombstone is not None:
+            tell_loss(found.tombstone, on_loss)
+        for record in found.records:
+            yield record

@@ -9,7 +9,7 @@ import httpx
 
 from strandline.client.calls import Answer, Reading, Request, get
 from strandline.client.concurrency import async_sleep
-from strandline.client.connection import LIMITS, Address, failure
+from strandline.client.connection import LIMITS, Address
 from strandline.client.errors import Refused, StrandlineError, Unreachable, refusal
 from strandline.client.retry import Patience, Tries
 from strandline.client.server_events import Event, EventParser
@@ -39,9 +39,15 @@ class AsyncTransport:
     async def aclose(self) -> None:
         await self._http.aclose()
 
-    async def call(self, request: Request, sign: Callable[[Request], Request] | None = None) -> Answer:
-        """The answer, if it is a success. ``sign`` is called for every try: a signature counts once."""
-        tries = Tries(self.patience, request.repeatable)
+    async def call(
+        self,
+        request: Request,
+        sign: Callable[[Request], Request] | None = None,
+        patience: Patience | None = None,
+    ) -> Answer:
+        """The answer, if it is a success. ``sign`` is called for every try: a signature is valid once. ``patience``
+        replaces that of the transport."""
+        tries = Tries(patience or self.patience, request.repeatable)
         while True:
             try:
                 return await self.once(request if sign is None else sign(request))
@@ -61,7 +67,7 @@ class AsyncTransport:
             finally:
                 await response.aclose()
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise failure(error, request) from error
+            raise self.address.failure(error, request) from error
         status = response.status_code
         if 200 <= status < 300 or status in request.accepts:
             return Answer(status, response.headers, body)
@@ -73,11 +79,11 @@ class AsyncTransport:
         except (Refused, Unreachable):
             return False
 
-    async def listen(self, request: Request, silence: float) -> AsyncEventSource:
-        """Open an event stream, in one try. It counts as dead when nothing comes for ``silence`` seconds."""
-        wanted = Request(request.method, request.target, request.body, (*request.headers, EVENTS))
+    async def stream(self, request: Request, silence: float) -> AsyncByteStream:
+        """Send a request in one try, and give the bytes of the answer as they arrive. The stream counts as dead when
+        nothing arrives for ``silence`` seconds."""
         try:
-            response = await self._http.handle_async_request(self.address.request(wanted, self.timeout, silence))
+            response = await self._http.handle_async_request(self.address.request(request, self.timeout, silence))
             if response.status_code != 200:
                 try:
                     body = await response.aread()
@@ -85,38 +91,64 @@ class AsyncTransport:
                     await response.aclose()
                 raise refusal(response.status_code, response.headers, body)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise failure(error, request) from error
-        return AsyncEventSource(response, request)
+            raise self.address.failure(error, request) from error
+        return AsyncByteStream(response, request, self.address)
+
+    async def listen(self, request: Request, silence: float) -> AsyncEventSource:
+        """Open an event stream, in one try. It counts as dead when nothing arrives for ``silence`` seconds."""
+        wanted = Request(request.method, request.target, request.body, (*request.headers, EVENTS))
+        return AsyncEventSource(await self.stream(wanted, silence))
 
 
-class AsyncEventSource:
-    """An open event stream."""
+class AsyncByteStream:
+    """The body of an answer, as it arrives."""
 
-    def __init__(self, response: httpx.Response, request: Request) -> None:
+    def __init__(self, response: httpx.Response, request: Request, address: Address) -> None:
         self._response = response
         self._request = request
+        self._address = address
         self._chunks: AsyncIterator[bytes] = response.aiter_bytes()
-        self._parser = EventParser()
-        self._events: list[Event] = []
 
     @property
     def headers(self) -> Mapping[str, str]:
         return self._response.headers
 
-    async def next(self) -> Event:
-        """The next event. Raises Unreachable when the stream ends, however it does."""
-        while not self._events:
-            try:
-                chunk = await self._chunks.__anext__()
-            except StopAsyncIteration:
-                raise Unreachable("the server ended the event stream", sent=True) from None
-            except httpx.HTTPError as error:
-                raise failure(error, self._request) from error
-            self._events = self._parser.feed(chunk)[::-1]
-        return self._events.pop()
+    async def next(self) -> bytes:
+        """The next bytes; none at the end. Raises Unreachable when the connection breaks."""
+        try:
+            return await self._chunks.__anext__()
+        except StopAsyncIteration:
+            return b""
+        except httpx.HTTPError as error:
+            raise self._address.failure(error, self._request) from error
 
     async def aclose(self) -> None:
         try:
             await self._response.aclose()
         except httpx.HTTPError:
             pass
+
+
+class AsyncEventSource:
+    """An open event stream."""
+
+    def __init__(self, stream: AsyncByteStream) -> None:
+        self._stream = stream
+        self._parser = EventParser()
+        self._events: list[Event] = []
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return self._stream.headers
+
+    async def next(self) -> Event:
+        """The next event. Raises Unreachable when the stream ends, however it does."""
+        while not self._events:
+            chunk = await self._stream.next()
+            if not chunk:
+                raise Unreachable("the server ended the event stream", sent=True)
+            self._events = self._parser.feed(chunk)[::-1]
+        return self._events.pop()
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()

@@ -15,13 +15,12 @@ from strandline.client.calls import Answer, any_request, get
 from strandline.client.connection import Address
 from strandline.client.credentials import Credentials
 from strandline.client.retry import Patience
-from strandline.client.stream_types import StreamRow
+from strandline.client.stream_calls import StreamRow
 from strandline.client.synchronous.collections import Collections
 from strandline.client.synchronous.queues import Queue
-from strandline.client.synchronous.routers import Router
 from strandline.client.synchronous.streams import Stream
 from strandline.client.synchronous.tables import Table
-from strandline.client.synchronous.topics import Topic
+from strandline.client.synchronous.topics import Router, Topic
 from strandline.client.synchronous.transport import Transport
 from strandline.client.synchronous.watch import Watch
 from strandline.client.topic_calls import Match, Write

@@ -10,12 +10,23 @@ from typing import Any, Generic, TypeVar
 
 from strandline.client import stream_calls as calls
 from strandline.client.calls import ALWAYS, Request, delete, get, post
-from strandline.client.producer import ProducerState
-from strandline.client.stream_types import NOW, START, Aggregated, Appended, Found, Hit, StreamInfo, StreamPage
-from strandline.client.synchronous.producer import Producer
-from strandline.client.synchronous.tail import StreamTail
-from strandline.client.synchronous.transport import Transport
-from strandline.client.tail import TailState
+from strandline.client.concurrency import SyncLock, sync_sleep
+from strandline.client.errors import BadAnswer, Refused, StrandlineError
+from strandline.client.live import TailState
+from strandline.client.retry import Tries
+from strandline.client.stream_calls import (
+    NOW,
+    SILENCE_SECONDS,
+    START,
+    Aggregated,
+    Appended,
+    Found,
+    Hit,
+    ProducerState,
+    StreamInfo,
+    StreamPage,
+)
+from strandline.client.synchronous.transport import EventSource, Transport
 from strandline.client.topic_calls import given
 
 T = TypeVar("T")
@@ -259,3 +270,145 @@ class Stream(Generic[T]):
     def details(self) -> dict[str, Any]:
         """Everything that the server tells of it."""
         return self._transport.ask(get(f"{self._path}/_details"), calls.ANYTHING)
+
+
+# --- producers ------------------------------------------------------------------------------------------------------
+
+
+class Producer(Generic[T]):
+    """Numbers its appends, so that each is made once however often it is sent. Several may use it at a time; their
+    appends go one after the other. Raises Fenced from the moment on when another producer of its id has begun."""
+
+    def __init__(self, transport: Transport, path: str, content_type: str, state: ProducerState) -> None:
+        self._transport = transport
+        self._path = path
+        self._content_type = content_type
+        self._state = state
+        self._lock = SyncLock()
+
+    @property
+    def id(self) -> str:
+        return self._state.id
+
+    @property
+    def epoch(self) -> int | None:
+        """None: not known before the first append."""
+        return self._state.epoch
+
+    @property
+    def seq(self) -> int:
+        """The number of the next append."""
+        return self._state.seq
+
+    def append(self, value: T, *, key: str | None = None, timestamp: datetime | str | None = None) -> Appended:
+        """Append one record."""
+        return self._append([value], {"stream-key": key, "stream-timestamp": timestamp})
+
+    def append_many(
+        self, values: Iterable[T], *, key: str | None = None, timestamp: datetime | str | None = None
+    ) -> Appended:
+        """Append records of JSON: all of them or none."""
+        return self._append(list(values), {"stream-key": key, "stream-timestamp": timestamp})
+
+    def close(self, last: T | None = None) -> Appended:
+        """Close the stream, with a last record in the same step if one is given."""
+        return self._append([] if last is None else [last], {"stream-closed": True})
+
+    def _append(self, values: list[T], fields: dict[str, Any]) -> Appended:
+        body = calls.encode(values, self._content_type) if values else b""
+        state = self._state
+        with self._lock:
+            state.check()
+            if state.epoch is None:
+                self._begin(body, fields)
+            try:
+                answer = self._transport.call(self._request(body, {**fields, **state.headers()}))
+            except BaseException as error:
+                state.failed(error)
+                raise
+            state.succeeded()
+        return calls.appended(answer)
+
+    def _begin(self, body: bytes, fields: dict[str, Any]) -> None:
+        """Find out which epoch comes next."""
+        try:
+            self._transport.call(self._request(body, {**fields, **self._state.probe()}))
+        except Refused as error:
+            self._state.learn(error)
+        else:
+            raise BadAnswer("the server has taken an append whose number cannot be the next one")
+
+    def _request(self, body: bytes, fields: dict[str, Any]) -> Request:
+        return calls.append(self._path, self._content_type, body, fields, ALWAYS)
+
+
+# --- tails ----------------------------------------------------------------------------------------------------------
+
+
+class StreamTail(Generic[T]):
+    """Pages of a stream as they come: iterate over it. ``offset`` is always where it has got to. Close it, or use it as
+    a context manager."""
+
+    def __init__(self, transport: Transport, state: TailState[T], by_events: bool) -> None:
+        self._transport = transport
+        self._state = state
+        self._by_events = by_events
+        self._source: EventSource | None = None
+        self._tries = Tries(transport.patience)
+        self._closed = False
+
+    @property
+    def offset(self) -> str:
+        return self._state.offset
+
+    def __enter__(self) -> StreamTail[T]:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._closed = True
+        self._leave()
+
+    def __iter__(self) -> StreamTail[T]:
+        return self
+
+    def __next__(self) -> StreamPage[T]:
+        while not self._closed and not self._state.over:
+            page = self._next()
+            if page is not None:
+                return page
+        self.close()
+        raise StopIteration
+
+    def values(self) -> Iterator[T]:
+        """The values alone."""
+        for page in self:
+            yield from page.values
+
+    def _next(self) -> StreamPage[T] | None:
+        try:
+            page = self._event() if self._by_events else self._poll()
+        except StrandlineError as error:
+            self._leave()
+            wait = self._tries.failed(error)
+        else:
+            self._tries.succeeded()
+            return page
+        sync_sleep(wait)
+        return None
+
+    def _event(self) -> StreamPage[T] | None:
+        if self._source is None:
+            self._source = self._transport.listen(self._state.events(), SILENCE_SECONDS)
+            self._state.opened(self._source.headers)
+        return self._state.take(self._source.next())
+
+    def _poll(self) -> StreamPage[T] | None:
+        return self._state.answered(self._transport.once(self._state.poll()))
+
+    def _leave(self) -> None:
+        source, self._source = self._source, None
+        if source is not None:
+            source.close()

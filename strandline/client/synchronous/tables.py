@@ -9,15 +9,18 @@ from typing import Any, Generic, TypeVar
 
 from strandline.client import table_calls as calls
 from strandline.client.calls import ALWAYS
-from strandline.client.live import LiveState
-from strandline.client.synchronous.live import Live
-from strandline.client.synchronous.transport import Transport
+from strandline.client.concurrency import sync_sleep
+from strandline.client.errors import StrandlineError
+from strandline.client.live import SILENCE_SECONDS, LiveState
+from strandline.client.retry import Tries
+from strandline.client.synchronous.transport import EventSource, Transport
 from strandline.client.table_calls import TableCalls
 from strandline.client.table_types import (
     BulkAppended,
     BulkRemoved,
     Counts,
     Edit,
+    LiveEvent,
     NewRow,
     Purged,
     Restored,
@@ -144,3 +147,61 @@ class Table(Generic[T]):
         """Rows and what becomes of them, as it happens: from the beginning, behind a ``cursor`` of before, or with
         ``after="now"`` from now on. Goes on over broken connections, misses nothing and repeats nothing."""
         return Live(self._transport, LiveState(self._calls, parent, after))
+
+
+# --- live readers ---------------------------------------------------------------------------------------------------
+
+
+class Live(Generic[T]):
+    """Events of a parent's rows: iterate over it. ``cursor`` is always where it has got to. Close it, or use it as a
+    context manager."""
+
+    def __init__(self, transport: Transport, state: LiveState[T]) -> None:
+        self._transport = transport
+        self._state = state
+        self._source: EventSource | None = None
+        self._tries = Tries(transport.patience)
+        self._closed = False
+
+    @property
+    def cursor(self) -> str | None:
+        return self._state.cursor
+
+    def __enter__(self) -> Live[T]:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._closed = True
+        self._leave()
+
+    def __iter__(self) -> Live[T]:
+        return self
+
+    def __next__(self) -> LiveEvent[T]:
+        while not self._closed:
+            event = self._next()
+            if event is not None:
+                return event
+        raise StopIteration
+
+    def _next(self) -> LiveEvent[T] | None:
+        try:
+            if self._source is None:
+                self._source = self._transport.listen(self._state.request(), SILENCE_SECONDS)
+            event = self._state.take(self._source.next())
+        except StrandlineError as error:
+            self._leave()
+            wait = self._tries.failed(error)
+        else:
+            self._tries.succeeded()
+            return event
+        sync_sleep(wait)
+        return None
+
+    def _leave(self) -> None:
+        source, self._source = self._source, None
+        if source is not None:
+            source.close()

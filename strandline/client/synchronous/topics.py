@@ -5,25 +5,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar, Unpack
 
 from strandline.client import queue_calls
 from strandline.client import topic_calls as calls
-from strandline.client.calls import delete, get
-from strandline.client.queue_types import Redriven
-from strandline.client.synchronous.consumers import Consumer
-from strandline.client.synchronous.pages import read_records
+from strandline.client.calls import Reading, delete, get, put
+from strandline.client.concurrency import SyncResult
+from strandline.client.queue_calls import Redriven
 from strandline.client.synchronous.transport import Transport
-from strandline.client.synchronous.watch import Tail, Watch
+from strandline.client.synchronous.watch import Tail, Watch, tell_loss
 from strandline.client.topic_calls import Match
 from strandline.client.topic_types import (
     Configured,
+    ConsumerPosition,
     ConsumerState,
     Draft,
     Page,
     Record,
     RecordsDeleted,
+    RouterState,
     Tombstone,
+    TopicConfigArguments,
     TopicDeleted,
     TopicState,
     Written,
@@ -68,7 +70,7 @@ class Topic(Generic[T]):
         node: str | None = None,
         idempotency_key: str | None = None,
         create: bool | None = None,
-        config: dict[str, Any] | None = None,
+        config: TopicConfigArguments | None = None,
         patient: bool = False,
     ) -> Written:
         """Append records: all of them or none, with consecutive seqs. What is no ``Draft`` is the data of one.
@@ -176,10 +178,18 @@ class Topic(Generic[T]):
 
     # --- the topic itself ------------------------------------------------------------------------------------------
 
-    def configure(self, **config: Any) -> Configured:
-        """Make the topic, or replace its whole configuration: what is not given gets its default. The fields are those
-        of ``TopicConfig``."""
+    def configure(self, **config: Unpack[TopicConfigArguments]) -> Configured:
+        """Create the topic, or replace its whole configuration: a member that is not given gets its default, which
+        :class:`TopicConfig` has."""
         return self._transport.ask(calls.configure(self._path, config), calls.CONFIGURED)
+
+    def update(self, **changes: Unpack[TopicConfigArguments]) -> Configured:
+        """Change members of the configuration and keep the others. The topic must exist.
+
+        The server has no request for this: the client reads the configuration and writes it back with the changes. If
+        another client changes the configuration in between, its change is lost."""
+        current = (self.state(touch=False)).config
+        return self.configure(**calls.merged_config(current, changes))
 
     def state(self, *, touch: bool = True) -> TopicState:
         """How the topic is doing. ``touch=False``: this does not count as reading it."""
@@ -197,3 +207,120 @@ class Topic(Generic[T]):
         """Delete the topic with all its records. ``if_empty`` refuses if there are any."""
         request = delete(self._path, {"if_empty": True} if if_empty else None)
         return self._transport.ask(request, calls.TOPIC_DELETED)
+
+
+# --- consumers ------------------------------------------------------------------------------------------------------
+
+
+class Consumer(Generic[T]):
+    """A durable cursor. What was read and not committed is read again by whoever reads next under this name."""
+
+    def __init__(self, transport: Transport, topic: str, page: Reading[Page[Any]], name: str) -> None:
+        self._transport = transport
+        self._topic = topic
+        self._page = page
+        self.name = name
+        self._path = calls.consumer_path(topic, name)
+
+    def position(self) -> ConsumerPosition:
+        """How far it has committed, and its lag. Raises NotFound if it never has."""
+        return self._transport.ask(get(self._path), calls.POSITION)
+
+    def commit(self, seq: int) -> ConsumerPosition:
+        """Everything up to this seq has been dealt with. Going back is allowed."""
+        return self._transport.ask(put(self._path, {"seq": seq}), calls.POSITION)
+
+    def diff(self, *, limit: int | None = None, wait_ms: int = 0) -> Page[T]:
+        """One page of what is behind the committed seq."""
+        request = calls.diff(self._topic, consumer=self.name, limit=limit, wait_ms=wait_ms, include_tags=True)
+        return self._transport.ask(request, self._page)
+
+    def batches(
+        self, *, size: int = 256, on_loss: Callable[[Tombstone], None] | None = None
+    ) -> Iterator[list[Record[T]]]:
+        """What is behind the committed seq, in batches, up to the end. A batch is committed when the next one is asked
+        for: if the program fails on the way, it comes again."""
+
+        def page(position: int) -> Page[T]:
+            if position < 0:
+                return self.diff(limit=size)
+            request = calls.diff(self._topic, from_seq=position, limit=size, include_tags=True)
+            return self._transport.ask(request, self._page)
+
+        for found in read_pages(page, -1):
+            if found.tombstone is not None:
+                tell_loss(found.tombstone, on_loss)
+            if found.records:
+                yield found.records
+            self.commit(found.next_from_seq)
+
+    def delete(self) -> bool:
+        """Forget it; whether there was anything to forget."""
+        return (self._transport.ask(delete(self._path), calls.CONSUMER_DELETED)).deleted
+
+
+# --- routers --------------------------------------------------------------------------------------------------------
+
+
+class Router:
+    """One router."""
+
+    def __init__(self, transport: Transport, name: str) -> None:
+        self._transport = transport
+        self.name = name
+        self._path = calls.router_path(name)
+
+    def configure(
+        self,
+        source: str,
+        dest: str,
+        *,
+        filter: Match | None = None,
+        preserve_node: bool = True,
+        preserve_tag: bool = True,
+        create_dest: bool = True,
+        allow_cycle: bool = False,
+        guarantee: Literal["at_least_once", "exactly_once"] = "at_least_once",
+    ) -> RouterState:
+        """Make or change it: what is written to ``source`` from now on is copied to ``dest``."""
+        body = {
+            "source": source,
+            "dest": dest,
+            "filter": filter,
+            "preserve_node": preserve_node,
+            "preserve_tag": preserve_tag,
+            "create_dest": create_dest,
+            "allow_cycle": allow_cycle,
+            "guarantee": guarantee,
+        }
+        return self._transport.ask(put(self._path, body), calls.ROUTER)
+
+    def state(self) -> RouterState:
+        return self._transport.ask(get(self._path), calls.ROUTER)
+
+    def delete(self) -> bool:
+        """Whether there was one. What it has copied stays."""
+        return (self._transport.ask(delete(self._path), calls.ROUTER_DELETED)).deleted
+
+
+# --- pages ----------------------------------------------------------------------------------------------------------
+
+
+def read_pages(page: Callable[[int], SyncResult[Page[T]]], after: int) -> Iterator[Page[T]]:
+    """Pages from a seq to the end."""
+    position = after
+    while True:
+        found = page(position)
+        yield found
+        if found.caught_up:
+            return
+        position = found.next_from_seq
+
+
+def read_records(
+    page: Callable[[int], SyncResult[Page[T]]], after: int, on_loss: Callable[[Tombstone], None] | None
+) -> Iterator[Record[T]]:
+    for found in read_pages(page, after):
+        if found.tombstone is not None:
+            tell_loss(found.tombstone, on_loss)
+        yield from found.records

@@ -11,7 +11,7 @@ import httpx
 
 from strandline.client.calls import Answer, Reading, Request, get
 from strandline.client.concurrency import sync_sleep
-from strandline.client.connection import LIMITS, Address, failure
+from strandline.client.connection import LIMITS, Address
 from strandline.client.errors import Refused, StrandlineError, Unreachable, refusal
 from strandline.client.retry import Patience, Tries
 from strandline.client.server_events import Event, EventParser
@@ -41,9 +41,15 @@ class Transport:
     def close(self) -> None:
         self._http.close()
 
-    def call(self, request: Request, sign: Callable[[Request], Request] | None = None) -> Answer:
-        """The answer, if it is a success. ``sign`` is called for every try: a signature counts once."""
-        tries = Tries(self.patience, request.repeatable)
+    def call(
+        self,
+        request: Request,
+        sign: Callable[[Request], Request] | None = None,
+        patience: Patience | None = None,
+    ) -> Answer:
+        """The answer, if it is a success. ``sign`` is called for every try: a signature is valid once. ``patience``
+        replaces that of the transport."""
+        tries = Tries(patience or self.patience, request.repeatable)
         while True:
             try:
                 return self.once(request if sign is None else sign(request))
@@ -63,7 +69,7 @@ class Transport:
             finally:
                 response.close()
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise failure(error, request) from error
+            raise self.address.failure(error, request) from error
         status = response.status_code
         if 200 <= status < 300 or status in request.accepts:
             return Answer(status, response.headers, body)
@@ -75,11 +81,11 @@ class Transport:
         except (Refused, Unreachable):
             return False
 
-    def listen(self, request: Request, silence: float) -> EventSource:
-        """Open an event stream, in one try. It counts as dead when nothing comes for ``silence`` seconds."""
-        wanted = Request(request.method, request.target, request.body, (*request.headers, EVENTS))
+    def stream(self, request: Request, silence: float) -> ByteStream:
+        """Send a request in one try, and give the bytes of the answer as they arrive. The stream counts as dead when
+        nothing arrives for ``silence`` seconds."""
         try:
-            response = self._http.handle_request(self.address.request(wanted, self.timeout, silence))
+            response = self._http.handle_request(self.address.request(request, self.timeout, silence))
             if response.status_code != 200:
                 try:
                     body = response.read()
@@ -87,38 +93,64 @@ class Transport:
                     response.close()
                 raise refusal(response.status_code, response.headers, body)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise failure(error, request) from error
-        return EventSource(response, request)
+            raise self.address.failure(error, request) from error
+        return ByteStream(response, request, self.address)
+
+    def listen(self, request: Request, silence: float) -> EventSource:
+        """Open an event stream, in one try. It counts as dead when nothing arrives for ``silence`` seconds."""
+        wanted = Request(request.method, request.target, request.body, (*request.headers, EVENTS))
+        return EventSource(self.stream(wanted, silence))
 
 
-class EventSource:
-    """An open event stream."""
+class ByteStream:
+    """The body of an answer, as it arrives."""
 
-    def __init__(self, response: httpx.Response, request: Request) -> None:
+    def __init__(self, response: httpx.Response, request: Request, address: Address) -> None:
         self._response = response
         self._request = request
+        self._address = address
         self._chunks: Iterator[bytes] = response.iter_bytes()
-        self._parser = EventParser()
-        self._events: list[Event] = []
 
     @property
     def headers(self) -> Mapping[str, str]:
         return self._response.headers
 
-    def next(self) -> Event:
-        """The next event. Raises Unreachable when the stream ends, however it does."""
-        while not self._events:
-            try:
-                chunk = self._chunks.__next__()
-            except StopIteration:
-                raise Unreachable("the server ended the event stream", sent=True) from None
-            except httpx.HTTPError as error:
-                raise failure(error, self._request) from error
-            self._events = self._parser.feed(chunk)[::-1]
-        return self._events.pop()
+    def next(self) -> bytes:
+        """The next bytes; none at the end. Raises Unreachable when the connection breaks."""
+        try:
+            return self._chunks.__next__()
+        except StopIteration:
+            return b""
+        except httpx.HTTPError as error:
+            raise self._address.failure(error, self._request) from error
 
     def close(self) -> None:
         try:
             self._response.close()
         except httpx.HTTPError:
             pass
+
+
+class EventSource:
+    """An open event stream."""
+
+    def __init__(self, stream: ByteStream) -> None:
+        self._stream = stream
+        self._parser = EventParser()
+        self._events: list[Event] = []
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return self._stream.headers
+
+    def next(self) -> Event:
+        """The next event. Raises Unreachable when the stream ends, however it does."""
+        while not self._events:
+            chunk = self._stream.next()
+            if not chunk:
+                raise Unreachable("the server ended the event stream", sent=True)
+            self._events = self._parser.feed(chunk)[::-1]
+        return self._events.pop()
+
+    def close(self) -> None:
+        self._stream.close()

@@ -1,4 +1,7 @@
-"""The logs that are followed, on the event loop: when which of them has its turn, and until when."""
+"""The logs with live invalidation, on the event loop: when each of them is processed, and its statistics.
+
+docs/touch.md explains the statistics.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,85 @@ from time import perf_counter
 from typing import Any, Protocol
 
 from strandline.delivery.hub import SLICE_SECONDS, Hub, Waiter
-from strandline.delivery.invalidation.report import Totals, totals_of
 from strandline.delivery.invalidation.runtime import Runtime
-from strandline.delivery.invalidation.settings import TouchSettings
 from strandline.delivery.watch.alarms import Alarms
 from strandline.engine import Log
 from strandline.engine.background import report
 from strandline.engine.errors import EngineClosed, EngineError
+from strandline.schema.profiles.touch_settings import TouchSettings
+
+#: What the ticks tell the growth of.
+Totals = dict[str, int | float]
+
+
+def totals_of(runtime: Runtime) -> Totals:
+    """Everything that only ever grows."""
+    processor, follower, telling = runtime.processor, runtime.follower, runtime.telling
+    return {
+        "scanRowsTotal": follower.rows,
+        "scanBatchesTotal": follower.batches,
+        "scannedButEmitted0BatchesTotal": follower.empty_batches,
+        "processedThroughDeltaTotal": follower.advanced,
+        "touchesEmittedTotal": processor.touches,
+        "touchesTableTotal": processor.touches_table,
+        "touchesTemplateTotal": processor.touches_template,
+        "fineTouchesDroppedDueToBudgetTotal": processor.dropped_by_budget,
+        "fineTouchesSkippedColdTemplateTotal": processor.skipped_cold_template,
+        "fineTouchesSkippedColdKeyTotal": processor.skipped_cold_key,
+        "fineTouchesSkippedTemplateBucketTotal": processor.skipped_template_bucket,
+        "waitTouchedTotal": telling.counts["touched"],
+        "waitTimeoutTotal": telling.counts["timeout"],
+        "waitStaleTotal": telling.counts["stale"],
+        "journalFlushesTotal": runtime.journal.flushes,
+        "journalNotifyWakeupsTotal": telling.wakeups,
+        "journalNotifyWakeMsTotal": round(telling.wake_ms, 3),
+        "journalTimeoutsFiredTotal": runtime.timeouts_fired,
+        "journalTimeoutSweepMsTotal": round(runtime.sweep_ms, 3),
+    }
+
+
+def meta_of(runtime: Runtime, now: float) -> dict[str, object]:
+    """Everything but where the log was scanned through, which every protocol writes in its own way."""
+    journal, waiters, settings = runtime.journal, runtime.waiters, runtime.settings
+    keys, templates = waiters.keys, waiters.templates
+    longest, usual = journal.flush_intervals(now)
+    return {
+        "mode": "memory",
+        "cursor": f"{runtime.epoch}:{journal.generation}",
+        "epoch": runtime.epoch,
+        "generation": journal.generation,
+        "bucketMs": settings.memory.bucket_ms,
+        "coalesceMs": round(runtime.window_ms, 3),
+        "filterSize": journal.filter.size,
+        "k": journal.filter.k,
+        "pendingKeys": len(journal.pending) + runtime.processor.owed,
+        "overflowBuckets": journal.overflow_buckets,
+        "activeWaiters": len(waiters),
+        "bucketMaxSourceOffsetSeq": str(journal.last.source_seq - 1),
+        "lastFlushAtMs": journal.last.flushed_at,
+        "flushIntervalMsMaxLast10s": round(longest, 3),
+        "flushIntervalMsP95Last10s": round(usual, 3),
+        "settled": runtime.settled,
+        "coarseIntervalMs": settings.coarse_interval_ms,
+        "touchCoalesceWindowMs": settings.coalesce_window_ms,
+        "activeTemplates": len(runtime.templates),
+        "lagSourceOffsets": runtime.follower.lag,
+        "touchMode": runtime.mode,
+        "hotFineKeys": len(keys),
+        "hotTemplates": len(templates),
+        "hotFineKeysActive": keys.active,
+        "hotFineKeysGrace": keys.in_grace,
+        "hotTemplatesActive": templates.active,
+        "hotTemplatesGrace": templates.in_grace,
+        "fineWaitersActive": waiters.fine,
+        "coarseWaitersActive": waiters.coarse,
+        "broadFineWaitersActive": waiters.broad_fine,
+        "hotKeyFilteringEnabled": runtime.processor.filters_keys,
+        "hotTemplateFilteringEnabled": runtime.processor.filters_templates,
+        **totals_of(runtime),
+        "journalNotifyWakeMsMax": round(runtime.telling.wake_ms_max, 3),
+    }
+
 
 log = logging.getLogger(__name__)
 
@@ -26,19 +101,19 @@ TEMPLATES_NOTE = "templates"
 TICK_SECONDS = 10.0
 
 
-class Keeper(Protocol):
-    """Whoever has all of them."""
+class InvalidationKeeper(Protocol):
+    """The owner of all followed logs, as one of them sees it."""
 
-    def get(self, log: Log) -> Live | None:
+    def get(self, log: Log) -> LiveInvalidation | None:
         """What follows the log now; None if nothing is to."""
 
 
-class Live(Waiter):
-    """One log that is followed. Whoever asks something of ``runtime`` calls ``go_on`` afterwards."""
+class LiveInvalidation(Waiter):
+    """Live invalidation of one log on the event loop. After every call of ``runtime``, call ``go_on``."""
 
     __slots__ = ("_alarms", "_fetching", "_hub", "_keeper", "_stopped", "log", "rings_at", "runtime", "told")
 
-    def __init__(self, hub: Hub, alarms: Alarms, keeper: Keeper, log: Log, settings: TouchSettings) -> None:
+    def __init__(self, hub: Hub, alarms: Alarms, keeper: InvalidationKeeper, log: Log, settings: TouchSettings) -> None:
         self._hub = hub
         self._alarms = alarms
         self._keeper = keeper
@@ -109,7 +184,7 @@ class Live(Waiter):
     def _fetch(self) -> None:
         if not self._fetching:
             self._fetching = True
-            future = self._hub.loop.run_in_executor(None, self._read)
+            future = self._hub.in_thread(self._read)
             future.add_done_callback(self._fetched)
 
     def _read(self) -> Any:
@@ -172,7 +247,7 @@ class Lives:
         self._alarms = alarms
         self._settings_of = settings_of
         self._publish = publish
-        self._lives: dict[int, Live] = {}
+        self._lives: dict[int, LiveInvalidation] = {}
         self.rings_at: float | None = None
 
     def __len__(self) -> int:
@@ -187,7 +262,7 @@ class Lives:
         """The logs that are followed, and the bytes of each one's filter."""
         return [(live.log, live.runtime.journal.filter.nbytes) for live in self._lives.values()]
 
-    def get(self, log: Log) -> Live | None:
+    def get(self, log: Log) -> LiveInvalidation | None:
         """What follows the log now, begun if need be; None if it is not to be followed."""
         live = self._lives.get(log.epoch)
         settings = None if log.dropped else self._settings_of(log)
@@ -197,7 +272,7 @@ class Lives:
                 self._forget_templates(log)
             return None
         if live is None or live.runtime.settings != settings:
-            before, live = live, Live(self._hub, self._alarms, self, log, settings)
+            before, live = live, LiveInvalidation(self._hub, self._alarms, self, log, settings)
             self._lives[log.epoch] = live
             if before is not None:
                 before.stop()
@@ -234,7 +309,7 @@ class Lives:
             self._publish(ticks)
         return now + TICK_SECONDS if self._lives else None
 
-    def _tick(self, live: Live) -> dict[str, object] | None:
+    def _tick(self, live: LiveInvalidation) -> dict[str, object] | None:
         """What has grown since the last tick; None if nothing has."""
         totals, before = totals_of(live.runtime), live.told
         grown = {name: round(value - before[name], 3) for name, value in totals.items() if value != before[name]}

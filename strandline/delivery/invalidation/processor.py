@@ -1,19 +1,24 @@
-"""Changes: records that say what has become of a row. Everything else in a log is passed over."""
+"""From records to touches: follows a log, parses its row changes, and records which keys they touch. Other records are
+skipped.
+"""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from enum import Enum
+from time import perf_counter
 from typing import Any
 
 import msgspec
 from msgspec import Raw
 
 from strandline.delivery.invalidation.keys import ANY, COARSENED, ID_MASK, table_key
-from strandline.delivery.invalidation.settings import TouchSettings
 from strandline.delivery.invalidation.templates import Template, Templates
-from strandline.delivery.invalidation.touch_journal import Journal
+from strandline.delivery.invalidation.touch_journal import TouchJournal
 from strandline.delivery.invalidation.waiters import Waiters
+from strandline.engine import Log, Page
+from strandline.schema.profiles.touch_settings import TouchSettings
 
 INSERT, UPDATE, DELETE = "insert", "update", "delete"
 OPERATIONS = frozenset((INSERT, UPDATE, DELETE))
@@ -23,8 +28,8 @@ class _Headers(msgspec.Struct, gc=False):
     operation: str = ""
 
 
-class Change(msgspec.Struct, gc=False):
-    """``type`` is the entity. The rows stay JSON until somebody needs them."""
+class RowChange(msgspec.Struct, gc=False):
+    """A change of a row. ``type`` is the entity. The rows stay encoded as JSON until they are needed."""
 
     type: str
     headers: _Headers
@@ -36,10 +41,10 @@ class Change(msgspec.Struct, gc=False):
         return self.headers.operation
 
 
-_decode = msgspec.json.Decoder(Change).decode
+_decode = msgspec.json.Decoder(RowChange).decode
 
 
-def change_of(data: bytes) -> Change | None:
+def change_of(data: bytes) -> RowChange | None:
     """The change that a record is; None if it is none, as control messages are."""
     try:
         change = _decode(data)
@@ -58,8 +63,6 @@ def row_of(raw: Raw) -> dict[str, Any] | None:
         return None
     return row if type(row) is dict else None
 
-
-# --- From changes to touches: which keys a change touches, and how finely that is recorded --------------------------
 
 log = logging.getLogger(__name__)
 
@@ -83,7 +86,13 @@ class Processor:
     """Of one log. ``now`` is always given, in milliseconds of a clock that never goes back."""
 
     def __init__(
-        self, name: str, settings: TouchSettings, journal: Journal, templates: Templates, waiters: Waiters, now: float
+        self,
+        name: str,
+        settings: TouchSettings,
+        journal: TouchJournal,
+        templates: Templates,
+        waiters: Waiters,
+        now: float,
     ) -> None:
         self._name = name
         self._settings = settings
@@ -235,7 +244,7 @@ class Processor:
 
     # --- rows ------------------------------------------------------------------------------------------------------
 
-    def _touch_rows(self, change: Change, group: dict[int, Template]) -> None:
+    def _touch_rows(self, change: RowChange, group: dict[int, Template]) -> None:
         journal = self._journal
         rows: tuple[Row | None, Row | None] | None = None
         for template in group.values():
@@ -268,7 +277,7 @@ class Processor:
                 self._budget -= 1
                 self._tokens -= 1
 
-    def _without_before(self, change: Change, template: Template, after: Row | None) -> list[int]:
+    def _without_before(self, change: RowChange, template: Template, after: Row | None) -> list[int]:
         """What to touch when it is not known which rows it was before."""
         policy = self._settings.on_missing_before
         if policy == "skipBefore":
@@ -339,3 +348,103 @@ def _changed_fields(template: Template, arguments: bytes, before: Row, after: Ro
         if (old != new or type(old) is not type(new)) and (isinstance(old, _SCALARS) or isinstance(new, _SCALARS)):
             keys.append(template.keys.field(name, arguments))
     return keys
+
+
+#: What one batch of records takes at the most.
+BATCH_RECORDS = 500
+BATCH_BYTES = 4 << 20
+
+
+class Follower:
+    """``position`` is the seq up to which the log has been accounted for. The counts are since the start.
+    ``open_bucket`` is called before something may be touched."""
+
+    def __init__(
+        self,
+        log: Log,
+        journal: TouchJournal,
+        processor: Processor,
+        clock: Callable[[], float],
+        open_bucket: Callable[[], None],
+    ) -> None:
+        self._log = log
+        self._journal = journal
+        self._processor = processor
+        self._clock = clock
+        self._open_bucket = open_bucket
+        self.position = log.head
+        self._page: Page | None = None
+        self._page_at = 0
+        self._touches = 0
+        self.rows = 0
+        self.batches = 0
+        self.empty_batches = 0
+        self.advanced = 0
+
+    @property
+    def lag(self) -> int:
+        """How many records have not been accounted for."""
+        return max(0, self._log.head - self.position)
+
+    def skip(self) -> None:
+        """Account for everything there is without looking at it."""
+        self._page = None
+        self._open_bucket()
+        self._journal.touch_everything()
+        self._advance(self._log.head)
+
+    def some(self, until: float) -> bool:
+        """Look at some records, until it is later than ``until`` by ``perf_counter``. False: the next ones must be read
+        from the disk, and given to ``give``."""
+        while self.lag or self._page is not None:
+            if self._page is None:
+                page = self._log.read_resident(self.position, **self.bounds)
+                if page is None:
+                    return False
+                self.give(page)
+            if not self._go_through(until):
+                break
+        return True
+
+    @property
+    def bounds(self) -> dict[str, Any]:
+        """How much of the log is read at a time."""
+        return {"limit": BATCH_RECORDS, "max_bytes": BATCH_BYTES, "epoch": self._log.epoch}
+
+    def give(self, page: Page) -> None:
+        """What comes behind the position."""
+        if self._page is not None:
+            return
+        self._page, self._page_at = page, 0
+        self._touches = self._processor.touches
+        self._processor.begin(self.lag, self._clock())
+        if page.tombstone is not None:
+            # Whatever was lost may have been about anything.
+            self._open_bucket()
+            self._journal.touch_everything()
+
+    def _go_through(self, until: float) -> bool:
+        """Look at the records of the page; False when the time is over."""
+        page, processor, now = self._page, self._processor, self._clock()
+        assert page is not None
+        count = len(page)
+        while self._page_at < count:
+            self._open_bucket()
+            processor.take(page.data[self._page_at], now)
+            self._advance(page.seqs[self._page_at])
+            self._page_at += 1
+            self.rows += 1
+            # One change may concern hundreds of templates, so it is looked at the time after each.
+            if perf_counter() > until and self._page_at < count:
+                return False
+        self._advance(max(self.position, page.next_after))
+        self._page = None
+        self.batches += 1
+        if processor.touches == self._touches:
+            self.empty_batches += 1
+        processor.judge(self.lag)
+        return perf_counter() <= until
+
+    def _advance(self, position: int) -> None:
+        self.advanced += position - self.position
+        self.position = position

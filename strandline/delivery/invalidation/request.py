@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 from strandline.delivery.invalidation.keys import ANY, COARSENED, ID_MASK, table_key
 from strandline.delivery.invalidation.processor import Mode, Processor
 from strandline.delivery.invalidation.templates import Template, Templates
-from strandline.delivery.invalidation.touch_journal import Journal
-from strandline.delivery.invalidation.waiters import Answer, Kind, Wait, Waiters
+from strandline.delivery.invalidation.touch_journal import TouchJournal
+from strandline.delivery.invalidation.waiters import Kind, TouchAnswer, Wait, Waiters
 
 
-class Request:
-    """``keys`` are whole ones, for waiting exactly; ``templates`` those that the client names, None for none."""
+class WaitRequest:
+    """``keys`` are full keys, for exact waits. ``templates`` are those that the client names; None means none."""
 
     __slots__ = ("coarse", "ids", "keys", "templates", "timeout_ms")
 
@@ -39,13 +39,13 @@ class Request:
 class Asking:
     """Of one log."""
 
-    def __init__(self, journal: Journal, templates: Templates, waiters: Waiters, processor: Processor) -> None:
+    def __init__(self, journal: TouchJournal, templates: Templates, waiters: Waiters, processor: Processor) -> None:
         self._journal = journal
         self._templates = templates
         self._waiters = waiters
         self._processor = processor
 
-    def kind_of(self, request: Request) -> Kind:
+    def kind_of(self, request: WaitRequest) -> Kind:
         """What a request waits on in the first place."""
         if request.coarse:
             return "tableKey"
@@ -56,7 +56,7 @@ class Asking:
                 return "tableKey"
         return "fineKey"
 
-    def wait_for(self, request: Request, tell: Callable[[Answer], None], now: float) -> Wait:
+    def wait_for(self, request: WaitRequest, tell: Callable[[TouchAnswer], None], now: float) -> Wait:
         """The wait that misses nothing of what was asked for, however finely changes are recorded while it lasts."""
         kind = self.kind_of(request)
         fine = kind != "tableKey"

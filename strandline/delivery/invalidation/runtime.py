@@ -1,26 +1,117 @@
-"""Live invalidation of one log: it follows the log, and tells those who wait that what they watch may have changed.
+"""Live invalidation of one log: follows the log and notifies waiting clients that the data they watch may have changed.
 
-Nothing here knows an event loop. Somebody calls ``step`` while there is something to do, and ``tick`` when it is time.
-
-While nobody is interested the log is not read at all. The first who comes then starts a generation in which everything
-counts as touched, so a cursor from before is told of a change, whether there was one or not.
+Notifications are sent in small slices: ten thousand answers must not block the event loop.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from time import perf_counter
 
-from strandline.delivery.invalidation.follower import Follower
 from strandline.delivery.invalidation.keys import hexadecimal
-from strandline.delivery.invalidation.notifications import Telling
-from strandline.delivery.invalidation.processor import Processor
-from strandline.delivery.invalidation.request import Asking, Request
-from strandline.delivery.invalidation.settings import TouchSettings
+from strandline.delivery.invalidation.processor import Follower, Processor
+from strandline.delivery.invalidation.request import Asking, WaitRequest
 from strandline.delivery.invalidation.templates import Activation, Declaration, Template, Templates
-from strandline.delivery.invalidation.touch_journal import Journal
-from strandline.delivery.invalidation.waiters import Answer, Verdict, Waiters
+from strandline.delivery.invalidation.touch_journal import TouchBucket, TouchJournal
+from strandline.delivery.invalidation.waiters import Kind, TouchAnswer, Verdict, Wait, Waiters
 from strandline.engine import Log
+from strandline.schema.profiles.touch_settings import TouchSettings
+
+#: So many are told before it is looked at the time.
+LOOK_EVERY = 8
+
+
+class _Group:
+    """Some who are told the same."""
+
+    __slots__ = ("_answers", "began", "bucket", "verdict", "waits")
+
+    def __init__(self, verdict: Verdict, bucket: TouchBucket, waits: list[Wait]) -> None:
+        self.verdict: Verdict = verdict
+        self.bucket = bucket
+        self.waits = deque(waits)
+        self.began = perf_counter()
+        self._answers: dict[tuple[Kind, int], TouchAnswer] = {}
+
+    def answer(self, kind: Kind, generation: int) -> TouchAnswer:
+        answer = self._answers.get((kind, generation))
+        if answer is None:
+            answer = self._answers[kind, generation] = TouchAnswer(self.verdict, kind, generation, self.bucket)
+        return answer
+
+
+class Notifications:
+    """Answers waiting clients in small slices. ``clock`` returns milliseconds. Counters are since the start;
+    ``flush_ms`` is how long the notifications of the last flush took."""
+
+    def __init__(self, journal: TouchJournal, waiters: Waiters, clock: Callable[[], float]) -> None:
+        self._journal = journal
+        self._waiters = waiters
+        self._clock = clock
+        self._groups: deque[_Group] = deque()
+        self.counts: dict[Verdict, int] = {"touched": 0, "timeout": 0, "stale": 0, "ended": 0}
+        self.wakeups = 0
+        self.flush_ms = self.wake_ms = self.wake_ms_max = 0.0
+
+    @property
+    def busy(self) -> bool:
+        return len(self._groups) > 0 or self._waiters.scanning
+
+    def now(self, verdict: Verdict, wait: Wait) -> TouchAnswer:
+        """The answer to one that need not wait."""
+        self.counts[verdict] += 1
+        return TouchAnswer(verdict, wait.kind, self._journal.generation, self._journal.last)
+
+    def flushed(self, bucket: TouchBucket, began: float) -> None:
+        """Whom the bucket concerns are to be told; the flush began at a time of ``perf_counter``."""
+        waits = self._waiters.found_by(bucket)
+        if waits:
+            self._groups.append(_Group("touched", bucket, waits))
+        else:
+            self.flush_ms = (perf_counter() - began) * 1000
+
+    def queue(self, verdict: Verdict, waits: list[Wait]) -> None:
+        """These are to be told how it stands now."""
+        if waits:
+            self._groups.append(_Group(verdict, self._journal.last, waits))
+
+    def some(self, until: float) -> None:
+        """Tell some, until it is later than ``until`` by ``perf_counter``."""
+        while self.busy:
+            if self._groups:
+                self._tell_few(self._groups[0])
+            else:
+                self.queue("touched", self._waiters.scan(LOOK_EVERY))
+            if perf_counter() > until:
+                return
+
+    def all(self) -> None:
+        while self.busy:
+            self.some(0.0)
+
+    def _tell_few(self, group: _Group) -> None:
+        now = self._clock()
+        for _ in range(min(LOOK_EVERY, len(group.waits))):
+            wait = group.waits.popleft()
+            generation = group.bucket.generation
+            if group.verdict == "touched":
+                self.wakeups += 1
+            else:
+                generation = self._waiters.answerable(wait, generation)
+            self.counts[group.verdict] += 1
+            self._waiters.remove(wait, now)
+            wait.tell(group.answer(wait.kind, generation))
+        if not group.waits:
+            self._groups.popleft()
+            if group.verdict == "touched":
+                self._measure((perf_counter() - group.began) * 1000)
+
+    def _measure(self, took_ms: float) -> None:
+        self.flush_ms = took_ms
+        self.wake_ms += took_ms
+        self.wake_ms_max = max(self.wake_ms_max, took_ms)
+
 
 #: Flushes follow each other no faster than this, and take no more than one part in so many of the time.
 MIN_WINDOW_MS = 5.0
@@ -53,14 +144,14 @@ class Runtime:
         self._wall = wall
         self._persist = persist
         now = clock()
-        self.journal = Journal(settings.memory, log.head, now, wall())
+        self.journal = TouchJournal(settings.memory, log.head, now, wall())
         self.templates = Templates(settings.templates)
         if stored is not None:
             self.templates.load(stored, wall() - now, now)
         self.waiters = Waiters(settings.memory)
         self.processor = Processor(log.name, settings, self.journal, self.templates, self.waiters, now)
         self.follower = Follower(log, self.journal, self.processor, clock, self._open_bucket)
-        self.telling = Telling(self.journal, self.waiters, clock)
+        self.telling = Notifications(self.journal, self.waiters, clock)
         self._asking = Asking(self.journal, self.templates, self.waiters, self.processor)
         self._settling: list[tuple[float, Callable[[], None]]] = []
         self.asleep = False
@@ -145,14 +236,14 @@ class Runtime:
 
     # --- waiting ---------------------------------------------------------------------------------------------------
 
-    def kind_of(self, request: Request) -> str:
+    def kind_of(self, request: WaitRequest) -> str:
         """What the request would wait on in the first place."""
         self.processor.judge(self.follower.lag)
         return self._asking.kind_of(request)
 
     def wait(
-        self, request: Request, epoch: str, generation: int | None, tell: Callable[[Answer], None]
-    ) -> Answer | None:
+        self, request: WaitRequest, epoch: str, generation: int | None, tell: Callable[[TouchAnswer], None]
+    ) -> TouchAnswer | None:
         """The answer if there is one now; else ``tell`` is called with it. ``generation`` None means from now on."""
         self.attend()
         self.processor.judge(self.follower.lag)

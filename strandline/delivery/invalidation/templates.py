@@ -20,7 +20,7 @@ from strandline.delivery.invalidation.keys import (
     template_id,
     template_key,
 )
-from strandline.delivery.invalidation.settings import TemplateSettings
+from strandline.schema.profiles.touch_settings import TemplateSettings
 
 MAX_FIELDS = 3
 _MINUTE_MS = 60_000
@@ -30,7 +30,7 @@ MAX_RETIRED = 4096
 NO_TEMPLATE = hexadecimal(0)
 
 
-class Field(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class TemplateField(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     encoding: str
 
@@ -39,7 +39,7 @@ class Declaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A template as clients declare it."""
 
     entity: str
-    fields: tuple[Field, ...]
+    fields: tuple[TemplateField, ...]
 
     @property
     def valid(self) -> bool:
@@ -243,6 +243,6 @@ class Templates:
     def load(self, stored: object, offset_ms: float, now: float) -> None:
         """Make active what was written down, as far as the bounds of today allow."""
         for one in msgspec.convert(stored, list[StoredTemplate]):
-            declaration = Declaration(one.entity, tuple(Field(*field) for field in one.fields))
+            declaration = Declaration(one.entity, tuple(TemplateField(*field) for field in one.fields))
             if declaration.valid and len(self._active) < self._settings.max_active_per_stream:
                 self._add(Template(declaration, one.ttl_ms, min(one.seen - offset_ms, now), 0))

@@ -1,7 +1,8 @@
-"""A filter that knows when: for every key, the last generation in which it may have been touched.
+"""Which keys were touched, by generation.
 
-A Bloom filter whose cells hold generations instead of bits. A key sets ``k`` cells to the generation it is touched in,
-and was touched after a generation only if all of its cells say a later one. So it may say yes too often, and never no.
+:class:`TouchFilter` is a Bloom filter whose cells hold generations instead of bits. Touching a key sets ``k`` cells to
+the current generation. The key was touched after a generation only if all its cells hold a later one. It may report
+false positives, never false negatives.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Collection
 import numpy as np
 
 from strandline.delivery.invalidation.keys import ID_MASK
-from strandline.delivery.invalidation.settings import MemorySettings
+from strandline.schema.profiles.touch_settings import MemorySettings
 
 #: From so many keys on it is quicker to ask for all of them at once.
 _MANY = 24
@@ -22,8 +23,8 @@ _MASK64 = (1 << 64) - 1
 _MASK32 = (1 << 32) - 1
 
 
-class Filter:
-    """``size`` cells of 4 bytes. Memory is taken only where cells are set."""
+class TouchFilter:
+    """``size`` cells of 4 bytes. Memory is used only for cells that are set."""
 
     __slots__ = ("_array", "_cells", "_mask", "k", "size")
 
@@ -68,8 +69,6 @@ class Filter:
         return (start[None, :] + times * step[None, :]) & np.uint64(self._mask)
 
 
-# --- The journal: which keys were touched, by generations -----------------------------------------------------------
-
 #: So many flushed buckets, with so many keys together, are kept with their whole keys.
 MAX_EXACT_BUCKETS = 256
 MAX_EXACT_KEYS = 200_000
@@ -77,7 +76,7 @@ MAX_EXACT_KEYS = 200_000
 _INTERVALS_MS = 10_000.0
 
 
-class Bucket:
+class TouchBucket:
     """A flushed bucket. ``everything``: all keys count as touched. Times are milliseconds since 1970."""
 
     __slots__ = ("everything", "flushed_at", "generation", "ids", "keys", "source_seq", "started_at")
@@ -101,13 +100,13 @@ class Bucket:
         self.flushed_at = flushed_at
 
 
-class Journal:
-    """Of one log, in memory. Times are given in milliseconds: ``now`` of a clock that never goes back, ``wall`` since
+class TouchJournal:
+    """The touched keys of one log, in memory. Times are milliseconds: ``now`` of a monotonic clock, ``wall`` since
     1970."""
 
     def __init__(self, settings: MemorySettings, source_seq: int, now: float, wall: int) -> None:
         self._max_keys = settings.pending_max_keys
-        self.filter = Filter(settings.filter_pow2, settings.k)
+        self.filter = TouchFilter(settings.filter_pow2, settings.k)
         self.generation = 0
         #: The keys of the bucket that is open.
         self.pending: set[int] = set()
@@ -118,8 +117,8 @@ class Journal:
         self._started: tuple[float, int] | None = None
         self._everything_at = -1
         self.flushed_at = now
-        self.last = Bucket(0, (), False, source_seq, wall, wall)
-        self._exact: deque[Bucket] = deque()
+        self.last = TouchBucket(0, (), False, source_seq, wall, wall)
+        self._exact: deque[TouchBucket] = deque()
         self._exact_keys = 0
         #: Everything after this generation is among the exact buckets.
         self._exact_after = 0
@@ -168,11 +167,11 @@ class Journal:
         """Flush the bucket even if it touches nothing."""
         self._marked = True
 
-    def flush(self, source_seq: int, now: float, wall: int) -> Bucket:
+    def flush(self, source_seq: int, now: float, wall: int) -> TouchBucket:
         """Make the next generation of what is pending."""
         started = (now, wall) if self._started is None else self._started
         self.generation += 1
-        bucket = Bucket(self.generation, self.pending, self.everything, source_seq, started[1], wall)
+        bucket = TouchBucket(self.generation, self.pending, self.everything, source_seq, started[1], wall)
         if bucket.everything:
             self._everything_at = self.generation
             self.overflow_buckets += 1
@@ -186,7 +185,7 @@ class Journal:
         self.flushes += 1
         return bucket
 
-    def _remember(self, bucket: Bucket) -> None:
+    def _remember(self, bucket: TouchBucket) -> None:
         exact = self._exact
         if bucket.everything:
             exact.clear()

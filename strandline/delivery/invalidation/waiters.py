@@ -1,7 +1,8 @@
-"""Interest: who waits on what, and what somebody waited on a short while ago.
+"""The clients that wait: found by key when a bucket is flushed, and by time when their timeout ends; and recent
+interest.
 
-What nobody is interested in need not be recorded. Whoever comes later, with a cursor from a time when it was not,
-learns from ``since`` that something may be missing.
+Keys that have no recent interest are not recorded. A client that asks later, with a cursor from a time when a key was
+not recorded, learns from ``since`` that it may have missed something.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from collections.abc import Callable, Iterable, Iterator
 from heapq import heappop, heappush
 from typing import Any, Literal
 
-from strandline.delivery.invalidation.settings import MemorySettings
-from strandline.delivery.invalidation.touch_journal import Bucket
+from strandline.delivery.invalidation.touch_journal import TouchBucket
+from strandline.schema.profiles.touch_settings import MemorySettings
 
 
 class Interest:
@@ -97,8 +98,6 @@ class Interests:
             del self.by_key[key]
 
 
-# --- Those who wait: found by key when a bucket is flushed, and by time when theirs is up ---------------------------
-
 Kind = Literal["fineKey", "templateKey", "tableKey"]
 #: ``ended``: there is nothing to wait for any more; whoever ended it knows why.
 Verdict = Literal["touched", "timeout", "stale", "ended"]
@@ -109,13 +108,13 @@ SLOT_MS = 20
 ONLY = 0
 
 
-class Answer:
-    """What somebody who waited is told, and where to go on from. ``bucket`` is the last one that was flushed. The same
-    object for everybody who is told the same at the same time."""
+class TouchAnswer:
+    """The answer to a wait, and the cursor to continue from. ``bucket`` is the last flushed bucket. Clients that get
+    the same answer at the same time share one object."""
 
     __slots__ = ("bucket", "generation", "kind", "memo", "verdict")
 
-    def __init__(self, verdict: Verdict, kind: Kind, generation: int, bucket: Bucket) -> None:
+    def __init__(self, verdict: Verdict, kind: Kind, generation: int, bucket: TouchBucket) -> None:
         self.verdict = verdict
         self.kind = kind
         self.generation = generation
@@ -139,7 +138,7 @@ class Wait:
         kind: Kind,
         fine: bool,
         templates: tuple[int, ...] | None,
-        tell: Callable[[Answer], None],
+        tell: Callable[[TouchAnswer], None],
     ) -> None:
         self.ids = ids
         self.further = further
@@ -156,7 +155,7 @@ class Wait:
         #: It will be told, or was already.
         self.done = False
 
-    def touched_by(self, bucket: Bucket) -> bool:
+    def touched_by(self, bucket: TouchBucket) -> bool:
         """Whether a bucket has one of its keys."""
         if bucket.everything:
             return True
@@ -180,7 +179,7 @@ class Waiters:
         self._coarse: dict[int, dict[Wait, None]] = {}
         self._all: dict[Wait, None] = {}
         self._broad: dict[Wait, None] = {}
-        self._scans: deque[tuple[Bucket, Iterator[Wait]]] = deque()
+        self._scans: deque[tuple[TouchBucket, Iterator[Wait]]] = deque()
         self._slots: dict[int, dict[Wait, None]] = {}
         self._slot_order: list[int] = []
         #: Told at the next flush, whatever it brings.
@@ -290,7 +289,7 @@ class Waiters:
     def tell_at_next_flush(self, wait: Wait) -> None:
         self._next.append(wait)
 
-    def found_by(self, bucket: Bucket) -> list[Wait]:
+    def found_by(self, bucket: TouchBucket) -> list[Wait]:
         """Whom the bucket concerns, as far as they are found by key; the others are looked at by ``scan``."""
         if bucket.everything:
             self._next.clear()

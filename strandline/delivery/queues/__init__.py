@@ -1,24 +1,27 @@
-"""Queues: the records of a log as jobs that are handed out to workers, under leases.
+"""Queues: the records of a log as jobs that workers lease.
 
-A queue is the jobs log and a companion log of events; who holds what is the projection of the events. Plain
-synchronous Python: whoever gathers cohorts, waits for jobs or pushes them does so with the means of an event loop.
+A queue consists of a jobs log and a lease log of events; the leases are the projection of these events. The package is
+synchronous except for the dispatcher, which collects claims and waits for jobs on the event loop.
 """
 
 from strandline.delivery.queues.dead_letters import Redriven, redrive
-from strandline.delivery.queues.errors import BadClaim, BadLeaseId, BadSchedule, LeaseIdsMismatch, QueueError
 from strandline.delivery.queues.jobs import (
     Acked,
+    BadClaim,
+    BadLeaseId,
+    BadSchedule,
     Claimed,
     ClaimRequest,
     Extended,
+    LeaseIdsMismatch,
     Nacked,
     QueueCounters,
+    QueueError,
     QueueSettings,
     Schedule,
 )
-from strandline.delivery.queues.multi_append import Write, append_together
-from strandline.delivery.queues.queue import Queue
-from strandline.delivery.queues.queues import Queues
+from strandline.delivery.queues.multi_append import QueueWrite, append_together
+from strandline.delivery.queues.queue import Queue, Queues
 
 __all__ = [
     "Acked",
@@ -34,10 +37,10 @@ __all__ = [
     "QueueCounters",
     "QueueError",
     "QueueSettings",
+    "QueueWrite",
     "Queues",
     "Redriven",
     "Schedule",
-    "Write",
     "append_together",
     "redrive",
 ]

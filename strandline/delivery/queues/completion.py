@@ -6,7 +6,7 @@ from collections import deque
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from strandline.delivery.queues.state import Job
+from strandline.delivery.queues.state import JobState
 from strandline.engine import Commit, Log
 from strandline.engine.errors import DiskFull, EngineError, JournalFailed, SealingBehind
 
@@ -15,7 +15,7 @@ class _Departure(NamedTuple):
     commit: Commit[Any]
     seqs: list[int]
     #: Those who come back should the deletion fail; None for dead letters, which must not.
-    jobs: list[Job] | None
+    jobs: list[JobState] | None
 
 
 class Leaving:
@@ -27,7 +27,7 @@ class Leaving:
         #: Done with and perhaps still visible: never to be handed out.
         self.seqs: set[int] = set()
 
-    def delete(self, jobs: list[Job]) -> Commit[Any]:
+    def delete(self, jobs: list[JobState]) -> Commit[Any]:
         """Delete acked jobs. When it raises nothing has changed."""
         seqs = [job.seq for job in jobs]
         commit = self._log.delete(seqs=seqs, erasure=False)
@@ -41,9 +41,9 @@ class Leaving:
         self.seqs.update(seqs)
         return self._finish()
 
-    def settle(self) -> list[Job]:
+    def settle(self) -> list[JobState]:
         """Take note of what has been done since. Returns the jobs whose deletion failed."""
-        back: list[Job] = []
+        back: list[JobState] = []
         departures = self._departures
         while departures and departures[0].commit.done:
             commit, seqs, jobs = departures.popleft()

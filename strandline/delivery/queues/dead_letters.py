@@ -1,4 +1,4 @@
-"""Dead letters: jobs that were delivered too often, on their way to a log of their own and back."""
+"""Dead letters: jobs that were delivered too often move to a log of their own, and redrive moves them back."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from strandline.delivery.queues.commits import after
 from strandline.delivery.queues.completion import Leaving
-from strandline.delivery.queues.events import DeadLetteredEvent
 from strandline.delivery.queues.jobs import QueueSettings
-from strandline.delivery.queues.lease_log import Companion
-from strandline.delivery.queues.state import Job, State
+from strandline.delivery.queues.lease_log import LeaseLog
+from strandline.delivery.queues.state import DeadLetteredEvent, JobState, State
 from strandline.engine import Append, Batch, Commit, Log, Page, Record
+from strandline.engine.commit import after_all
 from strandline.engine.errors import BadRequest, BatchTooLarge, LogFull, RecordTooLarge, UnknownLog
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ def redrive(
         if page.caught_up:
             break
         position = page.next_after
-    return after(drive.commits, Redriven(drive.moved, drive.left))
+    return after_all(drive.commits, Redriven(drive.moved, drive.left))
 
 
 class _Drive:
@@ -156,9 +155,6 @@ def _text(value: msgspec.Raw | None) -> str | None:
         return None
 
 
-# --- Making dead letters of jobs that were delivered too often ------------------------------------------------------
-
-
 class Undertaker:
     """The letter and the event that tells of it are written in one step, and only then is the job deleted. So after a
     crash either the job is as it was, or it is known to be dead, and its deletion is made up for."""
@@ -167,7 +163,7 @@ class Undertaker:
         self,
         log: Log,
         state: State,
-        companion: Companion,
+        companion: LeaseLog,
         leaving: Leaving,
         create_log: Callable[[str], Log | None],
     ) -> None:
@@ -178,7 +174,7 @@ class Undertaker:
         self._create_log = create_log
 
     def bury(
-        self, jobs: list[Job], records: dict[int, Record], settings: QueueSettings, commits: list[Commit[Any]]
+        self, jobs: list[JobState], records: dict[int, Record], settings: QueueSettings, commits: list[Commit[Any]]
     ) -> None:
         """Take those of the jobs that must not be delivered again out of the queue. Those without a record are gone
         already; those that cannot be made into dead letters stay."""

@@ -1,7 +1,7 @@
-"""The desk of a queue: where claims are gathered into cohorts, and where workers wait to be given jobs as they come.
+"""The dispatcher of a queue: collects claims into cohorts, and pushes jobs to waiting workers.
 
-A queue by itself never waits. A desk does, with the means of the event loop: one wake-up per burst of new jobs, one
-timer for whatever the clock will set free next, one window for all claims that arrive in it.
+A queue itself never waits. The dispatcher waits on the event loop: one wake-up per burst of new jobs, one timer for the
+next lease or delay that ends, one window for all claims that arrive in it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from strandline.delivery.hub import Hub, Waiter
 from strandline.delivery.queues import Claimed, ClaimRequest, Queue
-from strandline.delivery.queues.workers import Holdings, Worker
+from strandline.delivery.queues.workers import QueueWorker, WorkerLeases
 from strandline.engine import Commit, Log
 from strandline.engine.background import delay_after, report
 from strandline.engine.errors import EngineError, UnknownLog
@@ -39,14 +39,14 @@ class _Cohort(NamedTuple):
     """Who gets what of one claim of the queue: first the claims, then the workers with what each wished for."""
 
     claims: list[_Claim]
-    workers: list[tuple[Worker, int]]
+    workers: list[tuple[QueueWorker, int]]
 
 
-class Desk(Waiter):
-    """One per queue, while somebody waits. Only used on the event loop's thread.
+class Dispatcher(Waiter):
+    """One per queue that has waiting claims or workers. Used on the event loop's thread only.
 
-    ``priority`` is how urgent the queue is at a time; ``hold_back`` says for how many milliseconds workers are to be
-    given nothing, 0: go on; ``idle`` is called when nobody waits any more.
+    ``priority`` returns the priority of the queue at a time. ``hold_back`` returns for how many milliseconds no jobs
+    are pushed; 0 means push now. ``idle`` is called when no claim and no worker waits any more.
     """
 
     __slots__ = (
@@ -74,7 +74,7 @@ class Desk(Waiter):
         queue: Queue,
         priority: Callable[[int], int],
         hold_back: Callable[[], int],
-        idle: Callable[[Desk], None],
+        idle: Callable[[Dispatcher], None],
     ) -> None:
         self.queue = queue
         self._hub = hub
@@ -82,10 +82,10 @@ class Desk(Waiter):
         self._hold_back = hold_back
         self._idle = idle
         self._claims: list[_Claim] = []
-        self._workers: dict[Worker, None] = {}
+        self._workers: dict[QueueWorker, None] = {}
         #: Workers who can take more, the one who was given something last at the end.
-        self._hungry: dict[Worker, None] = {}
-        self._holdings = Holdings()
+        self._hungry: dict[QueueWorker, None] = {}
+        self._holdings = WorkerLeases()
         self._window: asyncio.TimerHandle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0
@@ -103,7 +103,7 @@ class Desk(Waiter):
         self._claims.append(_Claim(request, done))
         self.feed()
 
-    def join(self, worker: Worker) -> None:
+    def join(self, worker: QueueWorker) -> None:
         """Give the worker jobs from now on, until it leaves."""
         if self.queue.log.dropped:
             worker.dismiss(gone=True)
@@ -114,7 +114,7 @@ class Desk(Waiter):
         self.look_at(worker)
         self.feed()
 
-    def leave(self, worker: Worker) -> None:
+    def leave(self, worker: QueueWorker) -> None:
         """The worker is gone: what it holds is for others, at once. One that has left already is not looked at."""
         if self._workers.pop(worker, self) is not None:
             return
@@ -129,7 +129,7 @@ class Desk(Waiter):
             with suppress(EngineError):
                 self.queue.release(list(leases), list(leases.values()))
 
-    def look_at(self, worker: Worker) -> None:
+    def look_at(self, worker: QueueWorker) -> None:
         """Something has changed about how much the worker can take."""
         if worker.free > 0 and worker in self._workers:
             self._hungry.setdefault(worker)
@@ -294,7 +294,7 @@ class Desk(Waiter):
             self.look_at(worker)
         self._hub.on_done(commit, partial(self._arrived, cohort, commit))
 
-    def _choose(self) -> list[tuple[Worker, int]]:
+    def _choose(self) -> list[tuple[QueueWorker, int]]:
         """The workers who take part, and how much each wants: no more workers than there are jobs."""
         if not self._hungry:
             return []
@@ -338,7 +338,7 @@ class Desk(Waiter):
         self._set_timer()
         self._rest()
 
-    def _give(self, worker: Worker, jobs: list[Claimed]) -> bool:
+    def _give(self, worker: QueueWorker, jobs: list[Claimed]) -> bool:
         if not jobs:
             return False
         leases = {job.seq: job.lease_id for job in jobs}
@@ -376,35 +376,37 @@ class Desk(Waiter):
             self._claims = claims + self._claims
             self._serve(fetched=True)
 
-        self._hub.loop.run_in_executor(None, self.queue.bring, count).add_done_callback(fetched)
+        self._hub.in_thread(self.queue.bring, count).add_done_callback(fetched)
 
 
-class Desks:
-    """The desks of all queues where somebody waits."""
+class Dispatchers:
+    """The dispatchers of all queues with waiting claims or workers."""
 
     def __init__(self, hub: Hub, hold_back: Callable[[int], int]) -> None:
         self._hub = hub
         self._hold_back = hold_back
-        self._by_epoch: dict[int, Desk] = {}
+        self._by_epoch: dict[int, Dispatcher] = {}
 
     def __len__(self) -> int:
         return len(self._by_epoch)
 
-    def find(self, queue: Queue) -> Desk | None:
+    def find(self, queue: Queue) -> Dispatcher | None:
         return self._by_epoch.get(queue.log.epoch)
 
-    def at(self, queue: Queue, priority: Callable[[int], int]) -> Desk:
-        """The desk of the queue, set up if there is none. ``priority`` is how urgent the queue is at a time."""
-        desk = self._by_epoch.get(queue.log.epoch)
-        if desk is None:
-            desk = Desk(self._hub, queue, priority, lambda: self._hold_back(priority(self._hub.now())), self._take_away)
-            self._by_epoch[queue.log.epoch] = desk
-        return desk
+    def at(self, queue: Queue, priority: Callable[[int], int]) -> Dispatcher:
+        """The dispatcher of the queue, set up if there is none. ``priority`` is how urgent the queue is at a time."""
+        dispatcher = self._by_epoch.get(queue.log.epoch)
+        if dispatcher is None:
+            dispatcher = Dispatcher(
+                self._hub, queue, priority, lambda: self._hold_back(priority(self._hub.now())), self._take_away
+            )
+            self._by_epoch[queue.log.epoch] = dispatcher
+        return dispatcher
 
-    def _take_away(self, desk: Desk) -> None:
-        if self._by_epoch.get(desk.queue.log.epoch) is desk:
-            del self._by_epoch[desk.queue.log.epoch]
+    def _take_away(self, dispatcher: Dispatcher) -> None:
+        if self._by_epoch.get(dispatcher.queue.log.epoch) is dispatcher:
+            del self._by_epoch[dispatcher.queue.log.epoch]
 
     def stop(self) -> None:
-        for desk in list(self._by_epoch.values()):
-            desk.stop()
+        for dispatcher in list(self._by_epoch.values()):
+            dispatcher.stop()

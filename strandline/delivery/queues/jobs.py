@@ -1,4 +1,7 @@
-"""What goes into a queue and what comes out: settings, schedules, claimed jobs, and what each call did."""
+"""The data types of queues: settings, schedules, claimed jobs, the results of calls, and the errors of a queue.
+
+Errors of the logs under a queue are passed on as the engine's own errors.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,46 @@ from typing import NamedTuple
 
 import msgspec
 
-from strandline.delivery.queues.errors import BadClaim, BadLeaseId, BadSchedule, LeaseIdsMismatch
+
+class QueueError(Exception):
+    """Base of everything the queues raise on purpose. Nothing has changed when one is raised."""
+
+
+class BadLeaseId(QueueError):
+    """A lease id that no queue can have given out."""
+
+    def __init__(self, token: object) -> None:
+        super().__init__(f"{token!r} is not a lease id: expected lease_ and lowercase hexadecimal digits")
+        self.token = token
+
+
+class LeaseIdsMismatch(QueueError):
+    """Lease ids come one per seq, in the same order, or not at all."""
+
+    def __init__(self, seqs: int, lease_ids: int) -> None:
+        super().__init__(f"{seqs} seqs and {lease_ids} lease ids: send one lease id for each seq, or none")
+        self.seqs = seqs
+        self.lease_ids = lease_ids
+
+
+class BadSchedule(QueueError):
+    """A schedule that makes no sense; ``index`` is the job's place in the batch, None when it is about all of them."""
+
+    def __init__(self, index: int | None, why: str) -> None:
+        super().__init__(why if index is None else f"schedule of job {index} of the batch: {why}")
+        self.index = index
+        self.why = why
+
+
+class BadClaim(QueueError):
+    """A number in a claim, a nack or an extension that is out of its range."""
+
+    def __init__(self, field: str, value: object, why: str) -> None:
+        super().__init__(f"{field}={value!r}: {why}")
+        self.field = field
+        self.value = value
+        self.why = why
+
 
 LEASE_ID_PREFIX = "lease_"
 #: The companion log keeps times and priorities as 64-bit numbers.

@@ -1,4 +1,4 @@
-"""The companion log of a queue: where its events are kept, and how they are kept few."""
+"""The lease log of a queue: where its events are stored, and how the log is kept short."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any
 
-from strandline.delivery.queues.events import Event, KnownJob, SnapshotEvent, decode, encode
-from strandline.delivery.queues.state import State
+from strandline.delivery.queues.state import Event, KnownJob, SnapshotEvent, State, decode, encode
 from strandline.engine import Append, Batch, Commit, Config, Engine, Log
 from strandline.engine.errors import EngineError
 
@@ -31,8 +30,8 @@ def companion_name(queue: str) -> str:
     return NAME_PREFIX + queue
 
 
-class Companion:
-    """Not for several threads at once: the queue's own lock is held around everything."""
+class LeaseLog:
+    """Not thread-safe: the caller holds the queue's lock."""
 
     def __init__(self, engine: Engine, jobs: Log, durable: bool) -> None:
         self._engine = engine

@@ -1,4 +1,4 @@
-"""Appending to several logs in one step, the schedules of jobs included."""
+"""Appending to several logs in one transaction, including the schedules of jobs."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
-from strandline.delivery.queues.commits import then
-from strandline.delivery.queues.errors import BadSchedule
-from strandline.delivery.queues.events import Scheduled
-from strandline.delivery.queues.jobs import Schedule, check_schedule
+from strandline.delivery.queues.jobs import BadSchedule, Schedule, check_schedule
+from strandline.delivery.queues.state import Scheduled
 from strandline.engine import Append, Appended, Batch, Commit, Engine, Log
+from strandline.engine.commit import then
 
 if TYPE_CHECKING:
     from strandline.delivery.queues.queue import Queue
 
 
-class Write(NamedTuple):
-    """What goes into one log; with ``schedules``, one per job, the ``queue`` over the log is needed too."""
+class QueueWrite(NamedTuple):
+    """An append to one log. ``schedules`` has one entry per job and requires the ``queue`` of the log."""
 
     log: Log
     batch: Batch
@@ -25,8 +24,8 @@ class Write(NamedTuple):
     schedules: Sequence[Schedule | None] | None = None
 
 
-class Plan(NamedTuple):
-    """The event that a queue wants to be appended along with its jobs."""
+class PlannedEvent(NamedTuple):
+    """The event that a queue appends together with its jobs."""
 
     queue: Queue
     jobs: list[Scheduled]
@@ -34,7 +33,7 @@ class Plan(NamedTuple):
 
 
 def append_together(
-    engine: Engine, writes: Sequence[Write], idempotency_key: str | None = None
+    engine: Engine, writes: Sequence[QueueWrite], idempotency_key: str | None = None
 ) -> Commit[list[Appended]]:
     """After any crash all of it is there, or nothing. No log may be written to twice.
 
@@ -65,7 +64,7 @@ def append_together(
     return then(commit, lambda appended: appended[: len(writes)])
 
 
-def _check(write: Write) -> None:
+def _check(write: QueueWrite) -> None:
     schedules = write.schedules
     if schedules is None or write.queue is None:
         raise BadSchedule(None, f"{write.log.name!r} is no queue, its records cannot have schedules")

@@ -1,4 +1,4 @@
-"""A queue: who holds which job until when."""
+"""A queue: which worker holds which job until when; and all queues of an engine."""
 
 from __future__ import annotations
 
@@ -7,19 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import takewhile
 from typing import Any
 
-from strandline.delivery.queues.commits import after, then
 from strandline.delivery.queues.completion import Leaving
 from strandline.delivery.queues.dead_letters import Undertaker
-from strandline.delivery.queues.events import (
-    ClaimedEvent,
-    ExtendedEvent,
-    Grant,
-    KnownJob,
-    ReleasedEvent,
-    Scheduled,
-    ScheduledEvent,
-    UnscheduledEvent,
-)
 from strandline.delivery.queues.jobs import (
     Acked,
     Claimed,
@@ -34,13 +23,26 @@ from strandline.delivery.queues.jobs import (
     lease_number,
     lease_numbers,
 )
-from strandline.delivery.queues.lease_log import Companion
-from strandline.delivery.queues.multi_append import Plan, Write, append_together
-from strandline.delivery.queues.records import records_at
+from strandline.delivery.queues.lease_log import LeaseLog, companion_name, drop_companion
+from strandline.delivery.queues.multi_append import PlannedEvent, QueueWrite, append_together
 from strandline.delivery.queues.selection import Picker, Row, divide
-from strandline.delivery.queues.state import Job, State, job_of
+from strandline.delivery.queues.state import (
+    ClaimedEvent,
+    ExtendedEvent,
+    Grant,
+    JobState,
+    KnownJob,
+    ReleasedEvent,
+    Scheduled,
+    ScheduledEvent,
+    State,
+    UnscheduledEvent,
+    job_of,
+)
 from strandline.engine import Appended, Batch, Commit, Engine, Log, Record
 from strandline.engine.clock import MAX_AHEAD_MS
+from strandline.engine.commit import after_all, then
+from strandline.engine.reads.single_records import records_at
 
 #: Leases and delays are at most a day long; one that is longer after a restart was given by a wrong clock. The second
 #: day is for a clock that was set back and is not made up for yet.
@@ -71,10 +73,10 @@ class Queue:
         self._now = now
         #: Taken before the engine's, and that of the queue with the lower epoch before that of another.
         self.lock = threading.RLock()
-        self._companion = Companion(engine, log, settings.leases_durable)
+        self._companion = LeaseLog(engine, log, settings.leases_durable)
         self._state = State()
         #: Scheduled jobs that are written and not visible yet, by seq, ascending.
-        self._coming: dict[int, Job] = {}
+        self._coming: dict[int, JobState] = {}
         self._leaving = Leaving(log)
         self._undertaker = Undertaker(log, self._state, self._companion, self._leaving, create_log)
         self._picker = Picker(log, self._state, self._coming, self._leaving.seqs)
@@ -122,16 +124,16 @@ class Queue:
         """
         if schedules is None:
             return self.log.append(batch, idempotency_key=idempotency_key)
-        write = Write(self.log, batch, self, schedules)
+        write = QueueWrite(self.log, batch, self, schedules)
         return then(append_together(self._engine, [write], idempotency_key), lambda appended: appended[0])
 
-    def plan(self, schedules: Sequence[Schedule | None]) -> Plan | None:
+    def plan(self, schedules: Sequence[Schedule | None]) -> PlannedEvent | None:
         """What is to be appended along with the next jobs, so that they have these schedules; None if that is nothing.
         The locks are held, this queue's and the engine's: nobody else can be given the seqs that the event names."""
         scheduled = list(_scheduled(schedules, self.log.next_seq, self._now()))
-        return Plan(self, scheduled, self._companion.prepare(ScheduledEvent(scheduled))) if scheduled else None
+        return PlannedEvent(self, scheduled, self._companion.prepare(ScheduledEvent(scheduled))) if scheduled else None
 
-    def carry_out(self, plan: Plan) -> None:
+    def carry_out(self, plan: PlannedEvent) -> None:
         """The planned append was made, and both locks are still held."""
         self._companion.count_prepared()
         if self.log.next_seq <= plan.jobs[0].seq:
@@ -152,12 +154,12 @@ class Queue:
         """Give the node up to ``max`` jobs, in the order of handing out: the highest priority first, then reclaimed
         before fresh ones, then by seq."""
         claimed, commits = self._claim([ClaimRequest(node, max, lease_ms)])
-        return after(commits, claimed[0])
+        return after_all(commits, claimed[0])
 
     def claim_cohort(self, requests: Sequence[ClaimRequest]) -> Commit[list[list[Claimed]]]:
         """Divide what there is among several claims, in one step; see :mod:`~strandline.delivery.queues.selection`."""
         claimed, commits = self._claim(requests)
-        return after(commits, claimed)
+        return after_all(commits, claimed)
 
     def _claim(self, requests: Sequence[ClaimRequest]) -> tuple[list[list[Claimed]], list[Commit[Any]]]:
         for request in requests:
@@ -168,7 +170,7 @@ class Queue:
             now = self._now()
             self._catch_up(now)
             commits: list[Commit[Any]] = []
-            taken: list[Job] = []
+            taken: list[JobState] = []
             cursor = self._picker.cursor
             try:
                 wishes = [request.max for request in requests]
@@ -186,20 +188,20 @@ class Queue:
             self._compact()
             return claimed, commits
 
-    def _take(self, count: int, taken: list[Job], commits: list[Commit[Any]]) -> list[Row]:
+    def _take(self, count: int, taken: list[JobState], commits: list[Commit[Any]]) -> list[Row]:
         """The rows of the next jobs to hand out. Known jobs among them are noted in ``taken``."""
         rows: list[Row] = []
         while len(rows) < count:
             wanted = count - len(rows)
             picked = self._picker.pick(wanted)
-            known = [job for job in picked if isinstance(job, Job)]
+            known = [job for job in picked if isinstance(job, JobState)]
             found: dict[int, Record] = {}
             if known:
                 taken.extend(known)
                 found = self._look_up(known)
                 self._undertaker.bury(known, found, self.settings, commits)
             for job in picked:
-                if not isinstance(job, Job):
+                if not isinstance(job, JobState):
                     rows.append(job)
                 elif job.seq in self._state.jobs:
                     rows.append(found[job.seq])
@@ -207,7 +209,7 @@ class Queue:
                 break
         return rows
 
-    def _look_up(self, known: list[Job]) -> dict[int, Record]:
+    def _look_up(self, known: list[JobState]) -> dict[int, Record]:
         found = {record.seq: record for record in records_at(self.log, sorted(job.seq for job in known))}
         for job in known:
             if job.seq not in found:
@@ -246,7 +248,7 @@ class Queue:
             commit = self._leaving.delete(list(held.values()))
             for seq in held:
                 self._state.forget(seq)
-            return after([commit], Acked(list(held), skipped))
+            return after_all([commit], Acked(list(held), skipped))
 
     def nack(
         self, node: str, seqs: Sequence[int], delay_ms: int = 0, lease_ids: Sequence[str] | None = None
@@ -259,7 +261,7 @@ class Queue:
             self._catch_up(now)
             held, skipped = self._state.held_by(node, seqs, fences)
             commit = self._release(list(held), now + delay_ms if delay_ms else 0)
-            return after([commit], Nacked(list(held), skipped))
+            return after_all([commit], Nacked(list(held), skipped))
 
     def release(self, seqs: Sequence[int], lease_ids: Sequence[str]) -> Commit[list[int]]:
         """Give back what a connection that is gone still held: the jobs that are under these very leases."""
@@ -271,7 +273,7 @@ class Queue:
             # A seq that is named twice is released once.
             pairs = dict(zip(seqs, fences, strict=True)).items()
             released = [seq for seq, fence in pairs if fence and seq in jobs and jobs[seq].lease == fence]
-            return after([self._release(released, 0)], released)
+            return after_all([self._release(released, 0)], released)
 
     def _release(self, seqs: list[int], not_before: int) -> Commit[Any]:
         if not seqs:
@@ -297,7 +299,7 @@ class Queue:
             commit = self._companion.write(ExtendedEvent(extended, deadline))
             self._state.extend(extended, deadline)
             self._compact()
-            return after([commit], Extended(dict.fromkeys(extended, deadline), skipped))
+            return after_all([commit], Extended(dict.fromkeys(extended, deadline), skipped))
 
     # --- looking on ----------------------------------------------------------------------------------------
 
@@ -330,8 +332,8 @@ class Queue:
             cursor = self._picker.cursor
             picked = self._picker.pick(count)
             self._picker.cursor = cursor
-            self._state.put_back([job for job in picked if isinstance(job, Job)])
-            return [job.seq if isinstance(job, Job) else job[0] for job in picked]
+            self._state.put_back([job for job in picked if isinstance(job, JobState)])
+            return [job.seq if isinstance(job, JobState) else job[0] for job in picked]
 
     def holds(self, seqs: Sequence[int], lease_ids: Sequence[str]) -> list[int]:
         """Those of the jobs that are still held under these very leases."""
@@ -416,3 +418,48 @@ def _scheduled(schedules: Sequence[Schedule | None], first: int, now: int) -> It
             not_before = schedule.not_before if schedule.not_before > now else 0
             if not_before or schedule.priority:
                 yield Scheduled(seq, not_before, schedule.priority)
+
+
+class Queues:
+    """``create_log`` gives the log for dead letters of a name, made if need be; None if there must be none, and then
+    jobs keep being delivered. ``now`` gives the time in milliseconds."""
+
+    def __init__(self, engine: Engine, now: Callable[[], int], create_log: Callable[[str], Log | None]) -> None:
+        self._engine = engine
+        self._now = now
+        self._create_log = create_log
+        self._lock = threading.Lock()
+        self._by_epoch: dict[int, Queue] = {}
+
+    def open(self, log: Log, settings: QueueSettings) -> Queue:
+        """The queue over this log. The first time, what is known of its jobs is read from its companion log."""
+        queue = self._by_epoch.get(log.epoch)
+        if queue is None:
+            with self._lock:
+                queue = self._by_epoch.get(log.epoch)
+                if queue is None:
+                    queue = Queue(self._engine, log, settings, self._now, self._create_log)
+                    self._by_epoch[log.epoch] = queue
+        if queue.settings != settings:
+            queue.configure(settings)
+        return queue
+
+    def is_open(self, log: Log) -> bool:
+        return log.epoch in self._by_epoch
+
+    def known(self, log: Log, settings: QueueSettings) -> Queue | None:
+        """The queue over this log, or None if nothing ever happened to its jobs but that they were written. Unlike
+        ``open``, this leaves no trace."""
+        if not self.is_open(log) and self._engine.find(companion_name(log.name)) is None:
+            return None
+        return self.open(log, settings)
+
+    def in_flight(self) -> int:
+        """How many jobs are held by workers, in all queues that were opened."""
+        return sum(queue.counters().in_flight for queue in list(self._by_epoch.values()) if queue.hands_out)
+
+    def drop(self, log: Log) -> Commit[None]:
+        """The log is deleted, or about to be: what was known of its jobs goes with it."""
+        with self._lock:
+            self._by_epoch.pop(log.epoch, None)
+            return drop_companion(self._engine, log)

@@ -1,11 +1,11 @@
-"""Choosing who is next: known jobs in their order, merged with the fresh ones of the jobs log."""
+"""Selecting the next jobs: known jobs in their order, merged with new ones from the jobs log, divided among claims."""
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
 from typing import TypeAlias, TypeVar
 
-from strandline.delivery.queues.state import Job, State
+from strandline.delivery.queues.state import JobState, State
 from strandline.engine import Log
 
 #: What a record has, in its order. A plain tuple is made in a fraction of the time, and this is the hottest path.
@@ -26,14 +26,14 @@ class Picker:
         self._leaving = leaving
         self.cursor = 0
 
-    def pick(self, count: int) -> list[Row | Job]:
+    def pick(self, count: int) -> list[Row | JobState]:
         """The next ``count`` jobs, or all there are, in the order of handing out: rows of fresh jobs, and known ones.
 
         The cursor moves past the fresh ones; known ones are taken out of the order. If they are not handed out after
         all, set the cursor back and put them back.
         """
         state = self._state
-        picked: list[Row | Job] = []
+        picked: list[Row | JobState] = []
         fresh: list[Row] = []
         used, more = 0, True
         while len(picked) < count:
@@ -90,8 +90,6 @@ class Picker:
                 return fresh, not page.caught_up
             self.cursor = page.next_after
 
-
-# --- Dividing jobs among the claims of a cohort: everybody gets something first, then in proportion to the wishes
 
 T = TypeVar("T")
 

@@ -1,27 +1,100 @@
-"""What a queue knows of its jobs: the projection of its events.
+"""The state of a queue: the jobs and their leases, as the projection of the events in its lease log.
 
-Only jobs about which there is something to know are here: held, delayed, reclaimed, or scheduled ones. All others
-are fresh, and the jobs log knows them. Nothing here reads a log or writes an event.
+Events are JSON arrays that begin with the event's name. An acknowledgement has no event: it is the deletion of the job.
+The expiry of a lease has none either: the deadline is in the event that began the lease.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
+from typing import NamedTuple, TypeAlias
 
-from strandline.delivery.queues.events import (
-    ClaimedEvent,
-    DeadLetteredEvent,
-    Event,
-    ExtendedEvent,
-    Grant,
-    KnownJob,
-    ReleasedEvent,
-    Scheduled,
-    ScheduledEvent,
-    SnapshotEvent,
-    UnscheduledEvent,
+import msgspec
+
+
+class Grant(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Jobs handed to one node. The first one's lease has the number ``lease``, the next one's the next number."""
+
+    node: str
+    lease: int
+    deadline: int
+    seqs: list[int]
+
+
+class ClaimedEvent(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="claimed"):
+    grants: list[Grant]
+
+
+class ReleasedEvent(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="released"):
+    """Leases given back; the jobs can be claimed from ``not_before`` on (0: at once)."""
+
+    seqs: list[int]
+    not_before: int
+
+
+class ExtendedEvent(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="extended"):
+    seqs: list[int]
+    deadline: int
+
+
+class Scheduled(NamedTuple):
+    seq: int
+    not_before: int
+    priority: int
+
+
+class ScheduledEvent(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="scheduled"):
+    jobs: list[Scheduled]
+
+
+class UnscheduledEvent(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="unscheduled"):
+    """The jobs of a ``scheduled`` event did not come to be; their seqs are for other jobs."""
+
+    seqs: list[int]
+
+
+class DeadLetteredEvent(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="dead_lettered"):
+    """Copies of these jobs are among the dead letters: whatever happens, they are not to be handed out again."""
+
+    seqs: list[int]
+
+
+class KnownJob(NamedTuple):
+    """``until`` is the lease's deadline if there is a lease (a number other than 0), else the time to wait for."""
+
+    seq: int
+    priority: int
+    deliveries: int
+    lease: int
+    node: str | None
+    until: int
+
+
+class SnapshotEvent(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="snapshot"):
+    """Everything known at one moment. A large one is several events in one batch; the first says so."""
+
+    first: bool
+    next_lease: int
+    dead_lettered: int
+    jobs: list[KnownJob]
+
+
+Event: TypeAlias = (
+    ClaimedEvent | ReleasedEvent | ExtendedEvent | ScheduledEvent | UnscheduledEvent | DeadLetteredEvent | SnapshotEvent
 )
+
+encode = msgspec.json.Encoder().encode
+_decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
+
+
+def decode(data: bytes) -> Event | None:
+    """The event, or None when it is none: to lose an event is harmless, to refuse a queue for one is not."""
+    try:
+        return _decoder.decode(data)
+    except msgspec.DecodeError:
+        return None
+
 
 #: Heaps keep entries of jobs that have moved on; they are made anew when these are most of them, and at least so many.
 STALE_ENTRIES = 64
@@ -30,7 +103,7 @@ STALE_ENTRIES = 64
 Order = tuple[int, int, int]
 
 
-class Job:
+class JobState:
     """A job with a ``lease`` (a number, 0: none) is held by ``node`` until ``until``, that moment included.
 
     One without a lease waits until ``until``; it can be claimed when that is 0.
@@ -66,7 +139,7 @@ class Job:
 
 class State:
     def __init__(self) -> None:
-        self.jobs: dict[int, Job] = {}
+        self.jobs: dict[int, JobState] = {}
         self.next_lease = 1
         self.in_flight = 0
         self.delayed = 0
@@ -109,14 +182,14 @@ class State:
         self.next_lease = snapshot.next_lease
         self.dead_lettered = snapshot.dead_lettered
         for known in snapshot.jobs:
-            self.jobs[known.seq] = Job(*known)
+            self.jobs[known.seq] = JobState(*known)
 
     def grant(self, grant: Grant) -> None:
         jobs, node, lease, deadline = self.jobs, grant.node, grant.lease, grant.deadline
         for seq in grant.seqs:
             job = jobs.get(seq)
             if job is None:
-                jobs[seq] = Job(seq, 0, 1, lease, node, deadline)
+                jobs[seq] = JobState(seq, 0, 1, lease, node, deadline)
                 if self._lowest is not None:
                     heappush(self._lowest, seq)
             else:
@@ -154,7 +227,7 @@ class State:
                 job.until = deadline
         self._remind(deadline + 1, seqs)
 
-    def add(self, job: Job) -> None:
+    def add(self, job: JobState) -> None:
         """A job with a schedule, or one that comes back."""
         self.jobs[job.seq] = job
         if self._lowest is not None:
@@ -165,7 +238,7 @@ class State:
         else:
             heappush(self._ready, job.order)
 
-    def forget(self, seq: int) -> Job | None:
+    def forget(self, seq: int) -> JobState | None:
         """The job is done with, or gone."""
         job = self.jobs.pop(seq, None)
         if job is not None:
@@ -268,11 +341,11 @@ class State:
                     heappush(candidates, (ready[below], below))
         return seqs
 
-    def take_ready(self) -> Job:
+    def take_ready(self) -> JobState:
         """Take out the job that ``first_ready`` told of. It is granted, forgotten or put back before anything else."""
         return self.jobs[heappop(self._ready)[2]]
 
-    def put_back(self, jobs: Iterable[Job]) -> None:
+    def put_back(self, jobs: Iterable[JobState]) -> None:
         """They were not handed out. Those that are forgotten by now stay so."""
         for job in jobs:
             heappush(self._ready, job.order)
@@ -292,10 +365,12 @@ class State:
         if len(self._ready) > STALE_ENTRIES + 2 * len(self.jobs):
             self._order_ready()
 
-    def held_by(self, node: str, seqs: Sequence[int], fences: list[int] | None) -> tuple[dict[int, Job], list[int]]:
+    def held_by(
+        self, node: str, seqs: Sequence[int], fences: list[int] | None
+    ) -> tuple[dict[int, JobState], list[int]]:
         """Those of the jobs that the node holds, and the seqs of the others. A seq counts once."""
         jobs = self.jobs
-        held: dict[int, Job] = {}
+        held: dict[int, JobState] = {}
         skipped = []
         for index, seq in enumerate(seqs):
             job = jobs.get(seq)
@@ -316,5 +391,5 @@ class State:
             yield KnownJob(job.seq, job.priority, job.deliveries, job.lease, job.node, job.until)
 
 
-def job_of(scheduled: Scheduled) -> Job:
-    return Job(scheduled.seq, scheduled.priority, until=scheduled.not_before)
+def job_of(scheduled: Scheduled) -> JobState:
+    return JobState(scheduled.seq, scheduled.priority, until=scheduled.not_before)

@@ -1,4 +1,4 @@
-"""Workers: who is given jobs as they come, and which of them each holds until when."""
+"""Workers that jobs are pushed to, and the leases of each worker."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from heapq import heappop, heappush
 from strandline.delivery.queues import Claimed
 
 
-class Worker(ABC):
-    """Somebody who is given jobs as they come, and never holds more than ``max`` of them at a time."""
-
-    __slots__ = ("expected", "held", "lease_ms", "max", "node", "paused")
+class QueueWorker(ABC):
+    """A worker that jobs are pushed to. It never holds more than ``max`` jobs at a time."""
 
     def __init__(self, node: str, max: int, lease_ms: int | None) -> None:
         self.node = node
@@ -42,13 +40,13 @@ class Worker(ABC):
         """There will be no more jobs: the queue is gone, or the server stops. What it held has been given back."""
 
 
-class Holdings:
-    """Who of the workers at a desk holds a job, and until when; ``Worker.held`` is kept in step with it."""
+class WorkerLeases:
+    """Which worker of a dispatcher holds which job until when. ``QueueWorker.held`` is kept consistent with it."""
 
     __slots__ = ("_by_seq", "_due")
 
     def __init__(self) -> None:
-        self._by_seq: dict[int, tuple[Worker, int]] = {}
+        self._by_seq: dict[int, tuple[QueueWorker, int]] = {}
         #: A heap of deadlines with their seqs; those that were extended or given up are still in it.
         self._due: list[tuple[int, int]] = []
 
@@ -61,7 +59,7 @@ class Holdings:
         """The lease ids of all jobs that are held, by seq."""
         return {seq: holding[0].held[seq] for seq, holding in self._by_seq.items()}
 
-    def add(self, worker: Worker, jobs: list[Claimed], leases: dict[int, str]) -> None:
+    def add(self, worker: QueueWorker, jobs: list[Claimed], leases: dict[int, str]) -> None:
         """The worker holds these from now on, whoever held them before."""
         for job in jobs:
             before = self._by_seq.get(job.seq)
@@ -71,7 +69,7 @@ class Holdings:
             heappush(self._due, (job.deadline, job.seq))
         worker.held.update(leases)
 
-    def let_go(self, seq: int) -> Worker | None:
+    def let_go(self, seq: int) -> QueueWorker | None:
         """Nobody holds the job any more; gives who did."""
         holding = self._by_seq.pop(seq, None)
         if holding is None:
@@ -79,7 +77,7 @@ class Holdings:
         holding[0].held.pop(seq, None)
         return holding[0]
 
-    def let_go_all(self, worker: Worker) -> dict[int, str]:
+    def let_go_all(self, worker: QueueWorker) -> dict[int, str]:
         """The worker holds nothing any more; gives the leases that it had."""
         held, worker.held = worker.held, {}
         for seq in held:
@@ -93,7 +91,7 @@ class Holdings:
                 self._by_seq[seq] = (holding[0], deadline)
                 heappush(self._due, (deadline, seq))
 
-    def end_leases(self, now: int) -> Iterator[Worker]:
+    def end_leases(self, now: int) -> Iterator[QueueWorker]:
         """Let go of what is past its deadline; gives, one by one, who held it."""
         due = self._due
         while due and due[0][0] < now:

@@ -1,4 +1,7 @@
-"""Which records of a page go on, as ranges of seqs: worked out once for all routers that want the same."""
+"""The copies of one round: which records of a page go to which destination, as ranges of seqs.
+
+Routers with the same filter share the computation. Nothing changes before ``make_true``.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from strandline.delivery.routers.definition import Filter
-from strandline.delivery.routers.graph import MAX_HOPS, Hops
-from strandline.delivery.routers.router import FIRST_DELAY_MS, TOGETHER, Router
+from strandline.delivery.routers.router import FIRST_DELAY_MS, MAX_HOPS, TOGETHER, Hops, Router, RouterFilter
 from strandline.engine import Copy, Log, Page
 
 
@@ -26,8 +27,8 @@ class Choice:
         return len(self.seqs)
 
 
-class Selection:
-    """What one page of the source has for its routers. ``lost`` records are gone that would have come before it."""
+class PageSelection:
+    """The records of one page of the source, for its routers. ``lost`` records before the page no longer exist."""
 
     def __init__(self, page: Page, position: int) -> None:
         self.page = page
@@ -35,16 +36,16 @@ class Selection:
         self.through = page.next_after
         tombstone = page.tombstone
         self.lost = 0 if tombstone is None else max(0, tombstone.gap_to - max(tombstone.gap_from, position + 1) + 1)
-        self._choices: dict[Filter | None, Choice] = {}
+        self._choices: dict[RouterFilter | None, Choice] = {}
         self._rows_of_keys: dict[str, list[int]] | None = None
 
-    def choose(self, filter: Filter | None) -> Choice:
+    def choose(self, filter: RouterFilter | None) -> Choice:
         choice = self._choices.get(filter)
         if choice is None:
             choice = self._choices[filter] = self._choose(filter)
         return choice
 
-    def _choose(self, filter: Filter | None) -> Choice:
+    def _choose(self, filter: RouterFilter | None) -> Choice:
         seqs = self.page.seqs
         if filter is None:
             return Choice(seqs, None)
@@ -99,11 +100,8 @@ def ranges_of(seqs: Sequence[int]) -> list[tuple[int, int]]:
     return ranges
 
 
-# --- What one round is to copy where. Nothing in here changes anything before ``make_true`` -------------------------
-
-
-class Step(NamedTuple):
-    """Where some routers are after the round, and how many of the seqs up to there they have not forwarded."""
+class RouterStep(NamedTuple):
+    """The position of some routers after the round, and how many seqs up to that position they did not forward."""
 
     routers: Sequence[Router]
     through: int
@@ -113,8 +111,8 @@ class Step(NamedTuple):
     written: bool = True
 
 
-class Plan:
-    """The copies of one round from one source. The engine's lock is held from the first page until it is made true."""
+class RoundPlan:
+    """The copies of one round from one source. The engine's lock is held from the first page until ``make_true``."""
 
     def __init__(self, source: Log, hops: Mapping[int, Hops], spared: Callable[[Log], bool]) -> None:
         self.copies: list[Copy] = []
@@ -126,15 +124,15 @@ class Plan:
         self._hops = hops
         self._spared = spared
         #: Those who forward something, and those who only come further.
-        self._steps: list[Step] = []
-        self._idle: list[Step] = []
+        self._steps: list[RouterStep] = []
+        self._idle: list[RouterStep] = []
         self._new_hops: list[tuple[Hops, int, list[int]]] = []
         #: By epoch of the destination: records and bytes that earlier copies of the round take, and seqs.
         self._taken: dict[int, tuple[int, int, int]] = {}
 
     def add(self, page: Page, position: int, routers: Sequence[Router]) -> None:
         """Plan for routers that are all at the same position; the page is what comes behind it."""
-        selection = Selection(page, position)
+        selection = PageSelection(page, position)
         alike: dict[int, list[Router]] = {}
         choices: dict[int, Choice] = {}
         for router in routers:
@@ -154,22 +152,22 @@ class Plan:
         for key, group in alike.items():
             self._add_alike(selection, choices[key], group)
 
-    def _add_alike(self, selection: Selection, choice: Choice, routers: list[Router]) -> None:
+    def _add_alike(self, selection: PageSelection, choice: Choice, routers: list[Router]) -> None:
         """The same records for all of them: that is what a fan-out is."""
         through, lost, ranges = selection.through, selection.lost, choice.ranges
         forwarded = len(choice) + lost
         skipped = through - selection.position - forwarded
         if not forwarded:
-            self._idle.append(Step(routers, through, skipped))
+            self._idle.append(RouterStep(routers, through, skipped))
             return
         self.copies += [
             Copy(router.dest, router.position_cursor, through, ranges, lost, router.keep_keys, router.keep_nodes)
             for router in routers
         ]
         self._write_skipped(routers, skipped)
-        self._steps.append(Step(routers, through, skipped, forwarded))
+        self._steps.append(RouterStep(routers, through, skipped, forwarded))
 
-    def _add_special(self, selection: Selection, choice: Choice, router: Router) -> None:
+    def _add_special(self, selection: PageSelection, choice: Choice, router: Router) -> None:
         """A router that does not just copy: it stamps, goes around in a cycle, or its destination may be full."""
         through, lost, dest = selection.through, selection.lost, router.dest
         cyclic = self._hops.get(dest.epoch)
@@ -189,7 +187,7 @@ class Plan:
         skipped = through - selection.position - forwarded
         if not forwarded:
             if through > selection.position:
-                self._idle.append(Step((router,), through, skipped))
+                self._idle.append(RouterStep((router,), through, skipped))
             return
         if cyclic is not None:
             self._count_hops(cyclic, router, choice, lost)
@@ -206,7 +204,7 @@ class Plan:
             )
         )
         self._write_skipped((router,), skipped)
-        self._steps.append(Step((router,), through, skipped, forwarded))
+        self._steps.append(RouterStep((router,), through, skipped, forwarded))
 
     def _write_skipped(self, routers: Sequence[Router], skipped: int) -> None:
         for router in routers:
@@ -233,7 +231,9 @@ class Plan:
 
     # --- full destinations ---------------------------------------------------------------------------------
 
-    def _fitting(self, selection: Selection, choice: Choice, stamped: Sequence[bytes | None] | None, dest: Log) -> int:
+    def _fitting(
+        self, selection: PageSelection, choice: Choice, stamped: Sequence[bytes | None] | None, dest: Log
+    ) -> int:
         """How many of the records the destination has room for."""
         room = dest.room()
         if room is None:

@@ -1,15 +1,78 @@
-"""What a stamped copy says of where it came from, in its meta."""
+"""One router: its definition, its progress, the origin it stamps on copies, its errors, and the graph of all routers.
+
+A log has at most one source, so the path upwards from a log is a single line. Hop counts of records on a cycle are in
+memory only: after a restart they start at zero.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 import msgspec
 from msgspec import Raw
 
-from strandline.delivery.routers.definition import Definition
 from strandline.engine import Log
+
+
+class RouterError(Exception):
+    """Base of everything that is raised on purpose here."""
+
+
+class RouterCycle(RouterError):
+    """The router would close a circle of logs; ``cycle`` is the way around it, from the source back to the source."""
+
+    def __init__(self, cycle: list[str]) -> None:
+        super().__init__(f"the router would close a cycle: {' -> '.join(cycle)}")
+        self.cycle = cycle
+
+
+class RouterFanIn(RouterError):
+    """Another log is forwarded into the destination already: the order of two sources cannot be derived again."""
+
+    def __init__(self, dest: str, source: str) -> None:
+        super().__init__(f"{dest!r} is already the destination of {source!r}, and can have only one source")
+        self.dest = dest
+        self.source = source
+
+
+class RouterRepointed(RouterError):
+    """A router of this name leads from or to another log. Remove it first."""
+
+    def __init__(self, name: str, source: str, dest: str) -> None:
+        super().__init__(f"router {name!r} leads from {source!r} to {dest!r}, and cannot be pointed elsewhere")
+        self.name = name
+        self.source = source
+        self.dest = dest
+
+
+class RouterFilter(msgspec.Struct, frozen=True, gc=False):
+    """Which records are forwarded, by key: one key, or all keys with a prefix."""
+
+    key: str | None = None
+    prefix: str | None = None
+
+    def accepts(self, key: str) -> bool:
+        return key == self.key if self.prefix is None else key.startswith(self.prefix)
+
+
+class RouterDefinition(msgspec.Struct, frozen=True, kw_only=True):
+    """A router: every record that is appended to ``source`` is appended to ``dest`` as well."""
+
+    name: str
+    source: str
+    dest: str
+    keep_keys: bool = True
+    keep_nodes: bool = True
+    #: None: everything goes on.
+    filter: RouterFilter | None = None
+    #: Whether the router may close a circle of logs; a record then goes around a bounded number of times.
+    allow_cycle: bool = False
+    #: Whether each copy says in its meta which record it is a copy of.
+    stamped: bool = False
+
 
 #: Reserved in the meta of every stamped copy.
 STAMP = "_topics_router"
@@ -61,8 +124,6 @@ def stamp_meta(meta: bytes, stamp: bytes) -> bytes:
     return msgspec.json.encode(known)
 
 
-# --- One router at work: what it is told to do, and how far it has come ---------------------------------------------
-
 #: The cursors of a router in its source: where it has got to, and how many of the seqs up to there it has not forwarded
 #: (those from before its time, and those that were filtered out, deleted, or went around often enough). The difference
 #: is how many it has forwarded. The second one seldom moves, so that it costs nothing to most routers.
@@ -85,7 +146,7 @@ class Router:
         "position_cursor", "skipped", "skipped_cursor", "source", "stamper", "timer", "written_skipped",
     )  # fmt: skip
 
-    def __init__(self, definition: Definition, source: Log, dest: Log, position: int, skipped: int) -> None:
+    def __init__(self, definition: RouterDefinition, source: Log, dest: Log, position: int, skipped: int) -> None:
         self.source = source
         self.dest = dest
         self.position = position
@@ -99,7 +160,7 @@ class Router:
         self.define(definition)
 
     @classmethod
-    def resumed(cls, definition: Definition, source: Log, dest: Log) -> Router:
+    def resumed(cls, definition: RouterDefinition, source: Log, dest: Log) -> Router:
         """The router as its cursors say that it was."""
         position, skipped = source.cursor(POSITION + definition.name), source.cursor(SKIPPED + definition.name)
         if position is None or skipped is None:
@@ -112,7 +173,7 @@ class Router:
             router.position = together.seq
         return router
 
-    def define(self, definition: Definition) -> None:
+    def define(self, definition: RouterDefinition) -> None:
         """Do it like this from now on."""
         self.definition = definition
         self.filter = definition.filter
@@ -133,3 +194,84 @@ class Router:
     def lag(self) -> int:
         """How many seqs of the source it has not come to yet."""
         return max(0, self.source.head - self.position)
+
+
+N = TypeVar("N", bound=Hashable)
+
+
+def closes_cycle(sources: Mapping[N, N], source: N, dest: N) -> list[N] | None:
+    """The cycle that a router from ``source`` to ``dest`` would be part of, from the source back to it; None if
+    there is none. ``sources`` has the source of every log that is a destination."""
+    path = [source]
+    seen = {source}
+    at: N | None = source
+    while at is not None and at != dest:
+        at = sources.get(at)
+        if at is None or at in seen:
+            return None
+        seen.add(at)
+        path.append(at)
+    # Found going up; told going down.
+    return [source, *reversed(path)]
+
+
+def on_cycles(sources: Mapping[N, N]) -> set[N]:
+    """All logs that are forwarded, over however many others, into themselves."""
+    found: set[N] = set()
+    known: set[N] = set()
+    for start in sources:
+        path: dict[N, None] = {}
+        at: N | None = start
+        while at is not None and at not in known and at not in path:
+            path[at] = None
+            at = sources.get(at)
+        if at is not None and at in path:
+            way = list(path)
+            found.update(way[way.index(at) :])
+        known.update(path)
+    return found
+
+
+#: A record that has come so far is not forwarded again.
+MAX_HOPS = 8
+
+
+class Hops:
+    """The counts of one log's records. Those that were appended to it directly have none."""
+
+    __slots__ = ("_stretches",)
+
+    def __init__(self) -> None:
+        #: First seq, last seq, hops; in order.
+        self._stretches: deque[tuple[int, int, int]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._stretches)
+
+    def of(self, seqs: Sequence[int]) -> list[int]:
+        """The counts of these records, which are in order."""
+        counts: list[int] = []
+        stretches = iter(self._stretches)
+        first, last, hops = next(stretches, _END)
+        for seq in seqs:
+            while seq > last:
+                first, last, hops = next(stretches, _END)
+            counts.append(hops if seq >= first else 0)
+        return counts
+
+    def add(self, first: int, hops: Iterable[int]) -> None:
+        """The records from ``first`` on have come so far."""
+        stretches = self._stretches
+        for seq, count in enumerate(hops, first):
+            if stretches and stretches[-1][1:] == (seq - 1, count):
+                stretches[-1] = (stretches[-1][0], seq, count)
+            else:
+                stretches.append((seq, seq, count))
+
+    def forget(self, through: int) -> None:
+        """Nobody will ask about these any more."""
+        while self._stretches and self._stretches[0][1] <= through:
+            self._stretches.popleft()
+
+
+_END = (1 << 63, 1 << 63, 0)

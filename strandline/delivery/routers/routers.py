@@ -1,7 +1,7 @@
-"""The definitions of all routers, kept in a log of their own: one live record for each, the last one counts.
+"""All routers: create, find, list and remove them. Their definitions are stored in a log, one live record per router.
 
-A definition names the epochs of its logs too, so that one of a log that has been removed, or made again under the same
-name, is recognised when the server starts.
+A definition also names the epochs of its logs, so that a definition whose log was removed, or created again under the
+same name, is recognised when the server starts.
 """
 
 from __future__ import annotations
@@ -13,11 +13,20 @@ from typing import Any, TypeVar
 import msgspec
 
 from strandline.delivery.hub import Hub
-from strandline.delivery.routers.definition import Definition
-from strandline.delivery.routers.errors import RouterCycle, RouterFanIn, RouterRepointed
-from strandline.delivery.routers.graph import Hops, closes_cycle, on_cycles
-from strandline.delivery.routers.router import POSITION, SKIPPED, TOGETHER, Router
-from strandline.delivery.routers.source import Shared, Source
+from strandline.delivery.routers.router import (
+    POSITION,
+    SKIPPED,
+    TOGETHER,
+    Hops,
+    Router,
+    RouterCycle,
+    RouterDefinition,
+    RouterFanIn,
+    RouterRepointed,
+    closes_cycle,
+    on_cycles,
+)
+from strandline.delivery.routers.source import RouterSource, Shared
 from strandline.engine import Batch, Commit, Config, Engine, Log
 from strandline.engine.errors import BadRequest, EngineError
 from strandline.engine.state.log_names import Names
@@ -29,15 +38,15 @@ _PAGE = 1000
 T = TypeVar("T")
 
 
-class Entry(msgspec.Struct, frozen=True):
-    """A definition as it is written down."""
+class RouterEntry(msgspec.Struct, frozen=True):
+    """A definition as it is stored."""
 
-    definition: Definition
+    definition: RouterDefinition
     source_epoch: int
     dest_epoch: int
 
 
-_decoder = msgspec.json.Decoder(Entry)
+_decoder = msgspec.json.Decoder(RouterEntry)
 
 
 class Register:
@@ -48,12 +57,12 @@ class Register:
         self._engine = engine
         self._seqs: dict[str, int] = {}
 
-    def load(self) -> list[Entry]:
+    def load(self) -> list[RouterEntry]:
         """What is written down, in the order in which it was. Definitions that have been replaced are removed."""
         log = self._engine.find(NAME)
         if log is None:
             return []
-        entries: dict[str, Entry] = {}
+        entries: dict[str, RouterEntry] = {}
         replaced: list[int] = []
         after, caught_up = 0, False
         while not caught_up:
@@ -70,7 +79,7 @@ class Register:
             log.delete(seqs=replaced)
         return list(entries.values())
 
-    def put(self, entry: Entry) -> None:
+    def put(self, entry: RouterEntry) -> None:
         """Write a definition down in place of an earlier one of this name."""
         name = entry.definition.name
         with self._engine.lock:
@@ -104,9 +113,6 @@ class Register:
         return log
 
 
-# --- All routers there are: made, looked up, listed, removed --------------------------------------------------------
-
-
 class Routers:
     """Made and used on the event loop's thread. What was written down before is at work at once."""
 
@@ -117,8 +123,8 @@ class Routers:
         self._routers: dict[str, Router] = {}
         self._names = Names()
         #: By epoch of the log: what is forwarded from it, and where what is forwarded into it comes from.
-        self._from: dict[int, Source] = {}
-        self._into: dict[int, Source] = {}
+        self._from: dict[int, RouterSource] = {}
+        self._into: dict[int, RouterSource] = {}
         #: The epoch of the source of every log that is a destination, by its epoch: the graph of all routers.
         self._above: dict[int, int] = {}
         #: How many routers lead into a log, by its epoch.
@@ -143,7 +149,7 @@ class Routers:
 
     # --- making --------------------------------------------------------------------------------------------
 
-    def check(self, definition: Definition) -> bool:
+    def check(self, definition: RouterDefinition) -> bool:
         """Whether the router would be a new one; raises if it cannot be. Its logs need not be there yet."""
         name, source, dest = definition.name, definition.source, definition.dest
         if source == dest:
@@ -164,7 +170,7 @@ class Routers:
                 raise RouterCycle([source, *(self._from[epoch].log.name for epoch in cycle[1:-1]), source])
         return known is None
 
-    def put(self, definition: Definition) -> Commit[bool]:
+    def put(self, definition: RouterDefinition) -> Commit[bool]:
         """Make a router, or change one; whether it is new. A new one starts with what comes from now on.
 
         It is at work when this returns, and durable when the commit is done.
@@ -180,7 +186,7 @@ class Routers:
             position, skipped = (source.head,) * 2 if known is None else (known.position, known.skipped)
             source.move_cursor(POSITION + definition.name, position)
             source.move_cursor(SKIPPED + definition.name, skipped)
-            self._register.put(Entry(definition, source.epoch, dest.epoch))
+            self._register.put(RouterEntry(definition, source.epoch, dest.epoch))
         if known is None:
             closed = closes_cycle(self._above, source.epoch, dest.epoch)
             self._add(Router(definition, source, dest, position, skipped))
@@ -195,7 +201,7 @@ class Routers:
         source, into = router.source, router.dest.epoch
         forwarded = self._from.get(source.epoch)
         if forwarded is None:
-            forwarded = self._from[source.epoch] = Source(self._shared, source)
+            forwarded = self._from[source.epoch] = RouterSource(self._shared, source)
         forwarded.add(router)
         self._into[into] = forwarded
         self._above[into] = source.epoch

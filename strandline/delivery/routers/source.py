@@ -1,8 +1,8 @@
-"""A log that is forwarded: all of its routers go forward together, in rounds.
+"""The source of routers: a log whose routers advance together, in rounds.
 
-A round reads what is new once, and makes all copies of it in one step of the engine, which is one frame of the
-journal however many destinations there are. The copies and the routers' cursors are in that one frame, so a crash
-leaves no copy without its cursor having moved, and no cursor moved without its copy.
+A round reads the new records once and makes all copies in one operation of the engine: one frame in the journal,
+however many destinations there are. The copies and the routers' cursors are in that frame, so after a crash there is no
+copy without a moved cursor, and no moved cursor without its copy.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 from strandline.delivery.hub import Hub, Waiter
-from strandline.delivery.routers.graph import Hops
-from strandline.delivery.routers.plan import Plan
-from strandline.delivery.routers.router import FIRST_DELAY_MS, MAX_DELAY_MS, Router
+from strandline.delivery.routers.plan import RoundPlan
+from strandline.delivery.routers.router import FIRST_DELAY_MS, MAX_DELAY_MS, Hops, Router
 from strandline.engine import Engine, Log, Page
 from strandline.engine.background import report
 from strandline.engine.commit import Commit
@@ -56,8 +55,8 @@ class Shared:
         self.forwarded_total = 0
 
 
-class Source(Waiter):
-    """Waits for its log to change. Everything happens on the event loop's thread."""
+class RouterSource(Waiter):
+    """A log with routers: waits for the log to change. Used on the event loop's thread only."""
 
     __slots__ = (
         "_blocked",
@@ -173,7 +172,7 @@ class Source(Waiter):
             by_position: dict[int, list[Router]] = {}
             for router in behind[:ROUND_ROUTERS]:
                 by_position.setdefault(router.position, []).append(router)
-            plan = Plan(source, shared.hops, shared.spared)
+            plan = RoundPlan(source, shared.hops, shared.spared)
             for position, routers in by_position.items():
                 page = self._read(position)
                 if page is not None:
@@ -213,7 +212,7 @@ class Source(Waiter):
             return self._fetch(after)
         self._misses += 1
         self._fetching = True
-        future = self._shared.hub.loop.run_in_executor(None, self._fetch, after)
+        future = self._shared.hub.in_thread(self._fetch, after)
         future.add_done_callback(self._fetched)
         return None
 

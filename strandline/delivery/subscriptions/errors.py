@@ -28,7 +28,7 @@ class TooManySubscriptions(SubscriptionError):
 
 class UnknownSubscription(SubscriptionError):
     def __init__(self, id: str) -> None:
-        super().__init__(f"there is no subscription {id!r}")
+        super().__init__(f"subscription {id!r} does not exist")
 
 
 class WrongKind(SubscriptionError):
@@ -44,7 +44,7 @@ class TokenExpired(SubscriptionError):
 
 
 class Fenced(SubscriptionError):
-    """Whoever asks holds a wake that has ended: it was done, released, or its lease ran out."""
+    """The caller holds a wake that has ended: it was done, released, or its lease expired."""
 
 
 class AlreadyClaimed(SubscriptionError):

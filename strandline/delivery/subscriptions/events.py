@@ -1,7 +1,7 @@
-"""What happened to subscriptions, as JSON arrays that begin with the event's name and go on with the subscription's id.
+"""The events of subscriptions: JSON arrays that begin with the event's name and the subscription's id.
 
-Every event says how something is from now on, so one that comes twice does no harm. The end of a lease by time has no
-event: its deadline is in the event that began it.
+Every event states a new value, so repeating an event has no effect. The expiry of a lease has no event: the deadline is
+in the event that began the lease.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import msgspec
 WEBHOOK, PULL_WAKE = "webhook", "pull-wake"
 
 
-class Definition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a subscription is, as its maker wants it. ``streams`` are sorted and all different."""
+class SubscriptionDefinition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The configuration of a subscription, as its creator sent it. ``streams`` is sorted and has no duplicates."""
 
     type: Literal["webhook", "pull-wake"]
     pattern: str | None = None
@@ -25,8 +25,9 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     description: str | None = None
 
 
-class Place(NamedTuple):
-    """How far a log is acknowledged. The epoch says which log of the name it is; 0: there is none."""
+class Acknowledged(NamedTuple):
+    """The acknowledged position in one log. ``epoch`` identifies the log among logs of the same name; 0 means that no
+    log exists."""
 
     name: str
     epoch: int
@@ -38,7 +39,7 @@ class MadeEvent(msgspec.Struct, frozen=True, array_like=True, tag="made"):
     reached."""
 
     id: str
-    definition: Definition
+    definition: SubscriptionDefinition
     made_at: int
     next_epoch: int
     base_url: str
@@ -53,7 +54,7 @@ class MovedEvent(msgspec.Struct, frozen=True, array_like=True, tag="moved"):
 
 class LinkedEvent(msgspec.Struct, frozen=True, array_like=True, tag="linked"):
     id: str
-    places: list[Place]
+    places: list[Acknowledged]
     explicit: bool
 
 
@@ -84,7 +85,7 @@ class AckedEvent(msgspec.Struct, frozen=True, array_like=True, tag="acked"):
     """How far the logs are acknowledged, and until when the wake is held now; ``until`` 0: the wake has ended."""
 
     id: str
-    places: list[Place]
+    places: list[Acknowledged]
     until: int
 
 

@@ -1,27 +1,117 @@
-"""Which subscription is about which logs: those that it names, and those that match its pattern.
+"""Which subscription covers which logs, by name or by pattern, and which logs have changed.
 
-A log that was there before the subscription is linked where it ended then; one that is made later, from its beginning.
-So only the first kind has to be written down: of a log that matches and that nothing is known of, nothing has been
-acknowledged. A log that is gone takes its link with it, unless it was named: then the next one of its name is meant.
-
-Logs that servers write wakes into are matched by no pattern. Else a subscription to everything would wake itself.
+There is one listener per log, whatever the number of subscriptions, and one wake-up per burst. A change is registered
+before the append returns, so a request right after an append sees it even if the event loop has not processed it yet.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from time import perf_counter
 from typing import Any
 
-from strandline.delivery.hub import Hub
-from strandline.delivery.subscriptions.events import Event, LinkedEvent, Place, UnlinkedEvent
-from strandline.delivery.subscriptions.links import Link
-from strandline.delivery.subscriptions.log_watch import Watch
-from strandline.delivery.subscriptions.subscription import PLACES_PER_EVENT, Subscription
+from strandline.delivery.hub import SLICE_SECONDS, Hub
+from strandline.delivery.subscriptions.events import Acknowledged, Event, LinkedEvent, UnlinkedEvent
+from strandline.delivery.subscriptions.subscription import PLACES_PER_EVENT, Link, Subscription
 from strandline.engine import Commit, Engine, Log
 from strandline.engine.errors import EngineError
+
+
+class LogWatch:
+    """Calls ``changed`` with links whose log has changed, and ``made`` with new logs. It is a task of the scheduler
+    while there are changes to report."""
+
+    def __init__(self, engine: Engine, hub: Hub, changed: Callable[[Link], None], made: Callable[[Log], None]) -> None:
+        self._engine = engine
+        self._hub = hub
+        self._changed = changed
+        self._made = made
+        self._links: dict[int, list[Link]] = {}
+        self._endings: dict[int, Callable[[], None]] = {}
+        #: Epochs of logs that have changed. Whatever thread changes them puts them in, the loop takes them out.
+        self._touched: dict[int, None] = {}
+        self._posted = False
+        self._next_epoch = engine.next_epoch
+        self._thread = threading.get_ident()
+
+    # --- who waits for what --------------------------------------------------------------------------------------
+
+    def add(self, link: Link) -> None:
+        """The link has a log from now on."""
+        assert link.log is not None
+        epoch = link.log.epoch
+        links = self._links.get(epoch)
+        if links is None:
+            self._endings[epoch] = link.log.listen(self._touch)
+            self._links[epoch] = [link]
+        else:
+            links.append(link)
+
+    def remove(self, link: Link) -> None:
+        assert link.log is not None
+        epoch = link.log.epoch
+        links = self._links[epoch]
+        links.remove(link)
+        if not links:
+            self._endings.pop(epoch)()
+            del self._links[epoch]
+
+    def _touch(self, log: Log) -> None:
+        """Called by the engine, on any thread, with its lock held."""
+        self._touched[log.epoch] = None
+        if not self._posted:
+            self._posted = True
+            if threading.get_ident() == self._thread:
+                self._hub.submit(self)
+            else:
+                self._hub.post(self._submit)
+
+    def _submit(self) -> None:
+        self._hub.submit(self)
+
+    # --- telling -------------------------------------------------------------------------------------------------
+
+    def priority(self, now: int) -> int:
+        return 0
+
+    def run(self) -> None:
+        """Tell as much as a slice of time allows; the rest in the next turn."""
+        until = perf_counter() + SLICE_SECONDS
+        self._posted = False
+        self.look_for_new()
+        while self._touched:
+            self._tell(self._touched.popitem()[0])
+            if perf_counter() > until:
+                if self._touched:
+                    self._posted = True
+                    self._hub.submit(self)
+                return
+
+    def catch_up(self) -> None:
+        """Tell everything that has changed so far."""
+        self.look_for_new()
+        while self._touched:
+            self._tell(self._touched.popitem()[0])
+
+    def look_for_new(self) -> None:
+        """Tell of logs that were made since, by whatever protocol."""
+        engine = self._engine
+        while self._next_epoch < engine.next_epoch:
+            book = engine.by_epoch.get(self._next_epoch)
+            self._next_epoch += 1
+            log = None if book is None else engine.find(book.name)
+            if log is not None:
+                self._made(log)
+
+    def _tell(self, epoch: int) -> None:
+        for link in tuple(self._links.get(epoch, ())):
+            if link.log is not None and link.log.epoch == epoch:
+                self._changed(link)
+
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +138,7 @@ class Linking:
         self._visible = visible
         self._write = write
         self._pending = pending
-        self.watch = Watch(engine, hub, self._changed, self._made)
+        self.watch = LogWatch(engine, hub, self._changed, self._made)
         #: Subscriptions with a pattern, by what the names that match begin with: up to the first slash, or "".
         self._patterns: dict[str, dict[str, Subscription]] = {}
         #: Links whose logs are not there, by name.
@@ -73,7 +163,7 @@ class Linking:
     def _load_matching(self, subscription: Subscription) -> None:
         """Logs that were there before the subscription, and that nothing is known of, were not linked when its making
         was interrupted: they are linked where they end now, which then has to be written down."""
-        places: list[Place] = []
+        places: list[Acknowledged] = []
         for log in self._matching(subscription):
             known = subscription.links.find(log.name)
             if known is None and log.epoch < subscription.next_epoch:
@@ -125,7 +215,7 @@ class Linking:
         if log is not None and self._visible(log):
             for subscription in self._matched_by(name):
                 with suppress(EngineError):
-                    self._write([LinkedEvent(subscription.id, [Place(name, log.epoch, log.head)], False)])
+                    self._write([LinkedEvent(subscription.id, [Acknowledged(name, log.epoch, log.head)], False)])
                 self._match(subscription, log, log.head)
 
     # --- what exists ---------------------------------------------------------------------------------------------
@@ -133,7 +223,7 @@ class Linking:
     def existing(self, subscription: Subscription) -> Iterator[None]:
         """Link all logs there are that match the pattern of a new subscription, where they end now. Goes on step by
         step, so that others have their turn in between."""
-        places: list[Place] = []
+        places: list[Acknowledged] = []
         for count, log in enumerate(self._matching(subscription), 1):
             if subscription.removed:
                 return
@@ -146,7 +236,7 @@ class Linking:
                 yield
         self._write_links(subscription, places)
 
-    def _write_links(self, subscription: Subscription, places: list[Place]) -> None:
+    def _write_links(self, subscription: Subscription, places: list[Acknowledged]) -> None:
         if places:
             self._write([LinkedEvent(subscription.id, places, False)])
 
@@ -177,7 +267,7 @@ class Linking:
 
     # --- what is named -------------------------------------------------------------------------------------------
 
-    def places(self, subscription: Subscription | None, names: Iterable[str]) -> list[Place]:
+    def places(self, subscription: Subscription | None, names: Iterable[str]) -> list[Acknowledged]:
         """Where these are acknowledged to when they are named: where they are already, or where they end."""
         found = []
         for name in names:
@@ -186,9 +276,9 @@ class Linking:
             if link is not None:
                 found.append(link.place)
             elif log is not None and self._visible(log):
-                found.append(Place(name, log.epoch, log.head))
+                found.append(Acknowledged(name, log.epoch, log.head))
             else:
-                found.append(Place(name, 0, 0))
+                found.append(Acknowledged(name, 0, 0))
         return found
 
     def name(self, subscription: Subscription, names: Iterable[str]) -> None:

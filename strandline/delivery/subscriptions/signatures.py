@@ -1,13 +1,20 @@
-"""Who a webhook is from: Ed25519 signatures over the time and the body, and the public key as a JSON Web Key."""
+"""Webhook signatures, and the tokens that prove who holds a wake.
+
+A webhook is signed with Ed25519 over the time and the body; the public key is published as a JSON Web Key.
+"""
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64encode
+import hmac
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from binascii import Error as BadBase64
 from hashlib import sha256
 
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from strandline.delivery.subscriptions.errors import BadToken, TokenExpired
 
 SEED_BYTES = 32
 
@@ -21,8 +28,8 @@ class JsonWebKey(msgspec.Struct, frozen=True):
     alg: str
 
 
-class Signer:
-    """The same seed gives the same key, and the same ``kid``, for good."""
+class WebhookSigner:
+    """Signs webhooks. The same seed always gives the same key and the same ``kid``."""
 
     def __init__(self, seed: bytes) -> None:
         self._key = Ed25519PrivateKey.from_private_bytes(seed)
@@ -41,3 +48,46 @@ class Signer:
 
 def base64url(data: bytes) -> str:
     return urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+#: Longer than any worker holds a wake, heartbeats included. What ends a lease is its own time, not this one.
+TOKEN_MS = 24 * 3_600_000
+
+
+class _Claim(msgspec.Struct, frozen=True, array_like=True):
+    id: str
+    generation: int
+    wake_id: str
+    expires_at: int
+
+
+_decoder = msgspec.json.Decoder(_Claim)
+
+
+class Tokens:
+    """``seed`` is the server's secret; what is used here is derived from it."""
+
+    def __init__(self, seed: bytes) -> None:
+        self._key = hmac.digest(seed, b"strandline subscription tokens", "sha256")
+
+    def issue(self, id: str, generation: int, wake_id: str, now: int) -> str:
+        claim = base64url(msgspec.json.encode(_Claim(id, generation, wake_id, now + TOKEN_MS)))
+        return f"{claim}.{self._code(claim)}"
+
+    def check(self, token: str, id: str, now: int) -> tuple[int, str]:
+        """The generation and the wake that it was given out for; raises if it was not, or not for this subscription."""
+        claim, _, code = token.partition(".")
+        if not token.isascii() or not hmac.compare_digest(code, self._code(claim)):
+            raise BadToken("the token is not valid")
+        try:
+            decoded = _decoder.decode(urlsafe_b64decode(claim + "=" * (-len(claim) % 4)))
+        except (BadBase64, msgspec.MsgspecError):
+            raise BadToken("the token is not valid") from None
+        if decoded.id != id:
+            raise BadToken("the token is not valid")
+        if now > decoded.expires_at:
+            raise TokenExpired("the token has expired")
+        return decoded.generation, decoded.wake_id
+
+    def _code(self, claim: str) -> str:
+        return base64url(hmac.digest(self._key, claim.encode(), "sha256"))

@@ -1,7 +1,7 @@
-"""Where subscriptions are kept: a log of events, and with it the secret that signatures and tokens are made with.
+"""The store of subscriptions: a log of events, and the secret that signatures and tokens are made with.
 
-Now and then all that there is is stated once more, and what came before is deleted. Stating something twice does no
-harm, so a crash in between does none either.
+From time to time the store writes the whole state again and deletes the older events. Repeating an event has no effect,
+so a crash in between does no harm.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ COMPACT_RATIO = 4
 _EVENTS_PER_APPEND = 100
 
 
-class Keeping:
-    """On the loop only. The log is made when there is something to keep; ``seed`` is then the same for good."""
+class SubscriptionStore:
+    """Used on the event loop only. The log is created with the first subscription; then ``seed`` never changes."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

@@ -1,25 +1,158 @@
-"""One subscription: what it is about, the wake that is under way, and who has it.
+"""One subscription: the logs it covers, how far each is acknowledged, the current wake, and who holds it.
 
-A wake begins when something is pending and ends when its holder is done, gives it back, or lets its lease run out.
-There is one at a time, and every one has a generation higher than all before it.
+In a name pattern ``*`` matches one segment between slashes, and ``**`` any number of segments, also none. Write a
+literal star as ``%2A``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice
+from typing import NamedTuple, Protocol
+
+from strandline.delivery.subscriptions.errors import BadPattern, BadPosition
 from strandline.delivery.subscriptions.events import (
     WEBHOOK,
     AckedEvent,
-    Definition,
+    Acknowledged,
     Event,
     LeasedEvent,
     LinkedEvent,
     MadeEvent,
     MovedEvent,
+    SubscriptionDefinition,
     UnlinkedEvent,
     WokenEvent,
 )
-from strandline.delivery.subscriptions.globs import Glob
-from strandline.delivery.subscriptions.links import Links
+from strandline.engine import Log
+from strandline.engine.record import is_internal
+
+ONE, ANY = "*", "**"
+_STAR = "\0"
+
+
+class Glob:
+    """``prefix`` is what every name that matches begins with."""
+
+    __slots__ = ("_parts", "prefix", "text")
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._parts = tuple(_part(part) for part in text.split("/"))
+        self.prefix = _prefix(self._parts)
+
+    def matches(self, name: str) -> bool:
+        """Only the last ``**`` is ever gone back to, so the time is bounded by the product of both lengths."""
+        pattern, parts = self._parts, name.split("/")
+        at = here = 0
+        deep, resume = -1, 0
+        while here < len(parts):
+            wanted = pattern[at] if at < len(pattern) else ""
+            if wanted == ANY:
+                deep, resume = at, here
+                at += 1
+            elif at < len(pattern) and (wanted == ONE or wanted.replace(_STAR, ONE) == parts[here]):
+                at += 1
+                here += 1
+            elif deep >= 0:
+                resume += 1
+                at, here = deep + 1, resume
+            else:
+                return False
+        return all(part == ANY for part in pattern[at:])
+
+
+def _part(part: str) -> str:
+    if part in (ONE, ANY):
+        return part
+    if "*" in part or "\0" in part:
+        raise BadPattern(f"{part!r}: a star stands for a whole segment; write %2A for the character")
+    return part.replace("%2A", _STAR).replace("%2a", _STAR)
+
+
+def _prefix(parts: tuple[str, ...]) -> str:
+    literal: list[str] = []
+    for part in parts:
+        if part in (ONE, ANY):
+            break
+        literal.append(part.replace(_STAR, ONE))
+    rest = parts[len(literal) :]
+    # Where something must follow, the slash is there in any case.
+    return "/".join(literal) + ("/" if literal and any(part != ANY for part in rest) else "")
+
+
+class Link:
+    """A name that a subscription is about: because it was named, because it matches the pattern, or both. ``log`` is
+    None while there is no log of the name."""
+
+    __slots__ = ("acked", "epoch", "explicit", "log", "matched", "name", "subscription")
+
+    def __init__(self, subscription: Subscription, name: str) -> None:
+        self.subscription = subscription
+        self.name = name
+        self.explicit = False
+        self.matched = False
+        self.log: Log | None = None
+        self.epoch = 0
+        self.acked = 0
+
+    @property
+    def tail(self) -> int:
+        return 0 if self.log is None else self.log.head
+
+    @property
+    def place(self) -> Acknowledged:
+        return Acknowledged(self.name, self.epoch, self.acked)
+
+
+class Links:
+    """``pending`` are those with something that is not acknowledged, the one that has waited longest first."""
+
+    __slots__ = ("_subscription", "by_name", "pending")
+
+    def __init__(self, subscription: Subscription) -> None:
+        self._subscription = subscription
+        self.by_name: dict[str, Link] = {}
+        self.pending: dict[Link, None] = {}
+
+    def __len__(self) -> int:
+        return len(self.by_name)
+
+    def __iter__(self) -> Iterator[Link]:
+        return iter(self.by_name.values())
+
+    def find(self, name: str) -> Link | None:
+        return self.by_name.get(name)
+
+    def make(self, name: str) -> Link:
+        """The link of this name, made if need be."""
+        link = self.by_name.get(name)
+        if link is None:
+            link = self.by_name[name] = Link(self._subscription, name)
+        return link
+
+    def put_at(self, place: Acknowledged) -> Link:
+        """What is acknowledged of the log with the place's epoch, be it there or not."""
+        link = self.make(place.name)
+        link.epoch, link.acked = place.epoch, place.seq
+        return link
+
+    def remove(self, link: Link) -> None:
+        self.pending.pop(link, None)
+        self.by_name.pop(link.name, None)
+
+    def note(self, link: Link) -> None:
+        """Look again whether something of the link's log is not acknowledged."""
+        if link.tail > link.acked:
+            self.pending.setdefault(link)
+        else:
+            self.pending.pop(link, None)
+
+    def selection(self, limit: int) -> list[Link]:
+        """So many of them, those that are pending first."""
+        rest = (link for link in self.by_name.values() if link not in self.pending)
+        return list(islice(chain(self.pending, rest), limit))
+
 
 ACTIVE, FAILED = "active", "failed"
 #: Places per event: a record may not be too large.
@@ -36,7 +169,7 @@ class Subscription:
 
     def __init__(self, event: MadeEvent) -> None:
         self.id = event.id
-        self.definition: Definition = event.definition
+        self.definition: SubscriptionDefinition = event.definition
         self.made_at = event.made_at
         self.next_epoch = event.next_epoch
         self.base_url = event.base_url
@@ -74,7 +207,7 @@ class Subscription:
 
     def matches(self, name: str) -> bool:
         """Whether the pattern has it. The server's own logs are for those who name them."""
-        return self.glob is not None and not name.startswith("_") and self.glob.matches(name)
+        return self.glob is not None and not is_internal(name) and self.glob.matches(name)
 
     # --- what happened -------------------------------------------------------------------------------------------
 
@@ -137,3 +270,67 @@ class Subscription:
         if self.until:
             events.append(LeasedEvent(self.id, self.until, self.holder))
         return events
+
+
+#: The name of a log and the seq it is acknowledged to; None for one that makes no sense.
+Ack = tuple[str, int | None]
+
+
+def checked(subscription: Subscription, acks: Sequence[Ack]) -> list[Acknowledged]:
+    """The acknowledgements, checked: every one goes forward, and none beyond what is there."""
+    places: dict[str, Acknowledged] = {}
+    for name, seq in acks:
+        link = subscription.links.find(name)
+        if link is None:
+            raise BadPosition(f"the subscription is not about {name!r}")
+        if seq is None:
+            raise BadPosition(f"the offset for {name!r} is not one that can be acknowledged")
+        if seq < (places[name].seq if name in places else link.acked):
+            raise BadPosition(f"the offset for {name!r} is behind what is acknowledged already")
+        if seq > link.tail:
+            raise BadPosition(f"the offset for {name!r} is beyond the end of the stream")
+        places[name] = Acknowledged(name, link.epoch, seq)
+    return list(places.values())
+
+
+def still_there(subscription: Subscription, told: Sequence[Acknowledged]) -> list[Acknowledged]:
+    """Of the places that somebody was told of, those whose logs the subscription is still about."""
+    found = []
+    for place in told:
+        link = subscription.links.find(place.name)
+        if link is not None and link.epoch == place.epoch:
+            found.append(place)
+    return found
+
+
+class Dialect(Protocol):
+    """What the protocol in front decides: what can be subscribed to, and how things are said."""
+
+    def visible(self, log: Log) -> bool:
+        """Whether there is such a log for this protocol."""
+
+    def wake_log(self, name: str) -> Log | None:
+        """Where wakes are written, made if need be; None if nothing can be written there."""
+
+    def wake_event(self, subscription: Subscription, name: str, generation: int) -> bytes:
+        """What is written there; ``name`` is the log that has something new."""
+
+    def notification(self, subscription: Subscription, links: Sequence[Link], token: str) -> bytes:
+        """What a webhook is told."""
+
+
+class Claim(NamedTuple):
+    """A wake that is somebody's for a while."""
+
+    wake_id: str
+    generation: int
+    token: str
+    links: list[Link]
+
+
+class WakeHolder(NamedTuple):
+    """The caller of a request about a wake: its token, and the wake that it names."""
+
+    token: str
+    wake_id: str
+    generation: int

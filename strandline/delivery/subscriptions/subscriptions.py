@@ -10,8 +10,6 @@ from functools import cached_property
 from typing import Any
 
 from strandline.delivery.hub import Hub
-from strandline.delivery.subscriptions.acks import Ack, checked, still_there
-from strandline.delivery.subscriptions.dialect import Claim, Dialect, Holder
 from strandline.delivery.subscriptions.errors import (
     AlreadyClaimed,
     Fenced,
@@ -23,23 +21,31 @@ from strandline.delivery.subscriptions.errors import (
 )
 from strandline.delivery.subscriptions.events import (
     AckedEvent,
-    Definition,
+    Acknowledged,
     Event,
     LeasedEvent,
     LinkedEvent,
     MadeEvent,
     MovedEvent,
-    Place,
     RemovedEvent,
+    SubscriptionDefinition,
     WokenEvent,
 )
 from strandline.delivery.subscriptions.link_index import Linking
-from strandline.delivery.subscriptions.signatures import Signer
-from strandline.delivery.subscriptions.store import Keeping
-from strandline.delivery.subscriptions.subscription import PLACES_PER_EVENT, Subscription
+from strandline.delivery.subscriptions.signatures import Tokens, WebhookSigner
+from strandline.delivery.subscriptions.store import SubscriptionStore
+from strandline.delivery.subscriptions.subscription import (
+    PLACES_PER_EVENT,
+    Ack,
+    Claim,
+    Dialect,
+    Subscription,
+    WakeHolder,
+    checked,
+    still_there,
+)
 from strandline.delivery.subscriptions.timer import FIRST_MS, Timer, retry_delay_ms
-from strandline.delivery.subscriptions.tokens import Tokens
-from strandline.delivery.subscriptions.webhooks import Answer, Courier
+from strandline.delivery.subscriptions.webhooks import Courier, WebhookAnswer
 from strandline.engine import Append, Batch, Commit, Engine, Log
 from strandline.engine.background import delay_after, report
 from strandline.engine.errors import LogFull
@@ -72,7 +78,7 @@ class Subscriptions:
         self._dialect = dialect
         self._courier = courier
         self._jitter = jitter
-        self._keeping = Keeping(engine)
+        self._keeping = SubscriptionStore(engine)
         self._timer = Timer(hub, self._due)
         self._all = self._keeping.load()
         self._stopped = False
@@ -93,8 +99,8 @@ class Subscriptions:
         self._courier.stop()
 
     @cached_property
-    def signer(self) -> Signer:
-        return Signer(self._keeping.seed)
+    def signer(self) -> WebhookSigner:
+        return WebhookSigner(self._keeping.seed)
 
     @cached_property
     def _tokens(self) -> Tokens:
@@ -124,7 +130,7 @@ class Subscriptions:
             raise UnknownSubscription(id)
         return found
 
-    def put(self, id: str, definition: Definition, base_url: str) -> tuple[Subscription, bool, Commit[Any]]:
+    def put(self, id: str, definition: SubscriptionDefinition, base_url: str) -> tuple[Subscription, bool, Commit[Any]]:
         """The subscription, and whether it is new. A new one has the logs that it names; those that match its pattern
         are linked by :meth:`link_existing`, which has to follow."""
         known = self._all.get(id)
@@ -133,7 +139,7 @@ class Subscriptions:
                 raise SubscriptionExists(id)
             return known, False, self._move(known, base_url)
         if len(self._all) >= MAX_SUBSCRIPTIONS:
-            raise TooManySubscriptions(f"there are {MAX_SUBSCRIPTIONS} subscriptions, which is the most there may be")
+            raise TooManySubscriptions(f"the limit of {MAX_SUBSCRIPTIONS} subscriptions is reached")
         if definition.webhook_url is not None:
             self._courier.check(definition.webhook_url)
         self.catch_up()
@@ -216,7 +222,7 @@ class Subscriptions:
         links = subscription.links.selection(MAX_TOLD)
         return Claim(subscription.wake_id, subscription.generation, token, links), commit
 
-    def callback(self, id: str, holder: Holder, acks: Sequence[Ack], done: bool) -> tuple[bool, Commit[Any]]:
+    def callback(self, id: str, holder: WakeHolder, acks: Sequence[Ack], done: bool) -> tuple[bool, Commit[Any]]:
         """A webhook acknowledges, and holds the wake for another while or is done with it. Tells whether another wake
         follows at once."""
         subscription = self._held(id, holder)
@@ -224,19 +230,19 @@ class Subscriptions:
             raise WrongKind("the subscription has no webhook: its workers acknowledge")
         return self._acknowledge(subscription, acks, done)
 
-    def acknowledge(self, id: str, holder: Holder, acks: Sequence[Ack], done: bool) -> tuple[bool, Commit[Any]]:
+    def acknowledge(self, id: str, holder: WakeHolder, acks: Sequence[Ack], done: bool) -> tuple[bool, Commit[Any]]:
         """As :meth:`callback`, by a worker that has claimed the wake."""
         subscription = self._held(id, holder)
         _check_pulls(subscription)
         return self._acknowledge(subscription, acks, done)
 
-    def release(self, id: str, holder: Holder) -> Commit[Any]:
+    def release(self, id: str, holder: WakeHolder) -> Commit[Any]:
         """Give the wake back as it is; if something is pending another one begins."""
         subscription = self._held(id, holder)
         _check_pulls(subscription)
         return self._acknowledge(subscription, (), True)[1]
 
-    def _held(self, id: str, holder: Holder) -> Subscription:
+    def _held(self, id: str, holder: WakeHolder) -> Subscription:
         """The subscription, if its wake is the one that the token was given out for."""
         now = self._hub.now()
         given = self._tokens.check(holder.token, id, now)
@@ -255,7 +261,7 @@ class Subscriptions:
         commit = self._acked(subscription, places, until)
         return done and bool(subscription.wake_id), commit
 
-    def _acked(self, subscription: Subscription, places: list[Place], until: int) -> Commit[Any]:
+    def _acked(self, subscription: Subscription, places: list[Acknowledged], until: int) -> Commit[Any]:
         """Write down an acknowledgement, and begin the next wake if there is one to begin."""
         event = AckedEvent(subscription.id, places, until)
         commit = self._write([event])
@@ -343,19 +349,21 @@ class Subscriptions:
             self._try(subscription, lambda: self._end_unclaimed(subscription))
             return
         links = subscription.links.selection(MAX_TOLD)
-        told = [Place(link.name, link.epoch, link.tail) for link in links]
+        told = [Acknowledged(link.name, link.epoch, link.tail) for link in links]
         body = self._dialect.notification(subscription, links, self._token(subscription))
         headers = {
             "content-type": "application/json",
             "webhook-signature": self.signer.sign(body, self._hub.wall()),
         }
 
-        def answered(answer: Answer) -> None:
+        def answered(answer: WebhookAnswer) -> None:
             self._try(subscription, lambda: self._answered(subscription, wake_id, told, answer))
 
         self._courier.deliver(url, body, headers, answered)
 
-    def _answered(self, subscription: Subscription, wake_id: str, told: list[Place], answer: Answer) -> None:
+    def _answered(
+        self, subscription: Subscription, wake_id: str, told: list[Acknowledged], answer: WebhookAnswer
+    ) -> None:
         if self._stopped or subscription.removed or subscription.wake_id != wake_id:
             return
         if answer.delivered:
@@ -365,7 +373,7 @@ class Subscriptions:
             subscription.failures += 1
             self._try_again(subscription, retry_delay_ms(subscription.failures, self._jitter))
 
-    def _taken(self, subscription: Subscription, told: list[Place], done: bool) -> None:
+    def _taken(self, subscription: Subscription, told: list[Acknowledged], done: bool) -> None:
         if done:
             self._acked(subscription, still_there(subscription, told), 0)
         elif not subscription.until:
@@ -427,7 +435,7 @@ class Subscriptions:
         return self._keeping.write(events, others)
 
 
-def _linked(id: str, places: Sequence[Place]) -> list[Event]:
+def _linked(id: str, places: Sequence[Acknowledged]) -> list[Event]:
     return [
         LinkedEvent(id, list(places[start : start + PLACES_PER_EVENT]), True)
         for start in range(0, len(places), PLACES_PER_EVENT)

@@ -1,4 +1,4 @@
-"""One timer for the leases and the retries of all subscriptions, by the wall clock: leases outlive restarts."""
+"""One timer for the leases and retries of all subscriptions, on the wall clock because leases outlive restarts."""
 
 from __future__ import annotations
 
@@ -67,8 +67,6 @@ class Timer:
             wait = min(max(self._heap[0][0] - self._hub.now(), 0), MAX_WAIT_MS)
             self._handle = self._hub.loop.call_later(wait / 1000, self.ring)
 
-
-# --- How long to wait before a webhook is tried again ---------------------------------------------------------------
 
 FIRST_MS = 1_000
 MAX_MS = 60_000

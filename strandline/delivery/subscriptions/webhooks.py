@@ -1,21 +1,113 @@
-"""The door to the webhooks: sends a body to an address and tells what the answer was."""
+"""Sending webhooks, and the addresses they may be sent to: the public internet over TLS and, if configured, this
+machine or private networks.
+
+An address is checked twice. The URL is checked when the subscription is created. The address that its host name
+resolves to is checked at every delivery, and the connection is made to the address that was checked.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import socket
 import ssl
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from ipaddress import ip_address
+from concurrent.futures import Executor
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Protocol
 
 import httpx
 import msgspec
 
-from strandline.delivery.subscriptions.addresses import Address, is_allowed, parse_url
 from strandline.delivery.subscriptions.errors import AddressRejected
+
+MAX_URL = 2048
+
+Address = IPv4Address | IPv6Address
+
+_GLOBAL_UNICAST = IPv6Network("2000::/3")
+#: What only stands for an IPv4 address: Teredo and 6to4.
+_TUNNELS = (IPv6Network("2001::/32"), IPv6Network("2002::/16"))
+#: This machine, and networks that people run themselves. Link-local addresses are never among them: in a cloud, the
+#: credentials of the machine are found there.
+_PRIVATE = tuple(
+    ip_network(network)
+    for network in (
+        "127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "::1/128", "fc00::/7",
+    )
+)  # fmt: skip
+#: Addresses in private ranges where a cloud gives out the credentials of the machine.
+_METADATA = frozenset((IPv4Address("100.100.100.200"), IPv6Address("fd00:ec2::254")))
+_HOW_PRIVATE = "set streams.webhook_allow_private (STRANDLINE_WEBHOOK_ALLOW_PRIVATE=1) to allow that"
+_HOW_LOOPBACK = "set streams.webhook_allow_loopback (STRANDLINE_WEBHOOK_ALLOW_LOOPBACK=1) to allow that"
+#: What name resolution takes for an IPv4 address although it is not written like one: 2130706433, 0x7f.1, 127.1.
+_NUMERIC = re.compile(r"(0[xX][0-9a-fA-F]*|[0-9]+)(\.(0[xX][0-9a-fA-F]*|[0-9]+))*", re.ASCII)
+
+
+def parse_url(text: str, *, private: bool = False, loopback: bool = False) -> httpx.URL:
+    """The address of a webhook; raises :class:`AddressRejected` where it shows that nothing may be sent there.
+    ``private``: webhooks may go to this machine and to private networks. ``loopback``: to this machine."""
+    if len(text) > MAX_URL:
+        raise AddressRejected(f"webhook.url has more than {MAX_URL} characters")
+    try:
+        url = httpx.URL(text)
+    except (httpx.InvalidURL, ValueError):
+        raise AddressRejected("webhook.url is not a valid URL") from None
+    if url.scheme not in ("http", "https"):
+        raise AddressRejected("webhook.url must use https")
+    if not url.host:
+        raise AddressRejected("webhook.url has no host")
+    if url.userinfo:
+        raise AddressRejected("webhook.url must not have a user name or a password")
+    _check_host(url, private, loopback or private)
+    return url
+
+
+def is_allowed(url: httpx.URL, address: Address, *, private: bool = False, loopback: bool = False) -> bool:
+    """Whether what is meant for this URL may be sent to this address, which its host's name stands for."""
+    if is_public(address):
+        return url.scheme == "https"
+    return is_private(address) and (private or (loopback and address.is_loopback))
+
+
+def is_private(address: Address) -> bool:
+    """This machine or a private network; nothing that only stands for one, and no place with credentials."""
+    return address not in _METADATA and any(address in network for network in _PRIVATE)
+
+
+def is_public(address: Address) -> bool:
+    """Neither this machine nor its neighbours, nor anything that only looks like an address of somebody else."""
+    if isinstance(address, IPv6Address):
+        if address not in _GLOBAL_UNICAST or any(address in tunnel for tunnel in _TUNNELS):
+            return False
+    return address.is_global and not (address.is_multicast or address.is_reserved)
+
+
+def _check_host(url: httpx.URL, private: bool, loopback: bool) -> None:
+    host = url.host.lower().rstrip(".")
+    is_local = host == "localhost" or host.endswith(".localhost")
+    address = _literal(host)
+    if address is None and _NUMERIC.fullmatch(host):
+        raise AddressRejected("webhook.url has a host that is neither a name nor an address as they are written")
+    if is_local or (address is not None and address.is_loopback and is_private(address)):
+        if not loopback:
+            raise AddressRejected(f"webhook.url leads to this machine; {_HOW_LOOPBACK}")
+    elif address is not None and is_private(address):
+        if not private:
+            raise AddressRejected(f"webhook.url leads to a private network; {_HOW_PRIVATE}")
+    elif address is not None and not is_public(address):
+        raise AddressRejected("webhook.url must not lead to a link-local, multicast or otherwise special address")
+    elif url.scheme == "http" and (address is not None or not private):
+        raise AddressRejected("webhook.url must use https; http is for this machine and private networks alone")
+
+
+def _literal(host: str) -> Address | None:
+    try:
+        return ip_address(host.strip("[]"))
+    except ValueError:
+        return None
+
 
 log = logging.getLogger(__name__)
 # It tells every URL that it asks, and the path of a webhook is often as good as a password.
@@ -28,15 +120,11 @@ MAX_UNDER_WAY = 256
 #: Of an answer only so much is looked at.
 MAX_ANSWER_BYTES = 64 << 10
 
-#: Names that are looked up at a time. Threads of their own: a name server that does not answer must hold up nobody
-#: but those who wait for it.
-MAX_LOOKUPS = 8
-
 Resolve = Callable[[str, int], list[Address]]
 
 
-class Answer(msgspec.Struct, frozen=True):
-    """What became of a delivery. ``done``: the receiver has dealt with everything that it was told of."""
+class WebhookAnswer(msgspec.Struct, frozen=True):
+    """The result of a delivery. ``done``: the receiver has processed everything that it was told."""
 
     delivered: bool
     done: bool = False
@@ -45,7 +133,9 @@ class Answer(msgspec.Struct, frozen=True):
 class Courier(Protocol):
     """``deliver`` is called on the loop and returns at once; ``tell`` is called on the loop, later, exactly once."""
 
-    def deliver(self, url: str, body: bytes, headers: Mapping[str, str], tell: Callable[[Answer], None]) -> None: ...
+    def deliver(
+        self, url: str, body: bytes, headers: Mapping[str, str], tell: Callable[[WebhookAnswer], None]
+    ) -> None: ...
 
     def check(self, url: str) -> None:
         """Raise :class:`AddressRejected` if the URL shows that nothing may be sent there."""
@@ -64,8 +154,9 @@ _decoder = msgspec.json.Decoder(_Done)
 class HttpCourier(Courier):
     """Connections are not kept: one that was made for a name must not serve another one at the same address.
 
-    ``resolve`` finds the addresses of a name, on another thread; ``trust`` is whose certificates count. By default both
-    as usual. ``private``: webhooks may go to this machine and to private networks. ``loopback``: to this machine.
+    ``resolve`` finds the addresses of a name; it blocks while a name server does not answer, so it runs on ``threads``
+    (None: those of the loop). ``trust`` is whose certificates count. By default both are those of the system.
+    ``private``: webhooks may go to this machine and to private networks. ``loopback``: to this machine.
     """
 
     def __init__(
@@ -75,12 +166,13 @@ class HttpCourier(Courier):
         *,
         private: bool = False,
         loopback: bool = False,
+        threads: Executor | None = None,
     ) -> None:
         self._private = private
         self._loopback = loopback
         self._resolve = resolve or _resolve
         self._trust = trust
-        self._threads = ThreadPoolExecutor(MAX_LOOKUPS, "strandline-lookup")
+        self._threads = threads
         self._client: httpx.AsyncClient | None = None
         self._slots = asyncio.Semaphore(MAX_UNDER_WAY)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -88,7 +180,7 @@ class HttpCourier(Courier):
     def check(self, url: str) -> None:
         parse_url(url, private=self._private, loopback=self._loopback)
 
-    def deliver(self, url: str, body: bytes, headers: Mapping[str, str], tell: Callable[[Answer], None]) -> None:
+    def deliver(self, url: str, body: bytes, headers: Mapping[str, str], tell: Callable[[WebhookAnswer], None]) -> None:
         task = asyncio.get_running_loop().create_task(self._deliver(url, body, headers, tell))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -96,9 +188,10 @@ class HttpCourier(Courier):
     def stop(self) -> None:
         for task in self._tasks:
             task.cancel()
-        self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def _deliver(self, url: str, body: bytes, headers: Mapping[str, str], tell: Callable[[Answer], None]) -> None:
+    async def _deliver(
+        self, url: str, body: bytes, headers: Mapping[str, str], tell: Callable[[WebhookAnswer], None]
+    ) -> None:
         async with self._slots:
             try:
                 async with asyncio.timeout(SEND_SECONDS):
@@ -107,10 +200,10 @@ class HttpCourier(Courier):
                     )
             except Exception as error:  # whatever it is: it is tried again
                 log.warning("a webhook at %s was not delivered: %s", _host(url), error or type(error).__name__)
-                answer = Answer(delivered=False)
+                answer = WebhookAnswer(delivered=False)
         tell(answer)
 
-    async def _send(self, url: httpx.URL, body: bytes, headers: Mapping[str, str]) -> Answer:
+    async def _send(self, url: httpx.URL, body: bytes, headers: Mapping[str, str]) -> WebhookAnswer:
         host, port = url.raw_host.decode("ascii"), url.port or (443 if url.scheme == "https" else 80)
         loop = asyncio.get_running_loop()
         found = await loop.run_in_executor(self._threads, self._resolve, host, port)
@@ -129,7 +222,9 @@ class HttpCourier(Courier):
                 continue
         return await self._send_to(addresses[-1], url, body, headers)
 
-    async def _send_to(self, address: Address, url: httpx.URL, body: bytes, headers: Mapping[str, str]) -> Answer:
+    async def _send_to(
+        self, address: Address, url: httpx.URL, body: bytes, headers: Mapping[str, str]
+    ) -> WebhookAnswer:
         client = await self._http()
         request = client.build_request(
             "POST",
@@ -142,8 +237,8 @@ class HttpCourier(Courier):
         try:
             if not response.is_success:
                 log.warning("a webhook at %s was answered with status %d", url.host, response.status_code)
-                return Answer(delivered=False)
-            return Answer(delivered=True, done=await _says_done(response))
+                return WebhookAnswer(delivered=False)
+            return WebhookAnswer(delivered=True, done=await _says_done(response))
         finally:
             await response.aclose()
 

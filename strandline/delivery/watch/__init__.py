@@ -1,7 +1,6 @@
-"""Reading along: who watches which log, how far everybody has come, and pages that are made once for all."""
+"""Watch streams: the readers of a log, their positions, and pages that are rendered once for all of them."""
 
 from strandline.delivery.watch.alarms import Alarm, Alarms
-from strandline.delivery.watch.feed import Feed, Piece, Place, Reader, Subject, View
-from strandline.delivery.watch.feeds import Feeds
+from strandline.delivery.watch.feed import Feed, FeedPage, FeedPosition, FeedReader, Feeds, FeedView, Subject
 
-__all__ = ["Alarm", "Alarms", "Feed", "Feeds", "Piece", "Place", "Reader", "Subject", "View"]
+__all__ = ["Alarm", "Alarms", "Feed", "FeedPage", "FeedPosition", "FeedReader", "FeedView", "Feeds", "Subject"]

@@ -1,7 +1,7 @@
-"""A log that is watched: those who read along, and what they get, made once for everybody at the same place.
+"""The feed of a log: its live readers, and the pages they get, rendered once for all readers at the same position.
 
-A reader pulls: it is told that there may be something (``deliver``), and asks for the piece at its place if it can take
-one. So a reader that does not keep up costs nothing but its cursor, and gets the more at a time the later it comes.
+Readers pull. A reader is told that there may be new records (``deliver``) and requests the page at its position when it
+can take one. A slow reader costs only its cursor, and gets larger pages the further it lags.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ class Subject(Protocol):
     def priority(self, now: int) -> int: ...
 
 
-class View(ABC):
-    """Which records of a log a reader gets, and what is made of them.
+class FeedView(ABC):
+    """Which records of a log a reader gets, and how they are rendered.
 
-    One object for everybody who wants the same: those who share it share what is rendered.
+    Readers with the same filter share one view object, and with it the rendered pages.
     """
 
     __slots__ = ("__weakref__", "strong")
@@ -55,8 +55,8 @@ class View(ABC):
         """What is delivered of a page that has records or a tombstone."""
 
 
-class Piece:
-    """What there is at a place. ``content`` is None when there is nothing to show; the cursor may move all the same."""
+class FeedPage:
+    """The rendered page at a position. ``content`` is None if no record is shown; the cursor may advance anyway."""
 
     __slots__ = ("caught_up", "content", "head", "next_after")
 
@@ -67,34 +67,34 @@ class Piece:
         self.content = content
 
 
-class Reader(ABC):
-    """Somebody who reads along in one or more logs. All calls are made on the loop."""
+class FeedReader(ABC):
+    """A live reader of one or more logs. All calls are made on the event loop."""
 
     __slots__ = ()
 
     @abstractmethod
-    def deliver(self, place: Place) -> None:
+    def deliver(self, place: FeedPosition) -> None:
         """There may be something at the place: take the piece, if there is room for it, and move the place."""
 
     @abstractmethod
-    def gone(self, place: Place) -> None:
+    def gone(self, place: FeedPosition) -> None:
         """The log was dropped; the place is detached already."""
 
     @abstractmethod
-    def paced(self, place: Place) -> None:
+    def paced(self, place: FeedPosition) -> None:
         """The server is too busy for this log; deliveries go on by themselves when it is not."""
 
     @abstractmethod
-    def failed(self, place: Place, error: Exception) -> None:
+    def failed(self, place: FeedPosition, error: Exception) -> None:
         """The log cannot be read."""
 
 
-class Place:
-    """How far a reader has come in a log. ``epoch`` is that of the log the cursor was taken in."""
+class FeedPosition:
+    """The position of a reader in a log. ``epoch`` is that of the log in which the cursor was taken."""
 
     __slots__ = ("cursor", "epoch", "feed", "queued", "reader", "subject", "view")
 
-    def __init__(self, reader: Reader, subject: Subject, cursor: int, view: View) -> None:
+    def __init__(self, reader: FeedReader, subject: Subject, cursor: int, view: FeedView) -> None:
         self.reader = reader
         self.subject = subject
         self.cursor = cursor
@@ -109,15 +109,15 @@ class Place:
         """Whether there may be something that was not delivered yet."""
         return self.cursor != self.subject.log.head or self.epoch != self.subject.log.epoch
 
-    def move(self, piece: Piece) -> None:
+    def move(self, piece: FeedPage) -> None:
         self.cursor = piece.next_after
         self.epoch = self.subject.log.epoch
 
 
-_Key = tuple[int, int, View]
+_Key = tuple[int, int, FeedView]
 
 
-def _tell(tell: Callable[..., None], place: Place, *arguments: Any) -> None:
+def _tell(tell: Callable[..., None], place: FeedPosition, *arguments: Any) -> None:
     """Tell a reader something. If that fails, the other readers are told all the same."""
     try:
         tell(place, *arguments)
@@ -125,8 +125,8 @@ def _tell(tell: Callable[..., None], place: Place, *arguments: Any) -> None:
         log.exception("a reader of %r failed", place.subject.log)
 
 
-class Keeper(Protocol):
-    """Whoever has the feeds."""
+class FeedKeeper(Protocol):
+    """The owner of feeds, as a feed sees it."""
 
     def held(self, feed: Feed) -> bool:
         """Whether the log has to wait because the server is too busy for it."""
@@ -136,25 +136,25 @@ class Keeper(Protocol):
 
 
 class Feed(Waiter):
-    """Made and kept by a :class:`Keeper`; a task of the scheduler while somebody has to be told."""
+    """Made and kept by a :class:`FeedKeeper`; a task of the scheduler while somebody has to be told."""
 
     __slots__ = (
         "_durable", "_hub", "_keeper", "_loading", "_pieces", "_stamp", "_syncing", "_tasks", "_todo", "paused",
         "places", "subject",
     )  # fmt: skip
 
-    def __init__(self, hub: Hub, subject: Subject, keeper: Keeper) -> None:
+    def __init__(self, hub: Hub, subject: Subject, keeper: FeedKeeper) -> None:
         self._hub = hub
         self._keeper = keeper
         self.subject = subject
-        self.places: dict[Place, None] = {}
+        self.places: dict[FeedPosition, None] = {}
         #: Waits for the server to be less busy.
         self.paused = False
-        self._todo: list[Place] = []
+        self._todo: list[FeedPosition] = []
         #: Rendered pieces, for as long as deliveries are going on and the log stays as it is.
-        self._pieces: dict[_Key, Piece] = {}
+        self._pieces: dict[_Key, FeedPage] = {}
         self._stamp: tuple[int, ...] = ()
-        self._loading: dict[_Key, dict[Place, None]] | None = None
+        self._loading: dict[_Key, dict[FeedPosition, None]] | None = None
         self._tasks: set[asyncio.Task[None]] | None = None
         #: Everything up to here is durable, as far as is known.
         self._durable = 0
@@ -176,7 +176,7 @@ class Feed(Waiter):
                 todo.append(place)
         self.run()
 
-    def queue(self, place: Place) -> None:
+    def queue(self, place: FeedPosition) -> None:
         """Have the place's reader told soon."""
         if not place.queued:
             place.queued = True
@@ -204,7 +204,7 @@ class Feed(Waiter):
             self._pieces.clear()
 
     @staticmethod
-    def _deliver(place: Place) -> None:
+    def _deliver(place: FeedPosition) -> None:
         """One reader's failure is nobody else's."""
         try:
             place.reader.deliver(place)
@@ -222,7 +222,7 @@ class Feed(Waiter):
 
     # --- what there is at a place ----------------------------------------------------------------------------------
 
-    def piece(self, place: Place) -> Piece | None:
+    def piece(self, place: FeedPosition) -> FeedPage | None:
         """What comes next at the place; None: not now, and its reader will be told when."""
         if self._keeper.held(self):
             return None
@@ -238,7 +238,7 @@ class Feed(Waiter):
             self._stamp = stamp
             self._pieces.clear()
 
-    def _read(self, place: Place) -> Piece | None:
+    def _read(self, place: FeedPosition) -> FeedPage | None:
         if place.view.strong:
             self._sync()
         key = (place.cursor, place.epoch, place.view)
@@ -257,13 +257,13 @@ class Feed(Waiter):
             return None
         return self._make(key, page)
 
-    def _arguments(self, place: Place) -> dict[str, Any]:
+    def _arguments(self, place: FeedPosition) -> dict[str, Any]:
         arguments = place.view.arguments(self.subject)
         if place.epoch != self.subject.log.epoch:
             arguments["epoch"] = place.epoch
         return arguments
 
-    def _make(self, key: _Key, page: Page) -> Piece | None:
+    def _make(self, key: _Key, page: Page) -> FeedPage | None:
         after, _, view = key
         if view.strong and not self._cut(page, after):
             return None
@@ -271,12 +271,12 @@ class Feed(Waiter):
         if page.seqs or page.tombstone is not None:
             content = view.render(self.subject, after, page)
             self.subject.consumed_at = self._hub.now()
-        piece = self._pieces[key] = Piece(page, content)
+        piece = self._pieces[key] = FeedPage(page, content)
         return piece
 
     # --- what is not in memory -------------------------------------------------------------------------------------
 
-    def _load(self, key: _Key, place: Place) -> None:
+    def _load(self, key: _Key, place: FeedPosition) -> None:
         """Have the page read on another thread, once for everybody who is there."""
         if self._loading is None:
             self._loading = {}
@@ -290,7 +290,7 @@ class Feed(Waiter):
     async def _fetch(self, key: _Key, arguments: dict[str, Any]) -> None:
         page, failure = None, None
         try:
-            page = await asyncio.to_thread(self.subject.log.read, key[0], **arguments)
+            page = await self._hub.in_thread(self.subject.log.read, key[0], **arguments)
         except UnknownLog:
             pass
         except Exception as error:
@@ -360,3 +360,88 @@ class Feed(Waiter):
         page.next_after = durable
         page.caught_up = False
         return durable > after or page.tombstone is not None
+
+
+#: How often it is looked whether the server is still too busy for the logs of negative priority.
+RETRY_SECONDS = 0.1
+
+
+class Pacing(Protocol):
+    """Says whether the server is too busy for logs of negative priority."""
+
+    shedding: bool
+
+
+class Feeds:
+    """Lives on the loop, like everything here."""
+
+    def __init__(self, hub: Hub, pressure: Pacing) -> None:
+        self.hub = hub
+        self._pressure = pressure
+        self._feeds: dict[int, Feed] = {}
+        self._paused: set[Feed] = set()
+
+    def __len__(self) -> int:
+        """How many logs are watched."""
+        return len(self._feeds)
+
+    def attach(self, place: FeedPosition) -> None:
+        """From now on the place's reader is told when there is something; what there is already it asks for itself.
+
+        Raises UnknownLog if the log is gone.
+        """
+        assert place.feed is None
+        log = place.subject.log
+        feed = self._feeds.get(log.epoch)
+        if feed is None:
+            feed = Feed(self.hub, place.subject, self)
+            self.hub.watch(log, feed)
+            self._feeds[log.epoch] = feed
+        feed.places[place] = None
+        place.feed = feed
+
+    def detach(self, place: FeedPosition) -> None:
+        """The place's reader is not told any more. Harmless if it was not anyway."""
+        feed, place.feed = place.feed, None
+        place.queued = False
+        if feed is not None:
+            feed.places.pop(place, None)
+            if not feed.places:
+                self.forget(feed)
+
+    def forget(self, feed: Feed) -> None:
+        """Called when nobody reads along in the log any more."""
+        log = feed.subject.log
+        self.hub.unwatch(log, feed)
+        self.hub.scheduler.withdraw(feed)
+        self._paused.discard(feed)
+        self._feeds.pop(log.epoch, None)
+
+    # --- when the server is too busy -------------------------------------------------------------------------------
+
+    def held(self, feed: Feed) -> bool:
+        """Logs of negative priority wait while the server sheds load."""
+        if feed.paused:
+            return True
+        if not self._pressure.shedding or feed.subject.priority(self.hub.now()) >= 0:
+            return False
+        feed.paused = True
+        if not self._paused:
+            self.hub.loop.call_later(RETRY_SECONDS, self.retry)
+        self._paused.add(feed)
+        for place in list(feed.places):
+            place.reader.paced(place)
+        return True
+
+    def retry(self) -> None:
+        """Let those go on for whom the server is not too busy any more."""
+        now = self.hub.now()
+        try:
+            for feed in list(self._paused):
+                if not self._pressure.shedding or feed.subject.priority(now) >= 0:
+                    self._paused.discard(feed)
+                    feed.paused = False
+                    feed.queue_all()
+        finally:
+            if self._paused:
+                self.hub.loop.call_later(RETRY_SECONDS, self.retry)

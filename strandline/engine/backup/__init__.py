@@ -2,8 +2,16 @@
 
 from strandline.engine.backup.creation import BackupReport, backup
 from strandline.engine.backup.pool import Backup, Interval, NoBackup, NotRestorable
-from strandline.engine.backup.restoration import BackupList, DirectoryNotEmpty, RestoreReport, list_backups, restore
-from strandline.engine.backup.verification import DamagedCopy, VerifyReport, verify_backups
+from strandline.engine.backup.restoration import (
+    BackupList,
+    DamagedCopy,
+    DirectoryNotEmpty,
+    RestoreReport,
+    VerifyReport,
+    list_backups,
+    restore,
+    verify_backups,
+)
 from strandline.engine.errors import NoDataDirectory
 
 __all__ = [

@@ -21,9 +21,9 @@ from strandline.engine.backup.pool import (
     FILES,
     PIECE_BYTES,
     Backup,
+    BackupHistory,
     FileCopy,
     Folder,
-    History,
     JournalCopy,
     Pool,
     histories,
@@ -33,20 +33,19 @@ from strandline.engine.backup.restoration import Progress
 from strandline.engine.clock import Clock, SystemClock, later
 from strandline.engine.disk import Disk, LocalDisk, pieces_of
 from strandline.engine.errors import BadConfig, BadRequest, DamagedFile, JournalIncomplete, MissingFile, NoDataDirectory
-from strandline.engine.journal.file import journal_indexes, journal_path
-from strandline.engine.journal.flush_mark import read_mark
+from strandline.engine.journal.file import journal_indexes, journal_path, read_mark
 from strandline.engine.journal.frame import (
     FILE_HEADER,
-    Damage,
     FileKind,
     Frame,
+    FrameDamage,
     FrameReader,
     FrameType,
     read_file_header,
+    whole_writes,
 )
-from strandline.engine.journal.groups import whole
 from strandline.engine.journal.inventory import lost_journals
-from strandline.engine.segments.cold_store import ColdStore, ObjectStoreCold, directory_of
+from strandline.engine.segments.cold_tier import ColdStore, ObjectStoreCold, directory_of
 from strandline.engine.segments.footer import ENDING, decode_footer, edges_sum, tail_start
 from strandline.engine.segments.store import object_name, segment_path
 from strandline.engine.state.checkpoints import MANIFEST, Manifest, SegmentEntry, checkpoint_path, read_manifest
@@ -236,7 +235,7 @@ class _Taking:
 
     # --- what the pool has already -------------------------------------------------------------------------
 
-    def _due_for_verification(self, manifest: Manifest, history: History | None) -> set[str]:
+    def _due_for_verification(self, manifest: Manifest, history: BackupHistory | None) -> set[str]:
         """Which of the files that will be used again are read back this time: those not read for longest."""
         segments = [self._segments.get((entry.id, entry.edges)) for entry in manifest.segments]
         copies: dict[str, FileCopy] = {copy.name: copy for copy in segments if copy is not None}
@@ -358,7 +357,7 @@ class _Taking:
 
     # --- the journal ---------------------------------------------------------------------------------------
 
-    def _kept_journal(self, manifest: Manifest, history: History) -> Iterator[JournalCopy]:
+    def _kept_journal(self, manifest: Manifest, history: BackupHistory) -> Iterator[JournalCopy]:
         """Files that the manifest needs no more and that lead on from an older backup."""
         for index in journal_indexes(self._disk):
             if history.oldest_boundary <= index < manifest.boundary:
@@ -367,7 +366,7 @@ class _Taking:
                 except MissingFile:
                     continue  # its time was over
 
-    def _journal(self, manifest: Manifest, history: History | None) -> Iterator[JournalCopy]:
+    def _journal(self, manifest: Manifest, history: BackupHistory | None) -> Iterator[JournalCopy]:
         boundary = manifest.boundary
         sizes = {
             index: size
@@ -400,7 +399,7 @@ class _Taking:
         except FileNotFoundError:
             return None
 
-    def _copy_journal(self, index: int, history: History | None, *, complete: bool) -> JournalCopy:
+    def _copy_journal(self, index: int, history: BackupHistory | None, *, complete: bool) -> JournalCopy:
         path = journal_path(index)
         known = None if history is None else history.newest_copy(index)
         if known is not None and known.complete and self._is_unchanged(path, known):
@@ -473,9 +472,9 @@ class _Taking:
             # What was torn off at the end, or is still being written, is no damage.
             waiting: list[str] = []
             reader = FrameReader(lambda start, length: _read(self._disk, path, start, start + length), size, seed)
-            for item in whole(reader.frames()):
+            for item in whole_writes(reader.frames()):
                 if not isinstance(item, Frame):
-                    offset, length, why = item if isinstance(item, Damage) else item.place_and_reason()
+                    offset, length, why = item if isinstance(item, FrameDamage) else item.place_and_reason()
                     waiting.append(f"{path}: {length} bytes at {offset} cannot be read: {why}")
                     continue
                 damage += waiting

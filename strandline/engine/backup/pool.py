@@ -29,7 +29,7 @@ import xxhash
 from strandline.engine.clock import later
 from strandline.engine.errors import BadConfig, DamagedFile, EngineError, MissingFile, UnsupportedFormat
 from strandline.engine.file_names import Kind, check_name, check_number, is_name
-from strandline.engine.segments.cold_store import ObjectStoreCold, directory_of
+from strandline.engine.segments.cold_tier import ObjectStoreCold, directory_of
 from strandline.engine.state.checkpoints import Manifest, checked
 
 VERSION = 1
@@ -137,14 +137,14 @@ class Interval(msgspec.Struct, frozen=True):
     history: str
 
 
-class Chain(NamedTuple):
-    """The journal files that follow on a backup's boundary without a gap, and up to when they tell everything."""
+class JournalChain(NamedTuple):
+    """The journal files that follow a backup's boundary without a gap, and the time up to which they are complete."""
 
     files: list[JournalCopy]
     end: int
 
 
-class History:
+class BackupHistory:
     """All backups of one data directory, oldest first."""
 
     def __init__(self, backups: list[Backup]) -> None:
@@ -165,7 +165,7 @@ class History:
         found = self._newest.get(index)
         return None if found is None else found[0]
 
-    def chain(self, backup: Backup) -> Chain:
+    def chain(self, backup: Backup) -> JournalChain:
         index = backup.manifest.boundary
         end = backup.manifest.last_ts - 1 if backup.own_journal else backup.until
         files = []
@@ -176,7 +176,7 @@ class History:
             if not copy.complete:
                 break
             index += 1
-        return Chain(files, end)
+        return JournalChain(files, end)
 
     def interval(self, backup: Backup) -> Interval:
         """What can be restored with this backup as the base."""
@@ -204,12 +204,12 @@ class History:
         return None
 
 
-def histories(backups: list[Backup]) -> list[History]:
+def histories(backups: list[Backup]) -> list[BackupHistory]:
     """That of the newest backup first."""
     found: dict[str, list[Backup]] = {}
     for backup in reversed(backups):
         found.setdefault(backup.history, []).append(backup)
-    return [History(list(reversed(members))) for members in found.values()]
+    return [BackupHistory(list(reversed(members))) for members in found.values()]
 
 
 class Pool:

@@ -1,18 +1,20 @@
-"""Restoring: from a pool of backups back to a data directory, as of a backup or of any moment that is covered.
+"""Restoring a data directory from a pool of backups, as of a backup or of any moment that is covered; verifying a pool.
 
-The manifest is written last. Before that there are files without one, which no engine takes for a data directory.
+The manifest is written last. Files without a manifest are not a data directory to any engine, so a restore that was
+interrupted cannot be mistaken for a complete one.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
 import msgspec
 
 from strandline.engine.backup.pool import (
+    FILES,
     Backup,
     FileCopy,
     Folder,
@@ -36,8 +38,8 @@ from strandline.engine.journal.frame import (
     FrameType,
     encode,
     read_file_header,
+    whole_writes,
 )
-from strandline.engine.journal.groups import whole
 from strandline.engine.segments.store import HOT_DIRECTORY, segment_path
 from strandline.engine.state.checkpoints import (
     CHECKPOINTS,
@@ -281,7 +283,7 @@ def _cut(disk: Disk, path: str, place: str, at: int | None) -> _Cut:
     except DamagedFile:
         return _Cut(size, 0, False, False, None)
     end, last_ts, closed, is_before_end = FILE_HEADER.size, 0, False, False
-    for item in whole(FrameReader(partial(disk.read, path), size, seed).frames()):
+    for item in whole_writes(FrameReader(partial(disk.read, path), size, seed).frames()):
         if not isinstance(item, Frame):
             continue
         # A frame that was written with a wrong clock does not end the file: those after it are from before the moment.
@@ -289,3 +291,57 @@ def _cut(disk: Disk, path: str, place: str, at: int | None) -> _Cut:
         if not is_before_end:
             end, last_ts, closed = item.offset + item.length, later(last_ts, item.ts), item.type is FrameType.CLOSE
     return _Cut(end, last_ts, is_before_end, closed, seed)
+
+
+class DamagedCopy(msgspec.Struct, frozen=True, kw_only=True):
+    """A file of a pool that is not what was put there, and the backups that need it."""
+
+    file: str
+    why: str
+    backups: list[str]
+
+
+class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
+    backups: int
+    #: Distinct files, and their bytes.
+    files: int
+    bytes: int
+    damaged: list[DamagedCopy]
+
+    @property
+    def sound(self) -> bool:
+        return not self.damaged
+
+
+def verify_backups(
+    target: str, *, options: Mapping[str, str | bool] | None = None, progress: Progress | None = None
+) -> VerifyReport:
+    """Read every file of every backup in a pool. Changes nothing; raises NoBackup and OSError."""
+    pool = Pool(target, options)
+    backups = pool.backups()
+    if not backups and not pool.damaged:
+        raise NoBackup(target)
+    sizes = pool.sizes("journal")
+    users: dict[tuple[Folder, FileCopy], list[str]] = {}
+    for backup in backups:
+        lists: tuple[Sequence[FileCopy], ...] = (
+            backup.segments,
+            backup.checkpoints,
+            [locate(copy, sizes) for copy in backup.own_journal],
+        )
+        for folder, copies in zip(FILES, lists, strict=True):
+            for copy in copies:
+                bare = FileCopy(copy.name, copy.size, copy.checksum)
+                users.setdefault((folder, bare), []).append(backup.name)
+    total = sum(copy.size for _, copy in users)
+    done = 0
+    damaged = [DamagedCopy(file=error.path, why=error.why, backups=[]) for error in pool.damaged]
+    for (folder, copy), names in users.items():
+        try:
+            for piece in pool.read(folder, copy):
+                done += len(piece)
+                if progress is not None:
+                    progress(f"{folder}/{copy.name}", done, total)
+        except DamagedFile as error:
+            damaged.append(DamagedCopy(file=f"{folder}/{copy.name}", why=error.why, backups=names))
+    return VerifyReport(backups=len(backups), files=len(users), bytes=total, damaged=damaged)

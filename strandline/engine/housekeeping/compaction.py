@@ -18,7 +18,7 @@ from strandline.engine.errors import DamagedFile, EngineError, UnknownLog
 from strandline.engine.log import Log
 from strandline.engine.reads.latest import LastByKey
 from strandline.engine.reads.page import NotResident, Resident, fetch
-from strandline.engine.reads.view import Seen, looking
+from strandline.engine.reads.view import LogView, with_view
 from strandline.engine.segments.store import UnknownSegment
 from strandline.engine.segments.writer import Ints
 from strandline.engine.state.logbook import Logbook
@@ -114,7 +114,7 @@ class Compacting:
             state = self._begin(book)
         if horizon > state.by_key.through:
             self._keep(
-                book.epoch, looking(compacted, lambda seen: self._go_on(compacted, seen, state, horizon), own=True)
+                book.epoch, with_view(compacted, lambda seen: self._go_on(compacted, seen, state, horizon), own=True)
             )
 
     def _begin(self, book: Logbook) -> _State:
@@ -128,7 +128,7 @@ class Compacting:
             engine.flush()
         return state
 
-    def _go_on(self, compacted: Log, seen: Seen, state: _State, horizon: int) -> _State:
+    def _go_on(self, compacted: Log, seen: LogView, state: _State, horizon: int) -> _State:
         for by_key, superseded in state.by_key.steps(self._engine.store, seen, horizon):
             if not self._engine.writable:
                 raise _Overtaken

@@ -1,8 +1,7 @@
-"""Giving memory back to the system."""
+"""Housekeeping: the journal becomes segments, small segments are merged, old segments move to the cold tier."""
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import logging
 from collections import Counter
@@ -15,11 +14,11 @@ import msgspec
 
 from strandline.engine.disk import Disk
 from strandline.engine.errors import DamagedFile, EngineError
-from strandline.engine.housekeeping.installation import install
-from strandline.engine.housekeeping.merges import Merge, Merging
-from strandline.engine.housekeeping.snapshot import Snapshot
+from strandline.engine.file_names import put_aside
+from strandline.engine.housekeeping.round import Merging, RoundSnapshot, SegmentMerge, install
 from strandline.engine.journal.backlog import MAX_COPIED, ROUND_SHARE
 from strandline.engine.journal.file import journal_indexes, journal_path
+from strandline.engine.process import give_back
 from strandline.engine.segments.footer import SegmentInfo
 from strandline.engine.segments.jobs import MergeJob, SealJob
 from strandline.engine.segments.jobs import run as run_here
@@ -34,34 +33,11 @@ from strandline.engine.state.checkpoints import (
     write_checkpoint,
     write_manifest,
 )
-from strandline.engine.verify.quarantine import put_aside
 
 if TYPE_CHECKING:
     from strandline.engine.engine import Engine
     from strandline.engine.journal.replay import Recovered
 
-
-def _find_trim() -> Callable[[int], int] | None:
-    try:
-        trim: Callable[[int], int] = ctypes.CDLL(None).malloc_trim
-    except (OSError, AttributeError):  # pragma: no cover - a C library other than glibc
-        return None
-    return trim
-
-
-_trim = _find_trim()
-
-
-def give_back() -> None:
-    """Have the C library give back what was freed: left to itself it keeps nearly all of it.
-
-    Takes some milliseconds per hundred megabytes, and does not hold the interpreter's lock meanwhile.
-    """
-    if _trim is not None:
-        _trim(0)
-
-
-# --- Housekeeping: the journal becomes segments, small segments become large ones, old ones move to the cold tier
 
 #: Every restart begins a journal file; so many small ones are sealed even if they hold little.
 MAX_JOURNAL_FILES = 16
@@ -166,7 +142,7 @@ class Maintenance:
                 raise
             return True
 
-    def _wanted_merges(self) -> list[Merge]:
+    def _wanted_merges(self) -> list[SegmentMerge]:
         try:
             return self._merging.wanted(self._manifest.segments)
         except OSError as error:
@@ -216,18 +192,18 @@ class Maintenance:
 
     # --- one round -----------------------------------------------------------------------------------------
 
-    def _round(self, merges: list[Merge]) -> None:
+    def _round(self, merges: list[SegmentMerge]) -> None:
         engine = self._engine
         full = self._wants_full_checkpoint()
         merging = list(self._merging.books_in(merges))
         mark = engine.backlog.mark()
         engine.backlog.round_wanted = False
 
-        def begin() -> Snapshot:
+        def begin() -> RoundSnapshot:
             nonlocal mark
             mark = engine.backlog.mark()
             overlays_of = None if full else set[int]().union(*(merge.ids for merge in merges))
-            snapshot = Snapshot(engine.journal.index, engine.next_epoch, engine.now(), overlays_of)
+            snapshot = RoundSnapshot(engine.journal.index, engine.next_epoch, engine.now(), overlays_of)
             snapshot.add(book for book in merging if not book.dropped)
             if full:
                 snapshot.add(engine.by_epoch.values())
@@ -253,13 +229,13 @@ class Maintenance:
         give_back()
         self._clean_up(manifest)
 
-    def _capture_all(self, snapshot: Snapshot) -> None:
+    def _capture_all(self, snapshot: RoundSnapshot) -> None:
         more = True
         while more:
             with self._engine.lock:
                 more = snapshot.capture_some()
 
-    def _seal(self, snapshot: Snapshot) -> SegmentInfo | None:
+    def _seal(self, snapshot: RoundSnapshot) -> SegmentInfo | None:
         keep = [c.keep for c in snapshot.captured.values() if c.keep is not None and not c.dropped]
         journals = [
             journal_path(index)
@@ -270,7 +246,7 @@ class Maintenance:
             return None
         return self._run(lambda id: SealJob(id, segment_path(id), journals, keep))
 
-    def _merge(self, merge: Merge, snapshot: Snapshot) -> bool:
+    def _merge(self, merge: SegmentMerge, snapshot: RoundSnapshot) -> bool:
         """Tells whether it could be done."""
         kept = (captured.keep_in(merge) for captured in snapshot.captured.values())
         keep = [what for what in kept if what is not None]
@@ -288,13 +264,17 @@ class Maintenance:
             self._manifest.next_segment += 1
         return self._runner.run(job_for(id))
 
-    def _write(self, snapshot: Snapshot, sealed: SegmentInfo | None, merges: list[Merge], full: bool) -> Manifest:
+    def _write(
+        self, snapshot: RoundSnapshot, sealed: SegmentInfo | None, merges: list[SegmentMerge], full: bool
+    ) -> Manifest:
         """Checkpoint and manifest. When the manifest is in place, the round has happened."""
         snapshot.take_in(sealed, merges)
         with self._files_lock:
             return self._write_files(snapshot, sealed, merges, full)
 
-    def _write_files(self, snapshot: Snapshot, sealed: SegmentInfo | None, merges: list[Merge], full: bool) -> Manifest:
+    def _write_files(
+        self, snapshot: RoundSnapshot, sealed: SegmentInfo | None, merges: list[SegmentMerge], full: bool
+    ) -> Manifest:
         engine, old = self._engine, self._manifest
         closed = [entry for entry in self._closed_journals if entry.index >= snapshot.boundary]
         # A number is used once, even if this comes to nothing: an unsynced manifest may name the file already.
@@ -330,7 +310,7 @@ class Maintenance:
         self._closed_journals = closed
         return manifest
 
-    def _uses_after(self, snapshot: Snapshot) -> Counter[int]:
+    def _uses_after(self, snapshot: RoundSnapshot) -> Counter[int]:
         """How many logs, by what is written down, have a run in each segment. One with none can go."""
         uses = self._uses.copy()
         for captured in snapshot.captured.values():
@@ -341,7 +321,7 @@ class Maintenance:
 
     @staticmethod
     def _segments_after(
-        old: list[SegmentEntry], sealed: SegmentInfo | None, merges: list[Merge]
+        old: list[SegmentEntry], sealed: SegmentInfo | None, merges: list[SegmentMerge]
     ) -> Iterator[SegmentEntry]:
         by_first_source = {merge.sources[0].id: merge for merge in merges}
         merged = set[int]().union(*(merge.ids for merge in merges))

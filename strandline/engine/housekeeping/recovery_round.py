@@ -13,12 +13,12 @@ from itertools import chain
 
 from strandline.engine.disk import Disk
 from strandline.engine.errors import EngineError
-from strandline.engine.housekeeping.installation import install
-from strandline.engine.housekeeping.maintenance import Runner, entry_of, give_back
-from strandline.engine.housekeeping.snapshot import Snapshot
+from strandline.engine.housekeeping.maintenance import Runner, entry_of
+from strandline.engine.housekeeping.round import RoundSnapshot, install
 from strandline.engine.journal.backlog import MAX_COPIED
 from strandline.engine.journal.file import journal_indexes, journal_path
 from strandline.engine.journal.replay import Recovered
+from strandline.engine.process import give_back
 from strandline.engine.segments.footer import SegmentInfo
 from strandline.engine.segments.jobs import SealJob
 from strandline.engine.segments.store import SegmentStore, segment_path
@@ -60,7 +60,7 @@ class RecoveryRounds:
                 )
 
     def _round(self, recovered: Recovered, boundary: int) -> None:
-        snapshot = Snapshot(boundary, recovered.next_epoch, recovered.last_ts, None)
+        snapshot = RoundSnapshot(boundary, recovered.next_epoch, recovered.last_ts, None)
         snapshot.add(recovered.books.values())
         try:
             while snapshot.capture_some():
@@ -79,7 +79,7 @@ class RecoveryRounds:
         self._take_note(recovered, manifest)
         give_back()
 
-    def _seal(self, recovered: Recovered, snapshot: Snapshot) -> SegmentInfo | None:
+    def _seal(self, recovered: Recovered, snapshot: RoundSnapshot) -> SegmentInfo | None:
         keep = [captured.keep for captured in snapshot.captured.values() if captured.keep is not None]
         manifest = recovered.manifest
         journals = [
@@ -93,7 +93,7 @@ class RecoveryRounds:
         manifest.next_segment += 1
         return self._runner.run(SealJob(id, segment_path(id), journals, keep))
 
-    def _write(self, recovered: Recovered, snapshot: Snapshot, sealed: SegmentInfo | None) -> Manifest:
+    def _write(self, recovered: Recovered, snapshot: RoundSnapshot, sealed: SegmentInfo | None) -> Manifest:
         old = recovered.manifest
         number = old.next_checkpoint
         old.next_checkpoint += 1

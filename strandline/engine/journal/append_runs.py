@@ -27,8 +27,8 @@ from strandline.engine.journal.frame import (
     MORE,
     NO_BYTES,
     NO_STRING,
-    Damage,
     Frame,
+    FrameDamage,
     FrameReader,
     FrameType,
     VerifiedFrames,
@@ -66,8 +66,8 @@ Ints = NDArray[np.int64]
 _decode_extras = msgspec.msgpack.Decoder(Extras).decode
 
 
-class Column(NamedTuple):
-    """Where the value of each frame starts and ends in the piece. A start of 0: it has none."""
+class FrameColumn(NamedTuple):
+    """Where the value of each frame starts and ends in the piece. A start of 0 means that the frame has no value."""
 
     starts: Ints
     ends: Ints
@@ -216,20 +216,20 @@ class AppendRun:
             self.times = self.times.copy()
             self.times[timed] = at_every_byte(raw, _I8)[at[timed]]
             at[timed] += 8
-        self.extras: Column | None = None
+        self.extras: FrameColumn | None = None
         noted = np.flatnonzero(flags & HAS_EXTRAS)
         if len(noted):
             starts: Ints = np.zeros(len(at), np.int64)
             starts[noted] = at[noted] + 4
             at[noted] += 4 + words[at[noted]].astype(np.int64)
-            self.extras = Column(starts, at.copy())
-        self._data = Column(at + lows, at + highs)
+            self.extras = FrameColumn(starts, at.copy())
+        self._data = FrameColumn(at + lows, at + highs)
         #: The sizes of the payloads, added up.
         self._sizes: Ints = np.concatenate(([0], np.cumsum(highs - lows)))
         #: How often the time has changed.
         self._changes: Ints = np.concatenate(([0], np.cumsum(self.times[1:] != self.times[:-1])))
 
-    def _take_column(self, at: Ints, flag: int, dtype: np.dtype[Any], none: int) -> Column | None:
+    def _take_column(self, at: Ints, flag: int, dtype: np.dtype[Any], none: int) -> FrameColumn | None:
         """Find an optional column, and move ``at`` past it."""
         present = np.flatnonzero(self.headers["flags"] & flag)
         if not len(present):
@@ -243,7 +243,7 @@ class AppendRun:
         for row in present[self.counts[present] > 1].tolist():
             lengths = np.frombuffer(self.raw, dtype, int(self.counts[row]), int(at[row]))
             at[row] += lengths.nbytes + int(lengths[lengths != none].sum(dtype=np.int64))
-        return Column(starts, at.copy())
+        return FrameColumn(starts, at.copy())
 
     def block(self, start: int, end: int) -> Block:
         """The records of frames that have one each."""
@@ -269,10 +269,10 @@ def _texts(values: list[bytes | None] | None) -> list[str | None] | None:
     return None if values is None else [None if value is None else value.decode() for value in values]
 
 
-def with_runs(reader: FrameReader) -> Iterator[Frame | Damage | AppendRun]:
+def with_runs(reader: FrameReader) -> Iterator[Frame | FrameDamage | AppendRun]:
     """The frames of a file, plain appends in runs where there are enough of them."""
     for item in reader.stretches():
-        if isinstance(item, Damage):
+        if isinstance(item, FrameDamage):
             yield item
         elif len(item.places) < MIN_FRAMES:
             yield from item.frames()

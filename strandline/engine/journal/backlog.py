@@ -11,7 +11,8 @@ from collections.abc import Callable
 
 from strandline.engine.errors import BatchTooLarge, SealingBehind
 from strandline.engine.journal.file import Journal
-from strandline.engine.machine_memory import memory_limit
+from strandline.engine.process import memory_limit
+from strandline.engine.record import is_internal
 from strandline.engine.state.logbook import Logbook
 
 #: The budget is this part of the memory: at the bound, the records take 1.3 times the budget in the server, and the
@@ -78,7 +79,7 @@ class Backlog:
         if position <= self.limit:
             return
         # Its own bookkeeping must go on: acks end up in such a log.
-        if (frees or book.name.startswith("_")) and position <= self.limit + self.reserve:
+        if (frees or is_internal(book.name)) and position <= self.limit + self.reserve:
             return
         if size > self.budget:
             raise BatchTooLarge(book.name, count, size, 0, self.budget)

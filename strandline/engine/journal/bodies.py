@@ -69,7 +69,7 @@ class Floor(msgspec.Struct, array_like=True):
     cap_floor: int = 1
 
 
-class Gap(msgspec.Struct, array_like=True):
+class GapBody(msgspec.Struct, array_like=True):
     last: int
     reason: Reason
 
@@ -86,11 +86,11 @@ KEEP_KEYS = 1
 KEEP_NODES = 2
 
 
-class Target(msgspec.Struct, array_like=True):
-    """One log that records went on into, and how far that brought a cursor of the source.
+class ForwardTarget(msgspec.Struct, array_like=True):
+    """One destination of forwarded records, and the position of the cursor in the source after it.
 
-    An epoch of 0: nothing but the cursor counts. The log is not journaled, or its records stand in appends of the
-    same write.
+    An epoch of 0 means that only the cursor counts: the destination is not journaled, or its records are in appends of
+    the same write.
     """
 
     epoch: int
@@ -113,9 +113,9 @@ class Forward(msgspec.Struct, array_like=True):
     """``selections`` are inclusive ranges of the source's seqs; every seq in them has a record."""
 
     selections: list[list[tuple[int, int]]]
-    targets: list[Target]
+    targets: list[ForwardTarget]
 
-    def count(self, target: Target) -> int:
+    def count(self, target: ForwardTarget) -> int:
         """How many records went to a target."""
         if target.selection < 0:
             return 0

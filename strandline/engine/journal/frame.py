@@ -22,9 +22,9 @@ from __future__ import annotations
 import struct
 import sys
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import IntEnum
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 import xxhash
@@ -120,8 +120,8 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
     place: int = 0
 
 
-class Damage(NamedTuple):
-    """A stretch of a file that holds no valid frame."""
+class FrameDamage(NamedTuple):
+    """A range of bytes in a file that holds no valid frame."""
 
     offset: int
     length: int
@@ -282,14 +282,14 @@ class FrameReader:
             return self._raw[start : start + size]
         return self._source(offset, size)
 
-    def frames(self, offset: int = FILE_HEADER.size) -> Iterator[Frame | Damage]:
+    def frames(self, offset: int = FILE_HEADER.size) -> Iterator[Frame | FrameDamage]:
         for item in self.stretches(offset):
             if isinstance(item, VerifiedFrames):
                 yield from item.frames()
             else:
                 yield item
 
-    def stretches(self, offset: int = FILE_HEADER.size) -> Iterator[VerifiedFrames | Damage]:
+    def stretches(self, offset: int = FILE_HEADER.size) -> Iterator[VerifiedFrames | FrameDamage]:
         """Every valid frame from ``offset`` on, and every stretch between them that is not one.
 
         After a damaged frame the search continues at the next mark, so later frames are not lost.
@@ -304,7 +304,7 @@ class FrameReader:
                 offset = end
             elif why:
                 start, offset = offset, self._next_frame(offset + 1)
-                yield Damage(start, offset - start, why)
+                yield FrameDamage(start, offset - start, why)
             elif offset > self._base:
                 # The piece ends within this frame: the next piece begins with it.
                 self._load(offset)
@@ -312,7 +312,7 @@ class FrameReader:
                 length, why = self._check(offset)
                 if why:
                     start, offset = offset, self._next_frame(offset + 1)
-                    yield Damage(start, offset - start, why)
+                    yield FrameDamage(start, offset - start, why)
                 else:
                     yield VerifiedFrames(self._source(offset, length), offset, [0])
                     offset += length
@@ -385,7 +385,7 @@ class FrameReader:
         return self._size
 
 
-def scan(raw: bytes, seed: int, offset: int) -> Iterator[Frame | Damage]:
+def scan(raw: bytes, seed: int, offset: int) -> Iterator[Frame | FrameDamage]:
     """The frames of a file that is in memory: see :meth:`FrameReader.stretches`."""
     return FrameReader(lambda start, size: raw[start : start + size], len(raw), seed).frames(offset)
 
@@ -440,3 +440,47 @@ def _unpack_bytes(body: bytes, at: int, count: int) -> tuple[list[bytes | None],
             values.append(body[at : at + length])
             at += length
     return values, at
+
+
+T = TypeVar("T")
+
+
+class IncompleteWrite(NamedTuple):
+    """A valid frame that does not count, because other frames of its write cannot be read."""
+
+    frame: Frame
+
+    def place_and_reason(self) -> tuple[int, int, str]:
+        """Offset, length and why, as of damage."""
+        return self.frame.offset, self.frame.length, "the rest of its write cannot be read"
+
+
+def whole_writes(items: Iterable[Frame | FrameDamage | T]) -> Iterator[Frame | FrameDamage | IncompleteWrite | T]:
+    """The frames that count, in order, with the frames and damage that do not count between them.
+
+    A write to several logs is several consecutive frames; all but the last have the flag MORE. If one of them is torn
+    or damaged, none of them counts. An item of another type stands for frames that are complete writes: it passes
+    unchanged.
+    """
+    waiting: list[Frame] = []
+    for item in items:
+        if isinstance(item, Frame) and item.place == len(waiting):
+            if item.flags & MORE:
+                waiting.append(item)
+                continue
+            if waiting:
+                yield from waiting
+                waiting = []
+            yield item
+            continue
+        yield from map(IncompleteWrite, waiting)
+        waiting = []
+        if not isinstance(item, Frame):
+            yield item
+        elif item.place:
+            yield IncompleteWrite(item)
+        elif item.flags & MORE:
+            waiting.append(item)
+        else:
+            yield item
+    yield from map(IncompleteWrite, waiting)

@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 from strandline.engine.disk import Disk
 from strandline.engine.errors import DamagedFile
-from strandline.engine.journal.file import journal_indexes, journal_path
-from strandline.engine.journal.flush_mark import FlushMark
+from strandline.engine.journal.file import FlushMark, journal_indexes, journal_path
 from strandline.engine.journal.frame import FILE_HEADER, FileKind, read_file_header
 from strandline.engine.state.checkpoints import JournalEntry, Manifest
 

@@ -10,23 +10,22 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 
-from strandline.engine.disk import Disk, pieces_of
+from strandline.engine.disk import NO_SPACE, Disk, pieces_of
 from strandline.engine.errors import DamagedFile, JournalIncomplete
 from strandline.engine.journal.append_runs import with_runs
 from strandline.engine.journal.file import (
     DIRECTORY,
-    NO_SPACE,
+    FlushMark,
     JournalFile,
     boot_mark,
     journal_indexes,
     journal_path,
     read_journal,
+    read_mark,
 )
-from strandline.engine.journal.flush_mark import FlushMark, read_mark
-from strandline.engine.journal.frame import FILE_HEADER, Damage, Frame
-from strandline.engine.journal.groups import Broken, whole
+from strandline.engine.journal.frame import FILE_HEADER, Frame, FrameDamage, IncompleteWrite, whole_writes
 from strandline.engine.journal.inventory import LostJournal, final_sizes, least_sizes, lost_journals
-from strandline.engine.journal.replay import Loss, Recovered, Replay
+from strandline.engine.journal.replay import Recovered, RecoveryLoss, Replay
 from strandline.engine.segments.store import HOT_DIRECTORY, SegmentStore
 from strandline.engine.state.checkpoints import (
     CHECKPOINTS,
@@ -168,7 +167,7 @@ def replay(
         report.passed += file.size
         recovered.replayed_bytes += file.size - FILE_HEADER.size
         if end < file.size:
-            recovered.torn = Loss(file.path, end, file.size - end, "the end is torn", allowed=True)
+            recovered.torn = RecoveryLoss(file.path, end, file.size - end, "the end is torn", allowed=True)
         if index in lost:
             doubts.add(lost[index])
             replay.clean = False
@@ -204,7 +203,7 @@ class _Doubts:
         """Any log may have had records in this file. What comes behind it tells of some how far they had come."""
         recovered = self._recovered
         recovered.lost_journals.append(lost)
-        recovered.losses.append(Loss(lost.path, lost.cut_at, 0, lost.why))
+        recovered.losses.append(RecoveryLoss(lost.path, lost.cut_at, 0, lost.why))
         if lost.number not in recovered.damaged_journals:
             recovered.damaged_journals.append(lost.number)
         if not lost.cut_at:
@@ -273,9 +272,9 @@ def _replay_file(file: JournalFile, replay: Replay, torn_from: int, report: _Rep
     end = FILE_HEADER.size
     report.tell(0)
     replay.begin(file)
-    missing: list[Damage | Broken] = []
-    for item in whole(with_runs(file.reader)):
-        if isinstance(item, (Damage, Broken)):
+    missing: list[FrameDamage | IncompleteWrite] = []
+    for item in whole_writes(with_runs(file.reader)):
+        if isinstance(item, (FrameDamage, IncompleteWrite)):
             missing.append(item)
             continue
         if missing:
@@ -328,7 +327,7 @@ def _settle_all(recovered: Recovered, changed: set[Logbook], crashed: bool, tell
             changed.add(book)
             if tell and not ephemeral:
                 recovered.losses.append(
-                    Loss(
+                    RecoveryLoss(
                         book.name,
                         book.assigned + 1,
                         book.reserved - book.assigned,

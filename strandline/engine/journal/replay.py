@@ -1,12 +1,20 @@
-"""Replaying the journal: every frame makes the change again that it tells of."""
+"""Replaying the journal: every frame repeats the change that it describes.
+
+A frame that forwards records refers to appends in its own file. Later changes to the source log must not affect the
+copies, so :class:`JournalRecords` finds the records in the file, not in the log.
+"""
 
 from __future__ import annotations
 
 import logging
+from array import array
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from strandline.engine.clock import later
 from strandline.engine.errors import DamagedFile
@@ -19,29 +27,120 @@ from strandline.engine.journal.bodies import (
     Extras,
     Floor,
     Forward,
+    ForwardTarget,
     Select,
-    Target,
     unpack,
 )
-from strandline.engine.journal.bodies import Gap as GapFrame
+from strandline.engine.journal.bodies import GapBody as GapFrame
 from strandline.engine.journal.file import JournalFile
-from strandline.engine.journal.frame import HEADER, MARK, Damage, Frame, FrameReader, FrameType, decode_append
-from strandline.engine.journal.groups import Broken
+from strandline.engine.journal.frame import (
+    HEADER,
+    MARK,
+    Frame,
+    FrameDamage,
+    FrameReader,
+    FrameType,
+    IncompleteWrite,
+    decode_append,
+    frame_in,
+)
 from strandline.engine.journal.inventory import LostJournal
-from strandline.engine.journal.records import JournalRecords
 from strandline.engine.state import record_changes
 from strandline.engine.state.block import Block
 from strandline.engine.state.checkpoints import BookState, JournalEntry, Manifest
-from strandline.engine.state.forks import Base, link
+from strandline.engine.state.forks import ForkBase, link
 from strandline.engine.state.logbook import Logbook
-from strandline.engine.state.parts import Segments
+from strandline.engine.state.parts import Piece, Segments
 from strandline.engine.state.retention import evict_below, evict_over_caps, evicts_alike, expire_below
+
+#: Records are mostly forwarded soon after they were appended: a few decoded frames are enough.
+MAX_DECODED = 64
+
+
+class JournalRecords:
+    """``reader`` reads the file. A number per append is kept, not the append."""
+
+    def __init__(self, reader: FrameReader) -> None:
+        self._reader = reader
+        #: By epoch, the first seqs of appends, ascending, and where they are: an offset in the file, or the number
+        #: of a block as -1, -2 ...
+        self._places: dict[int, tuple[array[int], array[int]]] = {}
+        self._blocks: list[Block] = []
+        self._decoded: dict[int, Block] = {}
+
+    def add(self, frame: Frame) -> None:
+        self._add(frame.epoch, frame.first, frame.offset)
+
+    def add_all(self, epoch: int, firsts: NDArray[np.int64], offsets: NDArray[np.int64]) -> None:
+        """Many appends of one log, by their first seqs and their offsets."""
+        places = self._places.get(epoch)
+        if places is None:
+            places = self._places[epoch] = array("q"), array("q")
+        places[0].frombytes(firsts.tobytes())
+        places[1].frombytes(offsets.tobytes())
+
+    def add_block(self, epoch: int, block: Block) -> None:
+        """A copy that was made by forwarding; it may be forwarded in its turn."""
+        self._blocks.append(block)
+        self._add(epoch, block.first, -len(self._blocks))
+
+    def _add(self, epoch: int, first: int, place: int) -> None:
+        places = self._places.get(epoch)
+        if places is None:
+            places = self._places[epoch] = array("q"), array("q")
+        places[0].append(first)
+        places[1].append(place)
+
+    def find(self, epoch: int, ranges: Sequence[tuple[int, int]]) -> list[tuple[int, Block]]:
+        """The records in the ranges as columns under the seqs from 1 on: one block, or several if some are missing,
+        each with its place in the ranges."""
+        stretches: list[tuple[int, list[Piece]]] = []
+        place = end = 0
+        for first, last in ranges:
+            seq = first
+            while seq <= last:
+                piece = self._piece(epoch, seq, last)
+                if piece is None:
+                    seq, place = seq + 1, place + 1
+                    continue
+                if not stretches or place != end:
+                    stretches.append((place, []))
+                stretches[-1][1].append(piece)
+                count = piece[2] - piece[1]
+                seq, place = seq + count, place + count
+                end = place
+        return [(place, Block.gather(pieces)) for place, pieces in stretches]
+
+    def _piece(self, epoch: int, seq: int, last: int) -> Piece | None:
+        """What an append has of the records from ``seq`` to ``last``; None when there is no such record."""
+        places = self._places.get(epoch)
+        at = -1 if places is None else bisect_right(places[0], seq) - 1
+        if places is None or at < 0:
+            return None
+        block = self._block(places[1][at])
+        return None if block.last < seq else (block, seq - block.first, min(last, block.last) - block.first + 1)
+
+    def _block(self, place: int) -> Block:
+        if place < 0:
+            return self._blocks[-place - 1]
+        block = self._decoded.get(place)
+        if block is None:
+            if len(self._decoded) >= MAX_DECODED:
+                self._decoded.clear()
+            block = self._decoded[place] = self._read(place)
+        return block
+
+    def _read(self, offset: int) -> Block:
+        """The records of an append frame, which has been verified before."""
+        length = HEADER.unpack_from(self._reader.read(offset, HEADER.size))[1]
+        return decode_append(frame_in(self._reader.read(offset, length), 0, offset))[0]
+
 
 log = logging.getLogger(__name__)
 
 
-class Loss(msgspec.Struct, frozen=True):
-    """Something that recovery could not bring back, in words, and where."""
+class RecoveryLoss(msgspec.Struct, frozen=True):
+    """Something that recovery could not restore, in words, and where it was."""
 
     path: str
     offset: int
@@ -69,12 +168,12 @@ class Recovered(msgspec.Struct, kw_only=True):
     #: Bytes of records that were forwarded, so that the journal has them only once.
     copied_bytes: int = 0
     #: What a crash left half written at the end of the journal.
-    torn: Loss | None = None
+    torn: RecoveryLoss | None = None
     kept_journals: list[int] = msgspec.field(default_factory=list)
     damaged_journals: list[int] = msgspec.field(default_factory=list)
     #: Those of the damaged ones of which not even the header can be read.
     unreadable_journals: list[int] = msgspec.field(default_factory=list)
-    losses: list[Loss] = msgspec.field(default_factory=list)
+    losses: list[RecoveryLoss] = msgspec.field(default_factory=list)
     #: Files that must exist and are missing, cut off or unreadable.
     lost_journals: list[LostJournal] = msgspec.field(default_factory=list)
     #: The files that were replayed, with their final sizes.
@@ -99,15 +198,15 @@ class Replay:
     def begin(self, file: JournalFile) -> None:
         self._records = JournalRecords(file.reader)
 
-    def lost(self, file: JournalFile, missing: Sequence[Damage | Broken]) -> None:
+    def lost(self, file: JournalFile, missing: Sequence[FrameDamage | IncompleteWrite]) -> None:
         recovered = self._recovered
         if file.index not in recovered.damaged_journals:
             recovered.damaged_journals.append(file.index)
         for item in missing:
-            offset, length, why = item if isinstance(item, Damage) else item.place_and_reason()
-            recovered.losses.append(Loss(file.path, offset, length, why))
+            offset, length, why = item if isinstance(item, FrameDamage) else item.place_and_reason()
+            recovered.losses.append(RecoveryLoss(file.path, offset, length, why))
             log.warning("%s: %d bytes at %d cannot be read: %s", file.path, length, offset, why)
-            if isinstance(item, Broken) and item.frame.type is FrameType.FORWARD:
+            if isinstance(item, IncompleteWrite) and item.frame.type is FrameType.FORWARD:
                 self._leave_room_for_copies(unpack(item.frame.body, Forward))
             else:
                 self._leave_room(file.reader, offset, length)
@@ -153,7 +252,7 @@ class Replay:
         if book is None:
             if frame.epoch >= recovered.next_epoch:
                 what = f"a frame of a log (epoch {frame.epoch}) whose creation cannot be read"
-                recovered.losses.append(Loss(path, frame.offset, frame.length, what))
+                recovered.losses.append(RecoveryLoss(path, frame.offset, frame.length, what))
             return
         recovered.changed.add(book)
         if kind is FrameType.DROP:
@@ -163,7 +262,7 @@ class Replay:
             self._change(book, frame, path)
         except DamagedFile as error:
             what = f"{frame.type.name.lower()} of {book.name!r} could not be done again: {error}"
-            recovered.losses.append(Loss(path, frame.offset, frame.length, what))
+            recovered.losses.append(RecoveryLoss(path, frame.offset, frame.length, what))
         if kind is not FrameType.AMEND or frame.reserved:
             book.reserved = frame.reserved
 
@@ -206,7 +305,7 @@ class Replay:
             self._drop_namesake(configure.name)
             book = self._books[frame.epoch] = Logbook(configure.name, frame.epoch, configure.config)
             if configure.base is not None:
-                book.begin_behind(Base(configure.base))
+                book.begin_behind(ForkBase(configure.base))
                 source = self._books.get(configure.base.epoch)
                 if source is not None:
                     # So far its seqs had been assigned.
@@ -227,7 +326,7 @@ class Replay:
             self._recovered.changed.add(book)
             if base.through:
                 what = "were shared with a log that is not there any more"
-                self._recovered.losses.append(Loss(book.name, 1, base.through, what))
+                self._recovered.losses.append(RecoveryLoss(book.name, 1, base.through, what))
 
     def _drop_namesake(self, name: str) -> None:
         """A log can be created only once the one of its name is gone, even if nothing tells of that any more."""
@@ -292,7 +391,7 @@ class Replay:
     def _append(self, book: Logbook, frame: Frame, path: str) -> None:
         if frame.first <= book.assigned and not book.take_back(frame.first):
             what = f"records {frame.first} to {frame.first + frame.count - 1} of {book.name!r} are there already"
-            self._recovered.losses.append(Loss(path, frame.offset, frame.length, what))
+            self._recovered.losses.append(RecoveryLoss(path, frame.offset, frame.length, what))
             return
         if frame.first > book.assigned + 1:
             book.skip(book.assigned + 1, frame.first - 1, "lost")
@@ -320,7 +419,9 @@ class Replay:
             if source is not None:
                 source.move_cursor(target.cursor, target.through, frame.ts)
 
-    def _copy(self, target: Target, count: int, found: Sequence[tuple[int, Block]], frame: Frame, path: str) -> None:
+    def _copy(
+        self, target: ForwardTarget, count: int, found: Sequence[tuple[int, Block]], frame: Frame, path: str
+    ) -> None:
         recovered = self._recovered
         blocks = [copied(template, target, place, target.ts or frame.ts) for place, template in found]
         for block in blocks:
@@ -330,12 +431,12 @@ class Replay:
         if book is None:
             if target.epoch >= recovered.next_epoch:
                 what = f"copies for a log (epoch {target.epoch}) whose creation cannot be read"
-                recovered.losses.append(Loss(path, frame.offset, frame.length, what))
+                recovered.losses.append(RecoveryLoss(path, frame.offset, frame.length, what))
             return
         recovered.changed.add(book)
         if first <= book.assigned:
             what = f"records {first} to {last} of {book.name!r} are there already"
-            recovered.losses.append(Loss(path, frame.offset, frame.length, what))
+            recovered.losses.append(RecoveryLoss(path, frame.offset, frame.length, what))
             return
         self._reach(book, first - 1)
         if target.lost:
@@ -347,12 +448,12 @@ class Replay:
             recovered.copied_bytes += block.size(0, len(block))
         if sum(map(len, blocks)) < count:
             what = f"some of the records {target.first} to {last} of {book.name!r}: what they are copies of is lost"
-            recovered.losses.append(Loss(path, frame.offset, frame.length, what))
+            recovered.losses.append(RecoveryLoss(path, frame.offset, frame.length, what))
             self._reach(book, last)
         book.reserved = target.reserved
 
 
-def copied(template: Block, target: Target, place: int, ts: int) -> Block:
+def copied(template: Block, target: ForwardTarget, place: int, ts: int) -> Block:
     """What a target got of a selection, from its record number ``place`` on."""
     first = target.first + place
     return Block(

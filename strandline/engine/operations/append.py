@@ -26,6 +26,8 @@ class Usage:
 
     def __init__(self) -> None:
         self._added: dict[Logbook, tuple[int, int, int]] = {}
+        #: The bytes that are to be added, of all logs together.
+        self.size = 0
 
     def next_seq(self, book: Logbook) -> int:
         added = self._added.get(book)
@@ -38,6 +40,7 @@ class Usage:
     def add(self, book: Logbook, last: int, count: int, size: int) -> None:
         _, records, bytes_ = self._added.get(book, (0, 0, 0))
         self._added[book] = last + 1, records + count, bytes_ + size
+        self.size += size
 
 
 def room_of(book: Logbook) -> tuple[int, int]:

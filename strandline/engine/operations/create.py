@@ -11,14 +11,13 @@ from strandline.engine.journal.bodies import Extras, ForkPoint
 from strandline.engine.journal.frame import Encoded, encode_append
 from strandline.engine.log import Log
 from strandline.engine.operations.append import check_room, publish_later
-from strandline.engine.operations.configure import config_frame
-from strandline.engine.operations.note import note_frame
+from strandline.engine.operations.change import config_frame, note_frame
+from strandline.engine.operations.journaled import begin_volatile
 from strandline.engine.record import Batch, Config, check_name
 from strandline.engine.state.block import Block
-from strandline.engine.state.forks import Base, time_at
+from strandline.engine.state.forks import ForkBase, time_at
 from strandline.engine.state.logbook import Logbook
 from strandline.engine.state.notes import check_changes, check_fits
-from strandline.engine.state.volatile import begin_volatile
 
 if TYPE_CHECKING:
     from strandline.engine.engine import Engine
@@ -58,7 +57,7 @@ def fork(
                 f"log {book.name!r} has what is behind seq {last} in memory only: it cannot be forked there"
             )
         point = ForkPoint(book.epoch, through, time_at(book, through))
-        return creation.make(name, config or book.config, Base(point, book))
+        return creation.make(name, config or book.config, ForkBase(point, book))
 
 
 class _Creation:
@@ -73,7 +72,7 @@ class _Creation:
             self._extras = Extras(notes=check_changes(notes))
             check_fits(None, self._extras.notes or {})
 
-    def make(self, name: str, config: Config, base: Base | None = None) -> Commit[Log]:
+    def make(self, name: str, config: Config, base: ForkBase | None = None) -> Commit[Log]:
         engine, batch = self._engine, self._batch
         engine.check_writable()
         if engine.find(name) is not None:
@@ -83,6 +82,9 @@ class _Creation:
             book.begin_behind(base)
         if batch is not None and config.discard == "reject":
             check_room(book, len(batch), self._size)
+        engine.quota.check_create(name)
+        if batch is not None:
+            engine.quota.check_append(name, self._size)
         engine.backlog.check(book, 0 if batch is None else len(batch), self._size)
         now = engine.now()
         block = None if batch is None else Block.of_batch(book.assigned + 1, book.time_of(now), batch)

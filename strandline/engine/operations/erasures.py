@@ -14,7 +14,7 @@ import msgspec
 from strandline.engine.journal.bodies import Select
 from strandline.engine.journal.frame import Encoded, FrameType, encode_append
 from strandline.engine.operations.append import publish_later
-from strandline.engine.operations.configure import config_frame
+from strandline.engine.operations.change import config_frame
 from strandline.engine.record import Batch, Config
 from strandline.engine.state.block import Block
 from strandline.engine.state.logbook import Logbook

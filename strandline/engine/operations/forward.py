@@ -1,7 +1,7 @@
-"""Forwarding: records of one log go on into others, by reference.
+"""Forwarding: records of one log are copied into other logs, by reference.
 
-Whatever the fan-out, the journal gets one frame without a payload, and in memory the copies share the source's bytes.
-A frame may refer only to appends in its own journal file, so that a file can be replayed and sealed by itself. Records
+Whatever the fan-out, the journal gets one frame without a payload, and in memory the copies share the source's bytes. A
+frame may refer only to appends in its own journal file, so that a file can be replayed and sealed by itself. Records
 that are older, amended, or of an ephemeral source are journaled by value, in the same write.
 """
 
@@ -11,22 +11,108 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from strandline.engine.commit import Commit
-from strandline.engine.errors import BadRequest, BatchTooLarge, LogFull, RecordTooLarge
-from strandline.engine.journal.bodies import KEEP_KEYS, KEEP_NODES, Forward, Gap, Target, pack
+from strandline.engine.errors import BadRequest, BatchTooLarge, LogFull, QuotaExceeded, RecordTooLarge
+from strandline.engine.journal.bodies import KEEP_KEYS, KEEP_NODES, Forward, ForwardTarget, GapBody, pack
 from strandline.engine.journal.frame import MAX_GROUP, Encoded, FrameType, encode, encode_append
 from strandline.engine.operations.append import Usage, prepare_append
-from strandline.engine.operations.journaled import let_all_expire, publish
-from strandline.engine.operations.originals import Originals, Ranges, Selection, matching
+from strandline.engine.operations.journaled import begin_volatile, let_all_expire, publish
 from strandline.engine.reads.page import NotResident, Resident, fetch
 from strandline.engine.record import MAX_BATCH_BYTES, Appended, check_cursor
 from strandline.engine.state.block import Block
+from strandline.engine.state.forks import layers
 from strandline.engine.state.logbook import Logbook
-from strandline.engine.state.parts import Segments
-from strandline.engine.state.volatile import begin_volatile
+from strandline.engine.state.parts import Piece, Segments
 
 if TYPE_CHECKING:
     from strandline.engine.engine import Engine
     from strandline.engine.log import Log
+
+Ranges = Sequence[tuple[int, int]]
+
+
+class ForwardedRecords(NamedTuple):
+    """The records of some ranges. ``template`` has their columns, ready to be shared; None if no record is left."""
+
+    template: Block | None
+    size: int
+    #: The seqs that are there, as ranges, and whether a frame may refer to them.
+    found: list[tuple[int, int]]
+    referable: bool
+
+
+class Originals:
+    """What there is in the source while the engine's lock is held; ``journal_index`` is the file written to now."""
+
+    def __init__(self, source: Logbook, segments: Segments, journal_index: int) -> None:
+        self._source = source
+        self._segments = segments
+        self._journal_index = journal_index
+        self._selections: dict[tuple[tuple[int, int], ...], ForwardedRecords] = {}
+        self._by_identity: dict[int, ForwardedRecords] = {}
+
+    def select(self, ranges: Ranges) -> ForwardedRecords:
+        # Mostly all copies have the very same ranges; else they may be equal.
+        selection = self._by_identity.get(id(ranges))
+        if selection is None:
+            key = tuple(ranges)
+            selection = self._selections.get(key)
+            if selection is None:
+                selection = self._selections[key] = self._look_up(key)
+            self._by_identity[id(ranges)] = selection
+        return selection
+
+    def _look_up(self, ranges: tuple[tuple[int, int], ...]) -> ForwardedRecords:
+        source = self._source
+        pieces: list[Piece] = []
+        amended: dict[int, bytes] = {}
+        shown = layers(source)
+        for first, last in ranges:
+            for book, low, high in shown:
+                low, high = max(first, low, book.earliest), min(last, high)
+                for part in book.parts() if low <= high else ():
+                    if part.last >= low and part.first <= high:
+                        pieces += part.visible(low, high, self._segments)
+                        if part.overlay is not None and part.overlay.amended:
+                            amended.update((s, d) for s, d in part.overlay.amended.items() if low <= s <= high)
+        if not pieces:
+            return ForwardedRecords(None, 0, [], True)
+        template = Block.gather(pieces, amended)
+        if len(template.data) > MAX_BATCH_BYTES:
+            raise BadRequest(f"the records have {len(template.data)} bytes, the limit is {MAX_BATCH_BYTES}")
+        found = list(_seqs_of(pieces))
+        referable = (
+            source.config.durability != "ephemeral"
+            and source.journal_index == self._journal_index
+            and found[0][0] >= source.journal_first
+            and not amended
+        )
+        return ForwardedRecords(template, template.size(0, template.last), found, referable)
+
+
+def _seqs_of(pieces: Sequence[Piece]) -> list[tuple[int, int]]:
+    """The seqs of the pieces, as ranges."""
+    found: list[tuple[int, int]] = []
+    for block, start, end in pieces:
+        if block.seqs is None:
+            stretches = [(block.first + start, block.first + end - 1)]
+        else:
+            stretches = [(seq, seq) for seq in block.seqs[start:end].tolist()]
+        for first, last in stretches:
+            if found and found[-1][1] + 1 == first:
+                first = found.pop()[0]
+            found.append((first, last))
+    return found
+
+
+def matching(metas: Sequence[bytes | None], ranges: Ranges, found: Sequence[tuple[int, int]]) -> Sequence[bytes | None]:
+    """Of metas that are given for every seq in the ranges, those of the seqs that are there."""
+    if list(ranges) == list(found):
+        return metas
+    places: dict[int, int] = {}
+    for first, last in ranges:
+        places.update(zip(range(first, last + 1), range(len(places), len(metas)), strict=False))
+    return [metas[places[seq]] for first, last in found for seq in range(first, last + 1)]
+
 
 #: A copy is three frames at most, and one write has a bounded number of them.
 MAX_COPIES = MAX_GROUP // 3 - 1
@@ -56,7 +142,7 @@ class Planned(NamedTuple):
 
     copy: Copy
     book: Logbook
-    selection: Selection
+    selection: ForwardedRecords
     #: The first seq that it takes.
     start: int
     block: Block | None
@@ -138,6 +224,7 @@ class _Round:
         self._now = engine.now()
         self._originals = Originals(source, segments, engine.journal.index)
         self._usage = Usage()
+        self._quota = engine.quota
         #: The copies to be made; None: nothing happens, not even to the cursor.
         self._plan: list[Planned | None] = []
 
@@ -174,11 +261,12 @@ class _Round:
             if copy.metas is not None:
                 metas = matching(copy.metas, copy.ranges, selection.found)
                 size = len(template.data) + sum([len(meta) for meta in metas if meta is not None])
-            if config.discard == "reject":
-                try:
+            try:
+                self._quota.check_append(book.name, usage.size + size)
+                if config.discard == "reject":
                     usage.check_room(book, count, size)
-                except (LogFull, BatchTooLarge):
-                    return None
+            except (LogFull, BatchTooLarge, QuotaExceeded):
+                return None
             block = Block(
                 start + copy.lost,
                 last,
@@ -206,7 +294,7 @@ class _Round:
         for copy, book, selection, start, block, size, reserved, _ in made:
             journaled = book.config.durability != "ephemeral" and (block is not None or copy.lost > 0)
             if not journaled:
-                forward.targets.append(Target(0, 0, 0, -1, 0, 0, copy.cursor, copy.through))
+                forward.targets.append(ForwardTarget(0, 0, 0, -1, 0, 0, copy.cursor, copy.through))
             elif selection.referable:
                 number = -1
                 if block is not None:
@@ -223,7 +311,7 @@ class _Round:
                     frames.append(self._encode(forward))
                     forward, numbers, targeted = Forward([], []), {}, set()
                 frames += self._by_value(copy, book, start, block, reserved)
-                forward.targets.append(Target(0, 0, 0, -1, 0, 0, copy.cursor, copy.through))
+                forward.targets.append(ForwardTarget(0, 0, 0, -1, 0, 0, copy.cursor, copy.through))
         frames.append(self._encode(forward))
         engine.journal.write_all(frames)
         engine.journal.copied += copied
@@ -243,7 +331,7 @@ class _Round:
     def _by_value(self, copy: Copy, book: Logbook, start: int, block: Block | None, reserved: int) -> list[Encoded]:
         frames = []
         if copy.lost:
-            body = pack(Gap(start + copy.lost - 1, "source_trim"))
+            body = pack(GapBody(start + copy.lost - 1, "source_trim"))
             frames.append(encode(FrameType.GAP, book.epoch, start - 1, self._now, body, reserved=reserved))
         if block is not None:
             frames.append(encode_append(book.epoch, block, self._now, reserved, None))
@@ -325,9 +413,9 @@ class _Round:
 
 def _target(
     copy: Copy, book: Logbook, start: int, block: Block | None, selection: int, reserved: int, now: int
-) -> Target:
+) -> ForwardTarget:
     flags = (KEEP_KEYS if copy.keep_keys else 0) | (KEEP_NODES if copy.keep_nodes else 0)
     metas = None if copy.metas is None or block is None or block.metas is None else list(block.metas)
     ts = 0 if block is None or block.ts == now else block.timestamp(0)
     first, lost = start + copy.lost, copy.lost
-    return Target(book.epoch, first, lost, selection, flags, reserved, copy.cursor, copy.through, metas, ts)
+    return ForwardTarget(book.epoch, first, lost, selection, flags, reserved, copy.cursor, copy.through, metas, ts)

@@ -1,4 +1,8 @@
-"""A change of a log is journaled first, and then made. What caps and time take meanwhile is written down as well."""
+"""Journaling a change before making it, and recording what retention removes in the meantime.
+
+Records of an ephemeral log are in memory only. A log can become ephemeral and stop being so. Its older records stay
+durable, and changes to them are journaled; the volatile records are written when the log becomes durable again.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +13,49 @@ from typing import TYPE_CHECKING, TypeVar
 from strandline.engine.commit import Commit
 from strandline.engine.errors import EngineError
 from strandline.engine.journal.bodies import Floor, Select, pack
-from strandline.engine.journal.frame import FrameType, encode
+from strandline.engine.journal.frame import Encoded, FrameType, encode, encode_append
 from strandline.engine.state.block import Block
+from strandline.engine.state.checkpoints import BookState, state_frame
 from strandline.engine.state.forks import chain
 from strandline.engine.state.logbook import Logbook
+from strandline.engine.state.parts import Overlay
 from strandline.engine.state.retention import expire, is_stale
-from strandline.engine.state.volatile import has_durable
 
 if TYPE_CHECKING:
     from strandline.engine.engine import Engine
+
+
+def begin_volatile(book: Logbook) -> None:
+    """What is assigned from here on is in memory only."""
+    if not book.volatile_from:
+        book.volatile_from = book.assigned + 1
+        if book.tail is not None:
+            book.tail.join_no_further()
+
+
+def has_durable(book: Logbook) -> bool:
+    """Whether there are records that a restart brings back."""
+    return book.config.durability != "ephemeral" or book.earliest < (book.volatile_from or book.assigned + 1)
+
+
+def frames_of_volatile(book: Logbook, now: int) -> list[Encoded]:
+    """What a log must write down when it ceases to be ephemeral: the records it has, and its state."""
+    tail, epoch = book.tail, book.epoch
+    frames: list[Encoded] = []
+    if book.volatile_from and tail is not None:
+        first, last, taken, overlay = book.volatile_from, tail.last, book.reserved, tail.overlay or Overlay()
+        frames += [
+            encode_append(epoch, block.cut(low - block.first, high - block.first + 1), now, taken, None)
+            for block in tail.uniform_blocks(first)
+            for low, high in overlay.dead.gaps(block.first, block.last)
+        ]
+        hidden = [seq for low, high in overlay.hidden.overlap(first, last) for seq in range(low, high + 1)]
+        if hidden:
+            frames.append(encode(FrameType.HIDE, epoch, 0, now, pack(Select(last, seqs=hidden)), reserved=taken))
+        amended = [(seq, data) for seq, data in overlay.amended.items() if seq >= first]
+        frames += [encode(FrameType.AMEND, epoch, seq, now, data) for seq, data in amended]
+    return [*frames, state_frame(epoch, BookState.of(book), now)]
+
 
 T = TypeVar("T")
 

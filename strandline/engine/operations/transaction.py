@@ -13,22 +13,21 @@ from strandline.engine.errors import BadRequest
 from strandline.engine.journal.bodies import Extras, Select, pack
 from strandline.engine.journal.frame import MAX_GROUP, Encoded, FrameType, encode, encode_append
 from strandline.engine.operations.append import Usage, prepare_append
-from strandline.engine.operations.journaled import evicting, publish
-from strandline.engine.operations.selection import (
+from strandline.engine.operations.change import (
     DELETE,
     HIDE,
     RESTORE,
-    Kind,
+    SelectedChange,
     check_amendable,
     check_amendment,
     check_selection,
 )
-from strandline.engine.record import Appended, Batch, Deleted, check_time
+from strandline.engine.operations.journaled import begin_volatile, evicting, has_durable, publish
+from strandline.engine.record import Appended, Batch, Deleted, check_time, is_internal
 from strandline.engine.state import record_changes
 from strandline.engine.state.block import Block
 from strandline.engine.state.idempotency import check_extras, find_duplicate
 from strandline.engine.state.logbook import Logbook
-from strandline.engine.state.volatile import begin_volatile, has_durable
 
 if TYPE_CHECKING:
     from strandline.engine.engine import Engine
@@ -86,7 +85,7 @@ class Restore(NamedTuple):
 
 
 Change = Append | Amend | Delete | Hide | Restore
-_KINDS: dict[type, Kind] = {Delete: DELETE, Hide: HIDE, Restore: RESTORE}
+_KINDS: dict[type, SelectedChange] = {Delete: DELETE, Hide: HIDE, Restore: RESTORE}
 
 
 class _Member(NamedTuple):
@@ -206,6 +205,7 @@ class _Step:
 
     def make(self) -> Commit[list[Any]]:
         engine, now = self._engine, self._now
+        self._check_quota()
         self._check_backlog()
         events = self._journal()
         for alteration in self._alterations:
@@ -232,13 +232,27 @@ class _Step:
         engine.flush_in_time()
         return Commit.of(self._results)
 
+    @property
+    def _frees(self) -> bool:
+        """A table records in another log which rows were removed, and a dead letter leaves its queue."""
+        return any(change.type in (FrameType.DELETE, FrameType.HIDE) for change in self._alterations)
+
+    def _check_quota(self) -> None:
+        quota = self._engine.quota
+        if not quota.max_bytes or self._frees:
+            return
+        added = [(member.book.name, member.size) for member in self._members]
+        added += [(one.book.name, len(one.body)) for one in self._alterations if one.type is FrameType.AMEND]
+        counted = [(name, size) for name, size in added if not is_internal(name)]
+        if counted:
+            quota.check_append(counted[0][0], sum(size for _, size in counted))
+
     def _check_backlog(self) -> None:
         backlog = self._engine.backlog
         journaled = [member for member in self._members if member.book.config.durability != "ephemeral"]
         amendments = [change for change in self._alterations if change.type is FrameType.AMEND]
         size = sum([member.size for member in journaled]) + sum([len(change.body) for change in amendments])
-        # A table tells in another log which rows were removed.
-        frees = any(change.type in (FrameType.DELETE, FrameType.HIDE) for change in self._alterations)
+        frees = self._frees
         for member in journaled:
             backlog.check(member.book, len(member.block), size, frees=frees)
         for amendment in amendments:

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from strandline.engine.errors import BadRequest
-from strandline.engine.reads.page import look, size_of
+from strandline.engine.reads.page import read_parts, size_of
 from strandline.engine.record import Page
 from strandline.engine.state.block import Block
-from strandline.engine.state.forks import Layer, earliest_of, layers
+from strandline.engine.state.forks import ForkLayer, earliest_of, layers
 from strandline.engine.state.logbook import Logbook
 from strandline.engine.state.parts import Part, Segments
 
@@ -31,13 +31,13 @@ def read_back(
         raise BadRequest(f"limit must be 1 or more, not {limit}")
     if max_bytes is not None and max_bytes < 1:
         raise BadRequest(f"max_bytes must be 1 or more, not {max_bytes}")
-    return look(engine, book, wait, lambda segments: _page(book, before, limit, max_bytes, segments))
+    return read_parts(engine, book, wait, lambda segments: _page(book, before, limit, max_bytes, segments))
 
 
 def find_key(engine: Engine, book: Logbook, wait: bool, key: str) -> int | None:
     """See :meth:`Log.find_key`; if it is not to ``wait`` for the disk, None also when it cannot be told, and 0 when
     there is none."""
-    return look(engine, book, wait, lambda segments: _last_with(book, key, segments))
+    return read_parts(engine, book, wait, lambda segments: _last_with(book, key, segments))
 
 
 def _page(book: Logbook, before: int | None, limit: int, max_bytes: int | None, segments: Segments) -> Page:
@@ -61,7 +61,7 @@ def _page(book: Logbook, before: int | None, limit: int, max_bytes: int | None, 
     return page
 
 
-def _newest_first(shown: Sequence[Layer], last: int, window: int, segments: Segments) -> Iterator[Stretch]:
+def _newest_first(shown: Sequence[ForkLayer], last: int, window: int, segments: Segments) -> Iterator[Stretch]:
     """What readers see up to the seq ``last``; about ``window`` records are looked at at a time."""
     for book, low, high in reversed(shown):
         for part in reversed(tuple(book.parts())):

@@ -25,13 +25,12 @@ from typing import NamedTuple
 
 from strandline.engine.disk import LocalDisk
 from strandline.engine.errors import JournalIncomplete, MissingFile, NoDataDirectory
-from strandline.engine.housekeeping.snapshot import Captured
+from strandline.engine.housekeeping.round import Captured
 from strandline.engine.journal.file import DIRECTORY as JOURNAL
-from strandline.engine.journal.file import journal_indexes, journal_path
-from strandline.engine.journal.flush_mark import read_mark
+from strandline.engine.journal.file import journal_indexes, journal_path, read_mark
 from strandline.engine.journal.inventory import lost_journals
 from strandline.engine.journal.recovery import replay
-from strandline.engine.segments.cold_store import ColdStore
+from strandline.engine.segments.cold_tier import ColdStore
 from strandline.engine.segments.jobs import SealJob, run
 from strandline.engine.segments.store import HOT_DIRECTORY, SegmentStore, object_name, segment_path
 from strandline.engine.state.checkpoints import MANIFEST, Manifest, load_books, parse_manifest, read_checkpoint
@@ -73,8 +72,8 @@ class ViewedRun(NamedTuple):
     key_last: str | None
 
 
-class View:
-    """Take one with :meth:`take`; close it when nobody reads its files any more."""
+class DirectoryView:
+    """A data directory at one moment. Create it with :meth:`take`; close it when its files are no longer read."""
 
     def __init__(self, disk: _FrozenDisk, store: SegmentStore, manifest: Manifest, books: dict[int, Logbook]) -> None:
         #: Which data directory it is.
@@ -96,7 +95,7 @@ class View:
         self._unsealed: dict[int, ViewedRun] | None = None
 
     @classmethod
-    def take(cls, path: str | os.PathLike[str], cold: ColdStore | None = None) -> View:
+    def take(cls, path: str | os.PathLike[str], cold: ColdStore | None = None) -> DirectoryView:
         """Raises NoDataDirectory, and what recovery raises."""
         root = Path(path).absolute()
         if not (root / MANIFEST).exists():
@@ -114,7 +113,7 @@ class View:
                 raise
         raise AssertionError
 
-    def __enter__(self) -> View:
+    def __enter__(self) -> DirectoryView:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -185,7 +184,7 @@ def _visible(part: Part, first: int, last: int) -> list[tuple[int, int]]:
     return [(first, last)] if overlay is None else list(overlay.visible(first, last))
 
 
-def _take(cls: type[View], root: Path, place: _Place, cold: ColdStore | None) -> View:
+def _take(cls: type[DirectoryView], root: Path, place: _Place, cold: ColdStore | None) -> DirectoryView:
     # First of all: the server writes it, and it must not be ahead of the journal files as they are seen here.
     mark = read_mark(LocalDisk(root))
     manifest = parse_manifest((root / MANIFEST).read_bytes())

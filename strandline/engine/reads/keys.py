@@ -1,16 +1,17 @@
-"""Which records have a key, and how many: from the indexes of keys, without a look at payloads."""
+"""Which records have a key, how many there are, and what a delete by key would remove: from the key indexes alone."""
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge, nsmallest
 from itertools import islice
 from time import perf_counter
 from typing import NamedTuple
 
+from strandline.engine.errors import BadRequest
 from strandline.engine.log import Log
-from strandline.engine.reads.view import Sealed, Seen, looking
+from strandline.engine.reads.view import LogView, SealedView, with_view
 from strandline.engine.segments.segment import Segment
 from strandline.engine.state.parts import Piece, Run
 
@@ -25,31 +26,30 @@ class KeyCount(NamedTuple):
     last: int
 
 
-def seqs_with(log: Log, *, key: str | None = None, prefix: str | None = None, own: bool = False) -> list[int]:
-    """The seqs of the records that readers see and that have this key, or this prefix in their key, or both, ascending;
-    with ``own``, without what a fork shares with the log that it was forked from. It waits for the disk."""
-    return looking(log, lambda seen: _seqs(log, seen, key, prefix), own=own)
+def seqs_with(log: Log, *, key: str | None = None, prefix: str | None = None) -> list[int]:
+    """The seqs of visible records with this key, or a key with this prefix, or both, ascending. Waits for the disk."""
+    return with_view(log, lambda seen: _seqs(log, seen, key, prefix))
 
 
 def counts_of(log: Log, keys: Iterable[str]) -> dict[str, KeyCount]:
     """The same of several keys, counted. Those that no record has are left out."""
     wanted = list(dict.fromkeys(keys))
-    return looking(log, lambda seen: _counts(log, seen, wanted))
+    return with_view(log, lambda seen: _counts(log, seen, wanted))
 
 
-def _seqs(log: Log, seen: Seen, key: str | None, prefix: str | None) -> list[int]:
+def _seqs(log: Log, seen: LogView, key: str | None, prefix: str | None) -> list[int]:
     found: list[int] = []
     for part in seen.parts:
         found += seqs_of_part(log, part, key, prefix)
     return found
 
 
-def seqs_of_part(log: Log, part: Sealed | Piece, key: str | None, prefix: str | None) -> list[int]:
+def seqs_of_part(log: Log, part: SealedView | Piece, key: str | None, prefix: str | None) -> list[int]:
     """The same as ``seqs_with``, of a part of what is seen of a log."""
-    return _seqs_of_run(log, part, key, prefix) if isinstance(part, Sealed) else _seqs_of_piece(part, key, prefix)
+    return _seqs_of_run(log, part, key, prefix) if isinstance(part, SealedView) else _seqs_of_piece(part, key, prefix)
 
 
-def _seqs_of_run(log: Log, part: Sealed, key: str | None, prefix: str | None) -> list[int]:
+def _seqs_of_run(log: Log, part: SealedView, key: str | None, prefix: str | None) -> list[int]:
     run, segments = part.run, log.engine.store
     if key is not None:
         seqs = run.seqs_with_key(key, False, segments) if prefix is None or key.startswith(prefix) else []
@@ -69,7 +69,7 @@ def _seqs_of_piece(piece: Piece, key: str | None, prefix: str | None) -> list[in
     ]
 
 
-def _counts(log: Log, seen: Seen, keys: list[str]) -> dict[str, KeyCount]:
+def _counts(log: Log, seen: LogView, keys: list[str]) -> dict[str, KeyCount]:
     counts: dict[str, KeyCount] = {}
 
     def add(key: str, records: int, last: int) -> None:
@@ -78,7 +78,7 @@ def _counts(log: Log, seen: Seen, keys: list[str]) -> dict[str, KeyCount]:
 
     wanted = set(keys)
     for part in seen.parts:
-        if isinstance(part, Sealed):
+        if isinstance(part, SealedView):
             for key in keys:
                 seqs = _seqs_of_run(log, part, key, None)
                 if seqs:
@@ -102,8 +102,6 @@ def within(seqs: Iterable[int], ranges: Sequence[tuple[int, int]]) -> list[int]:
     return found
 
 
-# --- The distinct keys of a log in order, from the indexes of keys alone: no payload is looked at -------------------
-
 #: No seq is higher.
 
 
@@ -124,10 +122,10 @@ class KeyPage(NamedTuple):
 
 def keys_of(log: Log, after: str | None, limit: int) -> KeyPage:
     """The first ``limit`` keys behind ``after`` that a record has which readers see. It waits for the disk."""
-    return looking(log, lambda seen: _page(log, seen.sealed, seen.tail, after, limit))
+    return with_view(log, lambda seen: _page(log, seen.sealed, seen.tail, after, limit))
 
 
-def _page(log: Log, sealed: list[Sealed], tail: list[Piece], after: str | None, limit: int) -> KeyPage:
+def _page(log: Log, sealed: list[SealedView], tail: list[Piece], after: str | None, limit: int) -> KeyPage:
     begun = perf_counter()
     runs = [(part, log.engine.store.segment(part.run.segment)) for part in sealed if _may_have(part.run, after)]
     opened = perf_counter()
@@ -153,7 +151,7 @@ def _may_have(run: Run, after: str | None) -> bool:
     return after is None or (run.key_last is not None and run.key_last > after)
 
 
-def _keys(part: Sealed, segment: Segment, after: str | None) -> Iterator[str]:
+def _keys(part: SealedView, segment: Segment, after: str | None) -> Iterator[str]:
     run = part.run
     for key in segment.keys(run.row, run.rows, after):
         if part.visible is None or _any_within(segment.seqs_with_key(run.row, run.rows, key), part.visible):
@@ -182,3 +180,75 @@ def _distinct(keys: Iterator[str]) -> Iterator[str]:
         if key != last:
             yield key
             last = key
+
+
+#: Records that are named.
+NAMED = 5
+
+
+class DeleteEstimate(NamedTuple):
+    """How many visible records of the log itself a delete would remove, and their bytes; the seqs of the first ones,
+    and of the last (0: there is none)."""
+
+    records: int
+    size: int
+    first: list[int]
+    last: int
+
+
+NOTHING = DeleteEstimate(0, 0, [], 0)
+
+
+def estimate_delete(
+    log: Log, *, before: int | None = None, key: str | None = None, prefix: str | None = None
+) -> DeleteEstimate:
+    """What :meth:`Log.delete` would remove with these conditions; at least one is required. Waits for the disk."""
+    if key is not None or prefix is not None:
+        return with_view(log, lambda seen: _weigh_keyed(log, seen, before, key, prefix), own=True)
+    if before is None:
+        raise BadRequest("say which records: before, key or prefix")
+    return with_view(log, lambda _: _weigh_before(log, before), own=True)
+
+
+def _weigh_keyed(log: Log, seen: LogView, before: int | None, key: str | None, prefix: str | None) -> DeleteEstimate:
+    count = size = last = 0
+    named: list[int] = []
+    for part in seen.parts:
+        seqs = seqs_of_part(log, part, key, prefix)
+        if before is not None:
+            del seqs[bisect_left(seqs, before) :]
+        if not seqs:
+            continue
+        count, last = count + len(seqs), seqs[-1]
+        named += seqs[: NAMED - len(named)]
+        if isinstance(part, SealedView):
+            size += part.run.weigh(((seq, seq) for seq in seqs), log.engine.store)[1]
+        else:
+            rows = [part[0].row(seq) for seq in seqs]
+            size += sum(part[0].size(row, row + 1) for row in rows)
+    return DeleteEstimate(count, size, named, last)
+
+
+def _weigh_before(log: Log, before: int) -> DeleteEstimate:
+    engine, book = log.engine, log.book
+    runs: list[tuple[Run, list[tuple[int, int]]]] = []
+    count = size = 0
+    with engine.lock:
+        book.check_there()
+        own, last = book.earliest, min(before - 1, book.head)
+        for part in book.parts():
+            first, end = max(own, part.first), min(last, part.last)
+            if first > end:
+                continue
+            ranges = [(first, end)] if part.overlay is None else list(part.overlay.visible(first, end))
+            if isinstance(part, Run):
+                runs.append((part, ranges))
+            else:
+                count, size = part.weigh(ranges, engine.store)
+    for run, ranges in runs:
+        some = run.weigh(ranges, engine.store)
+        count, size = count + some[0], size + some[1]
+    if not count:
+        return NOTHING
+    named = [seq for seq in log.read(own - 1, NAMED).seqs if seq < before]
+    return DeleteEstimate(count, size, named, log.read_back(before, 1).next_after)

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from strandline.engine.operations.journaled import let_all_expire
-from strandline.engine.reads.page import NotResident, Query, Resident, fetch, needs_the_disk_to_expire, read_page
-from strandline.engine.reads.view import Sealed, Seen, looking
+from strandline.engine.reads.page import NotResident, PageQuery, Resident, fetch, needs_the_disk_to_expire, read_page
+from strandline.engine.reads.view import LogView, SealedView, with_view
 from strandline.engine.record import Page
 from strandline.engine.segments.segment import Segment
 from strandline.engine.segments.store import SegmentStore
@@ -39,8 +39,8 @@ _KEYS = pa.large_string()
 _NO_SEQS: Ints = np.empty(0, np.int64)
 
 
-class Step(NamedTuple):
-    """One step onwards: what is last now, and the seqs that are so no longer, or never were."""
+class LatestStep(NamedTuple):
+    """One step forward: the records that are now the last of their key, and the seqs that are not, or no longer."""
 
     by_key: LastByKey
     superseded: Ints
@@ -62,7 +62,7 @@ class LastByKey:
         size: int = self.keys.nbytes + self.last.nbytes
         return size
 
-    def steps(self, store: SegmentStore, seen: Seen, to: int) -> Iterator[Step]:
+    def steps(self, store: SegmentStore, seen: LogView, to: int) -> Iterator[LatestStep]:
         """Go on to the seq ``to`` through what is seen, so many records at a time. It waits for the disk."""
         at = self
         while at.through < to:
@@ -72,10 +72,10 @@ class LastByKey:
             yield step
             at = step.by_key
 
-    def _with(self, found: _Found, through: int) -> Step:
+    def _with(self, found: _Found, through: int) -> LatestStep:
         keys, seqs = found.columns()
         if not len(seqs):
-            return Step(LastByKey(self.keys, self.last, through), _NO_SEQS)
+            return LatestStep(LastByKey(self.keys, self.last, through), _NO_SEQS)
         encoded = keys.dictionary_encode()
         new_keys, new_last = encoded.dictionary, np.empty(len(encoded.dictionary), np.int64)
         # Seqs ascend, and of several values for one place the last one stays.
@@ -91,7 +91,7 @@ class LastByKey:
             keys = pa.concat_arrays([self.keys, new_keys.filter(pa.array(~known))])
         else:
             keys = self.keys
-        return Step(LastByKey(keys, last, through), np.sort(superseded))
+        return LatestStep(LastByKey(keys, last, through), np.sort(superseded))
 
     def only(self, kept: Any) -> LastByKey:
         """Without the keys whose last record is not kept."""
@@ -107,7 +107,7 @@ class _Found:
         self._seqs: list[Ints] = []
         self._count = 0
 
-    def gather(self, store: SegmentStore, seen: Seen, first: int, last: int) -> int:
+    def gather(self, store: SegmentStore, seen: LogView, first: int, last: int) -> int:
         """Take what lies between; returns the seq up to which everything has been taken."""
         for part in seen.parts:
             for keys, seqs in _rows_of(store, part, first, last):
@@ -133,15 +133,15 @@ class _Found:
         return keys, seqs
 
 
-def _rows_of(store: SegmentStore, part: Sealed | Piece, first: int, last: int) -> Iterator[tuple[Any, Ints]]:
+def _rows_of(store: SegmentStore, part: SealedView | Piece, first: int, last: int) -> Iterator[tuple[Any, Ints]]:
     """The keys and seqs of the records that readers see, from ``first`` to ``last``, block by block."""
-    if not isinstance(part, Sealed):
+    if not isinstance(part, SealedView):
         yield from _rows_of_piece(part, first, last)
     elif part.run.first <= last and part.run.last >= first:
         yield from _rows_of_run(store.segment(part.run.segment), part, first, last)
 
 
-def _rows_of_run(segment: Segment, sealed: Sealed, first: int, last: int) -> Iterator[tuple[Any, Ints]]:
+def _rows_of_run(segment: Segment, sealed: SealedView, first: int, last: int) -> Iterator[tuple[Any, Ints]]:
     run = sealed.run
     row, end = segment.row_of(run.row, run.rows, run.first, first), run.row + run.rows
     while row < end:
@@ -214,7 +214,7 @@ class Latests:
         """What is last now. It waits for the disk, and the first time for a look at all keys of the log."""
         known = self.at_hand(log)
         if known is None:
-            known = looking(log, lambda seen: _found(log, seen, self._known.get(log.epoch)))
+            known = with_view(log, lambda seen: _found(log, seen, self._known.get(log.epoch)))
         self._keep(log.epoch, known)
         return known
 
@@ -227,31 +227,31 @@ class Latests:
                 size -= self._known.popitem(last=False)[1].nbytes
 
 
-def _found(log: Log, seen: Seen, known: Latest | None) -> Latest:
+def _found(log: Log, seen: LogView, known: Latest | None) -> Latest:
     by_key = LastByKey() if known is None else _still_last(seen, known)
     for step in by_key.steps(log.engine.store, seen, seen.head):
         by_key = step.by_key
     return Latest(seen.revision, seen.rewrites, seen.head, np.sort(by_key.last), by_key)
 
 
-def _still_last(seen: Seen, known: Latest) -> LastByKey:
+def _still_last(seen: LogView, known: Latest) -> LastByKey:
     """What of that which is known can be gone on with; nothing, if an earlier record has become the last of a key."""
     if known.rewrites != seen.rewrites or known.through > seen.head:
         return LastByKey()
     by_key = known.by_key
     if known.revision == seen.revision:
         return by_key
-    standing = within(by_key.last, list(_standing(seen)))
-    if standing.all():
+    live = within(by_key.last, list(_live_ranges(seen)))
+    if live.all():
         return by_key
-    if (by_key.last[~standing] >= seen.earliest).any():
+    if (by_key.last[~live] >= seen.earliest).any():
         return LastByKey()
-    return by_key.only(standing)  # before those there is nothing any more
+    return by_key.only(live)  # before those there is nothing any more
 
 
-def _standing(seen: Seen) -> Iterable[tuple[int, int]]:
+def _live_ranges(seen: LogView) -> Iterable[tuple[int, int]]:
     for part in seen.parts:
-        if isinstance(part, Sealed):
+        if isinstance(part, SealedView):
             yield from [(part.run.first, part.run.last)] if part.visible is None else part.visible
         else:
             block, start, end = part
@@ -274,7 +274,7 @@ def read_latest(
     """See :meth:`Log.read_latest`; if it is not to ``wait``, :meth:`Log.read_latest_resident`."""
     engine, book = log.engine, log.book
     nodes = None if without_nodes is None else frozenset(without_nodes)
-    query = Query(after, limit, max_bytes, nodes, key, key_prefix, since, epoch)
+    query = PageQuery(after, limit, max_bytes, nodes, key, key_prefix, since, epoch)
     query.check()
     segments = Resident(engine.store)
     while True:

@@ -16,7 +16,7 @@ from strandline.engine.segments.segment import Segment
 from strandline.engine.segments.store import SegmentStore, UnknownSegment
 from strandline.engine.segments.writer import Ints
 from strandline.engine.state.block import Block, by_last
-from strandline.engine.state.forks import Layer, chain, earliest_of, last_retained_below, layers, seq_since
+from strandline.engine.state.forks import ForkLayer, chain, earliest_of, last_retained_below, layers, seq_since
 from strandline.engine.state.logbook import Gap, Logbook
 from strandline.engine.state.parts import Part, Piece, Run, Segments
 from strandline.engine.state.retention import is_stale, needs_expiring
@@ -35,8 +35,8 @@ READ_AHEAD_BYTES = 1 << 20
 AMONG_SEQS = 1024
 
 
-class Query(NamedTuple):
-    """What a reader asks for: records with ``seq > after``, in order, that pass every filter that is given."""
+class PageQuery(NamedTuple):
+    """A read: records with ``seq > after``, in order, that pass all given filters."""
 
     after: int = 0
     limit: int = 256
@@ -99,7 +99,7 @@ class Resident:
         # Held on to for this page, so that a small cache cannot make the page start over forever.
         self._blocks[id, index] = self._store.load(id, index)
 
-    def load_ahead(self, run: Run, index: int, query: Query) -> None:
+    def load_ahead(self, run: Run, index: int, query: PageQuery) -> None:
         """Load the blocks of a run behind this one that the page will need too: else it would start over for each."""
         segment = self._segments.get(run.segment) or self._store.segment(run.segment)
         last = segment.block_of(run.row + run.rows - 1)
@@ -137,13 +137,13 @@ def read(
                 if page is not None:
                     return page
     nodes = None if without_nodes is None else frozenset(without_nodes)
-    query = Query(after, limit, max_bytes, nodes, key, key_prefix, since, epoch)
+    query = PageQuery(after, limit, max_bytes, nodes, key, key_prefix, since, epoch)
     query.check()
-    return look(engine, book, wait, lambda segments: read_page(book, query, segments), query)
+    return read_parts(engine, book, wait, lambda segments: read_page(book, query, segments), query)
 
 
-def look(
-    engine: Engine, book: Logbook, wait: bool, act: Callable[[Segments], T], query: Query | None = None
+def read_parts(
+    engine: Engine, book: Logbook, wait: bool, act: Callable[[Segments], T], query: PageQuery | None = None
 ) -> T | None:
     """What ``act`` finds with the engine's lock held. What is not in memory is fetched without it, and then ``act`` is
     called again; if it is not to ``wait`` for the disk, None instead. What a ``query`` will need next is fetched
@@ -166,7 +166,7 @@ def look(
                 _fetch_ahead(book, missing, query, segments)
 
 
-def _fetch_ahead(book: Logbook, missing: NotResident, query: Query, segments: Resident) -> None:
+def _fetch_ahead(book: Logbook, missing: NotResident, query: PageQuery, segments: Resident) -> None:
     if missing.block is None or query.key is not None or query.key_prefix is not None:
         return
     index = missing.block
@@ -238,7 +238,7 @@ def read_tail(book: Logbook, after: int, limit: int, max_bytes: int | None, epoc
     return page
 
 
-def read_page(book: Logbook, query: Query, segments: Segments) -> Page:
+def read_page(book: Logbook, query: PageQuery, segments: Segments) -> Page:
     shown = layers(book)
     head = book.head
     page = Page(book.epoch, head, earliest_of(book))
@@ -264,7 +264,7 @@ def read_page(book: Logbook, query: Query, segments: Segments) -> Page:
     return page
 
 
-def _is_from_another_life(book: Logbook, query: Query) -> bool:
+def _is_from_another_life(book: Logbook, query: PageQuery) -> bool:
     if query.epoch is not None:
         return query.epoch != book.epoch
     return query.after > book.assigned
@@ -276,7 +276,7 @@ def _start_since(book: Logbook, since: int, segments: Segments) -> int:
     return 0 if last_before is None else last_before + 1
 
 
-def _losses(shown: Sequence[Layer], at: int) -> Iterator[Gap]:
+def _losses(shown: Sequence[ForkLayer], at: int) -> Iterator[Gap]:
     """What readers from ``at`` on do not get although nobody removed it, in order."""
     for book, first, last in shown:
         if last < at:
@@ -296,7 +296,7 @@ def _reason(book: Logbook, at: int) -> Reason:
     return "cap" if book.cap_floor > at else "ttl"
 
 
-def _cross_losses(shown: Sequence[Layer], page: Page, at: int) -> int:
+def _cross_losses(shown: Sequence[ForkLayer], page: Page, at: int) -> int:
     """Step over the loss that begins here, if any, and say so; several side by side are one loss."""
     for loss in _losses(shown, at):
         if loss.first > at:
@@ -309,7 +309,7 @@ def _cross_losses(shown: Sequence[Layer], page: Page, at: int) -> int:
     return at
 
 
-def _fill(shown: Sequence[Layer], page: Page, query: Query, first: int, last: int, segments: Segments) -> int:
+def _fill(shown: Sequence[ForkLayer], page: Page, query: PageQuery, first: int, last: int, segments: Segments) -> int:
     """Put records into the page; returns the seq up to which the log has been dealt with."""
     room = _Room(query)
     keyed = query.key is not None or query.key_prefix is not None
@@ -327,7 +327,7 @@ def _fill(shown: Sequence[Layer], page: Page, query: Query, first: int, last: in
     return last
 
 
-def _parts(shown: Sequence[Layer], first: int, last: int) -> Iterator[tuple[Part, int, int]]:
+def _parts(shown: Sequence[ForkLayer], first: int, last: int) -> Iterator[tuple[Part, int, int]]:
     """Where the seqs from ``first`` to ``last`` are, and which of them are there."""
     for book, low, high in shown:
         low, high = max(first, low), min(last, high)
@@ -337,7 +337,7 @@ def _parts(shown: Sequence[Layer], first: int, last: int) -> Iterator[tuple[Part
                     yield part, low, high
 
 
-def _keyed(part: Part, query: Query, first: int, last: int, segments: Segments) -> Iterator[Piece]:
+def _keyed(part: Part, query: PageQuery, first: int, last: int, segments: Segments) -> Iterator[Piece]:
     """The records with the key, found through the key index; the rest of the part is not looked at."""
     found = None
     if query.key is not None:
@@ -366,7 +366,7 @@ def _among(part: Part, seqs: Ints, first: int, last: int, segments: Segments) ->
 class _Room:
     """How much more may go into a page."""
 
-    def __init__(self, query: Query) -> None:
+    def __init__(self, query: PageQuery) -> None:
         self._limit = query.limit
         self._bytes = query.max_bytes
         self._scan = SCAN_RECORDS

@@ -67,8 +67,8 @@ def damaged_blocks(segment: Segment) -> list[int]:
     return damaged
 
 
-class Stretch(NamedTuple):
-    """Rows of one log that lie in damaged blocks: how many, and between which seqs, both included."""
+class DamagedRows(NamedTuple):
+    """Rows of one log in damaged blocks: how many, and the first and last seq (inclusive)."""
 
     run: RunInfo
     first: int
@@ -76,7 +76,7 @@ class Stretch(NamedTuple):
     rows: int
 
 
-def stretches(segment: Segment, damaged: Collection[int]) -> Iterator[Stretch]:
+def stretches(segment: Segment, damaged: Collection[int]) -> Iterator[DamagedRows]:
     """What damaged blocks held. Where a log has no gaps the seqs are exact, else they reach to the next known row."""
     for run in segment.runs:
         row, behind = run.row, run.row + run.rows
@@ -94,13 +94,13 @@ def _end_of_block(segment: Segment, row: int, limit: int) -> int:
     return min(block.row + block.rows, limit)
 
 
-def _stretch(segment: Segment, run: RunInfo, start: int, stop: int) -> Stretch:
+def _stretch(segment: Segment, run: RunInfo, start: int, stop: int) -> DamagedRows:
     if run.last - run.first + 1 == run.rows:
         first, last = run.first + start - run.row, run.first + stop - 1 - run.row
     else:
         first = run.first if start == run.row else _seq_at(segment, start - 1) + 1
         last = run.last if stop == run.row + run.rows else _seq_at(segment, stop) - 1
-    return Stretch(run, first, last, stop - start)
+    return DamagedRows(run, first, last, stop - start)
 
 
 def _seq_at(segment: Segment, row: int) -> int:

@@ -23,8 +23,7 @@ from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 from strandline.engine.disk import Disk
 from strandline.engine.errors import BadConfig, BadRequest, DamagedFile, EngineError, MissingFile
 from strandline.engine.file_names import number_in
-from strandline.engine.segments.cold_cache import ColdCache, Fetcher, empty_directory
-from strandline.engine.segments.cold_store import ColdStore
+from strandline.engine.segments.cold_tier import ColdCache, ColdStore, Fetcher, empty_directory
 from strandline.engine.segments.segment import ROW_COLUMNS, Segment, footprint
 from strandline.engine.state.block import Block
 

@@ -22,11 +22,9 @@ from typing import IO
 import msgspec
 import pyarrow as pa
 
-from strandline.engine.child_process import environment
-from strandline.engine.descriptors import FOR_A_PROCESS, SpareDescriptors
 from strandline.engine.disk import LocalDisk
 from strandline.engine.errors import DamagedFile, MissingFile, UnsupportedFormat, WorkerFailed
-from strandline.engine.housekeeping.maintenance import give_back
+from strandline.engine.process import FOR_A_PROCESS, SpareDescriptors, child_environment, give_back
 from strandline.engine.segments.footer import SegmentInfo
 from strandline.engine.segments.jobs import MergeJob, SealJob, run
 
@@ -52,8 +50,9 @@ _answer_decoder = msgspec.msgpack.Decoder(_Done | _Failed)
 _encoder = msgspec.msgpack.Encoder()
 
 
-class Worker:
-    """The parent's side. The process is started by the first job; jobs of several threads take turns."""
+class SealingWorker:
+    """The parent's side of the sealing process. The first job starts the process; jobs of several threads run one at a
+    time."""
 
     def __init__(self, root: str | os.PathLike[str], spare: SpareDescriptors | None = None) -> None:
         """``spare``: for the start of the process, if no others are left."""
@@ -130,7 +129,7 @@ class Worker:
 def _start(root: str) -> subprocess.Popen[bytes]:
     # The package imports this module before runpy executes it once more, which runpy warns of.
     command = [sys.executable, "-W", "ignore::RuntimeWarning:runpy", "-m", "strandline.engine.segments.worker", root]
-    return subprocess.Popen(command, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment())
+    return subprocess.Popen(command, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=child_environment())
 
 
 def _embalm(error: Exception) -> _Failed:

@@ -65,7 +65,7 @@ class Strings(NamedTuple):
     values: Any
 
 
-class Columns(NamedTuple):
+class SegmentColumns(NamedTuple):
     seqs: Ints
     ts: Ints
     keys: Strings
@@ -74,8 +74,8 @@ class Columns(NamedTuple):
     data: Values
 
 
-class Run(NamedTuple):
-    """Which rows belong to which log; runs follow each other without a gap."""
+class SegmentRun(NamedTuple):
+    """The rows of one log. Runs follow each other without a gap."""
 
     epoch: int
     name: str
@@ -83,7 +83,7 @@ class Run(NamedTuple):
     rows: int
 
 
-def write_segment(disk: Disk, path: str, id: int, columns: Columns, runs: Sequence[Run]) -> SegmentInfo:
+def write_segment(disk: Disk, path: str, id: int, columns: SegmentColumns, runs: Sequence[SegmentRun]) -> SegmentInfo:
     """Write a segment and put it in place atomically. There is at least one row."""
     rows = len(columns.seqs)
     #: bounds[i] is the size of all rows before row i.
@@ -106,8 +106,8 @@ class _SegmentFile:
     def __init__(
         self,
         id: int,
-        columns: Columns,
-        runs: Sequence[Run],
+        columns: SegmentColumns,
+        runs: Sequence[SegmentRun],
         by_key: Any,
         cuts: Sequence[tuple[int, int]],
         bounds: Ints,
@@ -185,7 +185,7 @@ def _cut(bounds: Ints) -> Iterator[tuple[int, int]]:
         start = end
 
 
-def _order_by_key(keys: Strings, runs: Sequence[Run]) -> tuple[Any, list[tuple[str | None, str | None]]]:
+def _order_by_key(keys: Strings, runs: Sequence[SegmentRun]) -> tuple[Any, list[tuple[str | None, str | None]]]:
     """The ``by_key`` column, and each run's lowest and highest key."""
     rows = len(keys.codes)
     keyed = np.flatnonzero(keys.codes >= 0)
@@ -210,7 +210,10 @@ def _order_by_key(keys: Strings, runs: Sequence[Run]) -> tuple[Any, list[tuple[s
 
 
 def _describe_runs(
-    columns: Columns, runs: Sequence[Run], bounds: Ints, key_ranges: Sequence[tuple[str | None, str | None]]
+    columns: SegmentColumns,
+    runs: Sequence[SegmentRun],
+    bounds: Ints,
+    key_ranges: Sequence[tuple[str | None, str | None]],
 ) -> list[RunInfo]:
     starts = np.array([run.row for run in runs], np.int64)
     ends = starts + np.array([run.rows for run in runs], np.int64)
@@ -228,7 +231,9 @@ def _describe_runs(
     ]
 
 
-def _batches(columns: Columns, runs: Sequence[Run], by_key: Any, cuts: Sequence[tuple[int, int]]) -> Iterator[Any]:
+def _batches(
+    columns: SegmentColumns, runs: Sequence[SegmentRun], by_key: Any, cuts: Sequence[tuple[int, int]]
+) -> Iterator[Any]:
     # Slices of one array share its dictionary, so the writer writes each dictionary once.
     whole = {
         "log": _log_column(runs),
@@ -245,7 +250,7 @@ def _batches(columns: Columns, runs: Sequence[Run], by_key: Any, cuts: Sequence[
         yield pa.RecordBatch.from_arrays([arrays[name] for name in SCHEMA.names], schema=SCHEMA)
 
 
-def _log_column(runs: Sequence[Run]) -> Any:
+def _log_column(runs: Sequence[SegmentRun]) -> Any:
     # Two epochs of one name lie side by side; a dictionary must not have the name twice.
     names = list(dict.fromkeys(run.name for run in runs))
     code = {name: index for index, name in enumerate(names)}

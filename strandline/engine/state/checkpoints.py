@@ -22,10 +22,10 @@ from strandline.engine.file_names import check_name, check_number
 from strandline.engine.journal.bodies import ForkPoint, pack, unpack
 from strandline.engine.journal.frame import (  # fmt: skip
     FILE_HEADER,
-    Damage,
     Encoded,
     FileKind,
     Frame,
+    FrameDamage,
     FrameType,
     encode,
     file_header,
@@ -33,7 +33,7 @@ from strandline.engine.journal.frame import (  # fmt: skip
     scan,
 )
 from strandline.engine.record import Config, Cursor, ProducerState, Remembered
-from strandline.engine.state.forks import Base
+from strandline.engine.state.forks import ForkBase
 from strandline.engine.state.logbook import Gap, Logbook
 from strandline.engine.state.notes import Notes
 from strandline.engine.state.parts import Overlay, Run
@@ -195,7 +195,7 @@ class BookState(msgspec.Struct, array_like=True):
 
     def make(self, epoch: int) -> Logbook:
         book = Logbook(self.name, epoch, self.config)
-        book.base = None if self.base is None else Base(self.base)
+        book.base = None if self.base is None else ForkBase(self.base)
         self.put_into(book)
         book.runs = tuple(run.make() for run in self.runs)
         book.filed_in = tuple(run.segment for run in self.runs)
@@ -285,12 +285,12 @@ def write_checkpoint(disk: Disk, name: str, index: int, frames: Iterable[Encoded
 def read_checkpoint(disk: Disk, name: str) -> Iterator[Frame]:
     path = checkpoint_path(name)
     for item in scan_checkpoint(disk, name):
-        if isinstance(item, Damage):
+        if isinstance(item, FrameDamage):
             raise DamagedFile(path, f"{item.why} at byte {item.offset}")
         yield item
 
 
-def scan_checkpoint(disk: Disk, name: str) -> Iterator[Frame | Damage]:
+def scan_checkpoint(disk: Disk, name: str) -> Iterator[Frame | FrameDamage]:
     path = checkpoint_path(name)
     if not disk.exists(path):
         raise MissingFile(path)

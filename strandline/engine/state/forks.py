@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 by_first = attrgetter("first")
 
 
-class Base:
-    """What a log was forked from. ``book`` is None only while the books of a directory are being loaded."""
+class ForkBase:
+    """The log that a fork was made from. ``book`` is None only while the logbooks of a directory are loaded."""
 
     __slots__ = ("book", "point", "through")
 
@@ -33,8 +33,8 @@ class Base:
         self.book = book
 
 
-class Layer(NamedTuple):
-    """The seqs of a log that are a logbook's own records."""
+class ForkLayer(NamedTuple):
+    """The seqs of a log whose records belong to one logbook."""
 
     book: Logbook
     first: int
@@ -51,16 +51,16 @@ def chain(book: Logbook) -> Iterator[Logbook]:
         book = book.base.book
 
 
-def layers(book: Logbook) -> list[Layer]:
+def layers(book: Logbook) -> list[ForkLayer]:
     """What readers see, the oldest first. The last layer is the log's own, even if nothing is in it."""
     if book.base is None:
-        return [Layer(book, 1, book.head)]
-    found: list[Layer] = []
+        return [ForkLayer(book, 1, book.head)]
+    found: list[ForkLayer] = []
     last = book.head
     for part in chain(book):
         first = 1 if part.base is None else part.base.through + 1
         if first <= last or not found:
-            found.append(Layer(part, first, last))
+            found.append(ForkLayer(part, first, last))
         last = min(last, first - 1)
     found.reverse()
     return found

@@ -16,7 +16,7 @@ from strandline.engine.errors import UnknownLog
 from strandline.engine.journal.bodies import Extras
 from strandline.engine.record import Appended, Config, Cursor, LogState, ProducerState, Reason, Remembered
 from strandline.engine.state.block import Block
-from strandline.engine.state.forks import Base, earliest_of, evict_floor_of
+from strandline.engine.state.forks import ForkBase, earliest_of, evict_floor_of
 from strandline.engine.state.idempotency import remember, remember_keys
 from strandline.engine.state.notes import Notes, changed
 from strandline.engine.state.parts import Part, Run, Segments, Tail
@@ -83,7 +83,7 @@ class Logbook:
         self.producers: dict[str, ProducerState] | None = None
         self.cursors: dict[str, Cursor] | None = None
         self.notes: Notes | None = None
-        self.base: Base | None = None
+        self.base: ForkBase | None = None
         #: How many logs were forked from this one.
         self.forks = 0
         self.totals: Totals = NOWHERE
@@ -109,7 +109,7 @@ class Logbook:
     def evict_floor(self) -> int:
         return max(self.cap_floor, self.ttl_floor)
 
-    def begin_behind(self, base: Base) -> None:
+    def begin_behind(self, base: ForkBase) -> None:
         """It is a fork: its own records begin behind the fork point."""
         self.base = base
         self.assigned = self.head = base.through

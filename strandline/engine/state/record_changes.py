@@ -10,18 +10,18 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from strandline.engine.journal.bodies import Select
-from strandline.engine.operations.removal import (
+from strandline.engine.record import Deleted
+from strandline.engine.state.parts import Part, Run, Segments
+from strandline.engine.state.retention import (
     add_up,
     doom,
     doomed_below,
     drop_dead_front,
+    evict_over_caps,
     kill,
     pass_dead_front,
     remove,
 )
-from strandline.engine.record import Deleted
-from strandline.engine.state.parts import Part, Run, Segments
-from strandline.engine.state.retention import evict_over_caps
 
 if TYPE_CHECKING:
     from strandline.engine.state.logbook import Logbook

@@ -24,9 +24,9 @@ from random import Random
 from threading import RLock
 from typing import Literal, NamedTuple, TypeVar
 
-from strandline.engine.disk import AppendFile, LocalDisk, Place, SectorFile
+from strandline.engine.disk import AppendFile, LocalDisk, OpenPath, SectorFile
 from strandline.engine.errors import DirectoryInUse
-from strandline.engine.testing.fault_model import Change, Inode, Tree, key_of, restore_directory, scan_directory
+from strandline.engine.testing.fault_model import FileChange, Inode, Tree, key_of, restore_directory, scan_directory
 
 #: The mutating calls. ``write_file`` consists of create, write, sync, rename and sync_directory.
 Kind = Literal[
@@ -38,7 +38,7 @@ class Crashed(BaseException):
     """The simulated process is dead. Not an Exception, so that no handler in the engine swallows it."""
 
 
-class Call(NamedTuple):
+class DiskCall(NamedTuple):
     name: Kind
     path: str
 
@@ -59,7 +59,7 @@ class FaultAppendFile:
         self._path = path
         self._inode = inode
         self._fd = fd
-        self._place = Place(disk.root / path, fd)
+        self._place = OpenPath(disk.root / path, fd)
 
     def write(self, parts: Sequence[bytes]) -> None:
         data = b"".join(parts)
@@ -74,12 +74,12 @@ class FaultAppendFile:
     def _append(self, data: bytes) -> None:
         if data:
             _write_all(self._fd, data)
-            self._inode.changes.append(Change(data))
+            self._inode.changes.append(FileChange(data))
 
     def truncate(self, size: int) -> None:
         def carry_out() -> None:
             os.ftruncate(self._fd, size)
-            self._inode.changes.append(Change(None, size))
+            self._inode.changes.append(FileChange(None, size))
 
         self._disk._call("truncate", self._path, carry_out)
 
@@ -124,7 +124,7 @@ class FaultSectorFile:
     def _overwrite(self, data: bytes) -> None:
         if data:
             os.pwrite(self._fd, data, 0)
-            self._inode.changes.append(Change(data, overwrites=True))
+            self._inode.changes.append(FileChange(data, overwrites=True))
 
     def close(self) -> None:
         with self._disk._guard:
@@ -150,7 +150,7 @@ class FaultDisk:
 
     def __init__(self, root: str | os.PathLike[str], *, _tree: Tree | None = None) -> None:
         self.root = Path(root)
-        self.log: list[Call] = []
+        self.log: list[DiskCall] = []
         self.monitor: list[Callable[[Kind, str], None]] = []
         self._local = LocalDisk(root)
         self._tree = _tree or Tree(scan_directory(self.root), str(uuid.uuid4()))
@@ -308,7 +308,7 @@ class FaultDisk:
             if left_over is None:
                 self._inode(key_of(path))
             else:
-                left_over.changes.append(Change(None, 0))
+                left_over.changes.append(FileChange(None, 0))
 
         self._call("create", path, create)
         file = self.append_file(path)
@@ -414,7 +414,7 @@ class FaultDisk:
     ) -> None:
         with self._guard:
             self._check_alive()
-            self.log.append(Call(kind, path))
+            self.log.append(DiskCall(kind, path))
             self._counts[kind] += 1
             try:
                 if failure := self._failure_of(kind):
@@ -436,7 +436,7 @@ class FaultDisk:
     def _inode(self, key: str) -> Inode:
         """The file of this path, which has just been opened. What the tree does not know of it is pending."""
         if key not in self._tree.current:
-            self._tree.change({key: Inode(changes=[Change(self._local.read(key))])})
+            self._tree.change({key: Inode(changes=[FileChange(self._local.read(key))])})
         return self._tree.current[key]
 
     def _check_alive(self) -> None:

@@ -15,8 +15,8 @@ SECTOR = 512
 Snapshot = dict[str, bytes | None]
 
 
-class Change(NamedTuple):
-    """An unsynced change of a file: ``data`` appended, or when there is none, a truncation to ``size``."""
+class FileChange(NamedTuple):
+    """An unsynced change of a file: ``data`` appended or, without ``data``, a truncation to ``size``."""
 
     data: bytes | None
     size: int = 0
@@ -32,7 +32,7 @@ class Inode:
 
     directory: bool = False
     durable: bytearray = field(default_factory=bytearray)
-    changes: list[Change] = field(default_factory=list)
+    changes: list[FileChange] = field(default_factory=list)
 
     def sync(self) -> None:
         for change in self.changes:
@@ -47,7 +47,7 @@ class Inode:
         """What programs see of the file is written again: where that is not durable, it is pending now."""
         pairs = enumerate(zip(self.durable, content, strict=False))
         same = next((at for at, (old, new) in pairs if old != new), min(len(self.durable), len(content)))
-        self.changes = [Change(None, same), Change(content[same:])]
+        self.changes = [FileChange(None, same), FileChange(content[same:])]
 
     def damage(self, offset: int, data: bytes) -> None:
         _overlay(self.durable, offset, data)
@@ -87,7 +87,7 @@ class Inode:
         return bytes(content)
 
 
-def _apply(content: bytearray, change: Change) -> None:
+def _apply(content: bytearray, change: FileChange) -> None:
     if change.data is not None and change.overwrites:
         content[: len(change.data)] = change.data
     elif change.data is not None:

@@ -1,7 +1,7 @@
-"""Verifying a data directory: every checksum and every promise, without changing a byte.
+"""Verifying a data directory: every checksum and every invariant, without changing a byte.
 
-The directory must not be in use. The journal is replayed in memory, so what is checked is what the next start
-would find.
+The directory must not be in use. The journal is replayed in memory, so the check sees what the next start would find.
+The result is a :class:`Report`; a repair returns one too.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ import msgspec
 
 from strandline.engine.disk import Disk
 from strandline.engine.errors import DamagedFile, EngineError, NoDataDirectory
+from strandline.engine.file_names import DAMAGED as DAMAGED
 from strandline.engine.file_names import is_name
 from strandline.engine.journal.bodies import unpack
 from strandline.engine.journal.file import DIRECTORY as JOURNAL
-from strandline.engine.journal.file import journal_indexes, journal_path, read_journal
-from strandline.engine.journal.flush_mark import read_mark
-from strandline.engine.journal.frame import FILE_HEADER, Damage, FileKind, Frame, FrameType, read_file_header
+from strandline.engine.journal.file import journal_indexes, journal_path, read_journal, read_mark
+from strandline.engine.journal.frame import FILE_HEADER, FileKind, Frame, FrameDamage, FrameType, read_file_header
 from strandline.engine.journal.inventory import lost_journals
 from strandline.engine.journal.recovery import replay
-from strandline.engine.journal.replay import Loss, Recovered
+from strandline.engine.journal.replay import Recovered, RecoveryLoss
 from strandline.engine.segments.check import damaged_blocks, stretches
-from strandline.engine.segments.cold_store import ColdStore
+from strandline.engine.segments.cold_tier import ColdStore
 from strandline.engine.segments.segment import Segment
 from strandline.engine.segments.store import HOT_DIRECTORY, OWNER, SegmentStore, object_name, segment_path
 from strandline.engine.state.checkpoints import (
@@ -42,8 +42,47 @@ from strandline.engine.state.checkpoints import (
 )
 from strandline.engine.state.logbook import Logbook
 from strandline.engine.verify.log_check import check_book
-from strandline.engine.verify.quarantine import DIRECTORY as DAMAGED
-from strandline.engine.verify.report import Report
+
+
+class LostRecords(msgspec.Struct, frozen=True, kw_only=True):
+    """Lost records: the first and last seq, inclusive. ``records`` is None if their number is unknown."""
+
+    log: str
+    first: int
+    last: int
+    records: int | None
+    path: str
+    why: str
+
+
+class Report(msgspec.Struct, kw_only=True):
+    """``problems`` are violated invariants; ``notes`` are worth knowing and harmless.
+
+    ``repairs``, ``losses`` and ``kept`` are filled by a repair: what it did, the records that could not be saved, and
+    the damaged files that it kept. The ``problems`` of a repair are those that remain after it. ``lossy`` says that
+    something acknowledged is gone: records, or the state of a log, such as its configuration.
+    """
+
+    problems: list[str] = msgspec.field(default_factory=list)
+    notes: list[str] = msgspec.field(default_factory=list)
+    repairs: list[str] = msgspec.field(default_factory=list)
+    losses: list[LostRecords] = msgspec.field(default_factory=list)
+    kept: list[str] = msgspec.field(default_factory=list)
+    lossy: bool = False
+    logs: int = 0
+    #: Live records of all logs, and the bytes of their data and metas.
+    records: int = 0
+    bytes: int = 0
+    segments: int = 0
+    checkpoints: int = 0
+    journal_files: int = 0
+    journal_frames: int = 0
+    #: Bytes of all files that were read.
+    file_bytes: int = 0
+
+    @property
+    def sound(self) -> bool:
+        return not self.problems
 
 
 def verify(disk: Disk, cold: ColdStore | None = None) -> Report:
@@ -141,7 +180,7 @@ class Check:
         damaged = False
         try:
             for item in scan_checkpoint(self._disk, name):
-                if isinstance(item, Damage):
+                if isinstance(item, FrameDamage):
                     self._problem(f"{path}: {item.length} bytes at {item.offset} cannot be read: {item.why}.")
                     damaged = True
                 else:
@@ -329,7 +368,7 @@ class Check:
             self._note(f"{DAMAGED}/: {len(kept)} damaged files are kept here; remove them when nobody needs them.")
 
 
-def sentence_of(loss: Loss) -> str:
+def sentence_of(loss: RecoveryLoss) -> str:
     if loss.path.startswith(f"{JOURNAL}/") and not loss.length:
         return f"{loss.path}: {loss.what}."
     if loss.path.startswith(f"{JOURNAL}/"):

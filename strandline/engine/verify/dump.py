@@ -1,6 +1,6 @@
 """Printing a file of a data directory for a person: journal, checkpoint, segment, manifest or flush mark.
 
-:func:`dump` yields one :class:`Item` for everything there is to see, damage included, and never stops at damage.
+:func:`dump` yields one :class:`DumpItem` for everything there is to see, damage included, and never stops at damage.
 An item prints as one line.
 """
 
@@ -27,20 +27,20 @@ from strandline.engine.journal.bodies import (
     Floor,
     ForkPoint,
     Forward,
-    Gap,
+    ForwardTarget,
+    GapBody,
     Select,
-    Target,
     unpack,
 )
-from strandline.engine.journal.flush_mark import FLUSHED, decode_mark
+from strandline.engine.journal.file import FLUSHED, decode_mark
 from strandline.engine.journal.frame import (
     FILE_HEADER,
     MAGIC,
     MORE,
     VERSION,
-    Damage,
     FileKind,
     Frame,
+    FrameDamage,
     FrameReader,
     FrameType,
     decode_append,
@@ -60,8 +60,8 @@ SHOWN_ROWS = 10
 Facts = dict[str, Any]
 
 
-class Item(msgspec.Struct, omit_defaults=True):
-    """One thing in a file: ``kind`` says what, ``offset`` where it begins."""
+class DumpItem(msgspec.Struct, omit_defaults=True):
+    """One item of a file: its ``kind``, and the ``offset`` where it begins."""
 
     kind: str
     facts: Facts
@@ -73,7 +73,7 @@ class Item(msgspec.Struct, omit_defaults=True):
         return f"{place:>10}  {self.kind:<9}  {facts}"
 
 
-def dump(path: str | os.PathLike[str], rows: int = SHOWN_ROWS) -> Iterator[Item]:
+def dump(path: str | os.PathLike[str], rows: int = SHOWN_ROWS) -> Iterator[DumpItem]:
     """Everything in a file, ``rows`` records at most of every frame and of a segment. Raises OSError only."""
     file = Path(path)
     with open(file, "rb", buffering=0) as opened:
@@ -113,42 +113,42 @@ def shorten(data: bytes) -> str:
     return f"0x{start.hex()}{more}"
 
 
-def _dump_mark(raw: bytes) -> Iterator[Item]:
-    yield Item("file", {"name": FLUSHED, "what": "flush mark", "size": len(raw)})
+def _dump_mark(raw: bytes) -> Iterator[DumpItem]:
+    yield DumpItem("file", {"name": FLUSHED, "what": "flush mark", "size": len(raw)})
     mark = decode_mark(raw)
     if mark is None:
-        yield Item("damage", {"why": "it is not whole; a start ignores it"}, 0)
+        yield DumpItem("damage", {"why": "it is not whole; a start ignores it"}, 0)
     else:
-        yield Item("mark", {"journal": mark.number, "flushed": mark.size, "left_size": mark.left_size}, 0)
+        yield DumpItem("mark", {"journal": mark.number, "flushed": mark.size, "left_size": mark.left_size}, 0)
 
 
 # --- the manifest --------------------------------------------------------------------------------------------
 
 
-def _dump_manifest(name: str, raw: bytes) -> Iterator[Item]:
-    yield Item("file", {"name": name, "what": "manifest", "size": len(raw)})
+def _dump_manifest(name: str, raw: bytes) -> Iterator[DumpItem]:
+    yield DumpItem("file", {"name": name, "what": "manifest", "size": len(raw)})
     try:
         manifest = parse_manifest(raw, name)
     except EngineError as error:
-        yield Item("damage", {"why": str(error)})
-        yield from (Item("text", {"line": shorten(line)}, None) for line in raw.splitlines())
+        yield DumpItem("damage", {"why": str(error)})
+        yield from (DumpItem("text", {"line": shorten(line)}, None) for line in raw.splitlines())
         return
     yield from _manifest_items(manifest)
 
 
-def _manifest_items(manifest: Manifest) -> Iterator[Item]:
+def _manifest_items(manifest: Manifest) -> Iterator[DumpItem]:
     facts = msgspec.to_builtins(manifest)
     journals, segments = facts.pop("journals"), facts.pop("segments")
     counts = {"journals": len(journals), "segments": len(segments)}
-    yield Item("manifest", {**facts, "last_ts": iso(manifest.last_ts), **counts})
-    yield from (Item("journal", {**entry, "size": entry["size"] or "open"}) for entry in journals)
-    yield from (Item("segment", {**entry, "edges": f"{entry['edges']:016x}"}) for entry in segments)
+    yield DumpItem("manifest", {**facts, "last_ts": iso(manifest.last_ts), **counts})
+    yield from (DumpItem("journal", {**entry, "size": entry["size"] or "open"}) for entry in journals)
+    yield from (DumpItem("segment", {**entry, "edges": f"{entry['edges']:016x}"}) for entry in segments)
 
 
 # --- journals and checkpoints --------------------------------------------------------------------------------
 
 
-def _dump_frames(file: Path, raw: bytes, rows: int) -> Iterator[Item]:
+def _dump_frames(file: Path, raw: bytes, rows: int) -> Iterator[DumpItem]:
     """``raw`` is the beginning of the file."""
     size = file.stat().st_size
     is_checkpoint = bool({".full", ".changes"} & set(file.suffixes))
@@ -161,23 +161,23 @@ def _dump_frames(file: Path, raw: bytes, rows: int) -> Iterator[Item]:
     if len(raw) >= FILE_HEADER.size:
         _, version, _, index, seed, boot, _ = FILE_HEADER.unpack_from(raw)
         header |= {"version": version, "index": index, "seed": f"{seed:016x}", "boot": boot.hex()}
-    yield Item("file", header, 0)
+    yield DumpItem("file", header, 0)
     try:
         read_file_header(file.name, raw, kind)
     except EngineError as error:
         why = error.why if isinstance(error, DamagedFile) else f"this release reads version {VERSION}"
-        yield Item("damage", {"bytes": min(len(raw), FILE_HEADER.size), "why": why}, 0)
+        yield DumpItem("damage", {"bytes": min(len(raw), FILE_HEADER.size), "why": why}, 0)
     disk = LocalDisk(file.parent)
     for item in FrameReader(partial(disk.read, file.name), size, seed).frames():
-        if isinstance(item, Damage):
-            yield Item("damage", {"bytes": item.length, "why": item.why}, item.offset)
+        if isinstance(item, FrameDamage):
+            yield DumpItem("damage", {"bytes": item.length, "why": item.why}, item.offset)
         else:
             yield from _dump_frame(item, rows)
 
 
-def _dump_frame(frame: Frame, rows: int) -> Iterator[Item]:
+def _dump_frame(frame: Frame, rows: int) -> Iterator[DumpItem]:
     facts: Facts = {"epoch": frame.epoch}
-    details: list[Item] = []
+    details: list[DumpItem] = []
     try:
         facts |= _facts_of(frame)
         details = list(_details_of(frame, rows))
@@ -190,7 +190,7 @@ def _dump_frame(frame: Frame, rows: int) -> Iterator[Item]:
         facts["group"] = f"{frame.place}{'' if frame.flags & MORE else ', the last one'}"
     if frame.reserved:
         facts["reserved"] = frame.reserved
-    yield Item(frame.type.name.lower(), facts, frame.offset)
+    yield DumpItem(frame.type.name.lower(), facts, frame.offset)
     yield from details
 
 
@@ -214,7 +214,7 @@ def _facts_of(frame: Frame) -> Facts:
         case FrameType.FLOOR:
             return _given(unpack(frame.body, Floor))
         case FrameType.GAP:
-            gap = unpack(frame.body, Gap)
+            gap = unpack(frame.body, GapBody)
             return {"seqs": _range(frame.first + 1, gap.last), "reason": gap.reason}
         case FrameType.CURSOR:
             move = unpack(frame.body, CursorMove)
@@ -253,24 +253,24 @@ def _base(point: ForkPoint | None) -> Facts:
     return {} if point is None else {"forked_from": point.epoch, "through": point.through}
 
 
-def _details_of(frame: Frame, rows: int) -> Iterator[Item]:
+def _details_of(frame: Frame, rows: int) -> Iterator[DumpItem]:
     if frame.type is FrameType.APPEND:
         block, _ = decode_append(frame)
-        yield from (Item("record", _record(block, row)) for row in range(min(rows, len(block))))
+        yield from (DumpItem("record", _record(block, row)) for row in range(min(rows, len(block))))
         if len(block) > rows:
-            yield Item("record", {"more": len(block) - rows})
+            yield DumpItem("record", {"more": len(block) - rows})
     elif frame.type is FrameType.FORWARD:
         forward = unpack(frame.body, Forward)
-        yield from (Item("target", _target(forward, target)) for target in forward.targets[:rows])
+        yield from (DumpItem("target", _target(forward, target)) for target in forward.targets[:rows])
         if len(forward.targets) > rows:
-            yield Item("target", {"more": len(forward.targets) - rows})
+            yield DumpItem("target", {"more": len(forward.targets) - rows})
     elif frame.type is FrameType.STATE:
-        yield from (Item("run", _run(run)) for run in unpack(frame.body, BookState).runs)
+        yield from (DumpItem("run", _run(run)) for run in unpack(frame.body, BookState).runs)
     elif frame.type is FrameType.MANIFEST:
         yield from _manifest_items(unpack(frame.body, Manifest))
 
 
-def _target(forward: Forward, target: Target) -> Facts:
+def _target(forward: Forward, target: ForwardTarget) -> Facts:
     facts: Facts = {}
     if target.epoch:
         facts["epoch"] = target.epoch
@@ -329,32 +329,32 @@ def _record(block: Block, row: int) -> Facts:
 # --- segments ------------------------------------------------------------------------------------------------
 
 
-def _dump_segment(file: Path, raw: bytes, rows: int) -> Iterator[Item]:
-    yield Item("file", {"name": file.name, "what": "segment", "size": len(raw)}, 0)
+def _dump_segment(file: Path, raw: bytes, rows: int) -> Iterator[DumpItem]:
+    yield DumpItem("file", {"name": file.name, "what": "segment", "size": len(raw)}, 0)
     try:
         info = describe(file.name, raw)
         segment = Segment.open(str(file), file.name, info.id, info.size, info.edges)
     except EngineError as error:
-        yield Item("damage", {"why": error.why if isinstance(error, DamagedFile) else str(error)})
+        yield DumpItem("damage", {"why": error.why if isinstance(error, DamagedFile) else str(error)})
         return
     facts = {"id": info.id, "rows": info.rows, "runs": len(info.runs), "blocks": len(segment.blocks)}
-    yield Item("footer", {**facts, "edges": f"{info.edges:016x}"})
-    yield from (Item("run", {"log": repr(run.name), "epoch": run.epoch, **_run(run)}) for run in segment.runs)
+    yield DumpItem("footer", {**facts, "edges": f"{info.edges:016x}"})
+    yield from (DumpItem("run", {"log": repr(run.name), "epoch": run.epoch, **_run(run)}) for run in segment.runs)
     for block in segment.blocks:
         rows_of = f"{block.row}..{block.row + block.rows - 1}"
         place: Facts = {"rows": rows_of, "bytes": block.end - block.offset}
-        yield Item("block", {**place, "size": block.size, "sum": f"{block.sum:016x}"}, block.offset)
+        yield DumpItem("block", {**place, "size": block.size, "sum": f"{block.sum:016x}"}, block.offset)
     yield from _dump_rows(segment, rows)
 
 
-def _dump_rows(segment: Segment, limit: int) -> Iterator[Item]:
+def _dump_rows(segment: Segment, limit: int) -> Iterator[DumpItem]:
     runs = iter(segment.runs)
     run = next(runs)
     for index, info in enumerate(segment.blocks):
         try:
             block = segment.load(index)
         except DamagedFile as error:
-            yield Item("damage", {"bytes": info.end - info.offset, "why": error.why}, info.offset)
+            yield DumpItem("damage", {"bytes": info.end - info.offset, "why": error.why}, info.offset)
             continue
         for row in range(min(limit, len(block))):
             while info.row + row >= run.row + run.rows:
@@ -362,7 +362,7 @@ def _dump_rows(segment: Segment, limit: int) -> Iterator[Item]:
             facts = _record(block, row)
             seq = facts.pop("seq")
             time = iso(block.timestamp(row))
-            yield Item("row", {"log": repr(run.name), "epoch": run.epoch, "seq": seq, "time": time, **facts})
+            yield DumpItem("row", {"log": repr(run.name), "epoch": run.epoch, "seq": seq, "time": time, **facts})
         # Blocks behind the limit are read all the same, for the damage that may be in them.
         limit -= min(limit, len(block))
 

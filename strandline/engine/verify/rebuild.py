@@ -19,7 +19,7 @@ from strandline.engine.journal.bodies import Configure, Forward, unpack
 from strandline.engine.journal.file import journal_indexes, journal_path, read_journal
 from strandline.engine.journal.frame import Frame, FrameType
 from strandline.engine.record import Config
-from strandline.engine.segments.cold_store import ColdStore
+from strandline.engine.segments.cold_tier import ColdStore
 from strandline.engine.segments.footer import RunInfo, SegmentInfo, describe
 from strandline.engine.segments.store import HOT_DIRECTORY, OWNER, object_name, segment_id, segment_path
 from strandline.engine.state.checkpoints import (

@@ -14,14 +14,14 @@ from strandline.engine.clock import SteadyClock
 from strandline.engine.disk import Disk, pieces_of
 from strandline.engine.engine import Engine, Options
 from strandline.engine.errors import DamagedFile
-from strandline.engine.file_names import number_in
-from strandline.engine.journal.file import journal_indexes, journal_path, read_journal
-from strandline.engine.journal.flush_mark import read_mark
+from strandline.engine.file_names import DAMAGED as DAMAGED
+from strandline.engine.file_names import damaged_path, number_in, put_aside
+from strandline.engine.journal.file import journal_indexes, journal_path, read_journal, read_mark
 from strandline.engine.journal.frame import FILE_HEADER, FileKind, Frame, FrameReader, FrameType, file_header
 from strandline.engine.journal.inventory import lost_journals
 from strandline.engine.journal.recovery import SEQ_LEAP, leap
-from strandline.engine.segments.check import Stretch, damaged_blocks, stretches
-from strandline.engine.segments.cold_store import ColdStore
+from strandline.engine.segments.check import DamagedRows, damaged_blocks, stretches
+from strandline.engine.segments.cold_tier import ColdStore
 from strandline.engine.segments.footer import RunInfo, SegmentInfo
 from strandline.engine.segments.jobs import Keep, MergeJob
 from strandline.engine.segments.jobs import run as run_job
@@ -42,10 +42,8 @@ from strandline.engine.state.checkpoints import (
 from strandline.engine.state.logbook import Gap, Logbook
 from strandline.engine.state.parts import Run
 from strandline.engine.state.ranges import SeqRanges
-from strandline.engine.verify.directory_check import Check, locked, sentence_of, temporary_store
+from strandline.engine.verify.directory_check import Check, LostRecords, Report, locked, sentence_of, temporary_store
 from strandline.engine.verify.log_check import info_of, recount
-from strandline.engine.verify.quarantine import DIRECTORY as DAMAGED
-from strandline.engine.verify.quarantine import place_for, put_aside
 from strandline.engine.verify.rebuild import (
     adopt_frames,
     checkpoint_frames,
@@ -54,7 +52,6 @@ from strandline.engine.verify.rebuild import (
     run_of,
     told_in_journal,
 )
-from strandline.engine.verify.report import Lost, Report
 
 #: A repair seals, and moves nothing to the cold tier.
 OPTIONS = Options(hot_segments=1 << 30)
@@ -105,12 +102,12 @@ def _replay_and_seal(disk: Disk, cold: ColdStore | None, work: Repair) -> None:
         engine.close()
 
 
-def _new_gaps(book: Logbook, known: tuple[Gap, ...], paths: str, why: str) -> Iterator[Lost]:
+def _new_gaps(book: Logbook, known: tuple[Gap, ...], paths: str, why: str) -> Iterator[LostRecords]:
     lost = SeqRanges((gap.first, gap.last) for gap in book.gaps if gap.reason == "lost")
     for gap in known:
         lost.remove(gap.first, gap.last)
     for first, last in lost:
-        yield Lost(log=book.name, first=first, last=last, records=None, path=paths, why=why)
+        yield LostRecords(log=book.name, first=first, last=last, records=None, path=paths, why=why)
 
 
 class Repair:
@@ -122,7 +119,7 @@ class Repair:
         self._cold = cold
         self._check = check
         self.repairs: list[str] = []
-        self.losses: list[Lost] = []
+        self.losses: list[LostRecords] = []
         #: Something else than records is lost, too: states of logs, or changes in the journal.
         self.lossy = False
         #: The gaps of every log as of the boundary, after the repair.
@@ -131,7 +128,7 @@ class Repair:
         self.lost: dict[int, SeqRanges] = {}
         #: What became of damaged segments: None when nothing of them is left.
         self._replaced: dict[int, SegmentInfo | None] = {}
-        self._lost_rows: dict[int, list[Stretch]] = {}
+        self._lost_rows: dict[int, list[DamagedRows]] = {}
         self._originals: list[tuple[int, Tier]] = []
         #: Not every log has the state that it had at the boundary.
         self.incomplete = False
@@ -323,7 +320,7 @@ class Repair:
             copies["hot"] = self._copy(path)
             self._originals.append((entry.id, "hot"))
         if self._cold is not None and (size := self._cold.size(name)) is not None:
-            target = copies["cold"] = place_for(self._disk, path)
+            target = copies["cold"] = damaged_path(self._disk, path)
             self._disk.write_file(target, self._cold.read(name, 0, size))
             self._originals.append((entry.id, "cold"))
         return copies.get(self._store.tier(entry.id)) or next(iter(copies.values()), None)
@@ -357,7 +354,9 @@ class Repair:
         leap(book)
         self.lost[book.epoch].add(first, book.assigned)
         self.losses.append(
-            Lost(log=book.name, first=first, last=book.assigned, records=None, path=self.checkpoints, why=STATE_LOST)
+            LostRecords(
+                log=book.name, first=first, last=book.assigned, records=None, path=self.checkpoints, why=STATE_LOST
+            )
         )
 
     @property
@@ -396,7 +395,7 @@ class Repair:
             return run.segment, None
         return replaced.id, _info_in(replaced.runs, book)
 
-    def _lose(self, book: Logbook, run: Run, stretch: Stretch, lost: SeqRanges, why: str) -> None:
+    def _lose(self, book: Logbook, run: Run, stretch: DamagedRows, lost: SeqRanges, why: str) -> None:
         """What was deleted before it was lost is no loss."""
         whole = (stretch.first, stretch.last)
         pieces = [whole] if run.overlay is None else list(run.overlay.dead.gaps(*whole))
@@ -408,7 +407,7 @@ class Repair:
                 records = last - first + 1
             lost.add(first, last)
             path = segment_path(run.segment)
-            self.losses.append(Lost(log=book.name, first=first, last=last, records=records, path=path, why=why))
+            self.losses.append(LostRecords(log=book.name, first=first, last=last, records=records, path=path, why=why))
 
     def _recount(self, book: Logbook) -> None:
         before = (book.count, book.size, book.earliest)
@@ -441,17 +440,17 @@ class Repair:
 
     def _copy(self, path: str) -> str:
         """Copied first and removed when nothing refers to it any more: a crash in between destroys nothing."""
-        target = place_for(self._disk, path)
+        target = damaged_path(self._disk, path)
         self._disk.write_file(target, self._disk.read(path))
         return target
 
 
-def _whole(book: Logbook, run: Run) -> Stretch:
+def _whole(book: Logbook, run: Run) -> DamagedRows:
     info = RunInfo(
         book.epoch, book.name, run.first, run.last, run.row, run.rows, run.live_size,
         run.ts_first, run.ts_last, run.key_first, run.key_last,
     )  # fmt: skip
-    return Stretch(info, run.first, run.last, run.rows)
+    return DamagedRows(info, run.first, run.last, run.rows)
 
 
 def _info_in(runs: list[RunInfo], book: Logbook) -> RunInfo | None:

@@ -8,27 +8,25 @@ from typing import Any
 
 from strandline.engine.errors import UnknownLog
 from strandline.engine.operations.erasures import NAME, Erasure
-from strandline.history.any_piece import AnyPiece
 from strandline.history.log_info import LogInfo
-from strandline.history.source import History
-from strandline.pipeline.audit.digests import RANGE_SEQS, Sums, added
+from strandline.history.source import AnyPiece, History
+from strandline.lake.erasures import PROGRESS, ErasureEvents, EventsMissed
+from strandline.lake.reporter import StageProgress
 from strandline.pipeline.audit.lake_files import (
     CloseItem,
     CloselySeen,
     Expected,
-    Held,
+    HeldRecords,
     LakeItem,
     LakeSeen,
     LakeSnapshot,
     difference,
-    items_of,
+    lake_items,
     look_closely,
     read_lake,
 )
-from strandline.pipeline.audit.records import Bad, Seen
+from strandline.pipeline.audit.records import RANGE_SEQS, Bad, SeenRecords, Sums, added
 from strandline.pipeline.audit.report import Finding, ranges_text
-from strandline.pipeline.events import PROGRESS, Events, EventsMissed
-from strandline.pipeline.status import Stage
 
 #: So many ranges of a log whose sums differ are looked at record by record; that there are more is told.
 CLOSE_RANGES = 16
@@ -54,11 +52,11 @@ class Comparison:
 
     def findings(
         self,
-        seen: Mapping[int, Sequence[Seen]],
+        seen: Mapping[int, Sequence[SeenRecords]],
         pieces: Mapping[int, Sequence[AnyPiece]],
         unreadable: Collection[int],
         work: Work,
-        stage: Stage,
+        stage: StageProgress,
     ) -> list[Finding]:
         """What is wrong with the lake. Logs that are ``unreadable`` in part cannot be compared."""
         logs = [info for info in self._logs if info.epoch not in unreadable]
@@ -80,15 +78,15 @@ class Comparison:
         in_logs: Mapping[int, Sums],
         pieces: Mapping[int, Sequence[AnyPiece]],
         work: Work,
-        stage: Stage,
+        stage: StageProgress,
     ) -> list[Finding] | None:
         """None if files went away meanwhile."""
         pending = self._events.pending(self.snapshot.progress.get(PROGRESS, 0))
         expected = {info.epoch: self._expected(info) for info in logs}
-        held: dict[int, Held] = defaultdict(Held)
+        held: dict[int, HeldRecords] = defaultdict(HeldRecords)
         orphans: dict[str, int] = defaultdict(int)
         rows = 0
-        for done in work(read_lake, items_of(self.snapshot, expected, self._knows_all(logs)), LakeItem, LakeSeen):
+        for done in work(read_lake, lake_items(self.snapshot, expected, self._knows_all(logs)), LakeItem, LakeSeen):
             if done.gone:
                 return None
             stage.advance(done.rows)
@@ -164,7 +162,7 @@ class _EventsOf:
     """The erasure events, as far as they say what the lake need not have followed yet."""
 
     def __init__(self, history: History) -> None:
-        self._events = Events(history)
+        self._events = ErasureEvents(history)
         try:
             first = history.log(NAME).floor - 1
             self._told = self._events.after(max(first, 0))
@@ -204,7 +202,7 @@ class _Pending:
         return self._epochs is None or bool(self._epochs)
 
 
-def _sums(seen: Sequence[Seen]) -> Sums:
+def _sums(seen: Sequence[SeenRecords]) -> Sums:
     total: Sums = {}
     for each in seen:
         total = added(total, each.sums)

@@ -18,13 +18,12 @@ import pyarrow.compute as pc
 
 from strandline.engine.operations.erasures import Erasure
 from strandline.engine.state.ranges import inside
-from strandline.history.any_piece import AnyPiece
+from strandline.history.source import AnyPiece
+from strandline.lake.files import read_lake_file
 from strandline.lake.layout import records
 from strandline.lake.location import Lake
-from strandline.lake.parquet import read_lake_file
 from strandline.lake.table import KnownFile
-from strandline.pipeline.audit.digests import RANGE_SEQS, Sums, added, digests_of, sums_of
-from strandline.pipeline.audit.records import Bad
+from strandline.pipeline.audit.records import RANGE_SEQS, Bad, Sums, added, digests_of, sums_of
 
 _COLUMNS = ["log", "epoch", "seq", "ts", "key", "node", "meta", "data", "bytes"]
 Seqs = npt.NDArray[np.int64]
@@ -70,7 +69,7 @@ class LakeItem(msgspec.Struct, array_like=True):
     all_known: bool = False
 
 
-class Held(msgspec.Struct, array_like=True):
+class HeldRecords(msgspec.Struct, array_like=True):
     """What a file has of one log."""
 
     sums: Sums = {}
@@ -83,12 +82,12 @@ class LakeSeen(msgspec.Struct, array_like=True):
 
     path: str
     rows: int = 0
-    held: dict[int, Held] = {}
+    held: dict[int, HeldRecords] = {}
     orphans: dict[str, int] = {}
     gone: bool = False
 
 
-def items_of(snapshot: LakeSnapshot, expected: Mapping[int, Expected], all_known: bool) -> Iterator[LakeItem]:
+def lake_items(snapshot: LakeSnapshot, expected: Mapping[int, Expected], all_known: bool) -> Iterator[LakeItem]:
     for file in snapshot.files:
         bounds = file.bounds.get("epoch")
         here = {epoch: each for epoch, each in expected.items() if bounds is None or bounds[0] <= epoch <= bounds[1]}
@@ -105,7 +104,7 @@ def read_lake(item: LakeItem) -> LakeSeen:
             for epoch in np.unique(epochs).tolist():
                 rows = batch.filter(pa.array(epochs == epoch))
                 if epoch in item.expected:
-                    _hold(rows, item.expected[epoch], seen.held.setdefault(epoch, Held()))
+                    _hold(rows, item.expected[epoch], seen.held.setdefault(epoch, HeldRecords()))
                 elif item.all_known:
                     log = rows.column("log")[0].as_py()
                     seen.orphans[log] = seen.orphans.get(log, 0) + rows.num_rows
@@ -114,7 +113,7 @@ def read_lake(item: LakeItem) -> LakeSeen:
     return seen
 
 
-def _hold(rows: Any, expected: Expected, held: Held) -> None:
+def _hold(rows: Any, expected: Expected, held: HeldRecords) -> None:
     seqs: Seqs = rows.column("seq").to_numpy()
     standing = inside(seqs, expected.standing)
     compared = standing & (seqs <= expected.through)

@@ -1,5 +1,5 @@
-"""Reading the records of logs from end to end, in tasks: whether seqs and times ascend, whether every proof of an
-author holds, and the digests by which the lake is compared."""
+"""Checksums of records that can be added up: two sides that hold the same records come to the same sums, however the
+records are spread over files, and in whatever order they are read."""
 
 from __future__ import annotations
 
@@ -10,25 +10,163 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
+import xxhash
 
-from strandline.engine.errors import EngineError
-from strandline.engine.segments.check import damaged_blocks, stretches
-from strandline.history.any_piece import AnyPiece
-from strandline.history.http import ServerFailure
+from strandline.client.errors import StrandlineError
+from strandline.engine.errors import DamagedFile, EngineError
+from strandline.engine.segments.check import check, damaged_blocks, stretches
 from strandline.history.pieces import SegmentPiece
-from strandline.pipeline.audit.digests import Sums, added, digests_of, sums_of
-from strandline.pipeline.audit.segments import why
+from strandline.history.source import AnyPiece
 from strandline.signing.author_proofs import holds, proof_of
+
+#: Sums are made over so many seqs: few enough that those which differ are soon found one by one.
+RANGE_SEQS = 1 << 14
+
+Digests = npt.NDArray[np.uint64]
+#: How many records, and the sum of their digests, by number of the range.
+Sums = dict[int, tuple[int, int]]
+
+_NULL = np.uint64(0x9E3779B97F4A7C15)
+
+
+def digests_of(batch: Any) -> Digests:
+    """A digest for each record of a batch, as history has them or as the lake does."""
+    digests = _mixed(batch.column("seq").to_numpy().astype(np.uint64))
+    times = batch.column("ts").cast(pa.int64()).to_numpy().astype(np.uint64)
+    columns = [_hashes_of_few(batch.column(name)) for name in ("key", "node")]
+    columns += [_hashes(batch.column("meta")), _hashes(payloads(batch))]
+    for column in (times, *columns):
+        digests = _mixed(digests + column)
+    return digests
+
+
+def sums_of(seqs: npt.NDArray[np.int64], digests: Digests) -> Sums:
+    numbers = seqs // RANGE_SEQS
+    found: Sums = {}
+    for number in np.unique(numbers).tolist():
+        there = numbers == number
+        with np.errstate(over="ignore"):
+            found[number] = int(there.sum()), int(digests[there].sum(dtype=np.uint64))
+    return found
+
+
+def added(one: Sums, other: Sums) -> Sums:
+    result = dict(one)
+    for number, (count, total) in other.items():
+        before = result.get(number, (0, 0))
+        result[number] = before[0] + count, (before[1] + total) & 0xFFFFFFFFFFFFFFFF
+    return result
+
+
+def payloads(batch: Any) -> Any:
+    """The payloads, as bytes: the lake has those that are text as such."""
+    data = batch.column("data")
+    if "bytes" not in batch.schema.names:
+        return data
+    return pc.coalesce(data.cast(pa.binary()), batch.column("bytes"))
+
+
+def _hashes(column: Any) -> Digests:
+    if column.null_count == len(column):
+        return np.full(len(column), _NULL)
+    hash_of = xxhash.xxh3_64_intdigest
+    values = (int(_NULL) if value is None else hash_of(value) for value in column.to_pylist())
+    return np.fromiter(values, np.uint64, len(column))
+
+
+def _hashes_of_few(column: Any) -> Digests:
+    """The same, where values are repeated much."""
+    if column.null_count == len(column):
+        return np.full(len(column), _NULL)
+    encoded = column.dictionary_encode()
+    hashes = np.append(_hashes(encoded.dictionary.cast(pa.binary())), _NULL)
+    places = encoded.indices.fill_null(len(hashes) - 1).to_numpy()
+    return hashes[places]
+
+
+def _mixed(numbers: Digests) -> Digests:
+    """Numbers that are near each other become ones that have nothing in common (the last steps of SplitMix64)."""
+    with np.errstate(over="ignore"):
+        mixed = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        result: Digests = mixed ^ (mixed >> np.uint64(31))
+        return result
+
+
+# --- Checking segment files whole, in tasks: every block's checksum, whether Arrow finds it valid, and every promise
+
+
+class SegmentItem(msgspec.Struct, array_like=True):
+    """A segment, as one of the pieces that are in it knows it."""
+
+    piece: SegmentPiece
+
+
+class SegmentDamage(msgspec.Struct, array_like=True, frozen=True):
+    """Rows of a log that cannot be read, between which seqs they are, and why."""
+
+    log: str
+    epoch: int
+    first: int
+    last: int
+    rows: int
+    why: str
+
+
+class SegmentChecked(msgspec.Struct, array_like=True):
+    """``unreadable`` is why the file cannot be opened at all; then nothing else is known of it."""
+
+    id: int
+    rows: int = 0
+    blocks: int = 0
+    size: int = 0
+    unreadable: str = ""
+    damage: list[SegmentDamage] = []
+    #: What is wrong with it besides.
+    problems: list[str] = []
+
+
+def segment_items(pieces: Iterable[AnyPiece]) -> list[SegmentItem]:
+    """An item for every file that the pieces are in."""
+    found = {(piece.path, piece.id): piece for piece in pieces if isinstance(piece, SegmentPiece)}
+    return [SegmentItem(piece) for piece in found.values()]
+
+
+def why(piece: SegmentPiece, error: Exception) -> str:
+    """What is wrong with a file, by the name that lasts: its path is one of the moment."""
+    return f"segment {piece.id}: {error.why if isinstance(error, DamagedFile) else error}"
+
+
+def check_segment(item: SegmentItem) -> SegmentChecked:
+    piece = item.piece
+    name = f"segment {piece.id}"
+    try:
+        segment = piece.segment()
+    except (EngineError, OSError) as error:
+        return SegmentChecked(piece.id, unreadable=why(piece, error))
+    damaged = damaged_blocks(segment)
+    damage = [
+        SegmentDamage(run.name, run.epoch, first, last, rows, f"a damaged block of {name}")
+        for run, first, last, rows in stretches(segment, damaged)
+    ]
+    # Of a damaged block it is told which records are in it.
+    told = tuple(f"Block {index}: " for index in damaged)
+    problems = [f"{name}: {problem}" for problem in check(segment) if not problem.startswith(told)]
+    return SegmentChecked(piece.id, segment.rows, len(segment.blocks), segment.size, "", damage, problems)
+
+
+# --- Reading the records of logs from end to end, in tasks: whether seqs and times ascend, whether every proof of an
 
 #: An item has about so many records: many small logs together, or a part of a large one. Checking proofs takes a
 #: second per 5,000 or so.
 ITEM_ROWS = 131_072
 
 Seqs = npt.NDArray[np.int64]
-_UNREADABLE = (EngineError, ServerFailure, OSError, pa.ArrowException)
+_UNREADABLE = (EngineError, StrandlineError, OSError, pa.ArrowException)
 
 
-class RecordsItem(msgspec.Struct, array_like=True):
+class RecordCheckItem(msgspec.Struct, array_like=True):
     """``digest_through`` has, by epoch, up to which seq the lake is to be compared."""
 
     pieces: list[AnyPiece]
@@ -53,7 +191,7 @@ class Bad(msgspec.Struct, array_like=True):
             self.count += other.count
 
 
-class Seen(msgspec.Struct, array_like=True):
+class SeenRecords(msgspec.Struct, array_like=True):
     """What there is in one piece. Times are milliseconds. ``unread``: why a part of it could not be read."""
 
     epoch: int
@@ -73,10 +211,10 @@ class Seen(msgspec.Struct, array_like=True):
 
 
 class RecordsSeen(msgspec.Struct, array_like=True):
-    pieces: list[Seen]
+    pieces: list[SeenRecords]
 
 
-def items_of(pieces: Iterable[AnyPiece], digest_through: dict[int, int]) -> Iterator[RecordsItem]:
+def record_items(pieces: Iterable[AnyPiece], digest_through: dict[int, int]) -> Iterator[RecordCheckItem]:
     gathered: list[AnyPiece] = []
     rows = 0
     for piece in pieces:
@@ -89,23 +227,23 @@ def items_of(pieces: Iterable[AnyPiece], digest_through: dict[int, int]) -> Iter
         yield _item(gathered, digest_through)
 
 
-def _item(pieces: list[AnyPiece], digest_through: dict[int, int]) -> RecordsItem:
+def _item(pieces: list[AnyPiece], digest_through: dict[int, int]) -> RecordCheckItem:
     epochs = {piece.epoch for piece in pieces}
-    return RecordsItem(pieces, {epoch: digest_through[epoch] for epoch in epochs & digest_through.keys()})
+    return RecordCheckItem(pieces, {epoch: digest_through[epoch] for epoch in epochs & digest_through.keys()})
 
 
-def read_records(item: RecordsItem) -> RecordsSeen:
+def read_records(item: RecordCheckItem) -> RecordsSeen:
     return RecordsSeen([_read(piece, item.digest_through.get(piece.epoch, 0)) for piece in item.pieces])
 
 
-def _read(piece: AnyPiece, digest_through: int) -> Seen:
-    seen = Seen(piece.epoch, piece.first, piece.last)
+def _read(piece: AnyPiece, digest_through: int) -> SeenRecords:
+    seen = SeenRecords(piece.epoch, piece.first, piece.last)
     try:
         held = _look_at_all(piece, seen, digest_through)
         seen.first_missing = _first_missing(piece, held)
     except _UNREADABLE as error:
         told = why(piece, error) if isinstance(piece, SegmentPiece) else str(error)
-        seen = Seen(piece.epoch, piece.first, piece.last, unread=told)
+        seen = SeenRecords(piece.epoch, piece.first, piece.last, unread=told)
         for part in _around_damage(piece):
             try:
                 _look_at_all(part, seen, digest_through)
@@ -114,7 +252,7 @@ def _read(piece: AnyPiece, digest_through: int) -> Seen:
     return seen
 
 
-def _look_at_all(piece: AnyPiece, seen: Seen, digest_through: int) -> Seqs:
+def _look_at_all(piece: AnyPiece, seen: SeenRecords, digest_through: int) -> Seqs:
     held = [np.zeros(0, np.int64)]
     for batch in piece.read():
         if batch.num_rows:
@@ -147,7 +285,7 @@ def _part(piece: SegmentPiece, first: int, last: int) -> SegmentPiece:
     return msgspec.structs.replace(piece, first=first, last=last, visible=visible)
 
 
-def _look(batch: Any, seen: Seen, digest_through: int) -> None:
+def _look(batch: Any, seen: SeenRecords, digest_through: int) -> None:
     seqs: Seqs = batch.column("seq").to_numpy()
     steps = np.diff(seqs, prepend=seqs[0] - 1 if seen.last_seq is None else seen.last_seq)
     seen.repeated.found(seqs[steps == 0])
@@ -163,7 +301,7 @@ def _look(batch: Any, seen: Seen, digest_through: int) -> None:
         seen.sums = added(seen.sums, sums_of(seqs[covered], digests_of(compared)))
 
 
-def _check_proofs(batch: Any, seqs: Seqs, seen: Seen) -> None:
+def _check_proofs(batch: Any, seqs: Seqs, seen: SeenRecords) -> None:
     metas = batch.column("meta")
     if metas.null_count == len(metas):
         return

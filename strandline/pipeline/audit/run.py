@@ -4,64 +4,37 @@ from __future__ import annotations
 
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeVar, cast
-
-import msgspec
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, cast
 
 from strandline.engine.errors import UnknownLog
-from strandline.history.any_piece import AnyPiece
+from strandline.engine.record import is_internal
 from strandline.history.log_info import LogInfo
 from strandline.history.pieces import SegmentPiece
-from strandline.history.source import History
-from strandline.pipeline.audit import records, segments
+from strandline.history.source import AnyPiece, History
+from strandline.lake.reporter import Reporter
+from strandline.pipeline.audit import records
 from strandline.pipeline.audit.comparison import Comparison
-from strandline.pipeline.audit.duplicates import Copies, find_copies
+from strandline.pipeline.audit.duplicates import DuplicateRows, find_copies
 from strandline.pipeline.audit.lake_files import LakeSnapshot
-from strandline.pipeline.audit.report import CHECKS, AuditReport, Check, Finding
-from strandline.pipeline.audit.segments import Damage
-from strandline.pipeline.audit.verdict import judge
-from strandline.pipeline.round import EVERYTHING, Chosen, wall_clock
-from strandline.pipeline.rounds import choose
-from strandline.pipeline.status import Reporter
-from strandline.pipeline.tasks import parallelism, work
+from strandline.pipeline.audit.records import SegmentDamage
+from strandline.pipeline.audit.report import CHECKS, AuditReport, Check, Finding, judge
+from strandline.pipeline.round import EVERYTHING, Chosen, choose, wall_clock
+from strandline.pipeline.tasks import TaskWorkers
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-Item = TypeVar("Item", bound=msgspec.Struct)
-Result = TypeVar("Result", bound=msgspec.Struct)
-
-
-class Workers(Protocol):
-    """Whoever works on items: each by the function, in any order, and what came of it is given back."""
-
-    def __call__(
-        self, function: Callable[[Item], Result], items: Iterable[Item], kind: type[Item], result: type[Result]
-    ) -> Iterator[Result]: ...
-
-
-def on_spark(spark: SparkSession) -> Workers:
-    parallel = parallelism(spark)
-
-    def workers(
-        function: Callable[[Item], Result], items: Iterable[Item], kind: type[Item], result: type[Result]
-    ) -> Iterator[Result]:
-        for wave in work(spark, function, items, kind, result, parallel):
-            yield from wave
-
-    return workers
+    pass
 
 
 def audit(
-    workers: Workers,
+    workers: TaskWorkers,
     history: History,
     snapshot: LakeSnapshot | None,
     reporter: Reporter,
     chosen: Chosen = EVERYTHING,
     *,
     source: str = "",
-    removed: Copies | None = None,
+    removed: DuplicateRows | None = None,
     now: Callable[[], int] = wall_clock,
 ) -> AuditReport:
     """Look at the chosen logs from end to end, and at the lake, which ``snapshot`` was taken of before ``history`` was
@@ -72,18 +45,18 @@ def audit(
 class _Audit:
     def __init__(
         self,
-        workers: Workers,
+        workers: TaskWorkers,
         history: History,
         snapshot: LakeSnapshot | None,
         reporter: Reporter,
         chosen: Chosen,
-        removed: Copies | None,
+        removed: DuplicateRows | None,
     ) -> None:
         self._work = workers
         self._history = history
         self._reporter = reporter
         # Logs that the server keeps for itself are looked at only if somebody asks for them by name.
-        every = [info for info in history.logs() if not info.name.startswith("__") or info.name in chosen.logs]
+        every = [info for info in history.logs() if not is_internal(info.name) or info.name in chosen.logs]
         self._is_complete = chosen == EVERYTHING
         self._logs = [info for info in choose(every, chosen) if not info.ephemeral]
         self._pieces = {info.epoch: self._pieces_of(info) for info in self._logs}
@@ -124,15 +97,15 @@ class _Audit:
 
     # --- the checks --------------------------------------------------------------------------------------------------
 
-    def _check_segments(self) -> Mapping[int, list[Damage]]:
+    def _check_segments(self) -> Mapping[int, list[SegmentDamage]]:
         """Damage by the epoch of the log that has it."""
-        damage: dict[int, list[Damage]] = defaultdict(list)
+        damage: dict[int, list[SegmentDamage]] = defaultdict(list)
         if not self._by_path:
             return damage
-        items = segments.items_of(self._all_pieces())
+        items = records.segment_items(self._all_pieces())
         blocks = size = 0
         with self._reporter.stage("blocks") as stage:
-            for done in self._work(segments.check_segment, items, segments.SegmentItem, segments.SegmentChecked):
+            for done in self._work(records.check_segment, items, records.SegmentItem, records.SegmentChecked):
                 stage.advance(done.rows, done.size)
                 blocks, size = blocks + done.blocks, size + done.size
                 for each in done.damage if not done.unreadable else self._all_of(done):
@@ -142,21 +115,21 @@ class _Audit:
         self._looked["blocks"] = f"{blocks} blocks in {len(items)} segments, {size} bytes"
         return damage
 
-    def _all_of(self, done: segments.SegmentChecked) -> Iterator[Damage]:
+    def _all_of(self, done: records.SegmentChecked) -> Iterator[SegmentDamage]:
         """What is in a segment that cannot be opened."""
         for piece in self._all_pieces():
             if isinstance(piece, SegmentPiece) and piece.id == done.id:
                 rows = sum(last - first + 1 for first, last in piece.visible)
-                yield Damage(piece.log, piece.epoch, piece.first, piece.last, rows, done.unreadable)
+                yield SegmentDamage(piece.log, piece.epoch, piece.first, piece.last, rows, done.unreadable)
 
-    def _read_records(self) -> Mapping[int, list[records.Seen]]:
+    def _read_records(self) -> Mapping[int, list[records.SeenRecords]]:
         """What was seen, by epoch, in order."""
         total = sum(info.records for info in self._logs)
         through = {} if self._comparison is None else self._comparison.through
-        items = records.items_of(self._all_pieces(), through)
-        seen: dict[int, list[records.Seen]] = defaultdict(list)
+        items = records.record_items(self._all_pieces(), through)
+        seen: dict[int, list[records.SeenRecords]] = defaultdict(list)
         with self._reporter.stage("records", total) as stage:
-            for done in self._work(records.read_records, items, records.RecordsItem, records.RecordsSeen):
+            for done in self._work(records.read_records, items, records.RecordCheckItem, records.RecordsSeen):
                 stage.advance(sum(each.rows for each in done.pieces))
                 for each in done.pieces:
                     seen[each.epoch].append(each)
@@ -164,7 +137,7 @@ class _Audit:
             pieces.sort(key=lambda each: each.first)
         return seen
 
-    def _judge(self, seen: Mapping[int, list[records.Seen]], damage: Mapping[int, list[Damage]]) -> None:
+    def _judge(self, seen: Mapping[int, list[records.SeenRecords]], damage: Mapping[int, list[SegmentDamage]]) -> None:
         proofs = 0
         for info in self._logs:
             there = seen.get(info.epoch, [])
@@ -175,7 +148,7 @@ class _Audit:
         self._looked.setdefault("blocks", f"{looked}, as the server reads them")
         self._looked["proofs"] = f"{proofs} proofs in {looked}"
 
-    def _has_changed(self, info: LogInfo, seen: Sequence[records.Seen]) -> bool:
+    def _has_changed(self, info: LogInfo, seen: Sequence[records.SeenRecords]) -> bool:
         """Whether records were removed while they were read. A directory is looked at as it was at one moment."""
         if self._by_path or sum(each.rows for each in seen) == info.records:
             return False
@@ -187,7 +160,7 @@ class _Audit:
             now.records - info.records != now.head - info.head
         )
 
-    def _compare(self, seen: Mapping[int, list[records.Seen]]) -> None:
+    def _compare(self, seen: Mapping[int, list[records.SeenRecords]]) -> None:
         assert self._comparison is not None
         with self._reporter.stage("lake", self._comparison.rows) as stage:
             unreadable = {epoch for epoch, pieces in seen.items() if any(each.unread for each in pieces)}

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from strandline.engine.operations.erasures import Erasure
 from strandline.engine.state.ranges import inside
 from strandline.history.log_info import LogInfo
-from strandline.query.companions.table import Listed
+from strandline.query.index_files.table import IndexEntry
 
 Ranges = list[tuple[int, int]]
 Seqs = npt.NDArray[np.int64]
@@ -27,7 +27,7 @@ Seqs = npt.NDArray[np.int64]
 _NO_SEQS: Seqs = np.empty(0, np.int64)
 
 
-class Effect(NamedTuple):
+class ErasureEffect(NamedTuple):
     """What becomes of a companion. ``is_dropped``: it goes. ``is_outdated``: it has to be made again from the log. Else
     its records outside of ``kept`` and those of the seqs ``without`` go, if it has any."""
 
@@ -85,7 +85,7 @@ class Erased:
             self.gone_by_key.add(erasure)
 
 
-class Reach(NamedTuple):
+class ErasureReach(NamedTuple):
     """The seqs of a log, from ``first`` to ``last``, that are the own records of the log of this epoch."""
 
     epoch: int
@@ -95,16 +95,16 @@ class Reach(NamedTuple):
 
 def effects_of(
     erasures: Iterable[Erasure],
-    entries: Sequence[Listed],
+    entries: Sequence[IndexEntry],
     logs: Mapping[int, LogInfo],
     standing: Callable[[LogInfo], Ranges],
-) -> dict[str, Effect]:
+) -> dict[str, ErasureEffect]:
     """By the path of each companion that may be concerned. ``logs`` are all that there are, by epoch; ``standing`` says
     which seqs of a log readers see."""
     erased: dict[int, Erased] = {}
     for erasure in erasures:
         erased.setdefault(erasure.epoch, Erased()).add(erasure)
-    reaches: dict[int, list[Reach]] = {}
+    reaches: dict[int, list[ErasureReach]] = {}
     stands: dict[int, Ranges] = {}
 
     def what_stands(epoch: int) -> Ranges:
@@ -112,7 +112,7 @@ def effects_of(
             stands[epoch] = standing(logs[epoch])
         return stands[epoch]
 
-    found: dict[str, Effect] = {}
+    found: dict[str, ErasureEffect] = {}
     for entry in entries:
         epoch = entry.info.epoch
         if epoch not in reaches:
@@ -120,7 +120,7 @@ def effects_of(
         if not reaches[epoch]:
             continue
         if epoch not in logs or (epoch in erased and erased[epoch].is_dropped):
-            found[entry.path] = Effect([], is_dropped=True)
+            found[entry.path] = ErasureEffect([], is_dropped=True)
             continue
         effect = _effect(entry, reaches[epoch], erased, what_stands)
         if effect is not None:
@@ -128,24 +128,27 @@ def effects_of(
     return found
 
 
-def reaches_of(epoch: int, logs: Mapping[int, LogInfo]) -> list[Reach]:
+def reaches_of(epoch: int, logs: Mapping[int, LogInfo]) -> list[ErasureReach]:
     """Whose records a log has, the newest first: its own and, if it is a fork, those of the logs it goes back to."""
-    found: list[Reach] = []
+    found: list[ErasureReach] = []
     last = 2**63 - 1
     owner: int | None = epoch
     while owner is not None:
         info = logs.get(owner)
         base = None if info is None else info.base
         first = 1 if base is None else base.through + 1
-        found.append(Reach(owner, first, last))
+        found.append(ErasureReach(owner, first, last))
         last = min(last, first - 1)
         owner = None if base is None else base.epoch
     return found
 
 
 def _effect(
-    entry: Listed, reaches: Sequence[Reach], erased: Mapping[int, Erased], what_stands: Callable[[int], Ranges]
-) -> Effect | None:
+    entry: IndexEntry,
+    reaches: Sequence[ErasureReach],
+    erased: Mapping[int, Erased],
+    what_stands: Callable[[int], Ranges],
+) -> ErasureEffect | None:
     """None if nothing of the companion is meant."""
     everything = [(entry.info.first, entry.info.last)]
     kept, without = everything, [_NO_SEQS]
@@ -155,7 +158,7 @@ def _effect(
         if first > last:
             continue
         if of.changed.has_any(first, last):
-            return Effect([], is_outdated=True)
+            return ErasureEffect([], is_outdated=True)
         if of.gone.through >= first:
             kept = overlap(kept, around(everything, first, min(last, of.gone.through), []))
         without.append(of.gone.between(first, last))
@@ -166,7 +169,7 @@ def _effect(
             seqs = of.gone_by_key.between(first, last)
             without.append(seqs[~inside(seqs, stands)])
     seqs = np.unique(np.concatenate(without))
-    return None if kept == everything and not len(seqs) else Effect(kept, seqs)
+    return None if kept == everything and not len(seqs) else ErasureEffect(kept, seqs)
 
 
 # --- ranges: ascending, inclusive, apart -----------------------------------------------------------------------------

@@ -13,9 +13,9 @@ from typing import NamedTuple, TypeVar
 
 from strandline.history.log_info import LogInfo
 from strandline.history.pieces import Piece
-from strandline.query.companions.identity import plan_id_of, rollups_id, versions_between
-from strandline.query.companions.table import Listed
 from strandline.query.index import Versions
+from strandline.query.index_files.builder import plan_id_of, rollups_id, versions_between
+from strandline.query.index_files.table import IndexEntry
 from strandline.schema.registry import Registry
 
 #: About so many records go into one companion. More would be fewer files to look into, but one task makes a companion
@@ -70,23 +70,23 @@ def _asked(registry: bytes) -> _Asked | None:
     return _known[name]
 
 
-class Lines(NamedTuple):
+class CompanionLines(NamedTuple):
     """What there is of a wish.
 
     ``line`` is what was made for it. ``renewable`` goes on where the line ends and has the right columns, but other
     rollups. ``stale`` is everything else.
     """
 
-    line: list[Listed]
-    renewable: list[Listed]
-    stale: list[Listed]
+    line: list[IndexEntry]
+    renewable: list[IndexEntry]
+    stale: list[IndexEntry]
 
     @property
     def covered(self) -> int:
         return end_of(self.line)
 
     @property
-    def old(self) -> list[Listed]:
+    def old(self) -> list[IndexEntry]:
         """What goes once the line has come as far."""
         return [*self.renewable, *self.stale]
 
@@ -96,23 +96,23 @@ class Lines(NamedTuple):
         return bool(self.old) and self.covered >= max(entry.info.last for entry in self.old)
 
 
-def lines_of(wish: Wish, entries: Sequence[Listed]) -> Lines:
+def lines_of(wish: Wish, entries: Sequence[IndexEntry]) -> CompanionLines:
     """``entries`` are all that there are of the log's epoch."""
     usable = [entry for entry in entries if _fits(entry, wish)]
     line = line_of(entry for entry in usable if entry.info.rollups == wish.rollups)
     renewable = line_of((entry for entry in usable if entry.info.rollups != wish.rollups), end_of(line))
     taken = {entry.path for entry in (*line, *renewable)}
-    return Lines(line, renewable, [entry for entry in entries if entry.path not in taken])
+    return CompanionLines(line, renewable, [entry for entry in entries if entry.path not in taken])
 
 
-def _fits(entry: Listed, wish: Wish) -> bool:
+def _fits(entry: IndexEntry, wish: Wish) -> bool:
     info = entry.info
     return info.plan == wish.plan and info.versions == versions_between(wish.versions, info.first, info.last)
 
 
-def line_of(entries: Iterable[Listed], after: int = 0) -> list[Listed]:
+def line_of(entries: Iterable[IndexEntry], after: int = 0) -> list[IndexEntry]:
     """Those that follow each other from behind ``after``; of several that begin together the longest."""
-    found: list[Listed] = []
+    found: list[IndexEntry] = []
     by_first = {
         entry.info.first: entry for entry in sorted(entries, key=lambda entry: (entry.info.last, entry.built_at))
     }
@@ -122,15 +122,15 @@ def line_of(entries: Iterable[Listed], after: int = 0) -> list[Listed]:
     return found
 
 
-def end_of(line: Sequence[Listed], after: int = 0) -> int:
+def end_of(line: Sequence[IndexEntry], after: int = 0) -> int:
     """The last seq that a line answers for."""
     return line[-1].info.last if line else after
 
 
-def counted(entries: Sequence[Listed], wish: Wish | None) -> list[Listed]:
+def counted(entries: Sequence[IndexEntry], wish: Wish | None) -> list[IndexEntry]:
     """Of all companions of a log's epoch the line that rollups are taken from: the one that has come furthest and, of
     several, the one that is wished for."""
-    lines: dict[tuple[str, str], list[Listed]] = {}
+    lines: dict[tuple[str, str], list[IndexEntry]] = {}
     for entry in entries:
         lines.setdefault((entry.info.plan, entry.info.rollups), []).append(entry)
     wished = None if wish is None else (wish.plan, wish.rollups)
@@ -138,7 +138,7 @@ def counted(entries: Sequence[Listed], wish: Wish | None) -> list[Listed]:
     return max(found)[-1] if found else []
 
 
-def is_due(wish: Wish, lines: Lines, now: int, *, everything: bool) -> bool:
+def is_due(wish: Wish, lines: CompanionLines, now: int, *, everything: bool) -> bool:
     """Whether what the line does not have yet is to be indexed now."""
     line = lines.line
     new = wish.info.head - end_of(lines.renewable, lines.covered)
@@ -151,7 +151,7 @@ def is_due(wish: Wish, lines: Lines, now: int, *, everything: bool) -> bool:
 # --- sharing out the work ------------------------------------------------------------------------------------------
 
 
-class Stretch(NamedTuple):
+class CompanionRange(NamedTuple):
     """The range of a companion, and the pieces that its records are in."""
 
     first: int
@@ -163,7 +163,7 @@ class Stretch(NamedTuple):
         return sum(piece.rows for piece in self.pieces)
 
 
-def stretches_of(pieces: Sequence[Piece], after: int, through: int, rows: int) -> list[Stretch]:
+def stretches_of(pieces: Sequence[Piece], after: int, through: int, rows: int) -> list[CompanionRange]:
     """All seqs from behind ``after`` up to ``through``, in ranges with about so many records. None without pieces."""
     groups: list[list[Piece]] = []
     count = 0
@@ -174,10 +174,10 @@ def stretches_of(pieces: Sequence[Piece], after: int, through: int, rows: int) -
             count = 0
         groups[-1].append(piece)
         count += piece.rows
-    found: list[Stretch] = []
+    found: list[CompanionRange] = []
     for at, group in enumerate(groups):
         last = through if at == len(groups) - 1 else group[-1].last
-        found.append(Stretch(after + 1, last, group))
+        found.append(CompanionRange(after + 1, last, group))
         after = last
     return found
 
@@ -196,13 +196,13 @@ def packed(things: Iterable[tuple[T, int]], size: int) -> Iterator[list[T]]:
         yield pack
 
 
-def merges_of(line: Sequence[Listed], rows: int) -> list[list[Listed]]:
+def merges_of(line: Sequence[IndexEntry], rows: int) -> list[list[IndexEntry]]:
     """Which neighbours are to become one.
 
     One is joined with the one before it while that has at most twice as many records, as chunks are in memory, and both
     together have at most ``rows``: so a line has few, and no record is written often.
     """
-    groups: list[list[Listed]] = []
+    groups: list[list[IndexEntry]] = []
     counts: list[int] = []
     for entry in line:
         groups.append([entry])
@@ -214,7 +214,7 @@ def merges_of(line: Sequence[Listed], rows: int) -> list[list[Listed]]:
     return [group for group in groups if len(group) > 1]
 
 
-def continued(line_end: int, made: Iterable[Listed]) -> tuple[list[Listed], list[Listed]]:
+def continued(line_end: int, made: Iterable[IndexEntry]) -> tuple[list[IndexEntry], list[IndexEntry]]:
     """Of what was made, what goes on where a line ends, and the rest: something before that could not be made."""
     made = list(made)
     following = line_of(made, line_end)
@@ -222,8 +222,8 @@ def continued(line_end: int, made: Iterable[Listed]) -> tuple[list[Listed], list
     return following, [entry for entry in made if entry.path not in taken]
 
 
-def by_epoch(entries: Iterable[Listed]) -> dict[int, list[Listed]]:
-    found: dict[int, list[Listed]] = {}
+def by_epoch(entries: Iterable[IndexEntry]) -> dict[int, list[IndexEntry]]:
+    found: dict[int, list[IndexEntry]] = {}
     for entry in entries:
         found.setdefault(entry.info.epoch, []).append(entry)
     return found

@@ -14,20 +14,20 @@ import msgspec
 import numpy as np
 
 from strandline.engine.state.ranges import inside
-from strandline.history.any_piece import AnyPiece
+from strandline.history.source import AnyPiece
 from strandline.lake.location import Lake
-from strandline.pipeline.record_files import concerns_everything
-from strandline.pipeline.status import describe
-from strandline.query.companions.builder import Builder, Made, Origin, merge
-from strandline.query.companions.file import SEQS, Companion, DamagedCompanion, open_companion, read_companion
-from strandline.query.companions.table import FOLDER, Listed
+from strandline.lake.record_files import concerns_everything
+from strandline.lake.reporter import describe
 from strandline.query.config import SearchConfig
+from strandline.query.index_files.builder import Builder, Made, Origin, merge
+from strandline.query.index_files.file import SEQS, DamagedIndexFile, IndexFile, open_index_file, read_index_file
+from strandline.query.index_files.table import FOLDER, IndexEntry
 from strandline.schema.registry import Registry
 
 Ranges = list[tuple[int, int]]
 
 
-class Build(msgspec.Struct, frozen=True, kw_only=True, tag="build"):
+class CompanionBuild(msgspec.Struct, frozen=True, kw_only=True, tag="build"):
     """A companion of records. ``registry`` is that of the log, as it is stored."""
 
     origin: Origin
@@ -47,7 +47,7 @@ class Build(msgspec.Struct, frozen=True, kw_only=True, tag="build"):
         return self.origin.epoch
 
 
-class Merge(msgspec.Struct, frozen=True, kw_only=True, tag="merge"):
+class CompanionMerge(msgspec.Struct, frozen=True, kw_only=True, tag="merge"):
     """A companion of consecutive ones, or of one, whose rollups are added up as the registry says now. Only records in
     the ranges ``kept``, if given, and not ``without`` are in it; ``only_if_other``: nothing is made if that is all of
     them. ``erasures``: see :func:`merge`."""
@@ -63,10 +63,10 @@ class Merge(msgspec.Struct, frozen=True, kw_only=True, tag="merge"):
     only_if_other: bool = False
 
 
-Work = Build | Merge
+Work = CompanionBuild | CompanionMerge
 
 
-class Item(msgspec.Struct, frozen=True):
+class CompanionItem(msgspec.Struct, frozen=True):
     """``built_at`` is the time that is put down, in milliseconds."""
 
     lake: Lake
@@ -74,7 +74,7 @@ class Item(msgspec.Struct, frozen=True):
     work: list[Work]
 
 
-class Failure(msgspec.Struct, frozen=True, kw_only=True):
+class CompanionFailure(msgspec.Struct, frozen=True, kw_only=True):
     """``damaged`` is the path of a companion that cannot be used."""
 
     log: str
@@ -85,43 +85,43 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     damaged: str | None = None
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class CompanionOutcome(msgspec.Struct, frozen=True):
     """What became of an item. ``unchanged`` are the paths of companions that stay as they are."""
 
-    made: list[Listed]
-    failed: list[Failure]
+    made: list[IndexEntry]
+    failed: list[CompanionFailure]
     unchanged: list[str]
 
 
-def make(item: Item) -> Outcome:
+def make(item: CompanionItem) -> CompanionOutcome:
     """Make everything that the item asks for, each as a new file that nothing refers to yet."""
-    made: list[Listed] = []
-    failed: list[Failure] = []
+    made: list[IndexEntry] = []
+    failed: list[CompanionFailure] = []
     unchanged: list[str] = []
     for work in item.work:
         result = _made(item.lake, work)
         if result is None:
-            assert isinstance(work, Merge)
+            assert isinstance(work, CompanionMerge)
             unchanged += work.paths
             continue
-        if isinstance(result, Failure):
+        if isinstance(result, CompanionFailure):
             failed.append(result)
             continue
         path = f"{FOLDER}/{work.epoch}/{uuid.uuid4().hex}.arrow"
         item.lake.write(path, result.content.to_pybytes())
-        made.append(Listed.of(result, path, item.built_at))
-    return Outcome(made, failed, unchanged)
+        made.append(IndexEntry.of(result, path, item.built_at))
+    return CompanionOutcome(made, failed, unchanged)
 
 
-def _made(lake: Lake, work: Work) -> Made | Failure | None:
+def _made(lake: Lake, work: Work) -> Made | CompanionFailure | None:
     try:
         config = Registry.load(work.registry).search
         assert config is not None, "only logs with a search configuration have companions"
-        return _built(work, config) if isinstance(work, Build) else _merged(lake, work, config)
+        return _built(work, config) if isinstance(work, CompanionBuild) else _merged(lake, work, config)
     except _Unreadable as error:
         return _failure(work, error.seq, str(error))
-    except DamagedCompanion as error:
-        paths = [] if isinstance(work, Build) else work.paths
+    except DamagedIndexFile as error:
+        paths = [] if isinstance(work, CompanionBuild) else work.paths
         return _failure(work, work.first, str(error), next((path for path in paths if error.path.endswith(path)), None))
     except Exception as error:
         if concerns_everything(error):
@@ -129,8 +129,8 @@ def _made(lake: Lake, work: Work) -> Made | Failure | None:
         return _failure(work, work.first, describe(error))
 
 
-def _failure(work: Work, seq: int, message: str, damaged: str | None = None) -> Failure:
-    return Failure(log=work.log, epoch=work.epoch, first=work.first, seq=seq, message=message, damaged=damaged)
+def _failure(work: Work, seq: int, message: str, damaged: str | None = None) -> CompanionFailure:
+    return CompanionFailure(log=work.log, epoch=work.epoch, first=work.first, seq=seq, message=message, damaged=damaged)
 
 
 # --- out of records ------------------------------------------------------------------------------------------------
@@ -144,7 +144,7 @@ class _Unreadable(Exception):
         self.seq = seq
 
 
-def _built(work: Build, config: SearchConfig) -> Made:
+def _built(work: CompanionBuild, config: SearchConfig) -> Made:
     builder = Builder(work.origin, config)
     for batch in _batches(work):
         seqs, data = batch.column("seq").to_numpy(), batch.column("data").to_pylist()
@@ -157,7 +157,7 @@ def _built(work: Build, config: SearchConfig) -> Made:
     return builder.finish()
 
 
-def _batches(work: Build) -> Iterator[Any]:
+def _batches(work: CompanionBuild) -> Iterator[Any]:
     at = work.origin.first
     for piece in work.pieces:
         at = max(at, piece.first)
@@ -193,14 +193,14 @@ def _culprit(origin: Origin, config: SearchConfig, seqs: list[int], data: list[b
 # --- out of companions ---------------------------------------------------------------------------------------------
 
 
-def _merged(lake: Lake, work: Merge, config: SearchConfig) -> Made | None:
+def _merged(lake: Lake, work: CompanionMerge, config: SearchConfig) -> Made | None:
     companions = [opened(lake, path) for path in work.paths]
     if work.only_if_other and not any(_would_be_other(companion, work) for companion in companions):
         return None
-    return merge(companions, config, standing=work.kept, without=work.without, erasures=work.erasures)
+    return merge(companions, config, live=work.kept, without=work.without, erasures=work.erasures)
 
 
-def _would_be_other(companion: Companion, work: Merge) -> bool:
+def _would_be_other(companion: IndexFile, work: CompanionMerge) -> bool:
     """Looks at nothing but the seqs."""
     if not companion.info.records:
         return False
@@ -209,15 +209,15 @@ def _would_be_other(companion: Companion, work: Merge) -> bool:
     return not is_kept or bool(np.isin(seqs, np.array(work.without, np.int64)).any())
 
 
-def opened(lake: Lake, path: str) -> Companion:
-    """The companion at a path of the lake. Raises DamagedCompanion, with that path, also if it is not there."""
+def opened(lake: Lake, path: str) -> IndexFile:
+    """The companion at a path of the lake. Raises DamagedIndexFile, with that path, also if it is not there."""
     directory = lake.directory
     try:
         if directory is not None:
-            return open_companion(str(directory / path))
+            return open_index_file(str(directory / path))
         content = lake.read(path)
         if content is None:
             raise FileNotFoundError(path)
-        return read_companion(content, path)
+        return read_index_file(content, path)
     except FileNotFoundError:
-        raise DamagedCompanion(path, "there is no such file") from None
+        raise DamagedIndexFile(path, "there is no such file") from None

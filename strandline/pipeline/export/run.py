@@ -7,19 +7,21 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from strandline.client.errors import StrandlineError
 from strandline.engine.errors import EngineError
-from strandline.history.any_piece import AnyPiece
-from strandline.history.http import ServerFailure
+from strandline.engine.record import is_internal
 from strandline.history.log_info import LogInfo
 from strandline.history.pieces import EVERYTHING, Where
-from strandline.history.source import History
+from strandline.history.source import AnyPiece, History
+from strandline.lake.files import read_lake_file
+from strandline.lake.layout import records
 from strandline.lake.location import Lake
-from strandline.pipeline.export.destination import Place, open_place
-from strandline.pipeline.export.formats import Format, Part, write_part
-from strandline.pipeline.round import Chosen, wall_clock
-from strandline.pipeline.rounds import choose
-from strandline.pipeline.status import Reporter
+from strandline.lake.reporter import Reporter
+from strandline.lake.table import KnownFile
+from strandline.pipeline.export.files import Destination, ExportPart, Format, open_destination, write_part
+from strandline.pipeline.round import Chosen, choose, wall_clock
 from strandline.pipeline.tasks import work
 
 if TYPE_CHECKING:
@@ -34,7 +36,7 @@ class ExportFailed(Exception):
     """Nothing was exported. The message says why."""
 
 
-class Selection(msgspec.Struct, frozen=True):
+class ExportSelection(msgspec.Struct, frozen=True):
     """Which records of the chosen logs: from one seq to another, and of which times and key. Both seqs are included."""
 
     chosen: Chosen
@@ -68,7 +70,7 @@ class ExportItem(msgspec.Struct, array_like=True):
 class ItemExported(msgspec.Struct, array_like=True):
     """``failure`` says which records could not be read, and why."""
 
-    part: Part | None = None
+    part: ExportPart | None = None
     failure: str = ""
 
 
@@ -77,7 +79,7 @@ def export(
     history: History,
     target: str,
     format: Format,
-    selection: Selection,
+    selection: ExportSelection,
     reporter: Reporter,
     *,
     overwrite: bool = False,
@@ -87,11 +89,11 @@ def export(
     """The records of logs as files, in the order of logs and seqs. What a fork shares is part of it. Everything is
     there in the end, or nothing: raises ExportFailed, TargetNotEmpty, UnknownLogs."""
     named = selection.chosen.logs
-    every = [info for info in history.logs() if not info.name.startswith("__") or info.name in named]
+    every = [info for info in history.logs() if not is_internal(info.name) or info.name in named]
     logs = choose(every, selection.chosen)
     total = sum(info.records for info in logs)
-    with open_place(target, overwrite) as place, reporter.stage(STAGE, total) as stage:
-        parts: list[Part] = []
+    with open_destination(target, overwrite) as place, reporter.stage(STAGE, total) as stage:
+        parts: list[ExportPart] = []
         items = _items(place, format, _pieces(history, logs, selection))
         for wave in work(spark, export_item, items, ExportItem, ItemExported):
             failed = next((done.failure for done in wave if done.failure), "")
@@ -104,7 +106,13 @@ def export(
 
 
 def publish(
-    place: Place, parts: Sequence[Part], logs: Iterable[str], target: str, format: Format, source: str, time: int
+    place: Destination,
+    parts: Sequence[ExportPart],
+    logs: Iterable[str],
+    target: str,
+    format: Format,
+    source: str,
+    time: int,
 ) -> ExportReport:
     """Put the parts in place, and say what is in them. Logs without records are told as well."""
     counts = dict.fromkeys(logs, 0)
@@ -125,19 +133,19 @@ def publish(
     return report
 
 
-def part_name(number: int, place: Place, format: Format) -> str:
+def part_name(number: int, place: Destination, format: Format) -> str:
     """Names are in the order of the records."""
     return f"part-{number:06d}{place.tag}.{format}"
 
 
-def _pieces(history: History, logs: Iterable[LogInfo], selection: Selection) -> Iterator[AnyPiece]:
+def _pieces(history: History, logs: Iterable[LogInfo], selection: ExportSelection) -> Iterator[AnyPiece]:
     for info in logs:
         through = info.head if selection.to_seq is None else min(selection.to_seq, info.head)
         found = history.pieces(info, selection.from_seq - 1, through, PART_ROWS, selection.where)
         yield from cast(Sequence[AnyPiece], found)
 
 
-def _items(place: Place, format: Format, pieces: Iterable[AnyPiece]) -> Iterator[ExportItem]:
+def _items(place: Destination, format: Format, pieces: Iterable[AnyPiece]) -> Iterator[ExportItem]:
     """Small logs share a file."""
     number, rows = 0, 0
     gathered: list[AnyPiece] = []
@@ -166,7 +174,125 @@ def _batches(pieces: Iterable[AnyPiece]) -> Iterator[Any]:
     for piece in pieces:
         try:
             yield from piece.read()
-        except (EngineError, ServerFailure, pa.ArrowException) as error:
+        except (EngineError, StrandlineError, pa.ArrowException) as error:
             raise _Unreadable(
                 f"seqs {piece.first} to {piece.last} of log {piece.log!r} cannot be read: {error}"
             ) from error
+
+
+# --- Exporting from the lake alone. Its files have records of many logs in no order that would do, so Spark sorts the
+
+_COLUMNS = pa.schema(
+    [
+        pa.field("log", pa.string()),
+        pa.field("epoch", pa.int64()),
+        pa.field("seq", pa.int64()),
+        pa.field("ts", pa.timestamp("us", tz="UTC")),
+        pa.field("key", pa.string()),
+        pa.field("node", pa.string()),
+        pa.field("meta", pa.binary()),
+        pa.field("data", pa.string()),
+        pa.field("bytes", pa.binary()),
+    ]
+)
+_PATHS = pa.schema([pa.field("path", pa.string(), nullable=False)])
+
+
+def export_lake(
+    spark: SparkSession,
+    lake: Lake,
+    target: str,
+    format: Format,
+    selection: ExportSelection,
+    reporter: Reporter,
+    *,
+    overwrite: bool = False,
+    now: Callable[[], int] = wall_clock,
+) -> ExportReport:
+    """What the lake has of the chosen logs: also what a cap or time has taken from them. Of forks, their own records.
+    Raises ExportFailed, TargetNotEmpty."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    files = [file for file in records(lake).files() if _may_have(file, selection)]
+    rows = sum(file.rows for file in files)
+    with open_destination(target, overwrite) as place, reporter.stage(STAGE, rows) as stage:
+        parts: list[ExportPart] = []
+        if files:
+            read = _Reading(lake, msgspec.json.encode(selection))
+            paths = spark.createDataFrame(pa.table({"path": [file.path for file in files]}, schema=_PATHS))
+            found = paths.repartition(len(files)).mapInArrow(read, from_arrow_schema(_COLUMNS))
+            order = ["log", "epoch", "seq"]
+            ordered = found.repartitionByRange(max(rows // PART_ROWS, 1), *order).sortWithinPartitions(*order)
+            done = ordered.mapInArrow(_Writing(place.lake, place.tag, format), "part binary").toArrow()
+            parts = [msgspec.msgpack.decode(part, type=ExportPart) for part in done.column("part").to_pylist()]
+        stage.advance(sum(part.rows for part in parts), sum(part.size for part in parts))
+        missing = set(selection.chosen.logs) - {log for part in parts for log in part.logs}
+        if missing:
+            raise ExportFailed(f"the lake at {lake.url} has no such records of {', '.join(sorted(missing))}")
+        return publish(place, parts, (), target, format, lake.url, now())
+
+
+def _may_have(file: KnownFile, selection: ExportSelection) -> bool:
+    logs, seqs = file.bounds.get("log"), file.bounds.get("seq")
+    names = selection.chosen.logs
+    if logs is not None and names and not any(logs[0] <= name <= logs[1] for name in names):
+        return False
+    if seqs is not None:
+        return bool(seqs[1] >= selection.from_seq and (selection.to_seq is None or seqs[0] <= selection.to_seq))
+    return True
+
+
+def _condition(selection: ExportSelection) -> Any:
+    condition = pc.field("seq") >= selection.from_seq
+    if selection.to_seq is not None:
+        condition &= pc.field("seq") <= selection.to_seq
+    if selection.chosen.logs:
+        condition &= pc.field("log").isin(list(selection.chosen.logs))
+    if selection.chosen.prefix:
+        condition &= pc.starts_with(pc.field("log"), selection.chosen.prefix)
+    where = selection.where
+    if where.since is not None:
+        condition &= pc.field("ts") >= _time(where.since)
+    if where.until is not None:
+        condition &= pc.field("ts") < _time(where.until)
+    if where.key is not None:
+        condition &= pc.field("key") == where.key
+    return condition
+
+
+def _time(milliseconds: int) -> Any:
+    return pa.scalar(milliseconds * 1000, pa.timestamp("us", tz="UTC"))
+
+
+class _Reading:
+    """In a task: files of the table go in, their records come out."""
+
+    def __init__(self, lake: Lake, selection: bytes) -> None:
+        self._lake = lake
+        self._selection = selection
+
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        condition = _condition(msgspec.json.decode(self._selection, type=ExportSelection))
+        for batch in batches:
+            for path in batch.column("path").to_pylist():
+                for found in read_lake_file(self._lake, f"records/{path}", _COLUMNS.names, condition):
+                    yield pa.record_batch(found.columns, schema=_COLUMNS)
+
+
+class _Writing:
+    """In a task: records in order go in, a file is written, and what is in it comes out."""
+
+    def __init__(self, place: Lake, tag: str, format: Format) -> None:
+        self._place = place
+        self._tag = tag
+        self._format = format
+
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        name = f"part-{context.partitionId():06d}{self._tag}.{self._format}"
+        part = write_part(self._place, name, self._format, batches)
+        if part is not None:
+            yield pa.record_batch([pa.array([msgspec.msgpack.encode(part)], pa.binary())], ["part"])

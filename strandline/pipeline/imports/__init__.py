@@ -1,0 +1,8 @@
+"""Import of files, or of Kafka topics, into logs on Spark.
+
+Tasks read parts of files, turn rows into records and stage them. The driver appends them in the order of the files and
+stores its progress with every append, so that a repeated command continues where the last one ended.
+
+``files`` lists the files and their parts, ``rows`` reads rows, ``records`` turns them into records, ``staging`` stages
+and appends them; ``run`` imports files, ``kafka`` imports topics.
+"""

@@ -16,13 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from strandline.lake.location import Lake
-from strandline.pipeline.imports.append import Appender
+from strandline.lake.reporter import Reporter
+from strandline.pipeline.imports.files import RowShape
 from strandline.pipeline.imports.records import BadRow, Making, NewRecord
 from strandline.pipeline.imports.run import Bad, BadPlace, ImportReport, staging_place
-from strandline.pipeline.imports.shape import Shape
-from strandline.pipeline.imports.staging import MAX_FAULTS, put_aside, staged_batches
-from strandline.pipeline.source.targets import Progress, Target
-from strandline.pipeline.status import Reporter
+from strandline.pipeline.imports.staging import MAX_FAULTS, ImportAppender, put_aside, staged_batches
+from strandline.pipeline.source.targets import AppendTarget, Progress
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -55,8 +54,8 @@ def messages(spark: SparkSession, servers: str, topics: Sequence[str], options: 
 
 def import_messages(
     frame: DataFrame,
-    shape: Shape,
-    target: Target,
+    shape: RowShape,
+    target: AppendTarget,
     reporter: Reporter,
     *,
     source: str,
@@ -67,7 +66,7 @@ def import_messages(
     """Append messages, by topic, partition and offset. ``source`` says where they are from; with another one, or with
     another ``job``, everything is appended again. Messages that are no records: as with files."""
     name = sha256(msgspec.json.encode((source, shape.log, shape.ts_column, job))).hexdigest()[:24]
-    appender = Appender(target, f"import-{name}", shape.has_times)
+    appender = ImportAppender(target, f"import-{name}", shape.has_times)
     report = ImportReport(job=name, files=0)
     with staging_place(staging) as place, reporter.stage(STAGE) as stage:
         known = msgspec.json.encode(appender.known(shape.log) or {})
@@ -132,7 +131,7 @@ class _Staging:
         self._known = known
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        making = Making(msgspec.json.decode(self._shape, type=Shape))
+        making = Making(msgspec.json.decode(self._shape, type=RowShape))
         known: dict[str, int] = msgspec.json.decode(self._known)
         for (topic, partition), found in groupby(
             _messages(batches), lambda message: (message.topic, message.partition)

@@ -10,8 +10,8 @@ import msgspec
 import pyarrow as pa
 
 from strandline.engine.errors import BadName
-from strandline.engine.record import MAX_KEY_BYTES, MAX_NODE_BYTES, MAX_RECORD_BYTES, MAX_TIME, check_name
-from strandline.pipeline.imports.shape import Shape
+from strandline.engine.record import MAX_KEY_BYTES, MAX_NODE_BYTES, MAX_RECORD_BYTES, MAX_TIME, check_name, is_internal
+from strandline.pipeline.imports.files import RowShape
 from strandline.query.pointers import parse_pointer, resolve
 
 #: Records that are put aside. ``row`` is the number of the record in its part; it ascends.
@@ -68,7 +68,7 @@ _exported_line = msgspec.json.Decoder(_ExportedLine).decode
 class Making:
     """Makes records of rows. Everything raises BadRow."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: RowShape) -> None:
         self._shape = shape
         self._not_json = frozenset(shape.not_json)
         self._key_path = None if shape.key_path is None else parse_pointer(shape.key_path)
@@ -229,7 +229,7 @@ def _log(value: Any) -> str:
         name = check_name(value)
     except BadName as error:
         raise BadRow(f"it does not say which log it goes to: {error}") from None
-    if name.startswith("_"):
+    if is_internal(name):
         raise BadRow(f"it goes to {name!r}, which would be one of the server's own logs")
     return name
 

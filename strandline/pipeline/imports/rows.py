@@ -11,9 +11,8 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from strandline.pipeline.imports.files import SourcePart, UnreadableFile
+from strandline.pipeline.imports.files import CsvType, RowShape, SourcePart, UnreadableFile
 from strandline.pipeline.imports.records import BadRow, Making, NewRecord
-from strandline.pipeline.imports.shape import CsvType, Shape
 
 CHUNK_BYTES = 1 << 20
 BATCH_ROWS = 8192
@@ -21,7 +20,7 @@ BATCH_ROWS = 8192
 MAX_LINE_BYTES = 64 << 20
 
 
-class Row(NamedTuple):
+class SourceRow(NamedTuple):
     """A row by its number in the part, from 1 on: a record, or why it is none; neither if it is blank. For CSV the
     number is that of the row, the heading included; for JSON that of the line."""
 
@@ -30,7 +29,7 @@ class Row(NamedTuple):
     fault: str = ""
 
 
-def read_rows(part: SourcePart, shape: Shape) -> Iterator[Row]:
+def read_rows(part: SourcePart, shape: RowShape) -> Iterator[SourceRow]:
     """The rows of a part, in order. Raises UnreadableFile."""
     making = Making(shape)
     try:
@@ -51,11 +50,11 @@ def _check_unchanged(part: SourcePart) -> None:
         raise UnreadableFile(f"{file.path} was changed meanwhile")
 
 
-def _row(number: int, making: Any, what: Any) -> Row:
+def _row(number: int, making: Any, what: Any) -> SourceRow:
     try:
-        return Row(number, making(what))
+        return SourceRow(number, making(what))
     except BadRow as error:
-        return Row(number, None, str(error))
+        return SourceRow(number, None, str(error))
 
 
 @contextmanager
@@ -71,12 +70,12 @@ def _stream(part: SourcePart) -> Iterator[Any]:
 # --- JSON lines ------------------------------------------------------------------------------------------------------
 
 
-def _lines(part: SourcePart, making: Making) -> Iterator[Row]:
+def _lines(part: SourcePart, making: Making) -> Iterator[SourceRow]:
     for number, line in enumerate(_split(part), 1):
         line = line.strip(b" \t\r")
         if number == 1 and part.start == 0:
             line = line.removeprefix(b"\xef\xbb\xbf")
-        yield _row(number, making.of_line, line) if line else Row(number, None)
+        yield _row(number, making.of_line, line) if line else SourceRow(number, None)
 
 
 def _split(part: SourcePart) -> Iterator[bytes]:
@@ -114,7 +113,7 @@ def _split(part: SourcePart) -> Iterator[bytes]:
 # --- CSV -------------------------------------------------------------------------------------------------------------
 
 
-def _csv_rows(part: SourcePart, shape: Shape, making: Making) -> Iterator[Row]:
+def _csv_rows(part: SourcePart, shape: RowShape, making: Making) -> Iterator[SourceRow]:
     if not part.file.size:
         return
     names = _heading(part, shape)
@@ -133,21 +132,21 @@ def _csv_rows(part: SourcePart, shape: Shape, making: Making) -> Iterator[Row]:
             for values in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                 number += 1
                 while faults and faults[0][0] <= number:
-                    yield Row(faults[0][0], None, faults.pop(0)[1])
+                    yield SourceRow(faults[0][0], None, faults.pop(0)[1])
                     number += 1
                 yield _row(number, lambda found: making.of_row(_typed(names, found, types)), values)
         for place, fault in faults:
-            yield Row(place, None, fault)
+            yield SourceRow(place, None, fault)
 
 
-def _heading(part: SourcePart, shape: Shape) -> list[str]:
+def _heading(part: SourcePart, shape: RowShape) -> list[str]:
     with _stream(part) as stream:
         reader = _csv_reader(stream, shape, {}, lambda row: "skip")
         names: list[str] = reader.schema.names
         return names
 
 
-def _check_columns(part: SourcePart, names: list[str], shape: Shape) -> None:
+def _check_columns(part: SourcePart, names: list[str], shape: RowShape) -> None:
     if len(set(names)) < len(names):
         raise UnreadableFile(f"{part.file.path} has several columns of one name")
     missing = sorted({*shape.columns, *shape.types} - set(names))
@@ -155,7 +154,7 @@ def _check_columns(part: SourcePart, names: list[str], shape: Shape) -> None:
         raise UnreadableFile(f"{part.file.path} has no column {', '.join(missing)}; it has {', '.join(names)}")
 
 
-def _csv_reader(stream: Any, shape: Shape, types: dict[str, Any], skip: Any) -> Any:
+def _csv_reader(stream: Any, shape: RowShape, types: dict[str, Any], skip: Any) -> Any:
     return pyarrow.csv.open_csv(
         stream,
         # Only without threads are the numbers of rows known.
@@ -203,7 +202,7 @@ def _refuse() -> bool:
 # --- Parquet ---------------------------------------------------------------------------------------------------------
 
 
-def _parquet_rows(part: SourcePart, making: Making) -> Iterator[Row]:
+def _parquet_rows(part: SourcePart, making: Making) -> Iterator[SourceRow]:
     with part.file.place.open(part.file.name) as reader:
         file = pq.ParquetFile(reader)
         end = file.num_row_groups if part.end is None else part.end

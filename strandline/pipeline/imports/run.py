@@ -10,14 +10,25 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from strandline.engine.errors import NoDataDirectory, UnknownLog
+from strandline.history.log_info import LogInfo
+from strandline.history.source import History, open_history
 from strandline.lake.location import Lake
-from strandline.pipeline.imports.append import Appender, ImportFailed, PartMarks
-from strandline.pipeline.imports.files import SourceFile, SourcePart, UnreadableFile, identity, parts_of
-from strandline.pipeline.imports.shape import Shape
-from strandline.pipeline.imports.staging import MAX_FAULTS, Staged, StageItem, stage, staged_batches
-from strandline.pipeline.source.targets import Target
-from strandline.pipeline.status import Reporter
-from strandline.pipeline.status import Stage as Progressing
+from strandline.lake.reporter import Reporter
+from strandline.lake.reporter import StageProgress as Progressing
+from strandline.pipeline.imports.files import RowShape, SourceFile, SourcePart, UnreadableFile, identity, parts_of
+from strandline.pipeline.imports.staging import (
+    MAX_FAULTS,
+    ImportAppender,
+    ImportFailed,
+    PartMarks,
+    Staged,
+    StageItem,
+    stage,
+    staged_batches,
+)
+from strandline.pipeline.source.options import LogLocation
+from strandline.pipeline.source.targets import AppendTarget
 from strandline.pipeline.tasks import WAVES, parallelism, work
 
 if TYPE_CHECKING:
@@ -54,8 +65,8 @@ class ImportReport(msgspec.Struct, kw_only=True):
 def import_files(
     spark: SparkSession,
     files: Sequence[SourceFile],
-    shape: Shape,
-    target: Target,
+    shape: RowShape,
+    target: AppendTarget,
     reporter: Reporter,
     *,
     bad: Bad = "stop",
@@ -78,8 +89,8 @@ class _Import:
         self,
         spark: SparkSession,
         files: Sequence[SourceFile],
-        shape: Shape,
-        target: Target,
+        shape: RowShape,
+        target: AppendTarget,
         reporter: Reporter,
         job: str,
     ) -> None:
@@ -87,7 +98,7 @@ class _Import:
         self._shape = shape
         self._reporter = reporter
         self._job = identity(files, shape, job)
-        self._appender = Appender(target, f"import-{self._job}", shape.has_times)
+        self._appender = ImportAppender(target, f"import-{self._job}", shape.has_times)
         self._parts = parts_of(files, shape.format)
         self._report = ImportReport(job=self._job, files=len(files))
         self._faults = _Faults()
@@ -195,3 +206,28 @@ def staging_place(staging: str | None) -> Iterator[Lake]:
         place.remove(place.names(""))
         if place.directory is not None:
             place.directory.rmdir()
+
+
+# --- What has to be known of the logs that records go to, before any record is made ---------------------------------
+
+
+def knowing(shape: RowShape, place: LogLocation) -> RowShape:
+    """The shape, with the logs that take payloads which are no JSON."""
+    try:
+        history = open_history(path=place.path, url=place.url, key=place.key, cold_url=place.cold)
+    except NoDataDirectory:
+        return shape  # it is made
+    try:
+        names = [info.name for info in _logs(history, shape) if info.media_type != "application/json"]
+    finally:
+        history.close()
+    return msgspec.structs.replace(shape, not_json=names)
+
+
+def _logs(history: History, shape: RowShape) -> list[LogInfo]:
+    if not shape.log:
+        return history.logs()
+    try:
+        return [history.log(shape.log)]
+    except UnknownLog:
+        return []

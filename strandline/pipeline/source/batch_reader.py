@@ -11,11 +11,9 @@ from pyspark.sql.types import StructType
 from strandline.history.log_info import LogInfo
 from strandline.history.source import History
 from strandline.pipeline.source.columns import NoColumns, check_schema, frame_schema, payload_columns
-from strandline.pipeline.source.filters import Wanted
-from strandline.pipeline.source.histories import opened
 from strandline.pipeline.source.options import ReadOptions
-from strandline.pipeline.source.plan import chosen_logs, stretch_of, wheres, works
-from strandline.pipeline.source.task_reader import read_work
+from strandline.pipeline.source.plan import PushedFilters, chosen_logs, stretch_of, wheres, works
+from strandline.pipeline.source.task_reader import opened, read_work
 
 
 class BatchReader(DataSourceReader):
@@ -24,7 +22,7 @@ class BatchReader(DataSourceReader):
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self.options = options
         self.schema = schema
-        self.wanted = Wanted()
+        self.wanted = PushedFilters()
 
     def partitions(self) -> list[InputPartition]:
         options, wanted = self.options, self.wanted

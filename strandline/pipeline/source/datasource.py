@@ -81,6 +81,6 @@ class StrandlineSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         with _needing_packages():
             from strandline.pipeline.source.options import write_options
-            from strandline.pipeline.source.stream_writer import StreamWriter
+            from strandline.pipeline.source.writer import StreamWriter
 
             return StreamWriter(write_options(self.options, stream=True), schema, overwrite)

@@ -42,7 +42,7 @@ class BadOption(ValueError):
     """An option that does not exist, or makes no sense. The message says which, and what there is."""
 
 
-class Place(msgspec.Struct, frozen=True):
+class LogLocation(msgspec.Struct, frozen=True):
     """Where logs are: behind a server's url, or in a directory."""
 
     url: str = ""
@@ -58,7 +58,7 @@ class Place(msgspec.Struct, frozen=True):
 class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
     """``since`` and ``until`` are milliseconds, ``until`` not included; ``after`` is not included, ``through`` is."""
 
-    place: Place
+    place: LogLocation
     logs: tuple[str, ...] | None = None
     prefix: str = ""
     after: int = 0
@@ -82,7 +82,7 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
 class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
     """``log`` is where everything goes; without it every row says so itself. ``writer`` is whose progress is noted."""
 
-    place: Place
+    place: LogLocation
     log: str | None = None
     create: bool = True
     batch_rows: int = ROWS_PER_APPEND
@@ -141,7 +141,7 @@ def write_options(given: Mapping[str, str], *, stream: bool) -> WriteOptions:
     )
 
 
-def _place(said: _Said) -> Place:
+def _place(said: _Said) -> LogLocation:
     url, path = said.text("url") or "", said.text("path") or ""
     if bool(url) == bool(path):
         raise BadOption("say where the logs are: either url (of a server) or path (of its data directory)")
@@ -153,7 +153,7 @@ def _place(said: _Said) -> Place:
     cold = said.text("cold") or ""
     if said.cold_options and not cold:
         raise BadOption(f"{_COLD}… is said, but not where the cold tier is (cold)")
-    return Place(url.rstrip("/"), said.text("key"), path, cold, said.cold_options)
+    return LogLocation(url.rstrip("/"), said.text("key"), path, cold, said.cold_options)
 
 
 class _Said:

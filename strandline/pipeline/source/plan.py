@@ -1,18 +1,142 @@
-"""Which records a query reads, and how they are spread over tasks."""
+"""What Spark lets the source filter by itself: which logs, which seqs, which times, which keys.
+
+All filters hold together. What is taken here is met exactly, so that Spark need not look again.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
+from pyspark.sql.datasource import (
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    IsNotNull,
+    LessThan,
+    LessThanOrEqual,
+    StringStartsWith,
+)
 
 from strandline.engine.errors import UnknownLog
 from strandline.history.log_info import LogInfo
 from strandline.history.pieces import Piece, SegmentPiece, Where
 from strandline.history.source import History
-from strandline.pipeline.source.filters import Wanted
-from strandline.pipeline.source.options import Place, ReadOptions
+from strandline.pipeline.source.options import LogLocation, ReadOptions
+
+#: Each key is looked up by itself. With more of them it is quicker to read everything, and let Spark choose.
+MAX_KEYS = 16
+
+_EQUAL = (EqualTo, EqualNullSafe)
+_COMPARISONS = (GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual)
+#: Columns that are never null.
+_ALWAYS_THERE = ("log", "epoch", "seq", "ts")
+
+
+class PushedFilters(msgspec.Struct):
+    """``None`` is no condition. ``after`` is not included, ``through`` is; ``since`` is, ``until`` is not."""
+
+    logs: frozenset[str] | None = None
+    prefixes: list[str] = []
+    epochs: frozenset[int] | None = None
+    after: int = 0
+    through: int | None = None
+    since: int | None = None
+    until: int | None = None
+    keys: frozenset[str] | None = None
+
+    def has_log(self, name: str, epoch: int) -> bool:
+        return (
+            (self.logs is None or name in self.logs)
+            and (self.epochs is None or epoch in self.epochs)
+            and all(name.startswith(prefix) for prefix in self.prefixes)
+        )
+
+    # --- what filters add ------------------------------------------------------------------------------------------
+
+    def take(self, filters: Iterable[Filter]) -> Iterable[Filter]:
+        """Narrow this down; gives the filters that are left for Spark."""
+        left = [each for each in filters if not self._take(each)]
+        return [each for each in left if not self._is_implied(each)]
+
+    def _is_implied(self, each: Filter) -> bool:
+        return isinstance(each, IsNotNull) and (
+            each.attribute in [(name,) for name in _ALWAYS_THERE]
+            or (each.attribute == ("key",) and self.keys is not None)
+        )
+
+    def _take(self, each: Any) -> bool:
+        if len(getattr(each, "attribute", ())) != 1:
+            return False
+        column = each.attribute[0]
+        if isinstance(each, (*_EQUAL, In)):
+            values = [each.value] if isinstance(each, _EQUAL) else [value for value in each.value if value is not None]
+            return None not in values and self._equals(column, values)
+        if isinstance(each, StringStartsWith) and column == "log":
+            self.prefixes = [*self.prefixes, each.value]
+            return True
+        return isinstance(each, _COMPARISONS) and each.value is not None and self._compares(column, each)
+
+    def _equals(self, column: str, values: Sequence[Any]) -> bool:
+        if column == "log":
+            self.logs = _both(self.logs, values)
+        elif column == "epoch":
+            self.epochs = _both(self.epochs, values)
+        elif column == "key" and len(values) <= MAX_KEYS:
+            self.keys = _both(self.keys, values)
+        elif column in ("seq", "ts") and len(values) == 1:
+            for kind in (GreaterThanOrEqual, LessThanOrEqual):
+                if not self._compares(column, kind((column,), values[0])):
+                    return False
+        else:
+            return False
+        return True
+
+    def _compares(self, column: str, each: Any) -> bool:
+        if column == "seq":
+            self._narrow_seq(each, int(each.value))
+            return True
+        if column == "ts" and isinstance(each.value, datetime):
+            self._narrow_time(each, each.value)
+            return True
+        return False
+
+    def _narrow_seq(self, each: Any, value: int) -> None:
+        if isinstance(each, (GreaterThan, GreaterThanOrEqual)):
+            self.after = max(self.after, value if isinstance(each, GreaterThan) else value - 1)
+        else:
+            last = value - 1 if isinstance(each, LessThan) else value
+            self.through = last if self.through is None else min(self.through, last)
+
+    def _narrow_time(self, each: Any, value: datetime) -> None:
+        """Times of records are whole milliseconds, those of filters need not be."""
+        microseconds = _microseconds(value)
+        if isinstance(each, (GreaterThan, LessThanOrEqual)):
+            bound = microseconds // 1000 + 1
+        else:
+            bound = -(-microseconds // 1000)
+        if isinstance(each, (GreaterThan, GreaterThanOrEqual)):
+            self.since = bound if self.since is None else max(self.since, bound)
+        else:
+            self.until = bound if self.until is None else min(self.until, bound)
+
+
+def _both(before: frozenset[Any] | None, values: Sequence[Any]) -> frozenset[Any]:
+    found = frozenset(values)
+    return found if before is None else before & found
+
+
+def _microseconds(value: datetime) -> int:
+    passed = (value if value.tzinfo else value.replace(tzinfo=UTC)) - datetime(1970, 1, 1, tzinfo=UTC)
+    return (passed.days * 86_400 + passed.seconds) * 1_000_000 + passed.microseconds
+
+
+# --- Which records a query reads, and how they are spread over tasks ------------------------------------------------
 
 #: The server's own logs begin so; they are read when they are asked for by name or prefix.
 OWN = "_"
@@ -22,7 +146,7 @@ class Work(msgspec.Struct, array_like=True):
     """What one task reads. ``pieces`` are of one kind, by ``remote``; ``registries`` are those of the logs, by epoch,
     as far as they are needed. ``lenient``: that something is gone is told, and no error."""
 
-    place: Place
+    place: LogLocation
     remote: bool
     pieces: list[msgspec.Raw]
     registries: dict[int, bytes] = {}
@@ -43,7 +167,7 @@ def _kind(remote: bool) -> Any:
     return ServerPiece
 
 
-class Stretch(msgspec.Struct):
+class ReadRange(msgspec.Struct):
     """Records of a log, from behind ``after`` up to ``through``."""
 
     log: LogInfo
@@ -66,14 +190,14 @@ def chosen_logs(history: History, options: ReadOptions, *, all_there: bool) -> l
     return found
 
 
-def stretch_of(log: LogInfo, options: ReadOptions, wanted: Wanted) -> Stretch | None:
+def stretch_of(log: LogInfo, options: ReadOptions, wanted: PushedFilters) -> ReadRange | None:
     """What a batch reads of a log; None: nothing."""
     after = max(options.after, wanted.after, log.own_after if options.own else 0, log.earliest - 1)
     ends = [end for end in (log.head, options.through, wanted.through) if end is not None]
-    return Stretch(log, after, min(ends)) if after < min(ends) else None
+    return ReadRange(log, after, min(ends)) if after < min(ends) else None
 
 
-def wheres(options: ReadOptions, wanted: Wanted) -> list[Where]:
+def wheres(options: ReadOptions, wanted: PushedFilters) -> list[Where]:
     """The conditions on records: one for each key, and none if nothing can meet them."""
     since = max((each for each in (options.since, wanted.since, 0) if each is not None), default=0)
     until = min((each for each in (options.until, wanted.until) if each is not None), default=None)
@@ -86,7 +210,7 @@ def wheres(options: ReadOptions, wanted: Wanted) -> list[Where]:
 
 def works(
     history: History,
-    stretches: Sequence[Stretch],
+    stretches: Sequence[ReadRange],
     conditions: Sequence[Where],
     options: ReadOptions,
     *,
@@ -112,11 +236,11 @@ def works(
 
 
 def _tasks(
-    history: History, stretches: Sequence[Stretch], conditions: Sequence[Where], options: ReadOptions
+    history: History, stretches: Sequence[ReadRange], conditions: Sequence[Where], options: ReadOptions
 ) -> Iterator[list[Piece]]:
     """Logs share tasks, unless it was said into how many each of them is to be split."""
 
-    def pieces(stretch: Stretch, rows: int) -> Iterator[Piece]:
+    def pieces(stretch: ReadRange, rows: int) -> Iterator[Piece]:
         for where in conditions:
             yield from history.pieces(stretch.log, stretch.after, stretch.through, rows, where, own=options.own)
 

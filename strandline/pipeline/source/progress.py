@@ -29,7 +29,7 @@ class LostCheckpoint(Exception):
     """It cannot be known which of these rows were appended before. The message says what to do."""
 
 
-class Noted(msgspec.Struct, frozen=True, omit_defaults=True):
+class NotedProgress(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a log knows of a query that writes to it.
 
     ``rows`` is how many rows of the batch are dealt with, ``whole`` whether that is all of them; ``digest`` is of these
@@ -51,15 +51,15 @@ class Noted(msgspec.Struct, frozen=True, omit_defaults=True):
         return found
 
     @classmethod
-    def of(cls, document: dict[str, Any] | None) -> Noted | None:
+    def of(cls, document: dict[str, Any] | None) -> NotedProgress | None:
         return None if document is None else msgspec.convert(document, cls)
 
 
-class Step(msgspec.Struct):
+class WriteStep(msgspec.Struct):
     """An append: these rows, and what is noted with them."""
 
     rows: Any
-    noted: Noted
+    noted: NotedProgress
 
 
 def in_order(rows: Any) -> Any:
@@ -68,8 +68,16 @@ def in_order(rows: Any) -> Any:
 
 
 def steps(
-    rows: Any, noted: Noted | None, query: str, batch: int, *, positions: bool, batch_rows: int, log: str, writer: str
-) -> Iterator[Step]:
+    rows: Any,
+    noted: NotedProgress | None,
+    query: str,
+    batch: int,
+    *,
+    positions: bool,
+    batch_rows: int,
+    log: str,
+    writer: str,
+) -> Iterator[WriteStep]:
     """The appends that are left to make of a batch's rows for one log, which are ``in_order`` if they have positions.
 
     Raises LostCheckpoint, before the first one.
@@ -81,11 +89,11 @@ def steps(
 
 
 def _resume(
-    noted: Noted | None, query: str, batch: int, rows: Any, *, positions: bool, log: str, writer: str
-) -> tuple[Noted, int]:
+    noted: NotedProgress | None, query: str, batch: int, rows: Any, *, positions: bool, log: str, writer: str
+) -> tuple[NotedProgress, int]:
     """What is true before the first append, and with which row it begins."""
     if noted is None:
-        return Noted(query, batch), 0
+        return NotedProgress(query, batch), 0
     if noted.query == query and batch > noted.batch:
         return msgspec.structs.replace(noted, batch=batch, rows=0, whole=False, digest=""), 0
     if noted.query == query and batch == noted.batch:
@@ -100,7 +108,7 @@ def _resume(
         return noted, noted.rows
     if positions and noted.ordered and noted.positions:
         behind = {**noted.behind, **noted.positions}
-        return Noted(query, batch, whole=False, positions=noted.positions, behind=behind), 0
+        return NotedProgress(query, batch, whole=False, positions=noted.positions, behind=behind), 0
     raise LostCheckpoint(
         f"writer {writer!r} has noted batch {noted.batch} of query {noted.query} in log {log!r}, and this is batch "
         f"{batch} of query {query}: the checkpoint is lost, or another query writes under the same name. Which rows "
@@ -110,7 +118,7 @@ def _resume(
     )
 
 
-def _steps(rows: Any, noted: Noted, start: int, positions: bool, batch_rows: int) -> Iterator[Step]:
+def _steps(rows: Any, noted: NotedProgress, start: int, positions: bool, batch_rows: int) -> Iterator[WriteStep]:
     for first, end in _cuts(rows, start, positions, batch_rows):
         part = rows.slice(first, end - first)
         behind, known = dict(noted.behind), dict(noted.positions)
@@ -127,7 +135,7 @@ def _steps(rows: Any, noted: Noted, start: int, positions: bool, batch_rows: int
             noted, rows=end, whole=end == rows.num_rows, digest=digest, positions=known, behind=behind, ordered=ordered
         )
         if part.num_rows:
-            yield Step(part, noted)
+            yield WriteStep(part, noted)
 
 
 def _ahead(rows: Any, behind: dict[str, int]) -> Any:

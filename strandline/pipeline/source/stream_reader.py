@@ -21,11 +21,16 @@ from strandline.history.log_info import LogInfo
 from strandline.history.pieces import Where
 from strandline.history.source import History
 from strandline.pipeline.source.batch_reader import registries
-from strandline.pipeline.source.filters import Wanted
-from strandline.pipeline.source.histories import fingerprint, fresh
 from strandline.pipeline.source.options import ReadOptions
-from strandline.pipeline.source.plan import Stretch, chosen_logs, wheres, works
-from strandline.pipeline.source.task_reader import read_work, told_backwards, told_loss, told_replaced
+from strandline.pipeline.source.plan import PushedFilters, ReadRange, chosen_logs, wheres, works
+from strandline.pipeline.source.task_reader import (
+    fingerprint,
+    fresh,
+    read_work,
+    told_backwards,
+    told_loss,
+    told_replaced,
+)
 
 log = logging.getLogger(__name__)
 
@@ -105,11 +110,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             elif found.epoch != at.epoch:
                 told_replaced(name, since + 1, at.seq, fail=self.options.fail_on_data_loss)
             else:
-                stretches.append(Stretch(found, since, at.seq))
+                stretches.append(ReadRange(found, since, at.seq))
         encoded = works(
             history,
             stretches,
-            wheres(self.options, Wanted()),
+            wheres(self.options, PushedFilters()),
             self.options,
             registries=registries([each.log for each in stretches], self.options),
             stream=True,

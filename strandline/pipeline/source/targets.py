@@ -14,10 +14,10 @@ import msgspec
 
 from strandline.engine import Batch, Engine, Log
 from strandline.engine.errors import DirectoryInUse, UnknownLog
-from strandline.history.http import ProgressConflict
+from strandline.engine.record import is_internal
 from strandline.history.log_info import info_of
-from strandline.history.remote import ServerTarget, Written
-from strandline.pipeline.source.options import Place
+from strandline.history.remote import AppendResult, ProgressConflict, ServerTarget
+from strandline.pipeline.source.options import LogLocation
 
 Progress = dict[str, Any]
 
@@ -37,7 +37,7 @@ class CannotAppend(Exception):
     """The records cannot go where they are to go. The message says why; nothing was appended."""
 
 
-class Target(Protocol):
+class AppendTarget(Protocol):
     def append(
         self,
         log: str,
@@ -48,7 +48,7 @@ class Target(Protocol):
         *,
         create: bool = True,
         ts: int | None = None,
-    ) -> Written:
+    ) -> AppendResult:
         """Append all rows of a table, or none; see :class:`~strandline.history.remote.ServerTarget`. Raises
         ProgressConflict if the progress is not what it was taken for."""
 
@@ -60,7 +60,7 @@ class Target(Protocol):
 
 
 @contextmanager
-def open_target(place: Place, *, sync: bool = True) -> Iterator[Target]:
+def open_target(place: LogLocation, *, sync: bool = True) -> Iterator[AppendTarget]:
     """With ``sync`` false, what is appended by path is durable only when this is closed: until then a power cut may
     take the last of it, together with the progress that came with it."""
     if place.url:
@@ -93,7 +93,7 @@ class DirectoryTarget:
         *,
         create: bool = True,
         ts: int | None = None,
-    ) -> Written:
+    ) -> AppendResult:
         target = self._find(log, create)
         batch = _batch(table, log, is_json=_is_json(target))
         notes = None if writer is None else {PREFIX + writer: progress}
@@ -106,7 +106,7 @@ class DirectoryTarget:
         done = commit.wait()
         if self._sync:
             target.sync().wait()
-        return Written(done.first, done.last, done.ts, len(batch))
+        return AppendResult(done.first, done.last, done.ts, len(batch))
 
     def progress(self, log: str, writer: str) -> Progress | None:
         found = self._engine.find(log)
@@ -123,7 +123,7 @@ class DirectoryTarget:
         return True
 
     def _find(self, name: str, create: bool) -> Log:
-        if name.startswith("_"):
+        if is_internal(name):
             raise CannotAppend(f"{name!r} is one of the server's own logs")
         found = self._engine.find(name)
         if found is None:

@@ -13,19 +13,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any
 from uuid import uuid4
 
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from strandline.engine.errors import UnknownLog
-from strandline.history.http import ProgressConflict
+from strandline.history.remote import ProgressConflict
 from strandline.pipeline.source.frames import FrameShape, appended, by_log, packed, unpacked
-from strandline.pipeline.source.options import WriteOptions
-from strandline.pipeline.source.progress import MAX_APPEND_BYTES
-from strandline.pipeline.source.targets import CannotAppend, Target, open_target
+from strandline.pipeline.source.options import BadOption, WriteOptions
+from strandline.pipeline.source.progress import MAX_APPEND_BYTES, LostCheckpoint, NotedProgress, in_order, steps
+from strandline.pipeline.source.targets import MAX_WRITER, AppendTarget, CannotAppend, open_target
 
 #: Every task keeps a note in the log until the job is done, and a log has room for a megabyte of them.
 MAX_TASKS = 4000
@@ -60,7 +61,7 @@ class BatchWriter(DataSourceArrowWriter):
         if partition >= MAX_TASKS:
             raise CannotAppend(f"a frame is written by {MAX_TASKS} tasks at most: use coalesce({MAX_TASKS}) or fewer")
         with open_target(self._options.place) as target:
-            appender = Appender(target, f"job-{self._job}-{partition}", self._options, context.attemptNumber() > 0)
+            appender = FrameAppender(target, f"job-{self._job}-{partition}", self._options, context.attemptNumber() > 0)
             for batch in batches:
                 for name, rows in by_log(batch):
                     appender.append(name, rows)
@@ -88,7 +89,7 @@ class BatchWriter(DataSourceArrowWriter):
         if not rows.num_rows:
             return
         with open_target(self._options.place) as target:
-            appender = Appender(target, None, self._options, False)
+            appender = FrameAppender(target, None, self._options, False)
             for name, found in by_log(rows):
                 appender.append(name, found)
 
@@ -102,11 +103,11 @@ class BatchWriter(DataSourceArrowWriter):
                         pass
 
 
-class Appender:
+class FrameAppender:
     """The rows of a task, log by log. ``writer`` notes how many are there; ``again``: an earlier attempt may have
     begun. What an attempt that still runs appends meanwhile shows as a conflict, and is not appended again."""
 
-    def __init__(self, target: Target, writer: str | None, options: WriteOptions, again: bool) -> None:
+    def __init__(self, target: AppendTarget, writer: str | None, options: WriteOptions, again: bool) -> None:
         self._target = target
         self._writer = writer
         self._options = options
@@ -165,3 +166,94 @@ def chunks(rows: Any, batch_rows: int, batch_bytes: int = MAX_APPEND_BYTES) -> I
 def check_overwrite(overwrite: bool) -> None:
     if overwrite:
         raise CannotAppend('a log takes nothing back: write with mode("append"), or output mode "append" or "update"')
+
+
+# --- Writing a stream to logs: ``df.writeStream.format("strandline")`` ----------------------------------------------
+
+#: Where Spark tells a task which query it belongs to.
+_QUERY = "sql.streaming.queryId"
+
+
+@dataclass
+class BatchRows(WriterCommitMessage):
+    query: str
+    rows: bytes
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Made anew for every batch, in tasks and on the driver."""
+
+    def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
+        check_overwrite(overwrite)
+        self._options = options
+        self._writer = writer_name(options)
+        self._shape = schema, options.log
+        FrameShape(*self._shape)
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        shape = FrameShape(*self._shape)
+        context = TaskContext.get()
+        query = None if context is None else context.getLocalProperty(_QUERY)
+        if not query:
+            raise CannotAppend(
+                "Spark does not tell which query this is, and without that no batch can be told from another"
+            )
+        return BatchRows(query, packed([shape.rows(batch) for batch in iterator if batch.num_rows]))
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        found = [message for message in messages if isinstance(message, BatchRows)]
+        rows = unpacked([message.rows for message in found])
+        if not rows.num_rows:
+            return
+        positions = FrameShape(*self._shape).has_positions
+        with open_target(self._options.place) as target:
+            append_batch(target, rows, found[0].query, batchId, self._options, self._writer, positions=positions)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Nothing was appended: that is done when all tasks have ended well."""
+
+
+def append_batch(
+    target: AppendTarget, rows: Any, query: str, batch: int, options: WriteOptions, writer: str, *, positions: bool
+) -> None:
+    """Append what is not there yet of a batch. Whether it can be appended to all logs is known before the first."""
+    planned = []
+    for name, found in by_log(rows):
+        found = in_order(found) if positions else found
+        noted = _noted(target, name, writer)
+        left = steps(
+            found, noted, query, batch,
+            positions=positions, batch_rows=options.batch_rows, log=name, writer=writer,
+        )  # fmt: skip
+        planned.append((name, noted, left))
+    for name, noted, left in planned:
+        before = None if noted is None else noted.document()
+        for step in left:
+            after = step.noted.document()
+            try:
+                target.append(name, appended(step.rows), writer, before, after, create=options.create)
+            except ProgressConflict as conflict:
+                raise LostCheckpoint(
+                    f"somebody else writes to log {name!r} as {writer!r} at the same time: every query needs an option "
+                    f"writer of its own ({conflict})"
+                ) from None
+            before = after
+
+
+def _noted(target: AppendTarget, log: str, writer: str) -> NotedProgress | None:
+    try:
+        return NotedProgress.of(target.progress(log, writer))
+    except UnknownLog:
+        return None
+
+
+def writer_name(options: WriteOptions) -> str:
+    """Whose progress it is. It must be the same when the checkpoint is lost, so it does not come out of it."""
+    if options.writer is not None:
+        if len(options.writer) > MAX_WRITER or not options.writer.isprintable():
+            raise BadOption(f"writer must be 1 to {MAX_WRITER} printable characters, not {options.writer!r}")
+        return options.writer
+    if options.checkpoint is None:
+        raise BadOption("give the option writer, or checkpointLocation: without a name no progress can be kept")
+    place = options.checkpoint.removeprefix("file://").removeprefix("file:").rstrip("/")
+    return f"spark-{sha256(place.encode()).hexdigest()[:32]}"

@@ -5,18 +5,19 @@ from __future__ import annotations
 import msgspec
 
 from strandline.engine import Appended, Batch, Commit, Log
-from strandline.protocols.arrow.context import ArrowContext, is_internal
+from strandline.engine.record import is_internal
+from strandline.protocols.arrow.context import ArrowContext
 from strandline.protocols.arrow.decoder import Rules, decode
 from strandline.protocols.arrow.encoder import MEDIA_TYPE
-from strandline.protocols.arrow.errors import invalid, log_not_found, not_writable, progress_conflict
+from strandline.protocols.arrow.errors import progress_conflict
 from strandline.protocols.arrow.progress import Advance
-from strandline.protocols.arrow.request import moment, name_of
 from strandline.protocols.arrow.wire import AppendAnswer
-from strandline.protocols.http import Call, Refusal, Reply
-from strandline.protocols.ownership import closed_to_others, media_type_of
-from strandline.protocols.streams.grammar import media_type
-from strandline.protocols.topics.config import TopicConfig, check_name, engine_config
-from strandline.protocols.turns import reply_of
+from strandline.service.admission import reply_of
+from strandline.service.catalog import check_append, media_type, media_type_of
+from strandline.service.http import Call, Reply
+from strandline.service.log_config import check_name, default_config
+from strandline.service.parameters import moment, name_of
+from strandline.service.problems import UNSUPPORTED_MEDIA_TYPE, Refusal, invalid, log_not_found, not_writable
 
 #: How far clocks may differ.
 MAX_AHEAD_MS = 300_000
@@ -40,40 +41,36 @@ class Appending:
             log = self._find(name, create)
             if self._rules(log) != rules:
                 raise not_writable(name, "it was made anew meanwhile, and holds something else")
-            if batch is not None:
-                self._context.topics.check_quota([batch])
             if log is None:
                 return await self._into_new(name, batch, advance, ts)
             return _answer(await self._written(log, batch, advance, ts), advance, 200)
 
-        return await reply_of(self._context.topics.write_in_turn(None, lambda _: act()))
+        return await reply_of(self._context.kernel.admission.write(lambda _: act()))
 
     def _time(self, call: Call) -> int | None:
         """The time that the records are said to be of. Times never go back in a log, so one that is far ahead would be
         that of all records to come."""
         ts, now = moment(call, "ts"), self._context.hub.now()
         if ts is not None and ts > max(now, self._context.hub.wall()) + MAX_AHEAD_MS:
-            raise invalid(f"ts is too far in the future: it is {ts}, and now it is {now}")
+            raise invalid(f"ts {ts} is too far in the future; the time of the server is {now}")
         return ts
 
     def _find(self, name: str, create: bool) -> Log | None:
         """Where the records go; None: into a log that is to be made."""
         if is_internal(name):
             raise not_writable(name, "it is one of the server's own logs")
-        stream = self._context.streams.find(name)
-        if stream is None:
+        log = self._context.kernel.catalog.find(name)
+        if log is None:
             if not create:
                 raise log_not_found(name)
             check_name(name)
             return None
-        why = closed_to_others(stream.log)
-        if why is not None:
-            raise not_writable(name, why)
-        stream.use(self._context.hub.now())
-        return stream.log
+        check_append(log)
+        self._context.kernel.catalog.use(log)
+        return log
 
     def _rules(self, log: Log | None) -> Rules:
-        settings, options = self._context.topics.settings, self._context.engine.options
+        settings, options = self._context.limits, self._context.engine.options
         is_json = log is None or media_type_of(log) == "application/json"
         return Rules(
             is_json=is_json,
@@ -89,13 +86,13 @@ class Appending:
         context = self._context
         if advance is not None and advance.before is not None:
             raise progress_conflict(advance.writer, None)
-        topic, made = context.topics.topics.create(name, engine_config(name, TopicConfig(), "log"))
+        log, made = context.kernel.catalog.create(name, default_config())
         try:
-            appended = await self._written(topic.log, batch, advance, ts)
+            appended = await self._written(log, batch, advance, ts)
         except BaseException:
             # Unless somebody else has found it meanwhile, and something to put into it.
-            if not topic.log.dropped and topic.log.next_seq == 1:
-                context.topics.unmake(topic)
+            if not log.dropped and log.next_seq == 1:
+                context.kernel.catalog.unmake(log)
             raise
         await context.hub.when_done(made, lambda _: None)
         return _answer(appended, advance, 201)
@@ -116,9 +113,7 @@ class Appending:
         notes = None if advance is None else advance.notes
         # Nobody gets in between: what is checked is still so when the append is made.
         with self._context.engine.lock:
-            why = closed_to_others(log)
-            if why is not None:
-                raise not_writable(log.name, why)
+            check_append(log)
             if advance is not None:
                 advance.check(log)
             if batch is not None:
@@ -131,7 +126,7 @@ class Appending:
 def _check_media_type(call: Call) -> None:
     sent = call.head.headers.get(b"content-type", b"").decode("latin-1")
     if media_type(sent) != MEDIA_TYPE:
-        raise Refusal(415, "unsupported_media_type", f"the body is an Arrow stream: its content type is {MEDIA_TYPE}")
+        raise Refusal(UNSUPPORTED_MEDIA_TYPE, f"the content type must be {MEDIA_TYPE}")
 
 
 def _answer(appended: Appended, advance: Advance | None, status: int) -> Reply:

@@ -2,49 +2,45 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from typing import Any, Protocol, TypeVar
 
 from strandline.engine import Log
-from strandline.engine.errors import JournalFailed
-from strandline.engine.operations.erasures import NAME as ERASURES
-from strandline.protocols.access import Access
-from strandline.protocols.arrow.errors import log_not_found
-from strandline.protocols.http import Refusal
-from strandline.protocols.ownership import is_hidden
-from strandline.protocols.streams.streams import SYSTEM, Streams
-from strandline.protocols.topics.context import Context
-
-#: Reading and writing in bulk is to leave the machine to those who live in the present.
-THREADS = 2
-
-#: The server's own logs that everybody may read who may read everything: others have to follow what is erased.
-_OPEN = SYSTEM | {ERASURES}
+from strandline.engine.record import is_internal
+from strandline.service.access import Access
+from strandline.service.catalog import may_see
+from strandline.service.kernel import Kernel
+from strandline.service.problems import FORBIDDEN, Refusal, log_not_found
 
 T = TypeVar("T")
 
 
-def is_internal(name: str) -> bool:
-    """Whether it is one of the server's own logs."""
-    return name.startswith("_")
+class RecordLimits(Protocol):
+    """What one record may take; the same for every protocol."""
+
+    @property
+    def max_record_bytes(self) -> int: ...
+    @property
+    def max_meta_bytes(self) -> int: ...
+    @property
+    def max_meta_keys(self) -> int: ...
+    @property
+    def max_tag_bytes(self) -> int: ...
+    @property
+    def max_node_bytes(self) -> int: ...
 
 
 class ArrowContext:
-    """Made on the loop's thread, once the engine is open.
+    """Made on the loop's thread, once the engine is open."""
 
-    New logs are made as topics, and whether a log is there is asked of the streams: they know which have expired.
-    """
-
-    def __init__(self, topics: Context, streams: Streams) -> None:
-        self.engine = topics.engine
-        self.hub = topics.hub
-        self.topics = topics
-        self.streams = streams
-        #: What every open stream takes one of.
-        self.slots = topics.streams
-        self._threads = ThreadPoolExecutor(THREADS, "bulk")
+    def __init__(self, kernel: Kernel, limits: RecordLimits) -> None:
+        self.kernel = kernel
+        self.limits = limits
+        self.engine = kernel.engine
+        self.hub = kernel.hub
+        self.live = kernel.live
+        self.workers = kernel.workers
 
     @property
     def directory(self) -> str:
@@ -57,39 +53,23 @@ class ArrowContext:
             log = self.engine.find(name)
             if log is None:
                 raise log_not_found(name)
-            if not self.may_see(log, access):
-                raise Refusal(403, "forbidden", f"{name!r} is one of the server's own logs: the admin scope is needed")
+            if not may_see(log, access):
+                raise Refusal(FORBIDDEN, f"{name!r} is an internal log; reading it requires the admin scope")
             return log
-        stream = self.streams.find(name)
-        if stream is None or not self.may_see(stream.log, access):
+        log = self.kernel.catalog.find(name)
+        if log is None or not may_see(log, access):
             raise log_not_found(name)
-        stream.use(self.hub.now())
-        return stream.log
-
-    @staticmethod
-    def may_see(log: Log, access: Access) -> bool:
-        """Whether the log exists for the holder of a key. What is kept on the side is for those who run the server."""
-        if not access.may_touch(log.name):
-            return False
-        kept_aside = is_hidden(log) or (is_internal(log.name) and log.name not in _OPEN)
-        return not kept_aside or access.may("admin")
+        self.kernel.catalog.use(log)
+        return log
 
     async def settled(self, log: Log) -> None:
-        """Wait until everything that somebody may learn of the log now is durable: who concludes something from it, or
-        keeps a copy, must not know more than the log itself after a power cut."""
-        try:
-            commit = log.sync()
-            if not commit.done:
-                await self.hub.when_done(commit, lambda _: None)
-        except JournalFailed:
-            pass  # what can be read is still to be read
+        """Wait until everything that a reader may learn of the log now is durable."""
+        await self.kernel.settled(log)
 
-    def work(self, work: Callable[[], T]) -> asyncio.Future[T]:
+    def work(self, work: Callable[[], T]) -> Coroutine[Any, Any, T]:
         """What ``work`` gives, which takes too long for the loop."""
-        return asyncio.wrap_future(self.submit(work), loop=self.hub.loop)
+        return self.workers.bulk.run(work)
 
     def submit(self, work: Callable[[], T]) -> Future[T]:
-        return self._threads.submit(work)
-
-    def close(self) -> None:
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        """The same for an open stream, which is never refused the next piece."""
+        return self.workers.bulk.submit(work)

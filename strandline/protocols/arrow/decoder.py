@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from msgspec import Raw
 
 from strandline.engine import Batch
-from strandline.protocols.arrow.errors import invalid, not_json, record_too_large, too_large
-from strandline.protocols.http import Refusal
+from strandline.protocols.arrow.errors import decompressed_too_large, not_json, record_too_large
+from strandline.service.problems import Refusal, invalid
 
 #: Rows of one append: each becomes a record with a place in several indexes, however little is in it.
 MAX_ROWS = 1 << 20
@@ -53,14 +53,14 @@ def decode(body: bytes, rules: Rules) -> Batch | None:
     except Refusal:
         raise
     except (pa.ArrowException, OSError, ValueError, struct.error) as error:
-        raise invalid(f"the body is no valid Arrow stream: {error}") from None
+        raise invalid(f"the body is not a valid Arrow stream: {error}") from None
     assert data is not None
     return _batch(data, keys, nodes, metas, rules)
 
 
 def _batch(data: Any, keys: Any, nodes: Any, metas: Any, rules: Rules) -> Batch:
     if data.null_count:
-        raise invalid(f"row {_first(pc.is_null(data))}: data is null, and every record has data")
+        raise invalid(f"row {_first(pc.is_null(data))}: data must not be null")
     _check_lengths("key", keys, rules.max_key_bytes)
     _check_lengths("node", nodes, rules.max_node_bytes)
     _check_lengths("meta", metas, rules.max_meta_bytes)
@@ -85,7 +85,7 @@ def _list(column: Any) -> list[str | None] | None:
 def _read(body: bytes, limit: int) -> Any:
     size = decompressed_size(body)
     if size > limit:
-        raise too_large(size, limit)
+        raise decompressed_too_large(size, limit)
     with pa.ipc.open_stream(body) as reader:
         _check_schema(reader.schema)
         batches = []
@@ -95,7 +95,7 @@ def _read(body: bytes, limit: int) -> Any:
             batch.validate(full=True)
             rows += batch.num_rows
             if rows > MAX_ROWS:
-                raise invalid(f"there are more than {MAX_ROWS} rows")
+                raise invalid(f"the body has more than {MAX_ROWS} rows")
             batches.append(batch)
         return pa.Table.from_batches(batches, reader.schema)
 
@@ -103,9 +103,9 @@ def _read(body: bytes, limit: int) -> Any:
 def _check_schema(schema: Any) -> None:
     for name in schema.names:
         if name not in _COLUMNS:
-            raise invalid(f"there is a column {name!r}; records have {', '.join(_COLUMNS)}")
+            raise invalid(f"unknown column {name!r}; the columns of records are {', '.join(_COLUMNS)}")
         if schema.names.count(name) > 1:
-            raise invalid(f"there are several columns {name!r}")
+            raise invalid(f"column {name!r} is repeated")
         kind = schema.field(name).type
         if pa.types.is_dictionary(kind):
             kind = kind.value_type
@@ -113,20 +113,20 @@ def _check_schema(schema: Any) -> None:
             wanted = "strings" if _COLUMNS[name] is _TEXT else "strings or binary"
             raise invalid(f"column {name!r} must be {wanted}, not {schema.field(name).type}")
     if "data" not in schema.names:
-        raise invalid("there is no column 'data'")
+        raise invalid("the column 'data' is missing")
 
 
 def _values(table: Any, name: str, limit: int, kind: Any) -> Any:
     """A column as one plain array; None if it is not there, or nothing is in it."""
     if name not in table.column_names or pa.types.is_null(table.schema.field(name).type):
         if name == "data":
-            raise invalid("every record has data, and the column 'data' is of nulls only")
+            raise invalid("the column 'data' must not be of nulls")
         return None
     column = table.column(name)
     # Values that are referred to more than once take more room when they are written out.
     size = sum(_written_out(chunk) for chunk in column.chunks)
     if size > limit:
-        raise too_large(size, limit)
+        raise decompressed_too_large(size, limit)
     return column.cast(kind).combine_chunks()
 
 
@@ -199,7 +199,7 @@ def _meta(row: int, meta: bytes, rules: Rules) -> bytes | None:
                 raise invalid(f"row {row}: meta has {keys} keys, the limit is {rules.max_meta_keys}")
         value = bytes(msgspec.json.decode(meta, type=Raw))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise invalid(f"row {row}: meta is no JSON: {error}") from None
+        raise invalid(f"row {row}: meta is not valid JSON: {error}") from None
     return None if value == b"null" else value
 
 

@@ -8,16 +8,17 @@ from msgspec import UNSET
 from strandline.engine import Log
 from strandline.engine.errors import UnknownLog
 from strandline.engine.operations.journaled import let_all_expire
-from strandline.engine.reads.remaining import standing_of
+from strandline.engine.reads.status import live_ranges_of
+from strandline.engine.record import is_internal
 from strandline.history.log_info import LogInfo, info_of
-from strandline.protocols.access import Access
-from strandline.protocols.arrow.context import ArrowContext, is_internal
+from strandline.protocols.arrow.context import ArrowContext
 from strandline.protocols.arrow.errors import epoch_changed
 from strandline.protocols.arrow.progress import progress_of, writer_of
-from strandline.protocols.arrow.request import name_of, number
 from strandline.protocols.arrow.wire import LogAnswer, LogsAnswer, OneLogAnswer
-from strandline.protocols.http import Call, Reply
-from strandline.protocols.ownership import is_hidden
+from strandline.service.access import Access
+from strandline.service.catalog import is_hidden, may_see
+from strandline.service.http import Call, Reply
+from strandline.service.parameters import name_of, number
 
 DEFAULT_LOGS = 1000
 MAX_LOGS = 10_000
@@ -58,7 +59,7 @@ class Listing:
 
     def _shown(self, name: str, access: Access, internal: bool) -> LogInfo | None:
         log = self._context.engine.find(name)
-        if log is None or not self._context.may_see(log, access):
+        if log is None or not may_see(log, access):
             return None
         if not internal and (is_internal(name) or is_hidden(log)):
             return None
@@ -80,7 +81,7 @@ class Listing:
 
     def _one(self, log: Log, writer: str | None) -> Reply:
         with self._context.engine.lock:
-            info, ranges = _info(log), standing_of(log).ranges
+            info, ranges = _info(log), live_ranges_of(log).ranges
             progress = UNSET if writer is None else progress_of(log, writer)
         return Reply(
             msgspec.json.encode(

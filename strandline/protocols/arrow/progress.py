@@ -15,10 +15,11 @@ from strandline.engine import Log
 from strandline.engine.record import Appended
 from strandline.engine.state.notes import MAX_NAME
 from strandline.protocols.arrow.context import ArrowContext
-from strandline.protocols.arrow.errors import invalid, progress_conflict
-from strandline.protocols.arrow.request import json_header, name_of
+from strandline.protocols.arrow.errors import progress_conflict
 from strandline.protocols.arrow.wire import ForgottenAnswer, Progress
-from strandline.protocols.http import Call, Later, Reply
+from strandline.service.http import Call, Later, Reply
+from strandline.service.parameters import json_header, name_of
+from strandline.service.problems import invalid
 
 PREFIX = "progress/"
 MAX_WRITER = MAX_NAME - len(PREFIX)
@@ -56,13 +57,13 @@ class Advance(msgspec.Struct, frozen=True):
         said = call.head.headers.get(BEFORE.lower().encode(), ABSENT).strip()
         before = None if said == ABSENT else json_header(call, BEFORE)
         if after is None and (writer is not None or before is not None):
-            raise invalid(f"a writer has to say its progress, in the header {AFTER}")
+            raise invalid(f"the header {AFTER} is missing: a writer must send its progress")
         if after is None:
             return None
         if writer is None:
-            raise invalid(f"{AFTER} is there, but no writer whose progress it is")
+            raise invalid(f"writer is missing: {AFTER} is the progress of a writer")
         if _same(before, after):
-            raise invalid(f"{AFTER} is what {BEFORE} is: a repetition could not be told from the first time")
+            raise invalid(f"{AFTER} must differ from {BEFORE}, so that a repeated request is recognised")
         return cls(writer, before, after)
 
     def check(self, log: Log) -> None:
@@ -93,14 +94,14 @@ class Forgetting:
         """DELETE /arrow/progress/{name}"""
         log, writer = self._context.log(name_of(call), call.access), writer_of(call)
         if writer is None:
-            raise invalid("say whose progress is to be forgotten: writer=…")
+            raise invalid("writer is missing: name the writer whose progress to delete")
         if progress_of(log, writer) is None:
             return _forgotten(False)
 
         def reply(_: Appended) -> Reply:
             return _forgotten(True)
 
-        return self._context.topics.after(log.note({PREFIX + writer: None}), reply)
+        return self._context.kernel.admission.after(log.note({PREFIX + writer: None}), reply)
 
 
 def _forgotten(forgotten: bool) -> Reply:

@@ -9,16 +9,16 @@ from functools import partial
 
 from strandline.engine import Log
 from strandline.engine.errors import EngineError
-from strandline.history.columns import RECORDS
 from strandline.history.live import sweep
-from strandline.history.pieces import BATCH_ROWS, Where
-from strandline.protocols import http
-from strandline.protocols.access import Access
+from strandline.history.pieces import BATCH_ROWS, RECORDS, Where
 from strandline.protocols.arrow.context import ArrowContext
 from strandline.protocols.arrow.encoder import COMPRESSIONS, MEDIA_TYPE, encoded
 from strandline.protocols.arrow.errors import epoch_changed
-from strandline.protocols.arrow.request import choice, moment, name_of, number
-from strandline.protocols.http import Call, Refusal
+from strandline.service.access import Access
+from strandline.service.http import Call
+from strandline.service.live import LiveResponse
+from strandline.service.parameters import choice, moment, name_of, number
+from strandline.service.problems import Headers
 
 log = logging.getLogger(__name__)
 
@@ -43,8 +43,7 @@ class Reading:
         compression = choice(call, "compression", *COMPRESSIONS)
         if epoch is not None and epoch != found.epoch:
             raise epoch_changed(found.name, found.epoch)
-        if not context.slots.room(call.access):
-            raise Refusal(429, "throttled", "too many streams are open", retry_after=1)
+        context.live.check_room(call.access)
         await self._arrive(found)
         state = found.state()
         await context.settled(found)
@@ -67,103 +66,73 @@ class Reading:
     async def _arrive(self, found: Log) -> None:
         """Wait for what routers have on its way into the log, and what that sets going."""
         for _ in range(_HOPS):
-            unfinished = self._context.topics.routers.catch_up(found)
+            unfinished = self._context.kernel.routers.catch_up(found)
             if unfinished is None:
                 return
             await self._context.hub.when_done(unfinished, lambda _: None)
 
 
-class RecordStream(http.Stream):
+class RecordStream(LiveResponse):
     """A piece is made when the reader has taken the one before, so a reader that does not keep up holds one."""
 
-    __slots__ = ("_access", "_context", "_ended", "_gone", "_held", "_log", "_making", "_paused", "_pieces", "_ready",
-                 "_sink", "headers")  # fmt: skip
+    __slots__ = ("_complete", "_context", "_log", "_making", "_pieces", "_ready", "headers")
     content_type = MEDIA_TYPE.encode()
+    finite = True
+    heartbeat_seconds = 0.0
 
     def __init__(
-        self,
-        context: ArrowContext,
-        log: Log,
-        access: Access,
-        headers: tuple[tuple[bytes, bytes], ...],
-        pieces: Iterator[bytes],
-        first: bytes,
+        self, context: ArrowContext, log: Log, access: Access, headers: Headers, pieces: Iterator[bytes], first: bytes
     ) -> None:
+        super().__init__(context.live, access)
         self.headers = headers
         self._context = context
         self._log = log
-        self._access = access
         self._pieces = pieces
-        #: The piece that is next, if it is made.
+        #: The next piece, if it is made.
         self._ready: bytes | None = first
-        self._sink: http.Sink | None = None
         self._making = False
-        self._paused = False
-        self._held = False
-        #: There are no more pieces; nobody takes any more.
-        self._ended = False
-        self._gone = False
+        #: There are no more pieces.
+        self._complete = False
 
-    def opened(self, sink: http.Sink) -> None:
-        self._sink = sink
-        self._held = self._context.slots.acquire(self._access)
-        if self._held:
-            self._go_on()
-        else:
-            self._cut()
+    def greeting(self) -> bytes:
+        return b""
 
-    def resumed(self) -> None:
-        self._paused = False
-        self._go_on()
+    def begin(self) -> None:
+        self.go_on()
 
-    def closed(self) -> None:
-        self._gone = True
+    def leave(self) -> None:
         self._ready = None
-        if self._held:
-            self._held = False
-            self._context.slots.release(self._access)
 
     @property
     def waiting_bytes(self) -> int:
         return 0 if self._ready is None else len(self._ready)
 
-    def too_slow(self) -> None:
-        self._cut()
-
-    def _go_on(self) -> None:
-        sink = self._sink
-        if self._gone or sink is None:
-            return
-        if self._ready is not None and not self._paused:
+    def go_on(self) -> None:
+        if self._ready is not None and self.keeps_up:
             piece, self._ready = self._ready, None
-            self._paused = not sink.write(piece)
-        if self._ready is None and self._ended:
-            self._gone = True
-            sink.close()
-        elif self._ready is None and not self._making and not self._paused:
+            self.write(piece)
+        if self.ended or self._ready is not None:
+            return
+        if self._complete:
+            self.finish()
+        elif not self._making and not self.paused_at:
             self._making = True
             made = self._context.submit(partial(next, self._pieces, b""))
             made.add_done_callback(lambda made: self._context.hub.post(partial(self._made, made)))
 
     def _made(self, made: Future[bytes]) -> None:
         self._making = False
-        if self._gone:
+        if self.ended:
             return
         try:
             piece = made.result()
         except EngineError as error:
             log.warning("a stream of the records of %r is cut off: %s", self._log.name, error)
-            self._cut()
+            self.end()
         except Exception:
             log.exception("a stream of the records of %r is cut off", self._log.name)
-            self._cut()
+            self.end()
         else:
-            self._ended = not piece
+            self._complete = not piece
             self._ready = piece or None
-            self._go_on()
-
-    def _cut(self) -> None:
-        """End the connection instead of the stream: the reader must not take it for whole."""
-        self._gone = True
-        assert self._sink is not None
-        self._sink.abort()
+            self.go_on()

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from strandline.protocols.arrow.append import Appending
 from strandline.protocols.arrow.context import ArrowContext
-from strandline.protocols.arrow.errors import reply_to
 from strandline.protocols.arrow.logs import Listing
 from strandline.protocols.arrow.progress import Forgetting
 from strandline.protocols.arrow.read import Reading
-from strandline.protocols.http import Handler, Route
+from strandline.service.http import Handler, Route
 
 LOGS = "/arrow/logs"
 LOG = "/arrow/logs/{name}"
@@ -16,7 +15,7 @@ RECORDS = "/arrow/records/{name}"
 PROGRESS = "/arrow/progress/{name}"
 
 
-class ArrowFace:
+class ArrowProtocol:
     """``max_body_bytes`` is what the gate takes."""
 
     def __init__(self, context: ArrowContext, max_body_bytes: int) -> None:
@@ -35,10 +34,6 @@ class ArrowFace:
             _route("DELETE", PROGRESS, self.forgetting.forget, "write"),
         ]
 
-    def close(self) -> None:
-        """Nobody is served any more."""
-        self.context.close()
-
 
 def _route(method: str, path: str, handler: Handler, *scopes: str, body: str = "none") -> Route:
     named = "{name}" in path
@@ -51,5 +46,4 @@ def _route(method: str, path: str, handler: Handler, *scopes: str, body: str = "
         body=body,
         any_case=True,
         spans="name" if named else "",
-        errors=reply_to,
     )

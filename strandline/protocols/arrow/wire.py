@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
 
-from strandline.history.log_info import Base, LogInfo
+from strandline.history.log_info import ForkBase, LogInfo
 
 Number = Annotated[int, Meta(ge=0)]
 #: What a writer notes of how far it has come: a position for each of its sources.
@@ -23,7 +23,7 @@ class LogAnswer(msgspec.Struct, kw_only=True):
     last_ts: Number
     media_type: str
     registry: Raw | None
-    base: Base | None
+    base: ForkBase | None
     ephemeral: bool
     records: Number
     gaps: list[tuple[Number, Number]]

@@ -1,8 +1,7 @@
-"""``GET /batch/pull``: elements of many documents in one answer. What is wrong with one is told in its place."""
+"""``GET /batch/pull``: elements of many documents in one answer. Each document has its own result or error."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Mapping
 from inspect import isawaitable
@@ -10,51 +9,44 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from strandline.protocols.collections.catalogue import Catalogue, Entry
-from strandline.protocols.collections.config import READ, AppendOnly, Collection
-from strandline.protocols.collections.context import CollectionsContext, hidden_from
-from strandline.protocols.collections.documents import EMPTY
-from strandline.protocols.collections.permissions import Caller, check_access
-from strandline.protocols.collections.problems import (
-    Refused,
-    bound_required,
-    forbidden,
-    invalid,
-    invalid_path,
-    regular_document,
-)
-from strandline.protocols.collections.pull import answer, data_of, is_expired
-from strandline.protocols.collections.pull_request import Bounds, Wanted, page_of, wanted
-from strandline.protocols.collections.template import IDENTITY, key_is_safe, values_fit
-from strandline.protocols.http import Call, Reply
+from strandline.collections.config import READ, AppendOnly, Collection
+from strandline.collections.documents import EMPTY
+from strandline.collections.errors import CollectionError, forbidden, invalid_path
+from strandline.collections.paths import IDENTITY, BoundCollection, PathIndex, key_is_safe, not_append_only, values_fit
+from strandline.collections.permissions import Caller, check_access, hidden_fields
+from strandline.collections.pull import PullBounds, Selection, batch_cost, bound_required, is_expired, select
+from strandline.protocols.collections.context import CollectionsContext
+from strandline.protocols.collections.errors import Refused, collection_refused, invalid
+from strandline.protocols.collections.pull import MAX_DIGITS, answer, data_of
+from strandline.service.http import Call, Reply
 from strandline.signing.canonical_json import NotJson, canonical, parse
 
 log = logging.getLogger(__name__)
 
 _FULL = (True, 1, "true", "1")
-#: Somebody whose certificate was no good: public collections are still shown.
-_NOBODY = Caller()
+#: A caller without a valid certificate still gets public collections.
+_UNKNOWN = Caller()
 
 Sets = list[Mapping[str, Any]]
 
 
 class Batch(NamedTuple):
-    """What a request asks for, by name: sets of parameters, and bounds for each of them."""
+    """A request: by the names of collections, sets of parameters and the bounds for each set."""
 
     names: list[str]
     params: dict[str, Sets]
-    bounds: dict[str, list[Bounds | None]]
+    bounds: dict[str, list[PullBounds | None]]
 
     def sets(self, name: str) -> Sets:
         return self.params.get(name, [{}])
 
-    def bounds_at(self, name: str, at: int) -> Bounds | None:
+    def bounds_at(self, name: str, at: int) -> PullBounds | None:
         bounds = self.bounds.get(name, [])
         return bounds[at] if at < len(bounds) else None
 
 
 def read_batch(query: Mapping[str, str], most: int) -> Batch:
-    """The request, checked by itself. Raises Refused."""
+    """Read a request. Raises Refused."""
     listed = query.get("collections", "")
     if not listed:
         raise Refused(400, "Missing collections parameter")
@@ -94,12 +86,12 @@ def _params(text: str) -> dict[str, Sets]:
     return read
 
 
-def _bounds(text: str) -> dict[str, list[Bounds | None]]:
+def _bounds(text: str) -> dict[str, list[PullBounds | None]]:
     read = _lists(text, "appendParams parameter")
     return {name: [_bounds_of(name, one) for one in entries] for name, entries in read.items()}
 
 
-def _bounds_of(name: str, entry: Any) -> Bounds | None:
+def _bounds_of(name: str, entry: Any) -> PullBounds | None:
     if entry is None:
         return None
     if not isinstance(entry, dict):
@@ -107,15 +99,15 @@ def _bounds_of(name: str, entry: Any) -> Bounds | None:
     if entry.get("full") in _FULL:
         raise Refused(400, f'appendParams["{name}"]: full is not allowed in batch pull')
     since, last, limit = (_whole(entry.get(bound)) for bound in ("since", "last", "limit"))
-    return Bounds(since, last, limit=limit)
+    return PullBounds(since, last, limit=limit)
 
 
 def _whole(value: Any) -> int | None:
-    """A bound, also one that is written as text."""
+    """A bound, as a number or as text."""
     if value is None:
         return None
     if isinstance(value, str) and value.isascii() and value.isdigit():
-        return int(value[:400])
+        return int(value[:MAX_DIGITS])
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
@@ -123,21 +115,10 @@ def _whole(value: Any) -> int | None:
     return value
 
 
-def cost(collection: Collection | None, bounds: Bounds) -> int:
-    """How many elements an entry counts for: as many as a strict collection gives at the most."""
-    rules = None if collection is None else collection.append_only
-    most = page_of(rules or AppendOnly())
-    if collection is None or collection.strict:
-        asked = bounds.newest
-    else:
-        asked = bounds.limit if bounds.last is None else bounds.last
-    return most if asked is None else min(asked, most)
-
-
-class Batching:
-    def __init__(self, context: CollectionsContext, catalogue: Catalogue) -> None:
+class BatchHandler:
+    def __init__(self, context: CollectionsContext, index: PathIndex) -> None:
         self._context = context
-        self._catalogue = catalogue
+        self._index = index
 
     async def pull(self, call: Call) -> Reply:
         """GET /batch/pull"""
@@ -157,38 +138,42 @@ class Batching:
     def _check_budget(self, batch: Batch) -> None:
         total = 0
         for name, entries in batch.bounds.items():
-            entry = self._catalogue.entries.get(name)
-            collection = None if entry is None else entry.collection
-            total += sum(cost(collection, bounds) for bounds in entries if bounds is not None)
+            bound = self._index.get(name)
+            collection = None if bound is None else bound.collection
+            total += sum(batch_cost(collection, bounds) for bounds in entries if bounds is not None)
         if total > self._context.settings.max_batch_append_elements:
             raise Refused(400, "Batch append element budget exceeded", {"code": "batch_append_limit_exceeded"})
 
     async def _caller(self, call: Call) -> Caller:
         try:
-            caller = self._context.admission.identify(call, self._context.hub.wall())
+            caller = self._context.authorizer.identify(call, self._context.hub.wall())
             return caller if isinstance(caller, Caller) else await caller
-        except Refused:
-            return _NOBODY
+        except (Refused, CollectionError):
+            return _UNKNOWN
 
-    async def _entry(self, name: str, given: Mapping[str, Any], bounds: Bounds | None, caller: Caller) -> bytes:
+    async def _entry(self, name: str, given: Mapping[str, Any], bounds: PullBounds | None, caller: Caller) -> bytes:
         try:
-            entry = self._catalogue.entries.get(name)
-            if entry is None or (entry.collection.push_only and entry.collection.strict):
+            bound = self._index.get(name)
+            if bound is None or (bound.collection.push_only and bound.collection.strict):
                 raise Refused(404, "Collection not found")
-            return await self._pull(entry, given, bounds, caller)
+            return await self._pull(bound, given, bounds, caller)
         except Refused as refused:
             return refused.reply().body
+        except CollectionError as error:
+            return collection_refused(error).reply().body
         except Exception:
             log.exception("an entry of a batch pull of %r failed", name)
             return Refused(500, "Internal error").reply().body
 
-    async def _pull(self, entry: Entry, given: Mapping[str, Any], bounds: Bounds | None, caller: Caller) -> bytes:
-        context, collection = self._context, entry.collection
-        params = _filled(entry, given, caller)
-        enriched = context.admission.enrich(caller, entry, params)
+    async def _pull(
+        self, bound: BoundCollection, given: Mapping[str, Any], bounds: PullBounds | None, caller: Caller
+    ) -> bytes:
+        context, collection = self._context, bound.collection
+        params = _filled(bound, given, caller)
+        enriched = context.authorizer.enrich(caller, bound, params)
         caller = await enriched if isawaitable(enriched) else enriched
         check_access(collection, READ, caller)
-        key = entry.template.key(params)
+        key = bound.path.key(params)
         if not key_is_safe(key):
             raise invalid_path()
         if caller.scope is not None and not caller.scope.covers(key, caller.identity):
@@ -199,19 +184,19 @@ class Batching:
         if bounds is not None and (rules is None or not rules.persist):
             raise Refused(400, "append_params_not_supported")
         if rules is None:
-            raise regular_document(collection.name)
+            raise not_append_only(collection.name)
         if not rules.persist:
             return answer(b"{}", "", context.hub.now())
         if bounds is not None:
-            asked = wanted(collection, rules, bounds, context.hub.now(), batch=True)
+            selection = select(collection, rules, bounds, context.hub.now(), batch=True)
         elif collection.strict:
             raise bound_required()
         else:
-            asked = Wanted()  # as it was before there were bounds: the whole document
-        return await self._elements(collection, rules, key, asked, caller, whole=bounds is None)
+            selection = Selection()  # as it was before there were bounds: the whole document
+        return await self._elements(collection, rules, key, selection, caller, whole=bounds is None)
 
     async def _elements(
-        self, collection: Collection, rules: AppendOnly, key: str, asked: Wanted, caller: Caller, *, whole: bool
+        self, collection: Collection, rules: AppendOnly, key: str, selection: Selection, caller: Caller, *, whole: bool
     ) -> bytes:
         context = self._context
         nothing = b"{}" if whole else data_of(rules.field, b"")
@@ -219,25 +204,27 @@ class Batching:
         version = EMPTY if document is None else document.version()
         if version is None:
             assert document is not None
-            version = await asyncio.to_thread(document.version_from_disk)
+            version = await context.workers.normal.run(document.version_from_disk)
         now = context.hub.now()
         if document is None or version is EMPTY:
             return answer(nothing, "", now)
         if is_expired(collection, version, now):
             return answer(nothing, version.hash, now)
-        hidden = hidden_from(collection, caller)
+        hidden = hidden_fields(collection, caller.roles)
         if rules.field in hidden:
             return answer(b"{}", version.hash, now)
-        elements = context.reader.read(document, version, asked, hidden)
+        elements = context.reader.read(document, version, selection, hidden)
         if elements is None:
-            elements = await asyncio.to_thread(context.reader.read_from_disk, document, version, asked, hidden)
+            elements = await context.workers.normal.run(
+                context.reader.read_from_disk, document, version, selection, hidden
+            )
         return answer(data_of(rules.field, elements.json), version.hash, now, more=elements.more)
 
 
-def _filled(entry: Entry, given: Mapping[str, Any], caller: Caller) -> dict[str, str]:
-    """The parameters of a document: what is given of those that its path has, and who asks."""
+def _filled(bound: BoundCollection, given: Mapping[str, Any], caller: Caller) -> dict[str, str]:
+    """The parameters of a document: those that the request gives, and the identity of the caller."""
     params: dict[str, str] = {}
-    for name in entry.template.names:
+    for name in bound.path.names:
         value = given.get(name)
         if isinstance(value, str):
             params[name] = value

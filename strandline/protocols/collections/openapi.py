@@ -1,12 +1,12 @@
-"""The routes of collections, described for those who call them: at the root, and those of every namespace."""
+"""The paths of the protocol, and their description in OpenAPI: at the root, and again for every namespace."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from strandline.protocols.collections.list import DEFAULT_LIMIT, MAX_LIMIT
-from strandline.protocols.collections.paths import BATCH, CONFIG, LIST, PULL, PUSH
-from strandline.protocols.collections.pull_request import DEFAULT_PAGE
+from strandline.collections.collections import LIST_LIMIT, MAX_LIST_LIMIT
+from strandline.collections.pull import DEFAULT_PAGE
+from strandline.protocols.collections.errors import PROBLEMS, RENAMED
 from strandline.protocols.collections.wire import (
     DESCRIPTIONS,
     BatchAnswer,
@@ -17,7 +17,7 @@ from strandline.protocols.collections.wire import (
     PushAnswer,
     PushRequest,
 )
-from strandline.protocols.openapi import (
+from strandline.service.openapi import (
     JSON,
     TEXT,
     Answer,
@@ -25,48 +25,24 @@ from strandline.protocols.openapi import (
     Header,
     Operation,
     Parameter,
-    Problem,
     Schema,
     shown,
 )
 
-_GROUP = "collections"
-_CODES = {
-    "throttled": "rate_limited",
-    "invalid_request": "bad_request",
-    "not_ready": "unavailable",
-    "shutting_down": "unavailable",
-}
+PUSH = "/push/{path}"
+PULL = "/pull/{path}"
+LIST = "/list/{path}"
+BATCH = "/batch/pull"
+CONFIG = "/config"
 
-PROBLEMS: dict[str, Problem] = {
-    "bad_request": Problem(400, "Something about the request is wrong; `error` says what."),
-    "unauthorized": Problem(401, "The certificate or the signature of the request is not valid."),
-    "forbidden": Problem(403, "Whoever asks may not do this, or the proof of the author is not valid."),
-    "not_found": Problem(404, "No collection has documents at this path."),
-    "conflict": Problem(
-        409,
-        "`non_monotonic_timestamp`: the time is not later than that of the last element; `append_limit_exceeded`: "
-        "there are as many elements as there may be; `not_a_document`: another protocol has a log of this name.",
-    ),
-    "payload_too_large": Problem(413, "The body is larger than the collection takes."),
-    "unsupported_media_type": Problem(
-        415, "The body is not said to be JSON, or is compressed in another way than gzip."
-    ),
-    "rate_limited": Problem(429, "One request too many.", retry=True),
-    "damaged_data": Problem(500, "`damaged_data`: a file with the elements is damaged or missing; `file` says which."),
-    "internal": Problem(500, "Something is wrong with the server: its log has the details."),
-    "not_supported": Problem(501, "`regular_documents_not_supported`: the collection is not append-only."),
-    "unavailable": Problem(
-        503, "The server starts or stops, or the topic that an append is told in does not take it. Nothing was stored."
-    ),
-    "read_only": Problem(
-        503,
-        "`read_only`: the journal failed, and the server takes no writes until it is restarted. Pulling works. Of an "
-        "append that was under way when it failed, the outcome is unknown.",
-        retry=True,
-    ),
-    "no_room": Problem(507, "There is no room. Nothing was stored.", retry=False),
-}
+
+def mounts_of(namespace: str) -> tuple[str, ...]:
+    """What the paths of a namespace start with. Clients that know namespaces put a version before them. Collections
+    without a namespace are at the root."""
+    return (f"/v1/{namespace}", f"/{namespace}") if namespace else ("",)
+
+
+_GROUP = "collections"
 
 _PATH = Parameter(
     "path",
@@ -83,9 +59,9 @@ _CACHE = Header("Cache-Control", "For how long the answer may be kept.", TEXT)
 _PUSH = """The body has the element under `data`. Whether its author has to sign it, and who may append, is said by the
 collection; a signed request has the headers of the protocol. What was acknowledged is durable. The event of the
 append, if the collection has one, is written in the same step."""
-_PULL = f"""One bound is needed: `checkpoint` for the elements behind a time, `limit` or `last` for the newest so many
-(both with a checkpoint: of those behind it), `full` for all. A strict collection that does not allow everything to be
-pulled at once gives the oldest behind a checkpoint, up to its limit or {DEFAULT_PAGE}, and `more`."""
+_PULL = f"""A pull needs a bound: `checkpoint` selects the elements later than a time, `limit` or `last` the newest ones
+(with a checkpoint: of those after it), `full` all. A strict collection that does not allow full pulls gives the oldest
+elements after a checkpoint, up to its limit or {DEFAULT_PAGE}, and `more`."""
 _BATCH = """`params` and `appendParams` are JSON: an object of arrays by the names of collections, one object with the
 parameters of the path, and one with bounds (`since`, `last`, `limit`), per document. What is wrong with one document
 is told in its place."""
@@ -117,8 +93,8 @@ _OPERATIONS: dict[tuple[str, str], Operation] = {
         parameters=(
             _PATH,
             _query("checkpoint", "Only elements of a later time.", _NUMBER),
-            _query("limit", "Only the newest so many.", _NUMBER),
-            _query("last", "The same; not looked at beside a limit.", _NUMBER),
+            _query("limit", "The number of newest elements.", _NUMBER),
+            _query("last", "The same; ignored if there is a limit.", _NUMBER),
             _query("full", "All elements.", {"type": "string", "enum": ["true", "1"]}),
             Parameter("If-None-Match", "header", "The ETag of a version that is known.", TEXT),
         ),
@@ -133,10 +109,10 @@ _OPERATIONS: dict[tuple[str, str], Operation] = {
             _PATH,
             _query(
                 "limit",
-                f"How many at the most; never more than {MAX_LIMIT}.",
-                {"type": "integer", "minimum": 1, "default": DEFAULT_LIMIT},
+                f"How many at the most; never more than {MAX_LIST_LIMIT}.",
+                {"type": "integer", "minimum": 1, "default": LIST_LIMIT},
             ),
-            _query("after", "Only those behind this one."),
+            _query("after", "Only documents after this one."),
         ),
         errors=("bad_request", "unauthorized", "forbidden", "not_found", "not_supported"),
     ),
@@ -157,7 +133,7 @@ _OPERATIONS: dict[tuple[str, str], Operation] = {
 _CONFIG = Operation(
     group=_GROUP,
     summary="Which collections there are",
-    description="Where it is turned on: all of them, or those that whoever asks has a role for.",
+    description="If the endpoint is enabled: all collections, or those that the caller has a role for.",
     answers=shown(ConfigAnswer),
     errors=("not_found",),
 )
@@ -177,7 +153,7 @@ def describe(mounts: Iterable[str]) -> Described:
         problems=PROBLEMS,
         error=CollectionErrorAnswer,
         coded=False,
-        codes=_CODES,
+        renamed=RENAMED,
         descriptions=DESCRIPTIONS,
     )
 

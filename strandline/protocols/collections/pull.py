@@ -1,71 +1,95 @@
-"""``GET /pull/<path>``: the elements of a document, so many of them as was asked for."""
+"""``GET /pull/<path>``: elements of a document, within the bounds of the query."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable
+import re
+from collections.abc import Awaitable, Mapping
 
 import msgspec
 
-from strandline.protocols.collections.catalogue import Catalogue
-from strandline.protocols.collections.config import PUBLIC, READ, Collection
-from strandline.protocols.collections.context import CollectionsContext, Place, Places, hidden_from
-from strandline.protocols.collections.documents import EMPTY, Document, Version
-from strandline.protocols.collections.elements import Elements
-from strandline.protocols.collections.permissions import Caller
-from strandline.protocols.collections.problems import Headers, invalid_path
-from strandline.protocols.collections.pull_request import Wanted, bounds_of, wanted
-from strandline.protocols.collections.rate_limits import PULL
-from strandline.protocols.http import Call, Reply
-from strandline.protocols.turns import Replying, reply_of
+from strandline.collections.config import PUBLIC, READ, Collection
+from strandline.collections.documents import EMPTY, Document, Version
+from strandline.collections.errors import invalid_path
+from strandline.collections.paths import DocumentPath, PathIndex
+from strandline.collections.permissions import Caller, hidden_fields
+from strandline.collections.pull import Elements, PullBounds, Selection, is_expired, select
+from strandline.collections.rate_limits import PULL
+from strandline.protocols.collections.context import CollectionsContext
+from strandline.protocols.collections.errors import invalid
+from strandline.service.admission import Replying, reply_of
+from strandline.service.http import Call, Reply
+from strandline.service.problems import Headers
+
+#: A number without a sign or leading zeros, of any length.
+_NUMBER = re.compile(r"0|[1-9][0-9]*", re.ASCII)
+#: The digits of a number: more than any clock has, and few enough to parse quickly.
+MAX_DIGITS = 400
+_TRUE = ("true", "1")
 
 
-class Pulling:
-    """``prefix`` is what comes before the path of a document."""
+def bounds_of(query: Mapping[str, str]) -> PullBounds:
+    """The bounds in a query string. With a ``limit``, ``last`` is ignored."""
+    checkpoint = _number(query, "checkpoint")
+    limit = _number(query, "limit")
+    last = _number(query, "last") if limit is None else None
+    return PullBounds(checkpoint, last, query.get("full") in _TRUE, limit)
 
-    def __init__(self, context: CollectionsContext, catalogue: Catalogue, prefix: str) -> None:
+
+def _number(query: Mapping[str, str], name: str) -> int | None:
+    text = query.get(name)
+    if text is None:
+        return None
+    if len(text) > MAX_DIGITS or _NUMBER.fullmatch(text) is None:
+        raise invalid(name)
+    return int(text)
+
+
+class PullHandler:
+    """``prefix`` is the part of the route before the path of a document."""
+
+    def __init__(self, context: CollectionsContext, index: PathIndex, prefix: str) -> None:
         self._context = context
-        self._places = Places(catalogue, READ)
+        self._index = index
         self._skip = len(prefix)
 
     def pull(self, call: Call) -> Replying:
         """GET /pull/<path>"""
-        head, now = call.head, self._context.hub.now()
-        place = self._places.find(head.path[self._skip :])
-        caller = self._context.admission.admit(call, place.entry, READ, place.params, self._context.hub.wall())
+        now = self._context.hub.now()
+        path = self._index.resolve(call.head.path[self._skip :], READ)
+        caller = self._context.authorizer.authorize(call, path.bound, READ, path.params, self._context.hub.wall())
         if not isinstance(caller, Caller):
-            return self._pull_later(call, place, caller)
-        return self._pull(call, place, caller, now)
+            return self._pull_later(call, path, caller)
+        return self._pull(call, path, caller, now)
 
-    async def _pull_later(self, call: Call, place: Place, caller: Awaitable[Caller]) -> Reply:
-        return await reply_of(self._pull(call, place, await caller, self._context.hub.now()))
+    async def _pull_later(self, call: Call, path: DocumentPath, caller: Awaitable[Caller]) -> Reply:
+        return await reply_of(self._pull(call, path, await caller, self._context.hub.now()))
 
-    def _pull(self, call: Call, place: Place, caller: Caller, now: int) -> Replying:
-        context, collection, rules = self._context, place.collection, place.rules
-        context.check_rate(place.entry, PULL, caller, call, now)
-        if not place.is_safe:
+    def _pull(self, call: Call, path: DocumentPath, caller: Caller, now: int) -> Replying:
+        context, collection, rules = self._context, path.collection, path.rules
+        context.check_rate(path.bound, PULL, caller, call, now)
+        if not path.is_safe:
             raise invalid_path()
         if not rules.persist:
             return Reply(answer(b"{}", "", now))
-        asked = wanted(collection, rules, bounds_of(call.query), now)
-        document = context.documents.find(place.key)
+        selection = select(collection, rules, bounds_of(call.query), now)
+        document = context.documents.find(path.key)
         if document is None:
             return Reply(answer(data_of(rules.field, b""), "", now))
         version = document.version()
         if version is None:
-            return self._pull_from_disk(call, place, caller, document, asked)
-        return self._answer(call, place, caller, document, version, asked)
+            return self._pull_from_disk(call, path, caller, document, selection)
+        return self._answer(call, path, caller, document, version, selection)
 
     async def _pull_from_disk(
-        self, call: Call, place: Place, caller: Caller, document: Document, asked: Wanted
+        self, call: Call, path: DocumentPath, caller: Caller, document: Document, selection: Selection
     ) -> Reply:
-        version = await asyncio.to_thread(document.version_from_disk)
-        return await reply_of(self._answer(call, place, caller, document, version, asked))
+        version = await self._context.workers.normal.run(document.version_from_disk)
+        return await reply_of(self._answer(call, path, caller, document, version, selection))
 
     def _answer(
-        self, call: Call, place: Place, caller: Caller, document: Document, version: Version, asked: Wanted
+        self, call: Call, path: DocumentPath, caller: Caller, document: Document, version: Version, selection: Selection
     ) -> Replying:
-        collection, rules, now = place.collection, place.rules, self._context.hub.now()
+        collection, rules, now = path.collection, path.rules, self._context.hub.now()
         if version is EMPTY:
             return Reply(answer(data_of(rules.field, b""), "", now))
         if is_expired(collection, version, now):
@@ -74,25 +98,27 @@ class Pulling:
         if call.head.headers.get(b"if-none-match") == etag:
             return Reply(b"", 304)
         headers: Headers = ((b"etag", etag), *cache_control(collection))
-        hidden = hidden_from(collection, caller)
+        hidden = hidden_fields(collection, caller.roles)
         if rules.field in hidden:
             return Reply(answer(b"{}", version.hash, now), headers=headers)
-        elements = self._context.reader.read(document, version, asked, hidden)
+        elements = self._context.reader.read(document, version, selection, hidden)
         if elements is None:
-            return self._read(document, version, asked, hidden, rules.field, headers)
+            return self._read(document, version, selection, hidden, rules.field, headers)
         return _reply(rules.field, elements, version, now, headers)
 
     async def _read(
         self,
         document: Document,
         version: Version,
-        asked: Wanted,
+        selection: Selection,
         hidden: frozenset[str],
         field: str,
         headers: Headers,
     ) -> Reply:
-        """What is not at hand, or takes long."""
-        elements = await asyncio.to_thread(self._context.reader.read_from_disk, document, version, asked, hidden)
+        """Read elements that are not in memory, or take long."""
+        elements = await self._context.workers.normal.run(
+            self._context.reader.read_from_disk, document, version, selection, hidden
+        )
         return _reply(field, elements, version, self._context.hub.now(), headers)
 
 
@@ -101,17 +127,12 @@ def _reply(field: str, elements: Elements, version: Version, now: int, headers: 
 
 
 def answer(data: bytes, hash: str, now: int, *, more: bool = False) -> bytes:
-    """The body of a pull, and an entry of a batch. ``more``: there are further elements behind these."""
+    """The body of a pull, or of one document of a batch. ``more``: there are elements after these."""
     return b'{"data":%b,"hash":"%b","timestamp":%d%b}' % (data, hash.encode(), now, b',"more":true' if more else b"")
 
 
 def data_of(field: str, elements: bytes) -> bytes:
     return b"{%b:[%b]}" % (msgspec.json.encode(field), elements)
-
-
-def is_expired(collection: Collection, version: Version, now: int) -> bool:
-    """Whether the last element is too old for the document to be shown. The time 0 is no time."""
-    return collection.ttl_ms is not None and version.ts > 0 and now - version.ts > collection.ttl_ms
 
 
 def cache_control(collection: Collection) -> Headers:

@@ -1,190 +1,136 @@
-"""What is not kept of an element: names that turn into something else in the hands of careless programs, and numbers
-that are none."""
+"""``POST /push/<path>``: append an element. The checks are in the order of the protocol."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable
-from hashlib import sha256
-from math import isfinite
-from typing import Any
+from typing import Any, NamedTuple
 
-from strandline.engine import Batch
-from strandline.engine.commit import Commit
-from strandline.engine.errors import LogFull
-from strandline.protocols.collections.bodies import PushBody, read_body, time_of
-from strandline.protocols.collections.callers import is_json
-from strandline.protocols.collections.catalogue import Catalogue
-from strandline.protocols.collections.config import WRITE
-from strandline.protocols.collections.context import CollectionsContext, Place, Places
-from strandline.protocols.collections.documents import Element, Written
-from strandline.protocols.collections.events import Event
-from strandline.protocols.collections.permissions import Caller, check_fields_writable
-from strandline.protocols.collections.problems import (
-    bad_proof,
-    event_refused,
-    foreign_author,
-    invalid_path,
-    no_data,
-    no_proof,
+import msgspec
+from msgspec import Raw
+
+from strandline.collections.config import WRITE
+from strandline.collections.documents import PreparedAppend, prepare
+from strandline.collections.elements import is_deep
+from strandline.collections.errors import invalid_path
+from strandline.collections.paths import DocumentPath, PathIndex
+from strandline.collections.permissions import Caller
+from strandline.collections.rate_limits import PUSH
+from strandline.protocols.collections.authorization import is_json
+from strandline.protocols.collections.context import CollectionsContext
+from strandline.protocols.collections.errors import (
+    not_an_object,
+    repeated_member,
+    too_deep,
     too_large,
-    ts_in_future,
-    unauthorized,
     wrong_media_type,
 )
-from strandline.protocols.collections.rate_limits import PUSH
-from strandline.protocols.http import Call, Reply
-from strandline.protocols.turns import Replying, after, reply_of
-from strandline.signing.author_proofs import DOMAIN, Proof, meta_of
-from strandline.signing.canonical_json import canonical
-from strandline.signing.keys import verify
+from strandline.service.admission import Replying, reply_of
+from strandline.service.http import Call, Reply
+from strandline.signing.canonical_json import NotJson, RepeatedMember, canonical, check_members, parse, parse_signed
 
-#: Members with these names are dropped from objects, and from objects in objects. What is in an array is left as it
-#: is: that is what authors have signed.
-DROPPED = frozenset({"__proto__", "constructor", "prototype", "__class__", "__dict__"})
-
-#: Without any of these in its text a document has nothing to lose. A name may be written with escapes; a number that is
-#: too large for a double has three digits of exponent, or more than three hundred digits.
-_SUSPECT = re.compile(rb"__proto__|constructor|prototype|__class__|__dict__|\\u|[eE]\+?[0-9]{3}|[0-9]{309}")
+_NOTHING = Raw(b"null")
 
 
-def sanitise(document: dict[str, Any], raw: bytes) -> tuple[dict[str, Any], bool]:
-    """The document as it is kept, and whether that is another one. ``raw`` is the text that it was parsed from."""
-    if _SUSPECT.search(raw) is None:
-        return document, False
-    kept = _without(document)
-    finite = _finite(kept)
-    return finite, kept != document or finite is not kept
+class _Body(msgspec.Struct, gc=False):
+    data: Raw = _NOTHING
+    ts: Any = None
+    author_pubkey: Any = msgspec.field(default=None, name="authorPubkey")
+    author_signature: Any = msgspec.field(default=None, name="authorSignature")
 
 
-def _without(document: dict[str, Any]) -> dict[str, Any]:
-    return {
-        name: _without(value) if isinstance(value, dict) else value
-        for name, value in document.items()
-        if name not in DROPPED
-    }
+_decode = msgspec.json.Decoder(_Body).decode
+_read_any = msgspec.json.Decoder().decode
 
 
-def _finite(value: Any) -> Any:
-    """The same with null for what is no number; the very same object if there is nothing of that kind in it."""
-    if isinstance(value, dict):
-        members = {name: _finite(member) for name, member in value.items()}
-        return value if all(members[name] is value[name] for name in members) else members
-    if isinstance(value, list):
-        elements = [_finite(element) for element in value]
-        return value if all(map(lambda new, old: new is old, elements, value)) else elements
-    if isinstance(value, float) and not isfinite(value):
-        return None
-    if isinstance(value, int) and abs(value).bit_length() > 1024:
-        return None
-    return value
+class PushBody(NamedTuple):
+    """The members of a body, of any type. ``raw`` is the text of the data; ``author`` is the public key and the
+    signature."""
+
+    data: Any
+    raw: bytes
+    ts: Any
+    author: tuple[Any, Any]
 
 
-# --- ``POST /push/<path>``: appending an element. The checks are in the order of the protocol -----------------------
+def read_body(body: bytes) -> PushBody:
+    """Raises Refused for a body that is not a JSON object, is nested too deeply, or repeats a member."""
+    try:
+        if not body.isascii():
+            body.decode()
+        decoded = _decode(body)
+        raw = bytes(decoded.data)
+        read = PushBody(parse(raw), raw, decoded.ts, (decoded.author_pubkey, decoded.author_signature))
+        check_members(body, _read_any(body))
+    except RecursionError:
+        raise too_deep() from None
+    except RepeatedMember as error:
+        raise repeated_member(error.name) from None
+    except msgspec.DecodeError:
+        read = _read_slowly(body)
+    except (UnicodeDecodeError, NotJson):
+        raise not_an_object() from None
+    if is_deep(body):
+        raise too_deep()
+    return read
 
-#: How far ahead of the server's clock the time of an element may be.
-MAX_AHEAD_MS = 300_000
+
+def _read_slowly(body: bytes) -> PushBody:
+    """Read JSON that the fast decoder refuses: halves of surrogate pairs, and very large numbers."""
+    try:
+        decoded = parse_signed(body)
+    except RepeatedMember as error:
+        raise repeated_member(error.name) from None
+    except NotJson:
+        raise (too_deep() if is_deep(body) else not_an_object()) from None
+    if not isinstance(decoded, dict):
+        raise not_an_object()
+    data = decoded.get("data")
+    author = (decoded.get("authorPubkey"), decoded.get("authorSignature"))
+    return PushBody(data, canonical(data), decoded.get("ts"), author)
 
 
-class Pushing:
-    """``prefix`` is what comes before the path of a document."""
+class PushHandler:
+    """``prefix`` is the part of the route before the path of a document."""
 
-    def __init__(self, context: CollectionsContext, catalogue: Catalogue, prefix: str) -> None:
+    def __init__(self, context: CollectionsContext, index: PathIndex, prefix: str) -> None:
         self._context = context
-        self._places = Places(catalogue, WRITE)
+        self._index = index
         self._skip = len(prefix)
 
     def push(self, call: Call) -> Replying:
         """POST /push/<path>"""
         head, now = call.head, self._context.hub.now()
-        place = self._places.find(head.path[self._skip :])
-        caller = self._context.admission.admit(call, place.entry, WRITE, place.params, self._context.hub.wall())
+        path = self._index.resolve(head.path[self._skip :], WRITE)
+        caller = self._context.authorizer.authorize(call, path.bound, WRITE, path.params, self._context.hub.wall())
         if not isinstance(caller, Caller):
-            return self._push_later(call, place, caller)
-        return self._push(call, place, caller, now)
+            return self._push_later(call, path, caller)
+        return self._push(call, path, caller, now)
 
-    async def _push_later(self, call: Call, place: Place, caller: Awaitable[Caller]) -> Reply:
-        return await reply_of(self._push(call, place, await caller, self._context.hub.now()))
+    async def _push_later(self, call: Call, path: DocumentPath, caller: Awaitable[Caller]) -> Reply:
+        return await reply_of(self._push(call, path, await caller, self._context.hub.now()))
 
-    def _push(self, call: Call, place: Place, caller: Caller, now: int) -> Replying:
-        context, collection = self._context, place.collection
-        if not place.is_safe:
+    def _push(self, call: Call, path: DocumentPath, caller: Caller, now: int) -> Replying:
+        context = self._context
+        if not path.is_safe:
             raise invalid_path()
-        _check_size(call, collection.max_body_bytes)
-        context.check_rate(place.entry, PUSH, caller, call, now)
+        _check_size(call, path.collection.max_body_bytes)
+        context.check_rate(path.bound, PUSH, caller, call, now)
         if not is_json(call.head):
             raise wrong_media_type()
         body = read_body(call.body)
-        data = body.data
-        if isinstance(data, dict):
-            check_fields_writable(collection, caller.roles, data)
-            schema = context.schema(place.entry)
-            if schema is not None:
-                schema.check(data)
-        else:
-            raise no_data()
-        element, told = _element(place, body, caller)
-        ts = time_of(body.ts)
-        if ts is not None and ts > max(now, context.hub.wall()) + MAX_AHEAD_MS:
-            raise ts_in_future()
-        announcing = context.announcing(place.entry)
-        event = None if announcing is None else announcing.of(place.params, told, caller.identity)
-        if not context.pressure.holds_writes:
-            return self._keep(place, element, ts, event, caller.request_id)
-        return context.turns.take_write(lambda: 0, lambda _: self._keep(place, element, ts, event, caller.request_id))
+        # A client's time is compared with the system clock, too, which the client's own clock may agree with.
+        latest = now if body.ts is None else max(now, context.hub.wall())
+        append = prepare(path, body.data, body.raw, body.author, body.ts, caller, latest)
+        return context.kernel.admission.write(lambda _: self._append(append))
 
-    def _keep(
-        self, place: Place, element: Element, ts: int | None, event: Event | None, request_id: str | None
-    ) -> Replying:
-        context, now = self._context, self._context.hub.now()
-        if place.rules.persist:
-            written = context.documents.append(
-                place.collection, place.rules, place.key, element, ts, now, event, request_id
-            )
-        else:
-            durable = place.collection.durability == "fsync"
-            written = _tell(element, now if ts is None else ts, event, durable, request_id)
-        reply = Reply(b'{"hash":"%b","timestamp":%d}' % (written.hash.encode(), written.ts))
-        return after(context.hub, written.commit, lambda _: reply)
+    def _append(self, append: PreparedAppend) -> Replying:
+        context = self._context
+        appended = context.documents.append(append, context.hub.now())
+        reply = Reply(b'{"hash":"%b","timestamp":%d}' % (appended.hash.encode(), appended.ts))
+        return context.kernel.admission.after(appended.commit, lambda _: reply)
 
 
 def _check_size(call: Call, limit: int) -> None:
-    """Of the body as it is, whatever was said of its size: nobody need say it."""
+    """Check the body as it arrived and the size that the headers declare, which they need not do."""
     if len(call.body) > limit or int(call.head.headers.get(b"content-length") or b"0") > limit:
         raise too_large()
-
-
-def _element(place: Place, body: PushBody, caller: Caller) -> tuple[Element, bytes]:
-    """What is kept, and what others are told that was sent."""
-    data, changed = sanitise(body.data, body.raw)
-    form = canonical(data)
-    pubkey, signature = body.author_pubkey, body.author_signature
-    signed = isinstance(pubkey, str) and isinstance(signature, str)
-    if place.rules.require_author_signature:
-        if not signed:
-            raise no_proof()
-        if caller.presenter is not None and pubkey != caller.presenter:
-            raise foreign_author()
-        if not verify(pubkey, signature, b'%b{"d":%b,"k":%b}' % (DOMAIN, form, canonical(place.key))):
-            raise bad_proof()
-    meta = meta_of(Proof(pubkey, signature)) if signed else None
-    if not changed:
-        return Element(body.raw, form, meta), body.raw
-    return Element(form, form, meta), canonical(body.data)
-
-
-def _tell(element: Element, ts: int, event: Event | None, durable: bool, request_id: str | None) -> Written:
-    """Append only the event of an element that is not kept. It is as durable as the element would be, whatever the
-    durability of its topic. A replayed request is recognised for as long as the topic keeps idempotency keys."""
-    hash = sha256(element.canonical).hexdigest()
-    commit: Commit[object] = Commit.of(None)
-    if event is not None:
-        with event.log() as log:
-            try:
-                if request_id is not None and log.remembers(request_id):
-                    raise unauthorized()
-                appended = log.append(Batch.of(event.payload(hash, ts)), idempotency_key=request_id)
-            except LogFull as error:
-                raise event_refused(str(error)) from None
-        commit = event.after(log.sync() if durable and appended.done else appended)
-    return Written(hash, ts, commit)

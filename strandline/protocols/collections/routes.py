@@ -1,4 +1,4 @@
-"""``GET /config``: which collections there are, for clients that want to know."""
+"""The routes of the protocol, at the root and again for every namespace, and ``GET /config``."""
 
 from __future__ import annotations
 
@@ -8,24 +8,26 @@ from typing import Any
 
 import msgspec
 
-from strandline.protocols.collections.batch import Batching
-from strandline.protocols.collections.catalogue import Catalogue
-from strandline.protocols.collections.config import Collection
+from strandline.collections.config import Collection
+from strandline.collections.errors import CollectionError
+from strandline.collections.paths import PathIndex
+from strandline.collections.permissions import Caller, role_filtered
+from strandline.protocols.collections.batch import BatchHandler
 from strandline.protocols.collections.context import CollectionsContext
-from strandline.protocols.collections.list import Listing
-from strandline.protocols.collections.openapi import describe
-from strandline.protocols.collections.paths import BATCH, CONFIG, LIST, PULL, PUSH, mounts_of
-from strandline.protocols.collections.permissions import Caller, role_filtered
-from strandline.protocols.collections.problems import Refused, no_such_path, refuse, reply_to
-from strandline.protocols.collections.pull import Pulling
-from strandline.protocols.collections.push import Pushing
-from strandline.protocols.http import Call, Cors, Handler, Reply, Route, preflight
-from strandline.protocols.openapi import Described
+from strandline.protocols.collections.errors import Refused, no_such_path, refuse, reply_to
+from strandline.protocols.collections.list import ListHandler
+from strandline.protocols.collections.openapi import BATCH, CONFIG, LIST, PULL, PUSH, describe, mounts_of
+from strandline.protocols.collections.pull import PullHandler
+from strandline.protocols.collections.push import PushHandler
+from strandline.service.http import Call, Cors, Handler, Reply, Route, preflight
+from strandline.service.openapi import Described
 
 Shown = Callable[[Collection], bool]
 
 
-class Telling:
+class ConfigHandler:
+    """Lists all collections, or those that the caller has a role for."""
+
     def __init__(self, context: CollectionsContext) -> None:
         self._context = context
         self._everything = _rendered(context, lambda collection: True)
@@ -41,11 +43,11 @@ class Telling:
         return Reply(_rendered(self._context, lambda collection: role_filtered(collection, roles)))
 
     async def _caller(self, call: Call) -> Caller:
-        """Who asks; somebody whose certificate is no good gets to see nothing."""
+        """The caller. One without a valid certificate has no roles, and so sees no collections."""
         try:
-            caller = self._context.admission.identify(call, self._context.hub.wall())
+            caller = self._context.authorizer.identify(call, self._context.hub.wall())
             return caller if isinstance(caller, Caller) else await caller
-        except Refused:
+        except (Refused, CollectionError):
             return Caller()
 
 
@@ -81,7 +83,7 @@ def info_of(collection: Collection) -> dict[str, Any]:
     return info
 
 
-# --- What pages of allowed origins may read and send ----------------------------------------------------------------
+# --- What web pages of allowed origins may read and send --------------------------------------------------------------
 
 #: A signed request needs all of these.
 _ALLOWED = (
@@ -97,55 +99,51 @@ _PREFLIGHT = (
 
 
 def cors_of(origins: tuple[str, ...]) -> Cors:
-    """``origins`` may call collections, beside those that may call everything."""
+    """``origins`` may call collections, in addition to the origins that may call everything."""
     return Cors(_EXPOSED, _PREFLIGHT, frozenset(origin.lower() for origin in origins))
 
 
-# --- The face as a whole: its routes, at the root and once more for every namespace ---------------------------------
-
-
-class CollectionsFace:
+class CollectionsProtocol:
     """Everything of the protocol that answers HTTP requests."""
 
     def __init__(self, context: CollectionsContext) -> None:
         self.context = context
-        self.telling = Telling(context)
+        self._config = ConfigHandler(context)
         self._cors = cors_of(context.settings.cors)
         self._watch: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
         """Keep the revocation lists current from now on."""
-        self._watch = asyncio.ensure_future(self.context.admission.callers.revocations.watch())
+        self._watch = asyncio.ensure_future(
+            self.context.authorizer.capabilities.revocations.watch(self.context.hub.in_thread)
+        )
 
     def close(self) -> None:
         if self._watch is not None:
             self._watch.cancel()
 
     def routes(self) -> list[Route]:
-        config = self.context.config
-        routes = [*self._mounted("", Catalogue(config.collections)), self._route("GET", CONFIG, self.telling.config)]
-        for namespace, collections in config.namespaces.items():
-            catalogue = Catalogue(collections, namespace)
+        routes = [self._route("GET", CONFIG, self._config.config)]
+        for namespace, index in self.context.collections.namespaces.items():
             for mount in mounts_of(namespace):
-                routes += self._mounted(mount, catalogue)
+                routes += self._mounted(mount, index)
         return [*routes, *self._preflights(routes)]
 
     @property
     def described(self) -> Described:
-        """Of the two places where a namespace is, one is told."""
-        mounts = ["", *(mounts_of(namespace)[0] for namespace in self.context.config.namespaces)]
-        return describe(mounts)
+        """The description. A namespace is mounted twice, and described once."""
+        return describe(mounts_of(namespace)[0] for namespace in self.context.collections.namespaces)
 
-    def _mounted(self, mount: str, catalogue: Catalogue) -> Iterator[Route]:
+    def _mounted(self, mount: str, index: PathIndex) -> Iterator[Route]:
         context = self.context
-        push = Pushing(context, catalogue, f"{mount}/push/")
-        pull = Pulling(context, catalogue, f"{mount}/pull/")
-        listing = Listing(context, catalogue, f"{mount}/list/")
-        batching = Batching(context, catalogue)
+        push = PushHandler(context, index, f"{mount}/push/")
+        pull = PullHandler(context, index, f"{mount}/pull/")
+        listing = ListHandler(context, index, f"{mount}/list/")
+        batch = BatchHandler(context, index)
         yield self._route("POST", mount + PUSH, push.push, body="any", fast=True)
         yield self._route("GET", mount + PULL, pull.pull, fast=True)
         yield self._route("GET", mount + LIST, listing.get)
-        yield self._route("GET", mount + BATCH, batching.pull, fast=True)
+        yield self._route("GET", mount + BATCH, batch.pull, fast=True)
 
     def _preflights(self, routes: list[Route]) -> Iterator[Route]:
         for path in dict.fromkeys(route.path for route in routes):

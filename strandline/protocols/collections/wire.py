@@ -106,7 +106,7 @@ DESCRIPTIONS: dict[str, dict[str, str]] = {
         "data": "The elements, under the name that the collection has for them.",
         "hash": "That of the document; empty if it has no elements.",
         "timestamp": "The time of the answer.",
-        "more": "There are further elements behind these: ask again, from the last one's time on.",
+        "more": "There are more elements: pull again, with the time of the last one as the checkpoint.",
     },
     "ListAnswer": {"items": "The last segments of the paths of documents."},
     "CollectionErrorAnswer": {

@@ -9,7 +9,8 @@ import gzip
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 
-from strandline.protocols.http import Call, Head, Refusal, Reply, accepts_gzip
+from strandline.service.http import Call, Head, Reply, accepts_gzip
+from strandline.service.problems import NOT_FOUND, Refusal
 
 DIRECTORY = Path(__file__).parent / "assets"
 INDEX = "index.html"
@@ -85,6 +86,6 @@ class Assets:
         if asset is None:
             file = self._files.get(path)
             if file is None:
-                raise Refusal(404, "not_found", f"the console has no file {PurePosixPath(path).name!r}")
+                raise Refusal(NOT_FOUND, f"the console has no file {PurePosixPath(path).name!r}")
             asset = self._known[path] = Asset(file)
         return asset.reply(call.head)

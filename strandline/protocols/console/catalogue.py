@@ -18,13 +18,11 @@ import numpy as np
 from strandline.engine import Engine
 from strandline.engine.state.log_names import Span
 from strandline.engine.state.logbook import Logbook
-from strandline.protocols.access import Access
 from strandline.protocols.console.context import ConsoleContext
 from strandline.protocols.console.kinds import KINDS, Kind, kind_of
 from strandline.protocols.console.rates import Rates
-from strandline.protocols.ownership import GONE
-from strandline.protocols.streams.list import spans
-from strandline.protocols.topics.consumers import PREFIX as CONSUMER
+from strandline.service.access import Access
+from strandline.service.catalog import CONSUMER, GONE, spans
 
 #: Tables of so few logs are made in a moment, and never kept: they are always as of now.
 SMALL = 10_000
@@ -171,11 +169,11 @@ class Catalogue:
 
     async def page(self, wanted: Wanted, offset: int, limit: int) -> Listed:
         """Those of the wanted logs that come behind so many others."""
-        streams = self._context.streams.streams
-        # Those whose time is up are not counted.
-        streams.sweep()
+        catalog = self._context.kernel.catalog
+        # Expired logs are not counted.
+        catalog.sweep()
         if wanted == Wanted():
-            hidden = list(streams.hidden)
+            hidden = list(catalog.hidden)
             return await self._context.work(lambda: self._by_name(hidden, offset, limit))
         table = await self.table()
         return await self._context.work(lambda: self._page(table, wanted, offset, limit))
@@ -195,7 +193,7 @@ class Catalogue:
         """How many logs, records and bytes there are, of what somebody may know of."""
         engine = self._context.engine
         if not access.prefixes:
-            totals, hidden = engine.totals, self._context.streams.streams.hidden
+            totals, hidden = engine.totals, self._context.kernel.catalog.hidden
             return max(sum(totals.logs.values()) - len(hidden), 0), totals.records, totals.size
         table, wanted = await self.table(), Wanted(prefixes=access.prefixes)
 
@@ -227,7 +225,9 @@ class Catalogue:
             await asyncio.wait([self._making])
 
     def _begin(self, now: int) -> asyncio.Future[Table]:
-        making = self._making = self._context.work(lambda: Table(self._context.engine, now))
+        making = self._making = self._context.hub.loop.run_in_executor(
+            self._context.workers.bulk, Table, self._context.engine, now
+        )
         making.add_done_callback(self._made)
         return making
 

@@ -10,9 +10,8 @@ import msgspec
 from strandline.engine import Log
 from strandline.protocols.console.context import ConsoleContext
 from strandline.protocols.console.wire import FieldRow, FieldsAnswer
-from strandline.protocols.http import Call, Reply
-from strandline.protocols.ownership import media_type_of
-from strandline.protocols.streams.stream import Stream
+from strandline.service.catalog import media_type_of, registry_of
+from strandline.service.http import Call, Reply
 
 #: The last records are looked at, and members within members so deep.
 LOOKED_AT = 100
@@ -43,7 +42,7 @@ class Fields:
 
 def declared_fields(log: Log) -> list[FieldRow]:
     """What the stream's search configuration names, aliases too."""
-    config = Stream(log).registry.search
+    config = registry_of(log).search
     if config is None:
         return []
     kinds = {name: field.kind for name, field in config.fields.items()}

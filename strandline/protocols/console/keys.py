@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import msgspec
 
-from strandline.delivery.queues.records import records_at
 from strandline.engine import Log
-from strandline.engine.reads.delete_estimate import weigh
-from strandline.engine.reads.keys import counts_of, keys_of
-from strandline.protocols.arrow.errors import invalid
-from strandline.protocols.arrow.request import number
+from strandline.engine.reads.keys import counts_of, estimate_delete, keys_of
+from strandline.engine.reads.single_records import records_at
 from strandline.protocols.console.context import ConsoleContext
 from strandline.protocols.console.records import render_all
 from strandline.protocols.console.wire import KeyRow, KeysAnswer
-from strandline.protocols.http import Call, Reply
+from strandline.service.http import Call, Reply
+from strandline.service.parameters import number
+from strandline.service.problems import invalid
 
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 500
@@ -39,7 +38,7 @@ class Keying:
             raise invalid("say which records: key, prefix or before")
 
         def look() -> Reply:
-            weighed = weigh(log, before=before, key=key, prefix=prefix)
+            weighed = estimate_delete(log, before=before, key=key, prefix=prefix)
             sample = render_all(log, records_at(log, weighed.first))
             first = b"%d" % weighed.first[0] if weighed.first else b"null"
             last = b"%d" % weighed.last if weighed.last else b"null"

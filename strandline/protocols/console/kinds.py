@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from strandline.engine import Config, Log
-from strandline.protocols.ownership import (
+from strandline.engine.record import is_internal
+from strandline.service.catalog import (
     CLOSED,
     COLLECTION,
     STREAMS,
     TABLE,
     closed_to_others,
     is_hidden,
-    kept_by,
     media_type_of,
 )
-from strandline.protocols.topics.config import kind_of as topic_kind
+from strandline.service.log_config import kind_of as topic_kind
 
 Kind = Literal["topic", "queue", "stream", "collection", "table"]
 Protocol = Literal["topics", "streams", "collections", "tables"]
@@ -43,7 +43,7 @@ def writable_by(log: Log) -> list[Protocol]:
         return ["collections"]
     if TABLE in notes:
         return ["tables"]
-    if is_hidden(log) or CLOSED in notes or log.name.startswith("_"):
+    if is_hidden(log) or CLOSED in notes or is_internal(log.name):
         return []
     topics = closed_to_others(log) is None and media_type_of(log) == "application/json"
     return ["topics", "streams"] if topics else ["streams"]
@@ -51,7 +51,7 @@ def writable_by(log: Log) -> list[Protocol]:
 
 def belongs(log: Log) -> str:
     """A sentence on where the log belongs, and what that means for those who want to append to it."""
-    if log.name.startswith("_"):
+    if is_internal(log.name):
         return "one of the server's own logs"
     why = closed_to_others(log)
     if why is not None:
@@ -64,7 +64,5 @@ def belongs(log: Log) -> str:
 
 def note_of(log: Log) -> str | None:
     """The name of the collection or the table, if it is of one."""
-    if kept_by(log) is None:
-        return None
-    notes = log.notes
-    return str(notes[COLLECTION] if COLLECTION in notes else notes[TABLE])
+    owner = log.notes.get(COLLECTION, log.notes.get(TABLE))
+    return None if owner is None else str(owner)

@@ -7,18 +7,16 @@ from typing import Any
 import msgspec
 
 from strandline.engine import Log
-from strandline.protocols.access import Access
 from strandline.protocols.console.catalogue import lag_of
-from strandline.protocols.console.context import ConsoleContext, may_see
+from strandline.protocols.console.context import ConsoleContext
 from strandline.protocols.console.kinds import belongs, kind_of, note_of, writable_by
 from strandline.protocols.console.rates import Rates
 from strandline.protocols.console.routers import Routing
 from strandline.protocols.console.wire import ConsoleLogAnswer, ConsumerRow, ForkAnswer
-from strandline.protocols.http import Call, Reply
-from strandline.protocols.ownership import CLOSED, media_type_of
-from strandline.protocols.streams.stream import Stream
-from strandline.protocols.topics.config import config_json, traits_of
-from strandline.protocols.topics.consumers import PREFIX as CONSUMER
+from strandline.service.access import Access
+from strandline.service.catalog import CLOSED, CONSUMER, may_see, media_type_of, profile_of, registry_of
+from strandline.service.http import Call, Reply
+from strandline.service.log_config import config_json, traits_of
 
 
 def row_of(log: Log, rates: Rates) -> dict[str, Any]:
@@ -49,17 +47,17 @@ class Describing:
         log = self._context.log(call)
         routers = self._routing.touching(log.name, call.access)
         row, floor = await self._context.work(lambda: (row_of(log, self._rates), log.state().evict_floor))
-        stream = Stream(log)
+        lifetime = self._context.kernel.catalog.lifetime(log)
         answer = ConsoleLogAnswer(
             **row,
             epoch=log.epoch,
             floor=floor,
             config=config_json(log.config, traits_of(log.config), call.access),
             media_type=media_type_of(log),
-            schema=bool(stream.registry.schemas),
-            profile=stream.profile.kind,
+            schema=bool(registry_of(log).schemas),
+            profile=profile_of(log).kind,
             closed=CLOSED in log.notes,
-            expires_at=stream.expires_at,
+            expires_at=None if lifetime is None else lifetime.expires_at,
             fork=_fork(log, call.access),
             forks=log.forks,
             consumers=_consumers(log),

@@ -6,14 +6,14 @@ import msgspec
 
 from strandline.engine import Log
 from strandline.engine.errors import UnknownLog
-from strandline.protocols.arrow.request import choice, number
 from strandline.protocols.console.catalogue import SORTS, Catalogue, Wanted
 from strandline.protocols.console.context import ConsoleContext
 from strandline.protocols.console.kinds import KINDS, Kind
 from strandline.protocols.console.log_description import row_of
 from strandline.protocols.console.rates import Rates
 from strandline.protocols.console.wire import ConsoleLogsAnswer, LogRow
-from strandline.protocols.http import Call, Reply
+from strandline.service.http import Call, Reply
+from strandline.service.parameters import choice, number
 
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 1000

@@ -1,17 +1,16 @@
-"""Every error that the answers of this face can have, by its code."""
+"""The routes of the console, described for those who call them."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from strandline.engine.record import MAX_TIME
-from strandline.protocols.arrow.problems import PROBLEMS as ARROW_PROBLEMS
-from strandline.protocols.arrow.request import MAX_SEQ
 from strandline.protocols.console import keys, logs, queues, read, routes, wire
 from strandline.protocols.console.assets import MEDIA_TYPES, TEXT
 from strandline.protocols.console.catalogue import SORTS
+from strandline.protocols.console.errors import PROBLEMS
 from strandline.protocols.console.kinds import KINDS
-from strandline.protocols.openapi import (
+from strandline.service.openapi import (
     EVENT_STREAM,
     EVENTS,
     Answer,
@@ -19,27 +18,12 @@ from strandline.protocols.openapi import (
     Header,
     Operation,
     Parameter,
-    Problem,
     Schema,
     shown,
 )
-from strandline.protocols.openapi import TEXT as STRING
-from strandline.protocols.topics.wire import ErrorAnswer
-
-_SHARED = (
-    "invalid_request", "unauthorized", "forbidden", "log_not_found", "throttled", "damaged_data", "internal",
-    "not_ready", "shutting_down",
-)  # fmt: skip
-
-PROBLEMS: dict[str, Problem] = {
-    **{code: ARROW_PROBLEMS[code] for code in _SHARED},
-    "not_found": Problem(404, "The console has no such file."),
-    "not_acceptable": Problem(406, "It is an event stream, and the client does not accept one."),
-    "not_a_queue": Problem(409, "Only a queue has jobs."),
-}
-
-
-# --- The routes of this face, described for those who call them -----------------------------------------------------
+from strandline.service.openapi import TEXT as STRING
+from strandline.service.parameters import MAX_SEQ
+from strandline.service.problems import ErrorAnswer
 
 _GROUP = "console"
 _SEQ: Schema = {"type": "integer", "minimum": 0, "maximum": MAX_SEQ}
@@ -82,9 +66,10 @@ _RECORDS = """Records behind `after` (by default from the start), the last ones 
 `before`), `next_after` where to go on forwards (as `after`); `caught_up` says that there is nothing more in the
 direction that was asked for."""
 
-_TAIL = f"""Events are `record` (as in `{routes.RECORDS}`), `tombstone` (records that were lost on the way here) and
-`dropped` (the log is gone, and the stream ends). Their ids say how far one has come: send the last one as
-`Last-Event-ID` to go on from there. Without that and without `after` only new records are told."""
+_TAIL = f"""Events are `record` (as in `{routes.RECORDS}`), `tombstone` (records that were lost on the way here),
+`dropped` (the log is gone, and the stream ends) and `end` (the client does not keep up, and the stream ends). Their ids
+say how far one has come: send the last one as `Last-Event-ID` to go on from there. Without that and without `after`
+only new records are told."""
 
 _QUEUE = """How many jobs there are of each kind; of those that workers hold, and those that wait for their time, the
 ones first with which something happens next; and the jobs that are handed out next, in that order."""

@@ -11,15 +11,13 @@ from typing import Any
 import msgspec
 
 import strandline
-from strandline.delivery.pressure import Pressure
 from strandline.engine import Engine, Histogram
 from strandline.engine.background import Task
-from strandline.protocols.access import SCOPES, Access
 from strandline.protocols.console.catalogue import Catalogue
 from strandline.protocols.console.context import ConsoleContext
-from strandline.protocols.console.event_streams import EventStream, frame
 from strandline.protocols.console.rates import Rates
 from strandline.protocols.console.routers import Routing
+from strandline.protocols.console.tail import ConsoleStream
 from strandline.protocols.console.wire import (
     BusyLog,
     HealthAnswer,
@@ -29,7 +27,10 @@ from strandline.protocols.console.wire import (
     SessionAnswer,
     TotalsAnswer,
 )
-from strandline.protocols.http import Call, Reply
+from strandline.service import sse
+from strandline.service.access import SCOPES, Access
+from strandline.service.admission import Pressure
+from strandline.service.http import Call, Reply
 
 #: Ten minutes.
 MAX_SAMPLES = 600
@@ -110,8 +111,7 @@ class Overview:
         self._rates = rates
         self._catalogue = catalogue
         self._routing = routing
-        self._sampler = Sampler(context.engine, context.topics.pressure, rates)
-        self._streams: dict[EventStream, None] = {}
+        self._sampler = Sampler(context.engine, context.kernel.pressure, rates)
         self._timer: asyncio.TimerHandle | None = None
         self._sampling = Task("samples of the console", self._again, context.hub.health)
 
@@ -158,10 +158,10 @@ class Overview:
             )
         )
 
-    def live(self, call: Call) -> EventStream:
+    def live(self, call: Call) -> SampleStream:
         """GET /console/api/live"""
-        self._context.check_room(call.access)
-        return LiveStream(self._context, call.access, self._streams)
+        self._context.live.check_room(call.access)
+        return SampleStream(self._context.live, call.access)
 
     def _busiest(self, access: Access) -> list[BusyLog]:
         return [
@@ -197,13 +197,13 @@ class Overview:
         context = self._context
         now, connections = context.hub.now(), context.surroundings.connections()
         self._routing.measure(now)
-        sample = await context.sample(lambda: self._sampler.take(now, connections))
+        sample = await context.workers.urgent.run(self._sampler.take, now, connections)
         self._tell(sample)
 
     def _tell(self, sample: SampleAnswer) -> None:
         """Those who may know of the same logs are told the same. Who does not keep up misses some."""
         shown: dict[tuple[str, ...], bytes] = {}
-        for stream in list(self._streams):
+        for stream in self._context.live.of(SampleStream):
             if stream.keeps_up:
                 told = shown.get(stream.access.prefixes)
                 if told is None:
@@ -212,18 +212,16 @@ class Overview:
 
     def _frame(self, sample: SampleAnswer, access: Access) -> bytes:
         told: dict[str, Any] = {**msgspec.structs.asdict(sample), "busiest": self._busiest(access)}
-        return frame(b"sample", msgspec.json.encode(told), b"%d" % sample.at)
+        return sse.frame(b"sample", msgspec.json.encode(told), b"%d" % sample.at)
 
     def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        for stream in list(self._streams):
-            stream.end()
 
 
-class LiveStream(EventStream):
-    """Somebody who is told of every sample."""
+class SampleStream(ConsoleStream):
+    """A client that gets every sample."""
 
     __slots__ = ()
 

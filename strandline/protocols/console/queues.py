@@ -7,10 +7,9 @@ from heapq import nsmallest
 import msgspec
 
 from strandline.delivery.queues import Queue
-from strandline.delivery.queues.records import records_at
+from strandline.engine import Log
 from strandline.engine.errors import UnknownLog
-from strandline.protocols.access import Access
-from strandline.protocols.arrow.request import number
+from strandline.engine.reads.single_records import records_at
 from strandline.protocols.console.catalogue import Catalogue, Wanted
 from strandline.protocols.console.context import ConsoleContext
 from strandline.protocols.console.kinds import kind_of
@@ -25,10 +24,11 @@ from strandline.protocols.console.wire import (
     QueuesAnswer,
     RecordAnswer,
 )
-from strandline.protocols.http import Call, Reply
-from strandline.protocols.topics.config import config_json
-from strandline.protocols.topics.errors import not_a_queue
-from strandline.protocols.topics.topics import Topic
+from strandline.service.access import Access
+from strandline.service.http import Call, Reply
+from strandline.service.log_config import config_json, traits_of
+from strandline.service.parameters import number
+from strandline.service.problems import not_a_queue
 
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 500
@@ -48,15 +48,15 @@ class Queueing:
         """GET /console/api/queues"""
         offset = number(call, "offset", 0) or 0
         limit = number(call, "limit", DEFAULT_LIMIT, 1, MAX_LIMIT) or DEFAULT_LIMIT
-        topics = self._context.topics.topics
-        if not topics.queues:
+        catalog = self._context.kernel.catalog
+        if not catalog.queues:
             return Reply(msgspec.json.encode(QueuesAnswer(queues=[], total=0)))
         wanted = Wanted(search=call.query.get("search", ""), kind="queue", prefixes=call.access.prefixes)
         listed = await self._catalogue.page(wanted, offset, limit)
-        found = [topic for name in listed.names if (topic := topics.find(name)) is not None]
+        found = [log for name in listed.names if (log := catalog.find(name)) is not None]
 
         def look() -> Reply:
-            rows = [row for topic in found if (row := self._row(topic, call.access)) is not None]
+            rows = [row for log in found if (row := self._row(log, call.access)) is not None]
             return Reply(msgspec.json.encode(QueuesAnswer(queues=rows, total=listed.total)))
 
         return await self._context.work(look)
@@ -66,27 +66,26 @@ class Queueing:
         log = self._context.log(call)
         if kind_of(log.config, log.notes) != "queue":
             raise not_a_queue(log.name)
-        topic = self._context.topics.topics.get(log.name)
-        return await self._context.work(lambda: self._details(topic, call.access))
+        return await self._context.work(lambda: self._details(log, call.access))
 
-    def _row(self, topic: Topic, access: Access) -> QueueRow | None:
+    def _row(self, log: Log, access: Access) -> QueueRow | None:
         try:
-            queue = self._context.topics.known_queue(topic)
-            dead_letter = topic.traits.dead_letter
+            queue = self._context.kernel.known_queue(log)
+            dead_letter = traits_of(log.config).dead_letter
             shown = dead_letter if dead_letter is not None and access.may_touch(dead_letter) else None
-            return QueueRow(**_counts(topic, queue), name=topic.name, dead_letter=shown)
+            return QueueRow(**_counts(log, queue), name=log.name, dead_letter=shown)
         except UnknownLog:  # dropped a moment ago
             return None
 
-    def _details(self, topic: Topic, access: Access) -> Reply:
-        queue = self._context.topics.known_queue(topic)
+    def _details(self, log: Log, access: Access) -> Reply:
+        queue = self._context.kernel.known_queue(log)
         jobs = [] if queue is None else queue.known_jobs()
         held = (job for job in jobs if job.lease and job.node is not None)
         delayed = (job for job in jobs if job.until and not job.lease)
         answer = QueueAnswer(
-            name=topic.name,
-            counts=QueueCounts(**_counts(topic, queue)),
-            config=config_json(topic.log.config, topic.traits, access),
+            name=log.name,
+            counts=QueueCounts(**_counts(log, queue)),
+            config=config_json(log.config, traits_of(log.config), access),
             # Those first with which something happens next.
             held=[
                 HeldJob(
@@ -102,24 +101,24 @@ class Queueing:
                 DelayedJob(seq=job.seq, at=job.until, deliveries=job.deliveries, priority=job.priority)
                 for job in nsmallest(SHOWN, delayed, key=lambda job: (job.until, job.seq))
             ],
-            next=_next(topic, queue),
-            dead_letters=self._dead_letters(topic, access),
+            next=_next(log, queue),
+            dead_letters=self._dead_letters(log, access),
         )
         return Reply(msgspec.json.encode(answer))
 
-    def _dead_letters(self, topic: Topic, access: Access) -> DeadLetters | None:
+    def _dead_letters(self, log: Log, access: Access) -> DeadLetters | None:
         """Where they are, if that is something to know of."""
-        name = topic.traits.dead_letter
+        name = traits_of(log.config).dead_letter
         if name is None or not access.may_touch(name):
             return None
-        log = self._context.engine.find(name)
-        return DeadLetters(log=name, exists=log is not None, records=0 if log is None else log.state().count)
+        dead = self._context.engine.find(name)
+        return DeadLetters(log=name, exists=dead is not None, records=0 if dead is None else dead.state().count)
 
 
-def _counts(topic: Topic, queue: Queue | None) -> dict[str, int]:
+def _counts(log: Log, queue: Queue | None) -> dict[str, int]:
     if queue is None:
         # None of its jobs was ever handed out: all are ready.
-        return {"ready": topic.log.state().count, "in_flight": 0, "delayed": 0, "dead": 0}
+        return {"ready": log.state().count, "in_flight": 0, "delayed": 0, "dead": 0}
     counters = queue.counters()
     return {
         "ready": counters.ready,
@@ -129,9 +128,8 @@ def _counts(topic: Topic, queue: Queue | None) -> dict[str, int]:
     }
 
 
-def _next(topic: Topic, queue: Queue | None) -> list[RecordAnswer]:
+def _next(log: Log, queue: Queue | None) -> list[RecordAnswer]:
     """The jobs to be handed out next, in that order."""
-    log = topic.log
     seqs = log.read(0, NEXT).seqs if queue is None else queue.upcoming(NEXT)
     by_seq = {record.seq: record for record in records_at(log, sorted(seqs))}
     return _decode_records(render_all(log, [by_seq[seq] for seq in seqs if seq in by_seq]))

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from strandline.engine import Engine
 from strandline.engine.state.logbook import Logbook
-from strandline.protocols.access import Access
+from strandline.service.access import Access
 
 #: Logs that are known at a time. Looking at one takes about two microseconds.
 MAX_KNOWN = 5_000

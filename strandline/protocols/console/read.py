@@ -5,14 +5,14 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import NamedTuple
 
-from strandline.delivery.queues.records import records_at
 from strandline.engine import Log, Page, Record, Tombstone
 from strandline.engine.reads.keys import seqs_with
-from strandline.protocols.arrow.errors import invalid
-from strandline.protocols.arrow.request import moment, number
+from strandline.engine.reads.single_records import records_at
 from strandline.protocols.console.context import ConsoleContext
 from strandline.protocols.console.records import render_all, render_tombstone
-from strandline.protocols.http import Call, Reply
+from strandline.service.http import Call, Reply
+from strandline.service.parameters import moment, number
+from strandline.service.problems import invalid
 
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 1000

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from strandline.engine import Log, Record, Tombstone
-from strandline.protocols.arrow.context import is_internal
-from strandline.protocols.ownership import media_type_of
-from strandline.protocols.topics.records import quote
+from strandline.engine.record import is_internal
+from strandline.service.catalog import media_type_of
+from strandline.service.http import quote
 
 #: Media types of text that do not say so.
 _TEXTS = frozenset((

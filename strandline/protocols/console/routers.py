@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from strandline.delivery.routers import Router
-from strandline.protocols.access import Access
 from strandline.protocols.console.context import ConsoleContext
 from strandline.protocols.console.wire import ConsoleRoutersAnswer, FilterAnswer, ShownRouter
-from strandline.protocols.http import Call, Reply
+from strandline.service.access import Access
+from strandline.service.http import Call, Reply
 
 #: So many are told of, and measured: a graph of more is no picture any more.
 MAX_ROUTERS = 1_000
@@ -25,7 +25,7 @@ class Routing:
 
     def measure(self, now: int) -> None:
         """See how much has gone through since the last time."""
-        routers, _ = self._context.topics.routers.page(limit=MAX_ROUTERS)
+        routers, _ = self._context.kernel.routers.page(limit=MAX_ROUTERS)
         seconds = (now - self._measured_at) / 1000
         if seconds <= 0:
             return
@@ -38,14 +38,14 @@ class Routing:
 
     def routers(self, call: Call) -> Reply:
         """GET /console/api/routers"""
-        routers, _ = self._context.topics.routers.page(limit=MAX_ROUTERS, prefixes=call.access.prefixes)
+        routers, _ = self._context.kernel.routers.page(limit=MAX_ROUTERS, prefixes=call.access.prefixes)
         rows = [self._row(router) for router in routers if _may_see(router, call.access)]
         names = sorted({name for row in rows for name in (row.source, row.destination)})
         return Reply(msgspec.json.encode(ConsoleRoutersAnswer(routers=rows, logs=names)))
 
     def touching(self, name: str, access: Access) -> list[ShownRouter]:
         """Those that lead from or to a log."""
-        page = self._context.topics.routers.page
+        page = self._context.kernel.routers.page
         found = [*page(dest=name, limit=MAX_ROUTERS)[0], *page(source=name, limit=MAX_ROUTERS)[0]]
         return [self._row(router) for router in found if access.may_touch(router.name) and _may_see(router, access)]
 

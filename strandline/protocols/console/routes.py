@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from strandline.protocols.arrow.errors import reply_to
 from strandline.protocols.console.assets import Assets
 from strandline.protocols.console.catalogue import Catalogue
 from strandline.protocols.console.context import ConsoleContext
@@ -16,7 +15,7 @@ from strandline.protocols.console.rates import Rates
 from strandline.protocols.console.read import Reading
 from strandline.protocols.console.routers import Routing
 from strandline.protocols.console.tail import Tailing
-from strandline.protocols.http import Handler, Route
+from strandline.service.http import Handler, Route
 
 PAGE = "/console"
 ASSET = "/console/{path}"
@@ -39,7 +38,7 @@ ROUTERS = API + "/routers"
 NO_STORE = (b"cache-control", b"no-store")
 
 
-class ConsoleFace:
+class ConsoleProtocol:
     def __init__(self, context: ConsoleContext) -> None:
         self.context = context
         self.assets = Assets()
@@ -78,15 +77,9 @@ class ConsoleFace:
         """Take samples from now on."""
         self.overview.begin()
 
-    def drain(self) -> None:
-        """End what does not end by itself."""
-        self.overview.stop()
-        self.tailing.stop()
-
     def close(self) -> None:
-        """Nobody is served any more."""
-        self.drain()
-        self.context.close()
+        """No request is served any more."""
+        self.overview.stop()
 
 
 def _route(path: str, handler: Handler, *scopes: str, stream: bool = False, own_access: bool = False) -> Route:
@@ -102,5 +95,4 @@ def _route(path: str, handler: Handler, *scopes: str, stream: bool = False, own_
         any_case=True,
         spans="name" if named else "",
         headers=() if stream else (NO_STORE,),
-        errors=reply_to,
     )

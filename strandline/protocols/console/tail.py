@@ -10,16 +10,17 @@ from typing import Any
 import msgspec
 
 from strandline.delivery.hub import SLICE_SECONDS
-from strandline.delivery.watch import Place, Reader, View
+from strandline.delivery.watch import FeedPosition, FeedReader, FeedView
 from strandline.engine import Log, Page
 from strandline.engine.errors import UnknownLog
-from strandline.protocols.access import Access
-from strandline.protocols.arrow.errors import log_not_found
-from strandline.protocols.arrow.request import number
 from strandline.protocols.console.context import ConsoleContext
-from strandline.protocols.console.event_streams import EventStream, frame
 from strandline.protocols.console.records import payload_of, render, render_tombstone
-from strandline.protocols.http import Call
+from strandline.service import sse
+from strandline.service.access import Access
+from strandline.service.http import Call
+from strandline.service.live import Ending, LiveResponse
+from strandline.service.parameters import number
+from strandline.service.problems import log_not_found
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +45,7 @@ class TailedLog:
         return 0
 
 
-class TailView(View):
+class TailView(FeedView):
     __slots__ = ()
 
     def arguments(self, subject: Any) -> dict[str, Any]:
@@ -54,9 +55,9 @@ class TailView(View):
         payload, epoch, frames = payload_of(subject.log), page.epoch, list[bytes]()
         if page.tombstone is not None:
             behind = page.seqs[0] - 1 if page.seqs else page.next_after
-            frames.append(frame(b"tombstone", render_tombstone(page.tombstone), b"%d-%d" % (epoch, behind)))
+            frames.append(sse.frame(b"tombstone", render_tombstone(page.tombstone), b"%d-%d" % (epoch, behind)))
         for record in page:
-            frames.append(frame(b"record", render(record, payload), b"%d-%d" % (epoch, record.seq)))
+            frames.append(sse.frame(b"record", render(record, payload), b"%d-%d" % (epoch, record.seq)))
         return b"".join(frames)
 
 
@@ -66,41 +67,40 @@ VIEW = TailView(strong=False)
 class Tailing:
     def __init__(self, context: ConsoleContext) -> None:
         self._context = context
-        self._streams: dict[EventStream, None] = {}
 
-    def open(self, call: Call) -> EventStream:
+    def open(self, call: Call) -> TailStream:
         """GET /console/api/log/{name}/tail. Without a place to start from, only what is new is told."""
         tailed = self._context.log(call)
-        self._context.check_room(call.access)
+        self._context.live.check_room(call.access)
         after, epoch = number(call, "after"), tailed.epoch
         # Whoever comes back repeats the first address: what they have seen since then is in the header.
         known = _ID.fullmatch(call.head.headers.get(b"last-event-id", b""))
         if known is not None:
             epoch, after = int(known[1]), int(known[2])
         start = tailed.head if after is None else after
-        return TailStream(self._context, call.access, self._streams, tailed, epoch, start)
-
-    def stop(self) -> None:
-        for stream in list(self._streams):
-            stream.end()
+        return TailStream(self._context, call.access, tailed, epoch, start)
 
 
-class TailStream(EventStream, Reader):
-    """Somebody who is told of what is appended."""
+class ConsoleStream(LiveResponse):
+    """An event stream of the console."""
 
-    __slots__ = ("_place",)
+    __slots__ = ()
 
-    def __init__(
-        self,
-        context: ConsoleContext,
-        access: Access,
-        streams: dict[EventStream, None],
-        tailed: Log,
-        epoch: int,
-        start: int,
-    ) -> None:
-        super().__init__(context, access, streams)
-        self._place = Place(self, TailedLog(tailed), start, VIEW)
+    def last_message(self, ending: Ending) -> bytes:
+        if ending is Ending.SHUTDOWN:
+            return b""
+        return sse.frame(b"end", msgspec.json.encode({"message": ending.value}))
+
+
+class TailStream(ConsoleStream, FeedReader):
+    """A client that gets what is appended to a log."""
+
+    __slots__ = ("_context", "_place")
+
+    def __init__(self, context: ConsoleContext, access: Access, tailed: Log, epoch: int, start: int) -> None:
+        super().__init__(context.live, access)
+        self._context = context
+        self._place = FeedPosition(self, TailedLog(tailed), start, VIEW)
         self._place.epoch = epoch
 
     def begin(self) -> None:
@@ -131,16 +131,16 @@ class TailStream(EventStream, Reader):
                 place.feed.queue(place)
                 return
 
-    def deliver(self, place: Place) -> None:
+    def deliver(self, place: FeedPosition) -> None:
         self.go_on()
 
-    def gone(self, place: Place) -> None:
+    def gone(self, place: FeedPosition) -> None:
         told = log_not_found(place.subject.log.name)
-        self.end(frame(b"dropped", msgspec.json.encode({"log": place.subject.log.name, "message": told.message})))
+        self.end(sse.frame(b"dropped", msgspec.json.encode({"log": place.subject.log.name, "message": told.message})))
 
-    def paced(self, place: Place) -> None:
+    def paced(self, place: FeedPosition) -> None:
         pass
 
-    def failed(self, place: Place, error: Exception) -> None:
-        log.warning("a tail of %r ends behind %d: %s", place.subject.log.name, place.cursor, error)
+    def failed(self, place: FeedPosition, error: Exception) -> None:
+        log.warning("a tail of %r ends after %d: %s", place.subject.log.name, place.cursor, error)
         self.end()

@@ -5,13 +5,13 @@ from __future__ import annotations
 import msgspec
 
 from strandline.engine import Log
-from strandline.protocols.http import Call, Reply
 from strandline.protocols.streams.context import StreamsContext
 from strandline.protocols.streams.coverage import covered
 from strandline.protocols.streams.errors import JSON, NO_STORE
 from strandline.query.aggregate import AggregateResult
 from strandline.query.requests import AggregateRequest, parse_aggregate_body
 from strandline.query.values import format_date
+from strandline.service.http import Call, Reply
 
 
 class Aggregating:
@@ -38,7 +38,7 @@ class Aggregating:
                 context.indexing.go_on(stream.log, config, versions)
             return _reply(stream.log, request, result)
 
-        return await context.workers.run(aggregate, call.started + context.settings.request_timeout_ms / 1000)
+        return await context.search(call, aggregate)
 
 
 def _reply(log: Log, request: AggregateRequest, result: AggregateResult) -> Reply:
@@ -52,7 +52,7 @@ def _reply(log: Log, request: AggregateRequest, result: AggregateResult) -> Repl
         "coverage": {
             **covered(coverage, log),
             "used_rollups": coverage.used_rollups,
-            "indexed_segments": coverage.companions + coverage.chunks,
+            "indexed_segments": coverage.index_files + coverage.chunks,
             "scanned_segments": 0,
             "scanned_tail_docs": coverage.caught_up,
             "index_families_used": coverage.families,

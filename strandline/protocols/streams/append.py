@@ -6,22 +6,22 @@ records nor the state of a producer behind.
 
 from __future__ import annotations
 
-import asyncio
 import re
 from typing import NamedTuple
 
 from strandline.engine import Appended, Batch, Producer
 from strandline.engine.record import MAX_KEY_BYTES
-from strandline.protocols.http import Call, Head, Headers, Refusal, Reply
-from strandline.protocols.ownership import CLOSED as CLOSED_NOTE
 from strandline.protocols.streams.context import StreamsContext
 from strandline.protocols.streams.entries import byte_batch, checked_batch, json_batch
-from strandline.protocols.streams.errors import bad_request, conflict, too_large
-from strandline.protocols.streams.grammar import is_true, media_type, time_ms
+from strandline.protocols.streams.errors import STALE_EPOCH, bad_request, conflict
+from strandline.protocols.streams.grammar import is_true, time_ms
 from strandline.protocols.streams.replies import CLOSED, next_offset
 from strandline.protocols.streams.stream import STREAM_SEQ, Stream
-from strandline.protocols.streams.streams import SYSTEM
-from strandline.protocols.turns import Replying, reply_of
+from strandline.service.admission import Replying, reply_of
+from strandline.service.catalog import CLOSED as CLOSED_NOTE
+from strandline.service.catalog import media_type
+from strandline.service.http import Call, Head, Reply
+from strandline.service.problems import Headers, Refusal, body_too_large
 
 _NUMBER = re.compile(rb"[0-9]{1,16}")
 #: What has to be checked, or put into another form, is sent to another thread if it is larger than this.
@@ -86,7 +86,7 @@ def _producer(head: Head) -> Producer | None:
         return None
     identity, epoch, seq = values
     if identity is None or epoch is None or seq is None:
-        raise bad_request("Producer-Id, Producer-Epoch and Producer-Seq come together or not at all")
+        raise bad_request("Producer-Id, Producer-Epoch and Producer-Seq must be sent together")
     if not identity.strip():
         raise bad_request("Producer-Id must not be empty")
     return Producer(identity.decode("latin-1"), _number("Producer-Epoch", epoch), _number("Producer-Seq", seq))
@@ -111,13 +111,11 @@ class Appending:
             head = call.head.memo = AppendHead.of(call.head)
         body = call.body
         if len(body) > context.settings.max_append_bytes:
-            raise too_large(context.settings.max_append_bytes)
-        if stream.name in SYSTEM:
-            raise Refusal(403, "forbidden", "this stream is written by the server alone")
-        if not context.pressure.holds_writes:
+            raise body_too_large(context.settings.max_append_bytes)
+        if not context.admission.pressure.holds_writes:
             return self._append(stream, head, body)
         # Until it is its turn the stream may have been deleted.
-        return context.write_in_turn(lambda _: self._append(context.stream(call), head, body))
+        return context.admission.write(lambda _: self._append(context.stream(call), head, body))
 
     def _append(self, stream: Stream, head: AppendHead, body: bytes) -> Replying:
         if not body:
@@ -138,7 +136,7 @@ class Appending:
     async def _append_checked(self, stream: Stream, head: AppendHead, body: bytes) -> Reply:
         """Put a large body into form and check it on another thread; once more if the rules have changed meanwhile."""
         rules = stream.rules
-        batch = await asyncio.to_thread(self._batch, stream, head, body)
+        batch = await self._context.workers.normal.run(self._batch, stream, head, body)
         now_there = self._context.streams.get(stream.name)
         if now_there is not stream or stream.closed or stream.rules != rules:
             return await reply_of(self._append(now_there, head, body))
@@ -203,9 +201,9 @@ class Appending:
         closing = stream.closing
         assert closing is not None
         if producer is not None and (closing.producer, closing.epoch, closing.seq) == producer:
-            return context.after(stream.log.sync(), lambda _: _told(end, producer, True, appended=False))
+            return context.admission.after(stream.log.sync(), lambda _: _told(end, producer, True, appended=False))
         if closed_again is not None and producer is None:
-            return context.after(stream.log.sync(), lambda _: _told(end, None, True, appended=False))
+            return context.admission.after(stream.log.sync(), lambda _: _told(end, None, True, appended=False))
         raise conflict("the stream is closed", (next_offset(end), CLOSED))
 
     # --- who may append --------------------------------------------------------------------------------------------
@@ -218,14 +216,14 @@ class Appending:
         if known is None:
             if producer.seq:
                 expected = (b"producer-expected-seq", b"0")
-                raise conflict("the producer is not known: its first seq must be 0", (expected, received))
+                raise conflict("unknown producer: its first Producer-Seq must be 0", (expected, received))
             return False
         if producer.epoch < known.epoch:
             headers = ((b"producer-epoch", b"%d" % known.epoch),)
-            raise Refusal(403, "stale_epoch", f"the producer has epoch {known.epoch} by now", headers=headers)
+            raise Refusal(STALE_EPOCH, f"the epoch of the producer is {known.epoch} now", headers=headers)
         if producer.epoch > known.epoch:
             if producer.seq:
-                raise bad_request("a new epoch of a producer begins with seq 0")
+                raise bad_request("a new Producer-Epoch must begin with Producer-Seq 0")
             return False
         if producer.seq > known.seq + 1:
             expected = (b"producer-expected-seq", b"%d" % (known.seq + 1))

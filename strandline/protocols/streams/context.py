@@ -7,26 +7,22 @@ from collections import deque
 from collections.abc import Callable
 from typing import TypeVar
 
-from strandline.delivery.hub import Hub
-from strandline.delivery.pressure import Pressure
-from strandline.delivery.watch.alarms import Alarms
-from strandline.delivery.watch.feeds import Feeds
-from strandline.engine import Engine
+from strandline.delivery.watch.feed import Feeds
 from strandline.engine.commit import Commit
-from strandline.protocols.http import Call, Later, Refusal, Reply, Slots
-from strandline.protocols.meters import Meter
-from strandline.protocols.ownership import kept_by
-from strandline.protocols.streams.errors import append_timeout, conflict, overloaded
+from strandline.protocols.streams.errors import append_timeout, overloaded, request_timeout
 from strandline.protocols.streams.grammar import unescape
 from strandline.protocols.streams.index_builder import Indexing
 from strandline.protocols.streams.memory import Memory
 from strandline.protocols.streams.settings import StreamsSettings
 from strandline.protocols.streams.stream import Stream
 from strandline.protocols.streams.streams import Streams
-from strandline.protocols.streams.workers import Workers
-from strandline.protocols.turns import Replying, Turns, after
-from strandline.query.companions.catalog import Shelf
+from strandline.query.index_files.catalog import IndexCatalog
 from strandline.query.searcher import Searcher
+from strandline.service.catalog import SYSTEM, check_change
+from strandline.service.http import Call, Later, Reply
+from strandline.service.kernel import Kernel
+from strandline.service.meters import Meter
+from strandline.service.problems import FORBIDDEN, Refusal
 
 #: How often it is looked whose time is up.
 _STEP_SECONDS = 0.1
@@ -133,44 +129,28 @@ class Meters:
 
 T = TypeVar("T")
 
-#: How often expired streams are removed.
-SWEEP_SECONDS = 1.0
-
 
 class StreamsContext:
     """Made on the loop's thread, once the engine is open."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        hub: Hub,
-        pressure: Pressure,
-        settings: StreamsSettings,
-        slots: Slots,
-        shelf: Shelf | None = None,
-    ) -> None:
-        """``shelf``: where searches find companions, if there may be any."""
-        self.engine = engine
-        self.hub = hub
-        self.pressure = pressure
+    def __init__(self, kernel: Kernel, settings: StreamsSettings, shelf: IndexCatalog | None = None) -> None:
+        """``shelf``: where searches find the indexes of the lake, if there may be any."""
+        self.kernel = kernel
+        self.engine = kernel.engine
+        self.hub = hub = kernel.hub
+        self.admission = kernel.admission
+        self.workers = kernel.workers
         self.settings = settings
-        #: What every open event stream takes one of.
-        self.slots = slots
-        self.streams = Streams(engine, settings, hub.now)
-        self.feeds = Feeds(hub, pressure)
-        self.alarms = Alarms(hub.loop)
-        self.turns = Turns(pressure)
+        self.live = kernel.live
+        self.streams = Streams(kernel, settings)
+        self.feeds = Feeds(hub, kernel.pressure)
         self.meters = Meters()
         #: Appends that wait for the disk.
         self.appends = Deadlines(hub.loop, settings.append_timeout_ms / 1000, append_timeout(), self.meters.append_wait)
         self.searcher = Searcher(settings.search_memory_bytes, shelf)
-        self.memory = Memory(engine, self.searcher, lambda: self.appends.size)
-        self.streams.dropping.append(self.searcher.forget)
-        self.indexing = Indexing(self.searcher)
-        #: For searches, and whatever else takes long.
-        self.workers = Workers(hub.loop)
-        self.streams.sweep()
-        self._sweeping = hub.every(SWEEP_SECONDS, "removal of expired streams", self.streams.sweep)
+        self.memory = Memory(kernel.engine, self.searcher, lambda: self.appends.size)
+        kernel.catalog.dropping.append(self.searcher.forget)
+        self.indexing = Indexing(self.searcher, kernel.workers.in_order("indexing"))
 
     @staticmethod
     def check_path(call: Call) -> None:
@@ -185,17 +165,18 @@ class StreamsContext:
     def stream_to_change(self, call: Call) -> Stream:
         """The same, for somebody who appends to it or gives it other rules; refuses where only another protocol may."""
         stream = self.stream(call)
-        why = kept_by(stream.log)
-        if why is not None:
-            raise conflict(f"stream {stream.name!r} cannot be changed here: {why}")
+        self.check_change(stream)
         return stream
 
-    def after(self, commit: Commit[T], make: Callable[[T], Reply]) -> Reply | Later:
-        """The reply that is made of the commit's value: now if it is done, else when it is."""
-        return after(self.hub, commit, make)
+    @staticmethod
+    def check_change(stream: Stream) -> None:
+        """Refuse to change a stream that has an owner."""
+        if stream.name in SYSTEM:
+            raise Refusal(FORBIDDEN, "only the server changes this stream")
+        check_change(stream.log)
 
     def after_append(self, commit: Commit[T], size: int, make: Callable[[T], Reply]) -> Reply | Later:
-        """As ``after``, but without the outcome when it takes too long."""
+        """As ``Admission.after``, but refused when it takes too long."""
         if commit.done:
             self.meters.append_wait.add(0)
             return make(commit.wait())
@@ -219,14 +200,12 @@ class StreamsContext:
         if appends.count >= settings.max_waiting_appends or appends.size >= settings.max_waiting_bytes:
             raise overloaded("too many appends wait for the disk")
 
-    def write_in_turn(self, act: Callable[[float], Replying]) -> Replying:
-        """Do it now, or after the wait that the pressure on the server asks for."""
-        if not self.pressure.holds_writes:
-            return act(0.0)
-        return self.turns.take_write(lambda: 0, act)
+    async def search(self, call: Call, work: Callable[[], T]) -> T:
+        """Have something searched on a thread for bulk work, within the time that a request may take."""
+        try:
+            return await self.workers.bulk.run(work, until=call.started + self.settings.request_timeout_ms / 1000)
+        except TimeoutError:
+            raise request_timeout() from None
 
     def stop(self) -> None:
-        self._sweeping.stop()
-        self.alarms.stop()
-        self.workers.stop()
         self.indexing.stop()

@@ -6,9 +6,9 @@ from __future__ import annotations
 from typing import Any
 
 from strandline.engine import Log
-from strandline.engine.reads.layout import sealed_through
+from strandline.engine.reads.status import sealed_through
 from strandline.protocols.streams import offsets
-from strandline.query.coverage import Coverage
+from strandline.query.search import Coverage
 from strandline.query.values import format_date
 
 

@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from typing import NamedTuple
 from urllib.parse import quote
 
 from strandline.engine import Batch, Log, Page
-from strandline.protocols.access import Access
-from strandline.protocols.http import Call, Head, Headers, Refusal, Reply
-from strandline.protocols.ownership import CLOSED as CLOSED_NOTE
-from strandline.protocols.ownership import PROFILE, REGISTRY
+from strandline.engine.record import is_internal
 from strandline.protocols.streams import offsets
 from strandline.protocols.streams.append import routing_key
 from strandline.protocols.streams.context import StreamsContext
 from strandline.protocols.streams.entries import byte_batch, checked_batch, json_batch
-from strandline.protocols.streams.errors import bad_request, conflict, not_found, too_large
-from strandline.protocols.streams.grammar import is_true, media_type, number, time_ms, ttl_seconds, unescape
+from strandline.protocols.streams.errors import bad_request, conflict, not_found
+from strandline.protocols.streams.grammar import is_true, number, time_ms, ttl_seconds, unescape
 from strandline.protocols.streams.replies import CLOSED, kept, next_offset, origin
-from strandline.protocols.streams.stream import JSON, ForkTraits, Stream, StreamTraits
+from strandline.protocols.streams.stream import ForkTraits, Stream, StreamTraits
 from strandline.protocols.streams.streams import check_name
-from strandline.protocols.turns import Replying, reply_of
 from strandline.schema.profiles import GENERIC, Profile
 from strandline.schema.registry import Registry
+from strandline.service.access import Access
+from strandline.service.admission import Replying, reply_of
+from strandline.service.catalog import CLOSED as CLOSED_NOTE
+from strandline.service.catalog import JSON, PROFILE, REGISTRY, media_type
+from strandline.service.http import Call, Head, Reply
+from strandline.service.problems import FORBIDDEN, Headers, Refusal, body_too_large, may_not_touch
 
 PREFIX = "/v1/stream/"
 OCTETS = "application/octet-stream"
@@ -57,7 +58,7 @@ class CreateHead(NamedTuple):
         headers = head.headers
         ttl, expires = headers.get(b"stream-ttl"), headers.get(b"stream-expires-at")
         if ttl is not None and expires is not None:
-            raise bad_request("Stream-TTL and Stream-Expires-At exclude each other")
+            raise bad_request("Stream-TTL cannot be combined with Stream-Expires-At")
         return cls(
             _content_type(head),
             None if ttl is None else ttl_seconds(ttl.decode("latin-1")),
@@ -95,7 +96,7 @@ def _fork(head: Head) -> ForkHead | None:
     sub = headers.get(b"stream-fork-sub-offset")
     if source is None:
         if offset is not None or sub is not None:
-            raise bad_request("Stream-Fork-Offset and Stream-Fork-Sub-Offset need Stream-Forked-From")
+            raise bad_request("Stream-Fork-Offset and Stream-Fork-Sub-Offset require Stream-Forked-From")
         return None
     count = 0 if sub is None else number("Stream-Fork-Sub-Offset", sub.decode("latin-1"))
     if count and offset is None:
@@ -146,25 +147,25 @@ class Creating:
         context = self._context
         context.check_path(call)
         name = check_name(call.param("name"))
-        if name.startswith("_"):
-            raise Refusal(403, "forbidden", "this stream is made by the server alone")
+        if is_internal(name):
+            raise Refusal(FORBIDDEN, "only the server creates this stream")
         head = CreateHead.of(call.head)
         if len(call.body) > context.settings.max_append_bytes:
-            raise too_large(context.settings.max_append_bytes)
+            raise body_too_large(context.settings.max_append_bytes)
         if head.fork is not None:
             _check_access(call.access, head.fork.source)
-        return context.write_in_turn(lambda _: self._put(call, name, head))
+        return context.admission.write(lambda _: self._put(call, name, head))
 
     def _put(self, call: Call, name: str, head: CreateHead) -> Replying:
         context = self._context
         existing = context.streams.find(name)
         if existing is not None and existing.gone:
-            context.streams.sweep()
+            context.kernel.catalog.sweep()
             existing = context.streams.find(name)
         if existing is not None:
             if existing.gone or not _matches(existing, head):
-                raise conflict("a stream of this name exists, and is not the same")
-            return context.after(existing.log.sync(), lambda _: _described(existing, 200))
+                raise conflict("a stream with this name and another configuration exists")
+            return context.admission.after(existing.log.sync(), lambda _: _described(existing, 200))
         if head.fork is not None:
             return self._forked(call, name, head, head.fork)
         now = context.hub.now()
@@ -232,9 +233,9 @@ class Creating:
     async def _forked_later(
         self, call: Call, name: str, head: CreateHead, fork: ForkHead, source: Stream, through: int
     ) -> Reply:
-        page = await asyncio.to_thread(source.log.read, through, 1)
+        page = await self._context.workers.normal.run(source.log.read, through, 1)
         if self._context.streams.find(name) is not None:
-            raise conflict("a stream of this name was made meanwhile")
+            raise conflict("another request created a stream with this name")
         return await reply_of(self._cut(call, name, head, fork, source, through, page))
 
     def _cut(
@@ -271,9 +272,9 @@ class Creating:
 def _check_access(access: Access, source: str) -> None:
     """Whoever forks a stream gets at what is in it."""
     if not access.may("read"):
-        raise Refusal(403, "forbidden", "the API key lacks the read scope, without which nothing can be forked")
+        raise Refusal(FORBIDDEN, "the API key lacks the read scope, which forking requires")
     if not access.may_touch(source):
-        raise Refusal(403, "forbidden", f"the API key may not touch {source!r}")
+        raise may_not_touch(source)
 
 
 def _matches(stream: Stream, head: CreateHead) -> bool:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from strandline.protocols.http import Call, Refusal, Reply
 from strandline.protocols.streams.context import StreamsContext
 from strandline.protocols.streams.replies import NO_STORE
-from strandline.protocols.streams.streams import SYSTEM, check_name
-from strandline.protocols.turns import Replying
+from strandline.protocols.streams.streams import check_name
+from strandline.service.admission import Replying
+from strandline.service.http import Call, Reply
 
 
 class Deleting:
@@ -18,11 +18,10 @@ class Deleting:
         context, streams = self._context, self._context.streams
         context.check_path(call)
         name = check_name(call.param("name"))
-        if name in SYSTEM:
-            raise Refusal(403, "forbidden", "this stream belongs to the server")
         if streams.find(name) is None and streams.was_deleted(name):
             return _deleted(None)
-        return context.after(streams.delete(streams.get(name), call.access), _deleted)
+        stream = context.stream_to_change(call)
+        return context.admission.after(streams.delete(stream, call.access), _deleted)
 
 
 def _deleted(_: object) -> Reply:

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from strandline.protocols.ownership import REGISTRY
 from strandline.protocols.streams import offsets
 from strandline.protocols.streams.index_status import Inspected, family_sizes, index_status
 from strandline.protocols.streams.list import profile_of, time
 from strandline.protocols.streams.stream import STREAM_SEQ
 from strandline.schema.profiles import show
+from strandline.service.catalog import REGISTRY
 
 #: What object stores are asked for. Segments are shared by streams, so that no request is made for one of them.
 _ARTIFACTS = (
@@ -82,7 +82,7 @@ def _object_storage(seen: Inspected) -> dict[str, Any]:
     lake."""
     segments = sum(part.size for part in seen.uploaded)
     registry = len(seen.stream.log.notes.get(REGISTRY, b""))
-    companions = 0 if seen.held is None else seen.held.companions.size
+    companions = 0 if seen.held is None else seen.held.index_files.size
     return {
         "total_bytes": str(segments + registry + companions),
         "segments_bytes": str(segments),
@@ -94,7 +94,7 @@ def _object_storage(seen: Inspected) -> dict[str, Any]:
         "routing_index_object_count": 0,
         "routing_lexicon_object_count": 0,
         "exact_index_object_count": 0,
-        "bundled_companion_object_count": 0 if seen.held is None else len(seen.held.companions.ranges),
+        "bundled_companion_object_count": 0 if seen.held is None else len(seen.held.index_files.ranges),
     }
 
 

@@ -6,33 +6,34 @@ Those who read along at the same place get the same bytes, made once.
 from __future__ import annotations
 
 import logging
-import re
 from base64 import b64encode
-from collections.abc import Callable
 from typing import Any
 from weakref import WeakValueDictionary
 
-from strandline.delivery.watch import Place, Reader, View
+from strandline.delivery.watch import FeedPosition, FeedReader, FeedView
 from strandline.engine import Page
-from strandline.protocols import http
-from strandline.protocols.access import Access
 from strandline.protocols.streams.context import StreamsContext
 from strandline.protocols.streams.offsets import cursor, encode, encode_bytes
 from strandline.protocols.streams.pages import lost
 from strandline.protocols.streams.read_request import Ask
 from strandline.protocols.streams.replies import end_offset, next_offset
-from strandline.protocols.streams.stream import JSON, Stream
+from strandline.protocols.streams.stream import Stream
+from strandline.service import sse
+from strandline.service.access import Access
+from strandline.service.catalog import JSON
+from strandline.service.live import LiveResponse
 
 log = logging.getLogger(__name__)
 
-#: A reader that hears nothing for this long is told where it stands.
+#: A reader that got nothing for this long gets a control event.
 SILENCE_SECONDS = 30.0
 #: A piece from this size on is written as it is, so that all readers at the same place share its bytes.
 SHARED_BYTES = 64 << 10
-_LINE = re.compile(rb"\r\n|\r|\n")
+_CONTROL = sse.frame(b"control", b'{"streamNextOffset":"%b"%b,"streamCursor":"%d"}', prefix=sse.BARE_DATA)
+_CLOSED = sse.frame(b"control", b'{"streamNextOffset":"%b","upToDate":true,"streamClosed":true}', prefix=sse.BARE_DATA)
 
 
-class EventView(View):
+class EventView(FeedView):
     """Which records, and as what: one object for everybody who wants the same."""
 
     __slots__ = ("_encoding", "_key", "_max_bytes", "_max_records")
@@ -64,10 +65,7 @@ class EventView(View):
             payload = b"".join(data)
             if self._encoding == "base64":
                 payload = b64encode(payload)
-        if b"\n" in payload or b"\r" in payload:
-            # Every line of the payload is a line of its own: nothing in it can pass for an event.
-            payload = _LINE.sub(b"\ndata:", payload)
-        return b"event: data\ndata:%b\n\n" % payload
+        return sse.frame(b"data", payload, prefix=sse.BARE_DATA)
 
 
 _views: WeakValueDictionary[tuple[Any, ...], EventView] = WeakValueDictionary()
@@ -88,35 +86,26 @@ def encoding_of(stream: Stream, ask: Ask) -> str:
     return "text" if stream.media_type.startswith("text/") else "base64"
 
 
-class EventStream(http.Stream, Reader):
+class EventStream(LiveResponse, FeedReader):
     """One client that reads along."""
 
-    __slots__ = (
-        "_access", "_context", "_cursor", "_ended", "_forget", "_greeted", "_paused", "_place", "_rotate_at", "_sink",
-        "_stream", "headers", "rings_at",
-    )  # fmt: skip
+    __slots__ = ("_context", "_cursor", "_greeted", "_place", "_rotate_at", "_stream", "headers")
     content_type = b"text/event-stream"
+    heartbeat_seconds = SILENCE_SECONDS
 
-    def __init__(
-        self, context: StreamsContext, stream: Stream, ask: Ask, access: Access, forget: Callable[[EventStream], None]
-    ) -> None:
+    def __init__(self, context: StreamsContext, stream: Stream, ask: Ask, access: Access) -> None:
+        super().__init__(context.live, access)
         self._context = context
         self._stream = stream
-        self._access = access
         self._cursor = ask.cursor
-        self._forget = forget
-        # A place behind the end is taken for the end.
+        # A position after the end counts as the end.
         start = stream.log.head if ask.after is None else min(ask.after, stream.log.head)
         settings = context.settings
         view = _view(stream, ask, settings.read_max_records, settings.read_max_bytes)
-        self._place = Place(self, stream, start, view)
-        self._sink: http.Sink | None = None
-        self._paused = False
-        self._ended = False
-        #: Whether the client has been told where it stands.
+        self._place = FeedPosition(self, stream, start, view)
+        #: Whether the client has got a control event.
         self._greeted = False
         self._rotate_at = 0.0
-        self.rings_at: float | None = None
         self.headers = (
             (b"cache-control", b"no-cache"),
             (b"x-accel-buffering", b"no"),
@@ -128,45 +117,42 @@ class EventStream(http.Stream, Reader):
 
     # --- the connection --------------------------------------------------------------------------------------------
 
-    def opened(self, sink: http.Sink) -> None:
-        self._sink = sink
-        now = self._context.hub.loop.time()
-        self._rotate_at = now + self._context.settings.sse_rotate_seconds
+    def greeting(self) -> bytes:
+        return b""
+
+    def begin(self) -> None:
+        self._rotate_at = self.sent_at + self._context.settings.sse_rotate_seconds
         try:
             self._context.feeds.attach(self._place)
         except Exception:
             self.end()
             return
-        self._context.alarms.set(self, min(self._rotate_at, now + SILENCE_SECONDS))
+        if self._rotate_at < self.sent_at + SILENCE_SECONDS:
+            self.live.alarms.set(self, self._rotate_at)
         self.deliver(self._place)
 
-    def resumed(self) -> None:
-        if self._paused and not self._ended:
-            self._paused = False
-            self.deliver(self._place)
+    def go_on(self) -> None:
+        self.deliver(self._place)
 
-    def closed(self) -> None:
-        self._ended = True
+    def leave(self) -> None:
         self._context.feeds.detach(self._place)
-        self._context.alarms.cancel(self)
-        self._context.slots.release(self._access)
-        self._forget(self)
 
-    def end(self) -> None:
-        """Have the client come again."""
-        if not self._ended and self._sink is not None:
-            self._ended = True
-            self._sink.close()
+    def heartbeat(self) -> bytes:
+        return self._control(self._place.cursor)
 
-    def too_slow(self) -> None:
-        """The protocol has no word for it: the client comes again with the last offset it has got."""
-        self.end()
+    def ring(self, now: float) -> float | None:
+        """Also end a connection that has lasted long enough: the client connects again."""
+        if now >= self._rotate_at and not self.ended:
+            self.end()
+            return None
+        after = super().ring(now)
+        return after if after is None or self.ended else min(after, self._rotate_at)
 
     # --- what is new -----------------------------------------------------------------------------------------------
 
-    def deliver(self, place: Place) -> None:
+    def deliver(self, place: FeedPosition) -> None:
         feed = place.feed
-        while not self._paused and not self._ended and feed is not None:
+        while self.keeps_up and feed is not None:
             if self._stream.gone:
                 self.end()
                 return
@@ -178,10 +164,10 @@ class EventStream(http.Stream, Reader):
                 moved = piece.next_after != place.cursor
                 place.move(piece)
                 if piece.content:
-                    self._write_piece(piece.content, self._control(place.cursor))
+                    self._send(piece.content, self._control(place.cursor))
                     continue
             if not self._greeted or self._stream.ended:
-                self._write(self._control(place.cursor))
+                self._send(b"", self._control(place.cursor))
             if not moved:
                 return
 
@@ -191,56 +177,30 @@ class EventStream(http.Stream, Reader):
         self._greeted = True
         up_to_date = at >= stream.log.head
         if up_to_date and stream.ended:
-            return b'event: control\ndata:{"streamNextOffset":"%b","upToDate":true,"streamClosed":true}\n\n' % (
-                encode_bytes(at)
-            )
-        return b'event: control\ndata:{"streamNextOffset":"%b"%b,"streamCursor":"%d"}\n\n' % (
+            return _CLOSED % encode_bytes(at)
+        return _CONTROL % (
             encode_bytes(at),
             b',"upToDate":true' if up_to_date else b"",
             cursor(self._context.hub.now(), self._cursor),
         )
 
-    def _write_piece(self, content: bytes, control: bytes) -> None:
+    def _send(self, content: bytes, control: bytes) -> None:
+        self._context.meters.event_bytes.add(len(content) + len(control))
         if len(content) < SHARED_BYTES:
-            self._write(content + control)
-            return
-        assert self._sink is not None
-        self._context.meters.event_bytes.add(len(content))
-        # Both go out whatever the sink says: data without a control event would be read again.
-        keeps_up = self._sink.write(content)
-        self._write(control)
-        self._paused = self._paused or not keeps_up
-
-    def _write(self, data: bytes) -> None:
-        assert self._sink is not None
-        self._context.meters.event_bytes.add(len(data))
-        if not self._sink.write(data):
-            self._paused = True
+            self.write(content + control)
+        else:
+            # Both are sent even if the reader does not keep up: data without a control event would be read again.
+            self.write(content)
+            self.write(control)
         if self._place.cursor >= self._stream.log.head and self._stream.ended:
             self.end()
-        elif self.rings_at is not None:
-            now = self._context.hub.loop.time()
-            if self.rings_at < min(self._rotate_at, now + SILENCE_SECONDS / 2):
-                self._context.alarms.set(self, min(self._rotate_at, now + SILENCE_SECONDS))
 
-    def ring(self, now: float) -> float | None:
-        """Nothing was said for a while, or the connection has lasted long enough."""
-        if self._ended:
-            return None
-        if now >= self._rotate_at:
-            self.end()
-            return None
-        if not self._paused:
-            assert self._sink is not None
-            self._paused = not self._sink.write(self._control(self._place.cursor))
-        return min(self._rotate_at, now + SILENCE_SECONDS)
-
-    def gone(self, place: Place) -> None:
+    def gone(self, place: FeedPosition) -> None:
         self.end()
 
-    def paced(self, place: Place) -> None:
+    def paced(self, place: FeedPosition) -> None:
         pass
 
-    def failed(self, place: Place, error: Exception) -> None:
-        log.warning("an event stream of %r ends behind %s: %s", self._stream.name, encode(place.cursor), error)
+    def failed(self, place: FeedPosition, error: Exception) -> None:
+        log.warning("an event stream of %r ends after %s: %s", self._stream.name, encode(place.cursor), error)
         self.end()

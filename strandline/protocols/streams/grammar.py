@@ -5,17 +5,14 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 from functools import lru_cache
-from urllib.parse import unquote
 
 from strandline.protocols.streams.errors import bad_request
+from strandline.service import parameters
+from strandline.service.parameters import parse_rfc3339
 
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,14}", re.ASCII)
 _DIGITS = re.compile(r"[0-9]{1,30}", re.ASCII)
 _DURATION = re.compile(r"([0-9]{1,15})(ms|s|m|h|d)?", re.ASCII)
-_RFC3339 = re.compile(
-    r"(\d{4}-\d{2}-\d{2})[Tt](\d{2}:\d{2}:\d{2})(?:\.(\d{1,9}))?(?:([Zz])|([+-])(\d{2}):(\d{2}))", re.ASCII
-)
-_BAD_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")
 _UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 #: The end of the year 9999: no time is later.
 MAX_TIME_MS = 253_402_300_799_999
@@ -65,28 +62,6 @@ def time_ms(name: str, text: str) -> int:
     return milliseconds
 
 
-def parse_rfc3339(text: str) -> int | None:
-    """Milliseconds since 1970, fractions of one cut off; None if it is no such time."""
-    match = _RFC3339.fullmatch(text)
-    if match is None:
-        return None
-    day, clock, fraction, _, sign, hours, minutes = match.groups()
-    try:
-        moment = datetime.fromisoformat(f"{day}T{clock}+00:00")
-    except ValueError:
-        return None
-    milliseconds = round((moment - _EPOCH).total_seconds()) * 1000 + int((fraction or "0").ljust(3, "0")[:3])
-    if sign is not None:
-        if int(hours) > 23 or int(minutes) > 59:
-            return None
-        shift = (int(hours) * 60 + int(minutes)) * 60_000
-        milliseconds += shift if sign == "-" else -shift
-    return milliseconds
-
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
 def iso(milliseconds: int) -> str:
     """A time as the protocol shows it."""
     return f"{_second(milliseconds // 1000)}.{milliseconds % 1000:03d}Z"
@@ -103,19 +78,8 @@ def is_true(value: bytes | None) -> bool:
 
 
 def unescape(path: str) -> str:
-    """A path, or a part of one, as text; refuses what stands for none."""
-    if not path.isascii():
-        raise bad_request("a path has ASCII characters only: escape the others")
-    if "%" not in path:
-        return path
-    if _BAD_ESCAPE.search(path):
-        raise bad_request("the path has a % that does not begin an escape")
+    """A path, or a part of one, as text."""
     try:
-        return unquote(path, errors="strict")
-    except UnicodeDecodeError:
-        raise bad_request("the path is not valid UTF-8") from None
-
-
-def media_type(value: str) -> str:
-    """A content type without its parameters, for comparing."""
-    return value.partition(";")[0].strip().lower()
+        return parameters.unescape(path)
+    except ValueError as error:
+        raise bad_request(str(error)) from None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from threading import Lock
 from time import perf_counter
 from typing import NamedTuple
@@ -32,11 +32,11 @@ class _Work(NamedTuple):
 
 
 class Indexing:
-    """Safe to use from any thread."""
+    """Safe to use from any thread. ``thread`` does one thing after the other."""
 
-    def __init__(self, searcher: Searcher) -> None:
+    def __init__(self, searcher: Searcher, thread: Executor) -> None:
         self._searcher = searcher
-        self._thread = ThreadPoolExecutor(1, "indexing")
+        self._thread = thread
         self._lock = Lock()
         self._waiting: deque[_Work] = deque()
         self._stopped = False
@@ -59,7 +59,7 @@ class Indexing:
 
     def _look(self, work: _Work) -> None:
         try:
-            self._searcher.look(*work)
+            self._searcher.refresh_status(*work)
         except EngineError as error:
             log.info("companions of %r are not looked for: %s", work.log, error)
         except Exception:
@@ -96,4 +96,3 @@ class Indexing:
         with self._lock:
             self._stopped = True
             self._waiting.clear()
-        self._thread.shutdown(wait=False, cancel_futures=True)

@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from strandline.engine.reads.layout import Holdings, SealedPart
+from strandline.engine.reads.status import LogStatus, SealedPart
 from strandline.protocols.streams.list import time
 from strandline.protocols.streams.stream import Stream
 from strandline.query.config import Field, SearchConfig
-from strandline.query.index_status import Held
+from strandline.query.searcher import LogIndexStatus
 
 #: In the order in which they are shown.
 FAMILIES = ("exact", "col", "fts", "agg", "mblk")
@@ -27,10 +27,10 @@ class Inspected(NamedTuple):
     """A stream at one moment. ``has_cold_tier``: segments are moved there; else they stay where they are."""
 
     stream: Stream
-    holdings: Holdings
+    holdings: LogStatus
     has_cold_tier: bool
     #: None: it has no search configuration.
-    held: Held | None
+    held: LogIndexStatus | None
     #: How many search configurations of the stream the server has seen since it was started.
     plan_generation: int
     #: When the newest segment was written, in milliseconds; None where that is not known.
@@ -129,7 +129,7 @@ def _exact_indexes(seen: Inspected) -> list[dict[str, Any]]:
             "retired_run_count": 0,
             "fully_indexed_uploaded_segments": _is_full(seen),
             "stale_configuration": held.is_stale,
-            "updated_at": time(held.companions.built_at),
+            "updated_at": time(held.index_files.built_at),
         }
         for field in sorted(config.fields.values(), key=lambda field: field.name)
         if field.exact
@@ -164,7 +164,7 @@ def _families(seen: Inspected) -> list[dict[str, Any]]:
             "object_count": held.objects,
             "stale_segment_count": len(sealed) if held.is_stale else 0,
             "fully_indexed_uploaded_segments": _is_full(seen),
-            "updated_at": time(held.companions.built_at),
+            "updated_at": time(held.index_files.built_at),
         }
         for family, fields in families_of(config).items()
     ]
@@ -194,7 +194,7 @@ def family_sizes(seen: Inspected) -> dict[str, int]:
     held, config = seen.held, seen.stream.registry.search
     if held is None or config is None:
         return sizes
-    for name in held.sizes.keys() | held.companions.sizes.keys():
+    for name in held.sizes.keys() | held.index_files.sizes.keys():
         size = held.size_of(name)
         field = config.fields.get(name)
         if field is None:

@@ -15,16 +15,16 @@ import msgspec
 
 from strandline.delivery.hub import Waiter
 from strandline.engine import Log
-from strandline.engine.reads.layout import holdings_of
+from strandline.engine.reads.status import status_of
 from strandline.engine.segments.store import segment_path
-from strandline.protocols.http import Answer, Call, Later, Reply
 from strandline.protocols.streams.context import StreamsContext
 from strandline.protocols.streams.details import details
 from strandline.protocols.streams.errors import JSON, NO_STORE, bad_request, not_found, request_timeout
 from strandline.protocols.streams.grammar import duration_ms
 from strandline.protocols.streams.index_status import Inspected, index_status
 from strandline.protocols.streams.stream import Stream
-from strandline.query.index import Plan
+from strandline.query.index import IndexPlan
+from strandline.service.http import Answer, Call, Later, Reply
 
 #: How often it is looked for changes that nobody tells of.
 LOOK_SECONDS = 1.0
@@ -60,9 +60,9 @@ class Inspecting:
     def __init__(self, context: StreamsContext) -> None:
         self._context = context
         self._boards: dict[tuple[int, Kind], Board] = {}
-        self._plans: dict[int, tuple[Plan, int]] = {}
+        self._plans: dict[int, tuple[IndexPlan, int]] = {}
         self._written: dict[int, int | None] = {}
-        context.streams.dropping.append(self._forget)
+        context.kernel.catalog.dropping.append(self._forget)
 
     # --- answering -----------------------------------------------------------------------------------------------
 
@@ -82,8 +82,7 @@ class Inspecting:
 
     async def _answer_after_look(self, call: Call, kind: Kind, stream: Stream) -> Answer:
         """First find out which companions there are: that is on a disk, or farther away."""
-        context = self._context
-        await context.workers.run(lambda: self._look(stream), call.started + context.settings.request_timeout_ms / 1000)
+        await self._context.search(call, lambda: self._look(stream))
         answer = self._answer_at_once(call, kind, stream)
         return await answer if isinstance(answer, Later) else answer
 
@@ -94,7 +93,7 @@ class Inspecting:
     def _look(self, stream: Stream) -> None:
         registry = stream.registry
         if registry.search is not None:
-            self._context.searcher.look(stream.log, registry.search, registry.versions)
+            self._context.searcher.refresh_status(stream.log, registry.search, registry.versions)
 
     def look_later(self, stream: Stream) -> None:
         """Find out, for the next time that somebody wants to know, which companions there are."""
@@ -139,13 +138,13 @@ class Inspecting:
     def marks(self, stream: Stream) -> tuple[object, ...]:
         """What says, for next to nothing, that no document of the stream has changed: all of it being the same."""
         log = stream.log
-        return log.head, log.notes, log.revision, holdings_of(log), self._context.searcher.indexes.changes
+        return log.head, log.notes, log.revision, status_of(log), self._context.searcher.indexes.changes
 
     # --- looking -------------------------------------------------------------------------------------------------
 
     def _inspect(self, stream: Stream) -> Inspected:
         log, search = stream.log, stream.registry.search
-        holdings = holdings_of(log)
+        holdings = status_of(log)
         held = None if search is None or not search.fields else self._context.searcher.held(log, search)
         return Inspected(
             stream,
@@ -156,7 +155,7 @@ class Inspecting:
             self._written_at(holdings.sealed[-1].segment) if holdings.sealed else None,
         )
 
-    def _generation(self, log: Log, plan: Plan) -> int:
+    def _generation(self, log: Log, plan: IndexPlan) -> int:
         known, generation = self._plans.get(log.epoch, (None, 0))
         if known != plan:
             generation += 1
@@ -218,7 +217,7 @@ class Board(Waiter):
     def begin(self) -> None:
         hub = self._context.hub
         hub.watch(self.stream.log, self)
-        self._context.alarms.set(self, hub.loop.time() + LOOK_SECONDS)
+        self._context.live.alarms.set(self, hub.loop.time() + LOOK_SECONDS)
 
     def add(self, poll: Poll) -> None:
         self.polls[poll] = None
@@ -259,12 +258,12 @@ class Board(Waiter):
         polls = list(self.polls)
         self.polls.clear()
         for poll in polls:
-            self._context.alarms.cancel(poll)
+            self._context.live.alarms.cancel(poll)
         self._end()
         return polls
 
     def _end(self) -> None:
-        self._context.alarms.cancel(self)
+        self._context.live.alarms.cancel(self)
         self._context.hub.unwatch(self.stream.log, self)
         self._inspecting.done(self)
 
@@ -283,7 +282,7 @@ class Poll:
 
     def begin(self) -> None:
         wait_ms = min(self._wait_ms, self._context.settings.request_timeout_ms)
-        self._context.alarms.set(self, self._context.hub.loop.time() + wait_ms / 1000)
+        self._context.live.alarms.set(self, self._context.hub.loop.time() + wait_ms / 1000)
 
     def ring(self, now: float) -> float | None:
         if self._wait_ms > self._context.settings.request_timeout_ms:
@@ -294,6 +293,6 @@ class Poll:
         return None
 
     def time_up(self) -> None:
-        self._context.alarms.cancel(self)
+        self._context.live.alarms.cancel(self)
         self._board.remove(self)
         self.later.settle(self._board.shown.unchanged())

@@ -6,29 +6,28 @@ A wait is an answer that comes later and nothing else: no task, no timer of its 
 from __future__ import annotations
 
 import re
-from functools import lru_cache, partial
+from functools import partial
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta
 
 from strandline.delivery.invalidation.keys import hexadecimal, key_id, parse_hexadecimal
-from strandline.delivery.invalidation.live import Live, Lives
-from strandline.delivery.invalidation.report import meta_of
-from strandline.delivery.invalidation.request import Request
-from strandline.delivery.invalidation.settings import MemorySettings, TemplateSettings, TouchSettings
-from strandline.delivery.invalidation.templates import MAX_FIELDS, Activation, Declaration, Field
-from strandline.delivery.invalidation.waiters import Answer
+from strandline.delivery.invalidation.live import LiveInvalidation, Lives, meta_of
+from strandline.delivery.invalidation.request import WaitRequest
+from strandline.delivery.invalidation.templates import MAX_FIELDS, Activation, Declaration, TemplateField
+from strandline.delivery.invalidation.waiters import TouchAnswer
 from strandline.engine import Batch, Log
 from strandline.engine.errors import EngineError
-from strandline.protocols.http import Call, Later, Refusal, Reply
 from strandline.protocols.streams import offsets
 from strandline.protocols.streams.context import StreamsContext
 from strandline.protocols.streams.errors import JSON, NO_STORE, bad_request, not_found, overloaded
 from strandline.protocols.streams.grammar import number
 from strandline.protocols.streams.stream import Stream, StreamTraits
 from strandline.schema.profiles.state_protocol import StateProtocol
-from strandline.schema.profiles.touch_config import TouchConfig
+from strandline.schema.profiles.touch_settings import TouchSettings
+from strandline.service.http import Call, Later, Reply
+from strandline.service.problems import Refusal
 
 #: Where it is told every ten seconds what has happened.
 LIVE_METRICS = "live.metrics"
@@ -58,7 +57,7 @@ class TemplateBody(msgspec.Struct, gc=False):
     fields: Annotated[list[FieldBody], Meta(min_length=1, max_length=MAX_FIELDS)]
 
     def declaration(self) -> Declaration:
-        return Declaration(self.entity, tuple(Field(field.name, field.encoding) for field in self.fields))
+        return Declaration(self.entity, tuple(TemplateField(field.name, field.encoding) for field in self.fields))
 
 
 TemplateBodies = Annotated[list[TemplateBody], Meta(min_length=1, max_length=MAX_TEMPLATES)]
@@ -88,7 +87,7 @@ _activate_decoder = msgspec.json.Decoder(ActivateBody)
 class Touching:
     def __init__(self, context: StreamsContext) -> None:
         self._context = context
-        self.lives = Lives(context.hub, context.alarms, self._settings_of, self._publish)
+        self.lives = Lives(context.hub, context.live.alarms, self._settings_of, self._publish)
 
     # --- the requests ----------------------------------------------------------------------------------------------
 
@@ -127,9 +126,9 @@ class Touching:
         request = _request(body)
         runtime = live.runtime
         if body.exact and runtime.kind_of(request) != "fineKey":
-            raise bad_request("wait.exact needs waits on single keys, and the stream is too far behind for them now")
+            raise bad_request("wait.exact requires waits on single keys, which are off while the stream lags")
         if len(runtime.waiters) >= MAX_WAITING:
-            raise overloaded("too many wait on this stream")
+            raise overloaded("too many requests wait on this stream")
         if body.declare_templates is not None:
             _activate(live, body.declare_templates, body.inactivity_ttl_ms)
         later = Later()
@@ -143,7 +142,7 @@ class Touching:
 
     # --- answers that come later -----------------------------------------------------------------------------------
 
-    def _tell(self, live: Live, later: Later, answer: Answer) -> None:
+    def _tell(self, live: LiveInvalidation, later: Later, answer: TouchAnswer) -> None:
         if answer.verdict != "ended":
             later.settle(_shown(live.runtime.epoch, answer))
             return
@@ -152,18 +151,18 @@ class Touching:
         except Refusal as refusal:
             later.fail(refusal)
 
-    def _begun_anew(self, log: Log, answer: Answer) -> Reply:
+    def _begun_anew(self, log: Log, answer: TouchAnswer) -> Reply:
         """To somebody who waited when touch was configured anew: no cursor from before counts any more."""
         stream = self._context.streams.find(log.name)
         if stream is None or stream.log.epoch != log.epoch:
             raise not_found()
         runtime = self._live(stream).runtime
-        stale = Answer("stale", answer.kind, runtime.journal.generation, runtime.journal.last)
+        stale = TouchAnswer("stale", answer.kind, runtime.journal.generation, runtime.journal.last)
         return _shown(runtime.epoch, stale)
 
     # --- which streams ---------------------------------------------------------------------------------------------
 
-    def _live(self, stream: Stream) -> Live:
+    def _live(self, stream: Stream) -> LiveInvalidation:
         live = self.lives.get(stream.log)
         if live is None:
             raise not_found("touch not enabled")
@@ -177,7 +176,7 @@ class Touching:
         profile = stream.profile
         if not isinstance(profile, StateProtocol) or profile.touch is None or not profile.touch.enabled:
             return None
-        return settings_of(profile.touch)
+        return profile.touch
 
     def _publish(self, ticks: list[dict[str, object]]) -> None:
         """Best effort: nobody is to suffer from a stream of metrics that cannot be written."""
@@ -217,11 +216,11 @@ def _cursor(text: str) -> tuple[str, int | None]:
     return match[1], int(match[2])
 
 
-def _request(body: WaitBody) -> Request:
+def _request(body: WaitBody) -> WaitRequest:
     if not (body.keys or body.key_ids):
         raise bad_request("wait.keys or wait.keyIds must name something to wait on")
     templates = [_template_id(text) for text in body.template_ids_used]
-    return Request(
+    return WaitRequest(
         frozenset([*map(key_id, body.keys), *body.key_ids]),
         body.timeout_ms,
         coarse=body.interest_mode == "coarse",
@@ -246,34 +245,8 @@ def _exact_keys(body: WaitBody) -> frozenset[int]:
     return frozenset(key for key in keys if key is not None)
 
 
-def _activate(live: Live, templates: list[TemplateBody], ttl_ms: int | None) -> Activation:
+def _activate(live: LiveInvalidation, templates: list[TemplateBody], ttl_ms: int | None) -> Activation:
     return live.runtime.activate([template.declaration() for template in templates], ttl_ms)
-
-
-@lru_cache(maxsize=256)
-def settings_of(config: TouchConfig) -> TouchSettings:
-    """The profile's configuration in the words of the room behind."""
-    memory, templates = config.memory, config.templates
-    return TouchSettings(
-        coarse_interval_ms=config.coarse_interval_ms,
-        coalesce_window_ms=config.touch_coalesce_window_ms,
-        on_missing_before=config.on_missing_before,  # type: ignore[arg-type]
-        lag_degrade=config.lag_degrade_fine_touches_at_source_offsets,
-        lag_recover=config.lag_recover_fine_touches_at_source_offsets,
-        fine_budget_per_batch=config.fine_touch_budget_per_batch,
-        fine_tokens_per_second=config.fine_tokens_per_second,
-        fine_burst_tokens=config.fine_burst_tokens,
-        lag_reserved_budget_per_batch=config.lag_reserved_fine_touch_budget_per_batch,
-        memory=msgspec.convert(memory, MemorySettings, from_attributes=True),
-        templates=TemplateSettings(
-            default_inactivity_ttl_ms=templates.default_inactivity_ttl_ms,
-            last_seen_persist_interval_ms=templates.last_seen_persist_interval_ms,
-            gc_interval_ms=templates.gc_interval_ms,
-            max_active_per_entity=templates.max_active_templates_per_entity,
-            max_active_per_stream=templates.max_active_templates_per_stream,
-            activation_rate_per_minute=templates.activation_rate_limit_per_minute,
-        ),
-    )
 
 
 # --- what goes out ---------------------------------------------------------------------------------------------------
@@ -283,14 +256,14 @@ def _reply(document: Any) -> Reply:
     return Reply(msgspec.json.encode(document), 200, JSON, (NO_STORE,))
 
 
-def _meta(live: Live) -> Reply:
+def _meta(live: LiveInvalidation) -> Reply:
     runtime = live.runtime
     position = runtime.follower.position
     scanned = offsets.encode(position) if position else None
     return _reply({**meta_of(runtime, live.now()), "walScannedThrough": scanned})
 
 
-def _activated(live: Live, outcome: Activation) -> Reply:
+def _activated(live: LiveInvalidation, outcome: Activation) -> Reply:
     runtime = live.runtime
     cursor = f"{runtime.epoch}:{runtime.journal.generation}"
     limits = runtime.settings.templates
@@ -309,7 +282,7 @@ def _activated(live: Live, outcome: Activation) -> Reply:
     )
 
 
-def _shown(epoch: str, answer: Answer) -> Reply:
+def _shown(epoch: str, answer: TouchAnswer) -> Reply:
     """The same reply for everybody who is told the same."""
     reply = answer.memo
     if reply is None:
@@ -318,7 +291,7 @@ def _shown(epoch: str, answer: Answer) -> Reply:
     return reply
 
 
-def _answer(epoch: str, answer: Answer) -> dict[str, object]:
+def _answer(epoch: str, answer: TouchAnswer) -> dict[str, object]:
     bucket, cursor = answer.bucket, f"{epoch}:{answer.generation}"
     where = {
         "effectiveWaitKind": answer.kind,

@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
-from sys import maxunicode
 from typing import Any
 
 import msgspec
 
 from strandline.engine.errors import UnknownLog
-from strandline.engine.reads.layout import cold_through, sealed_through
-from strandline.engine.state.log_names import Span
-from strandline.protocols.http import Call, Reply
+from strandline.engine.reads.status import cold_through, sealed_through
 from strandline.protocols.streams import offsets
 from strandline.protocols.streams.context import StreamsContext
 from strandline.protocols.streams.errors import JSON, NO_STORE, bad_request
 from strandline.protocols.streams.grammar import iso, number
 from strandline.protocols.streams.stream import Stream
+from strandline.service.catalog import spans
+from strandline.service.http import Call, Reply
 
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 1000
 #: Streams that are described before others get their turn: about a millisecond.
 SLICE = 200
-
-#: Names within are the server's own: they start with an underscore.
-_OWN = ("_", "`")
 
 
 class Listing:
@@ -42,8 +37,8 @@ class Listing:
         wanted = spans(call.access.prefixes, query.get("prefix", ""), query.get("after", ""))
         streams = self._context.streams
         # Those whose time is up are not counted.
-        streams.sweep()
-        names = streams.engine.names_at(wanted, streams.hidden, position, limit)
+        streams.catalog.sweep()
+        names = streams.engine.names_at(wanted, streams.catalog.hidden, position, limit)
         found: list[bytes] = []
         for at, name in enumerate(names):
             if at % SLICE == SLICE - 1:
@@ -104,37 +99,3 @@ def profile_of(stream: Stream) -> dict[str, Any]:
 def time(milliseconds: int | None) -> str | None:
     """A time as it is shown; null where there is none, or it is not known."""
     return iso(milliseconds) if milliseconds else None
-
-
-def spans(prefixes: Sequence[str], prefix: str, after: str) -> list[Span]:
-    """Where the names are that have the prefix and one of the prefixes (any, if there are none), come behind
-    ``after``, and are not the server's own."""
-    allowed = [prefix if prefix.startswith(each) else each for each in prefixes or ("",) if _meet(each, prefix)]
-    found: list[Span] = []
-    last: str | None = None
-    for each in sorted(allowed):
-        # Everything that begins like one before is listed with that one.
-        if last is None or not each.startswith(last):
-            last = each
-            found.append((each, _behind(each)))
-    return list(_clipped(found, f"{after}\0" if after else ""))
-
-
-def _meet(one: str, other: str) -> bool:
-    return one.startswith(other) or other.startswith(one)
-
-
-def _behind(prefix: str) -> str | None:
-    """The first text behind all that have the prefix; None: nothing is."""
-    prefix = prefix.rstrip(chr(maxunicode))
-    return prefix[:-1] + chr(ord(prefix[-1]) + 1) if prefix else None
-
-
-def _clipped(found: Iterable[Span], first: str) -> Iterable[Span]:
-    own, behind_own = _OWN
-    for low, high in found:
-        low = max(low, first)
-        if low < own:
-            yield low, own if high is None else min(high, own)
-        if high is None or high > behind_own:
-            yield max(low, behind_own), high

@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 
-from strandline.protocols.http import Call, Refusal, Reply
 from strandline.protocols.streams import offsets
 from strandline.protocols.streams.context import StreamsContext
 from strandline.protocols.streams.coverage import covered
@@ -16,14 +15,16 @@ from strandline.protocols.streams.errors import JSON, NO_STORE, bad_request
 from strandline.protocols.streams.observe_request import ObserveRequest, parse_observe_request
 from strandline.protocols.streams.stream import Stream
 from strandline.query.bound import bind_search
-from strandline.query.coverage import Coverage
 from strandline.query.language import Compare, Node, Or
 from strandline.query.order import OFFSET, SortKey, SortValues
 from strandline.query.requests import MAX_SIZE, SearchRequest
+from strandline.query.search import Coverage
 from strandline.query.searcher import Searcher
 from strandline.query.values import format_date, parse_date
 from strandline.schema.profiles import Evlog, OtelTraces
 from strandline.schema.profiles.otel_tree import TraceTree
+from strandline.service.http import Call, Reply
+from strandline.service.problems import may_not_touch
 
 Document = dict[str, Any]
 
@@ -183,7 +184,7 @@ class Observing:
             document = _Observation(request, *shelves).document()
             return Reply(msgspec.json.encode(document), 200, JSON, (NO_STORE,))
 
-        return await context.workers.run(observe, call.started + context.settings.request_timeout_ms / 1000)
+        return await context.search(call, observe)
 
     def _streams(self, call: Call, request: ObserveRequest) -> tuple[Stream | None, Stream | None]:
         """The streams that are named; one that is not may be known to the other."""
@@ -199,7 +200,7 @@ class Observing:
         if name is None:
             return None
         if not call.access.may_touch(name):
-            raise Refusal(403, "forbidden", f"the API key may not touch {name!r}")
+            raise may_not_touch(name)
         stream = self._context.streams.get(name)
         if not isinstance(stream.profile, kind):
             raise bad_request(f"request.streams.{role} must be a stream with the profile {kind.kind}")

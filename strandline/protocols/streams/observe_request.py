@@ -8,7 +8,7 @@ import msgspec
 
 from strandline.protocols.streams.errors import bad_request
 from strandline.query.values import parse_date
-from strandline.schema.profiles.options import Options
+from strandline.schema.profiles.profile import ProfileOptions
 
 Lookup = Literal["requestId", "traceId", "spanId"]
 LOOKUPS: tuple[Lookup, ...] = ("requestId", "traceId", "spanId")
@@ -47,7 +47,7 @@ def parse_observe_request(body: bytes) -> ObserveRequest:
         raise bad_request("observe request must be valid JSON") from None
     if not isinstance(document, dict):
         raise bad_request("observe request must be a JSON object")
-    request = Options(document, "request")
+    request = ProfileOptions(document, "request")
     request.allow("streams", "lookup", "time", "include", "limits")
     streams = _section(request, "streams", "events", "traces")
     events_stream, traces_stream = streams.text("events"), streams.text("traces")
@@ -73,13 +73,13 @@ def parse_observe_request(body: bytes) -> ObserveRequest:
     )
 
 
-def _section(request: Options, name: str, *allowed: str) -> Options:
-    section = request.section(name) or Options({}, f"request.{name}")
+def _section(request: ProfileOptions, name: str, *allowed: str) -> ProfileOptions:
+    section = request.section(name) or ProfileOptions({}, f"request.{name}")
     section.allow(*allowed)
     return section
 
 
-def _lookup(lookup: Options) -> tuple[Lookup, str]:
+def _lookup(lookup: ProfileOptions) -> tuple[Lookup, str]:
     given = [name for name in LOOKUPS if lookup.has(name)]
     if len(given) != 1:
         raise bad_request("request.lookup must have exactly one of requestId, traceId, spanId")
@@ -89,7 +89,7 @@ def _lookup(lookup: Options) -> tuple[Lookup, str]:
 
 
 def _time(given: Any) -> tuple[int | None, int | None]:
-    options = Options(given, "request.time")
+    options = ProfileOptions(given, "request.time")
     options.allow("from", "to", "paddingMs")
     padding = options.whole("paddingMs", 0, 0, MAX_PADDING_MS)
     first, last = _moment(given, "from"), _moment(given, "to")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any, NamedTuple
 
 import msgspec
@@ -10,20 +9,21 @@ import msgspec
 from strandline.engine import Batch
 from strandline.engine.commit import Commit
 from strandline.engine.record import MAX_RECORD_BYTES
-from strandline.protocols.http import Call, Head, Refusal, Reply
 from strandline.protocols.streams.context import StreamsContext
-from strandline.protocols.streams.errors import NO_STORE, bad_request, conflict, too_large
-from strandline.protocols.streams.grammar import media_type
+from strandline.protocols.streams.errors import NO_STORE, bad_request, conflict
 from strandline.protocols.streams.otlp_json import read_json, write_json
 from strandline.protocols.streams.otlp_protobuf import read_protobuf, write_protobuf
 from strandline.protocols.streams.profile import notes_of
 from strandline.protocols.streams.replies import CLOSED, next_offset
-from strandline.protocols.streams.stream import JSON, Stream, StreamTraits
-from strandline.protocols.streams.streams import SYSTEM, check_name
-from strandline.protocols.turns import reply_of
+from strandline.protocols.streams.stream import Stream, StreamTraits
+from strandline.protocols.streams.streams import check_name
 from strandline.schema.errors import SchemaError
 from strandline.schema.profiles import OtelTraces, load_profile
 from strandline.schema.registry import Registry
+from strandline.service.admission import reply_of
+from strandline.service.catalog import JSON, media_type
+from strandline.service.http import Call, Head, Reply
+from strandline.service.problems import UNSUPPORTED_MEDIA_TYPE, Refusal, body_too_large, may_not_touch
 
 PROTOBUF = "application/x-protobuf"
 _FORMS = {PROTOBUF: (read_protobuf, write_protobuf), JSON: (read_json, write_json)}
@@ -68,11 +68,11 @@ class Otlp:
                 "the server was not told which stream traces go to; a stream's own _otlp/v1/traces takes them"
             )
         if not call.access.may_touch(name):
-            raise Refusal(403, "forbidden", f"the API key may not touch {name!r}")
+            raise may_not_touch(name)
         return await self._take(call, name, creates=settings.otlp_auto_create)
 
     async def _take(self, call: Call, name: str, *, creates: bool) -> Reply:
-        return await reply_of(self._context.write_in_turn(lambda _: self._take_now(call, name, creates)))
+        return await reply_of(self._context.admission.write(lambda _: self._take_now(call, name, creates)))
 
     async def _take_now(self, call: Call, name: str, creates: bool) -> Reply:
         context = self._context
@@ -80,7 +80,7 @@ class Otlp:
         while True:
             target = self._target(name, creates)
             _check_size(call, target.profile)
-            taken = await asyncio.to_thread(_taken, form, call.body, target.profile, target.registry)
+            taken = await context.workers.normal.run(_taken, form, call.body, target.profile, target.registry)
             # Meanwhile the stream may have been closed, or got another profile, or have been made or removed.
             if _same(target, self._target(name, creates)):
                 break
@@ -108,8 +108,7 @@ class Otlp:
         if creates and streams.find(name) is None:
             return self._new(check_name(name))
         stream = streams.get(name)
-        if name in SYSTEM:
-            raise Refusal(403, "forbidden", "this stream is written by the server alone")
+        self._context.check_change(stream)
         if stream.closed:
             raise conflict("the stream is closed", (next_offset(stream.end), CLOSED))
         profile = stream.profile
@@ -133,7 +132,9 @@ def _same(before: Target, now: Target) -> bool:
 def _form(head: Head) -> str:
     form = media_type(head.headers.get(b"content-type", b"").decode("latin-1"))
     if form not in _FORMS:
-        raise Refusal(415, "unsupported_media_type", f"traces come as {PROTOBUF} or {JSON}, not {form or 'nothing'}")
+        raise Refusal(
+            UNSUPPORTED_MEDIA_TYPE, f"the content type of traces must be {PROTOBUF} or {JSON}, not {form or 'empty'}"
+        )
     return form
 
 
@@ -142,9 +143,9 @@ def _check_size(call: Call, profile: OtelTraces) -> None:
     limits, headers = profile.settings.otlp_limits, call.head.headers
     if headers.get(b"content-encoding", b"").strip().lower() == b"gzip":
         if int(headers.get(b"content-length") or 0) > limits.max_compressed_bytes:
-            raise too_large(limits.max_compressed_bytes)
+            raise body_too_large(limits.max_compressed_bytes)
     if len(call.body) > limits.max_decoded_bytes:
-        raise too_large(limits.max_decoded_bytes)
+        raise body_too_large(limits.max_decoded_bytes)
 
 
 class _Rejected:

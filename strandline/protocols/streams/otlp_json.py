@@ -9,12 +9,12 @@ from typing import Any
 
 import msgspec
 
-from strandline.protocols.http import Refusal
 from strandline.protocols.streams.errors import bad_request
 from strandline.protocols.streams.otlp_limits import SpanCollector
-from strandline.schema.profiles.otel_settings import OtlpLimits
+from strandline.schema.profiles.otel_limits import OtlpLimits
 from strandline.schema.profiles.otel_span import KINDS, STATUS_CODES
 from strandline.schema.profiles.values import number_of, whole_of
+from strandline.service.problems import Refusal
 
 _KINDS = {f"SPAN_KIND_{kind.upper()}": kind for kind in KINDS}
 _STATUS_CODES = {f"STATUS_CODE_{code.upper()}": code for code in STATUS_CODES}

@@ -7,7 +7,7 @@ from math import isfinite, isnan
 from typing import Any, TypeVar
 
 from strandline.protocols.streams.errors import bad_request
-from strandline.schema.profiles.otel_settings import OtlpLimits
+from strandline.schema.profiles.otel_limits import OtlpLimits
 
 T = TypeVar("T")
 

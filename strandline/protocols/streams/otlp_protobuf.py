@@ -16,7 +16,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ScopeSpans, Span
 
 from strandline.protocols.streams.errors import bad_request
 from strandline.protocols.streams.otlp_limits import SpanCollector, number_text
-from strandline.schema.profiles.otel_settings import OtlpLimits
+from strandline.schema.profiles.otel_limits import OtlpLimits
 from strandline.schema.profiles.otel_span import KINDS, STATUS_CODES
 
 

@@ -13,14 +13,13 @@ import msgspec
 
 from strandline.engine import Batch, Config, Engine
 from strandline.engine.errors import EngineError
-from strandline.protocols.meters import Measured
-from strandline.protocols.ownership import PROFILE, REGISTRY
 from strandline.protocols.streams.context import StreamsContext
 from strandline.protocols.streams.stream import StreamTraits
-from strandline.protocols.streams.streams import METRICS_STREAM
 from strandline.schema.profiles import METRICS
 from strandline.schema.profiles.metrics import SCHEMA
 from strandline.schema.registry import Registry
+from strandline.service.catalog import METRICS_STREAM, PROFILE, REGISTRY
+from strandline.service.meters import Measured
 
 log = logging.getLogger(__name__)
 
@@ -129,10 +128,10 @@ class OwnMetrics:
             ("blocks.cached", "bytes"): stats.cached_bytes,
             ("index.size", "bytes"): context.searcher.indexes.nbytes,
             ("append.waiting", "appends"): context.appends.count,
-            ("connections.events", "connections"): context.slots.used,
+            ("connections.events", "connections"): context.live.slots.used,
             ("logs.watched", "logs"): len(context.hub.watched()),
             ("memory.rss", "bytes"): context.memory.rss,
-            ("pressure", "percent"): round(context.pressure.level * 100),
+            ("pressure", "percent"): round(context.admission.pressure.level * 100),
         }
         for (name, unit), value in gauges.items():
             yield Series(name, unit, "gauge", Measured.once(value))

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from time import perf_counter
 from typing import NamedTuple
 from urllib.parse import quote
 
 from strandline.engine import Log, Page
 from strandline.engine.record import Tombstone
-from strandline.protocols.http import Headers, Refusal, Reply
 from strandline.protocols.streams.context import StreamsContext
-from strandline.protocols.streams.errors import bad_request
+from strandline.protocols.streams.errors import GONE, bad_request
 from strandline.protocols.streams.offsets import encode
 from strandline.protocols.streams.read_request import Ask
 from strandline.protocols.streams.replies import (
@@ -29,6 +27,8 @@ from strandline.query.bound import Bound, bind_filter
 from strandline.query.config import SearchConfig
 from strandline.query.language import parse
 from strandline.query.matcher import filter_rows
+from strandline.service.http import Reply
+from strandline.service.problems import Headers, Refusal
 
 #: So many records are filtered at a time.
 FILTER_PAGE = 4096
@@ -118,6 +118,7 @@ class Pages:
     def __init__(self, context: StreamsContext) -> None:
         self._settings = context.settings
         self._meters = context.meters
+        self._workers = context.workers
 
     def bound_filter(self, stream: Stream, ask: Ask) -> Bound | None:
         """The filter that is asked for, ready to be used."""
@@ -145,7 +146,7 @@ class Pages:
         """The page, read and filtered on another thread."""
         begun = perf_counter()
         try:
-            return await asyncio.to_thread(self._fetch, stream, ask, after, bound)
+            return await self._workers.normal.run(self._fetch, stream, ask, after, bound)
         finally:
             self._meters.read_fetch.add(int((perf_counter() - begun) * 1_000_000))
 
@@ -243,8 +244,8 @@ def body_of(data: list[bytes], as_json: bool) -> bytes:
 
 def lost(tombstone: Tombstone) -> Refusal:
     """The answer to whoever names a place behind which something is gone that nobody removed on purpose."""
-    message = f"what follows this offset is no longer there: the stream begins behind {encode(tombstone.earliest - 1)}"
-    return Refusal(410, "gone", message)
+    message = f"the records after this offset were removed; the stream begins after {encode(tombstone.earliest - 1)}"
+    return Refusal(GONE, message)
 
 
 def _etag(stream: Stream, ask: Ask, found: Found, as_json: bool, closed: bool) -> bytes:

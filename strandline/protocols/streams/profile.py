@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import msgspec
 
-from strandline.protocols.http import Call, Refusal, Reply
-from strandline.protocols.ownership import PROFILE, REGISTRY
 from strandline.protocols.streams.context import StreamsContext
 from strandline.protocols.streams.errors import JSON, NO_STORE
-from strandline.protocols.streams.streams import SYSTEM
-from strandline.protocols.turns import Replying
 from strandline.schema.profiles import GENERIC, Profile, parse_profile_update, show
 from strandline.schema.registry import Registry
+from strandline.service.admission import Replying
+from strandline.service.catalog import PROFILE, REGISTRY
+from strandline.service.http import Call, Reply
+from strandline.service.problems import may_not_touch
 
 
 class Profiling:
@@ -26,15 +26,13 @@ class Profiling:
         """POST /v1/stream/{name}/_profile: the profile, and the registry that comes with it, in one step."""
         stream = self._context.stream_to_change(call)
         profile = parse_profile_update(call.body)
-        if stream.name in SYSTEM:
-            raise Refusal(403, "forbidden", "the profile of this stream is the server's own")
         for name in profile.named_streams:
             if not call.access.may_touch(name):
-                raise Refusal(403, "forbidden", f"the API key may not touch {name!r}")
+                raise may_not_touch(name)
         profile.check_install(is_json=stream.is_json, is_empty=not stream.end, current=stream.profile)
         notes = notes_of(profile, profile.registry(stream.name))
         stream.use(self._context.hub.now())
-        return self._context.after(stream.log.note(notes), lambda _: _shown(profile))
+        return self._context.admission.after(stream.log.note(notes), lambda _: _shown(profile))
 
 
 def notes_of(profile: Profile, registry: Registry | None) -> dict[str, object]:

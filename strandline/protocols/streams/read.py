@@ -8,7 +8,6 @@ from typing import Any
 
 from strandline.delivery.hub import Waiter
 from strandline.engine import Log
-from strandline.protocols.http import Answer, Call, Headers, Later, Reply
 from strandline.protocols.streams.context import StreamsContext
 from strandline.protocols.streams.errors import gone, not_found, overloaded, request_timeout
 from strandline.protocols.streams.events import EventStream
@@ -18,6 +17,8 @@ from strandline.protocols.streams.read_request import Ask
 from strandline.protocols.streams.replies import CLOSED, NO_STORE, UP_TO_DATE, end_offset, kept, lifetime, next_offset
 from strandline.protocols.streams.stream import Stream
 from strandline.query.bound import Bound
+from strandline.service.http import Answer, Call, Later, Reply
+from strandline.service.problems import Headers
 
 
 class Reading:
@@ -25,7 +26,6 @@ class Reading:
         self._context = context
         self._pages = Pages(context)
         self._polls: set[LongPoll] = set()
-        self._events: set[EventStream] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
     # --- GET -----------------------------------------------------------------------------------------------------
@@ -109,23 +109,19 @@ class Reading:
             page = stream.log.read_resident(ask.after, 1) if ask.after < stream.log.head else None
             if page is not None and page.tombstone is not None:
                 raise lost(page.tombstone)
-        if not context.slots.acquire(call.access):
+        if not context.live.has_room(call.access):
             raise overloaded("too many streams are open")
-        events = EventStream(context, stream, ask, call.access, self._events.discard)
-        self._events.add(events)
-        return events
+        return EventStream(context, stream, ask, call.access)
 
     def drain(self) -> None:
-        """Answer everybody who waits, and end what does not end by itself."""
+        """Answer every long poll."""
         for poll in list(self._polls):
             poll.time_up()
-        for events in list(self._events):
-            events.end()
 
     @property
     def waiting(self) -> int:
         """How many reads wait for something: long-polls and event streams."""
-        return len(self._polls) + len(self._events)
+        return len(self._polls) + self._context.live.count(EventStream)
 
     # --- HEAD ----------------------------------------------------------------------------------------------------
 
@@ -174,7 +170,7 @@ class LongPoll(Waiter):
         wait_ms = settings.long_poll_ms if self._ask.timeout_ms is None else self._ask.timeout_ms
         wait_ms = min(wait_ms, settings.request_timeout_ms)
         hub.watch(self._stream.log, self)
-        self._context.alarms.set(self, hub.loop.time() + wait_ms / 1000)
+        self._context.live.alarms.set(self, hub.loop.time() + wait_ms / 1000)
         # What was appended before the watch began wakes nobody.
         self.wake(self._stream.log)
 
@@ -236,6 +232,6 @@ class LongPoll(Waiter):
 
     def _end(self) -> None:
         self._over = True
-        self._context.alarms.cancel(self)
+        self._context.live.alarms.cancel(self)
         self._context.hub.unwatch(self._stream.log, self)
         self._reading.done(self)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 from urllib.parse import parse_qsl
 
-from strandline.protocols.http import Head
 from strandline.protocols.streams import offsets
 from strandline.protocols.streams.errors import bad_request
 from strandline.protocols.streams.grammar import duration_ms, time_ms
 from strandline.protocols.streams.stream import Stream
+from strandline.service.http import Head
 
 Live = Literal["", "long-poll", "sse"]
 _LIVE: dict[str, Live] = {
@@ -62,7 +62,7 @@ class Ask(NamedTuple):
         if view not in (None, "latest"):
             raise bad_request(f"view must be latest, not {view!r}")
         if view is not None and live:
-            raise bad_request("view=latest shows what is there now: read on live without it, from Stream-Next-Offset")
+            raise bad_request("view=latest cannot be combined with live; continue without view from Stream-Next-Offset")
         if "filter" in query and live == "sse":
             raise bad_request("filter is not supported with live=sse")
         return cls(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from strandline.protocols.http import Cors, Head, Headers
 from strandline.protocols.streams.grammar import iso
 from strandline.protocols.streams.offsets import encode_bytes
 from strandline.protocols.streams.stream import Stream
+from strandline.service.http import Cors, Head
+from strandline.service.problems import Headers
 
 _EXPOSED = (
     "Stream-Next-Offset", "Stream-End-Offset", "Stream-Cursor", "Stream-Up-To-Date", "Stream-Closed", "Stream-TTL",

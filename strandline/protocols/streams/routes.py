@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from strandline.protocols.http import ElementLimit, Handler, Route, preflight
 from strandline.protocols.streams.aggregate import Aggregating
 from strandline.protocols.streams.append import Appending
 from strandline.protocols.streams.context import StreamsContext
@@ -26,11 +25,12 @@ from strandline.protocols.streams.schema import Schemas
 from strandline.protocols.streams.search import Searching
 from strandline.protocols.streams.server_details import ServerDetails
 from strandline.protocols.streams.subscriptions.routes import Subscribing
+from strandline.service.http import ElementLimit, Handler, Route, preflight
 
 ONE = "/v1/stream/{name}"
 
 
-class StreamsFace:
+class StreamsProtocol:
     """Everything of the streams protocol that answers HTTP requests. ``answered`` counts all replies of the server, by
     path and status."""
 
@@ -102,7 +102,7 @@ class StreamsFace:
         return self.reading.waiting + self.inspecting.waiting + self.touching.lives.waiting
 
     def drain(self) -> None:
-        """Answer everybody who waits, and end what does not end by itself."""
+        """Answer every request that waits, and stop what runs in the background."""
         self.reading.drain()
         self.inspecting.drain()
         self.touching.drain()

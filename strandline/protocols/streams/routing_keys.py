@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import msgspec
 
 from strandline.engine.reads.keys import KeyPage, keys_of
-from strandline.protocols.http import Call, Reply
 from strandline.protocols.streams.context import StreamsContext
 from strandline.protocols.streams.errors import JSON, NO_STORE, bad_request
 from strandline.protocols.streams.grammar import number
+from strandline.service.http import Call, Reply
 
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 500
@@ -30,7 +29,7 @@ class RoutingKeys:
         if not 1 <= limit <= MAX_LIMIT:
             raise bad_request(f"invalid limit: it must be from 1 to {MAX_LIMIT}")
         # The indexes of keys of sealed records are on the disk.
-        page = await asyncio.to_thread(keys_of, stream.log, call.query.get("after"), limit)
+        page = await self._context.workers.normal.run(keys_of, stream.log, call.query.get("after"), limit)
         document = _document(stream.name, page, call.elapsed_ms())
         return Reply(msgspec.json.encode(document), 200, JSON, (NO_STORE,))
 

@@ -3,7 +3,7 @@ then an interval of the server's own metrics is written down."""
 
 from __future__ import annotations
 
-from strandline.delivery.recurrence import Recurrence
+from strandline.delivery.hub import Recurrence
 from strandline.protocols.streams.context import StreamsContext
 from strandline.protocols.streams.own_metrics import OwnMetrics
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import msgspec
 
-from strandline.protocols.http import Answer, Call, Later, Refusal, Reply
-from strandline.protocols.ownership import REGISTRY
 from strandline.protocols.streams.context import StreamsContext
 from strandline.protocols.streams.errors import JSON, NO_STORE
-from strandline.protocols.streams.streams import SYSTEM
 from strandline.schema.registry import Registry
+from strandline.service.catalog import REGISTRY
+from strandline.service.http import Answer, Call, Later, Reply
 
 
 class Schemas:
@@ -24,19 +21,18 @@ class Schemas:
 
     async def post(self, call: Call) -> Answer:
         """POST /v1/stream/{name}/_schema"""
-        if self._context.stream_to_change(call).name in SYSTEM:
-            raise Refusal(403, "forbidden", "the schema of this stream is the server's own")
+        self._context.stream_to_change(call)
         while True:
             stream = self._context.stream(call)
             before = stream.registry
             # Compiling and proving large schemas takes too long for the loop.
-            after = await asyncio.to_thread(before.update, call.body, next_sequence=stream.end)
+            after = await self._context.workers.normal.run(before.update, call.body, next_sequence=stream.end)
             # Meanwhile the stream may have got another registry, or have been made anew.
             if self._context.stream(call) is stream and stream.registry is before:
                 break
         after = after.moved(before, stream.end)
         stream.use(self._context.hub.now())
-        answer: Answer | Later = self._context.after(
+        answer: Answer | Later = self._context.admission.after(
             stream.log.note({REGISTRY: after.stored()}), lambda _: _shown(after)
         )
         return await answer if isinstance(answer, Later) else answer

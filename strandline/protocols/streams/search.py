@@ -10,7 +10,6 @@ from urllib.parse import parse_qs
 import msgspec
 
 from strandline.engine import Log
-from strandline.protocols.http import Call, Reply
 from strandline.protocols.streams import offsets
 from strandline.protocols.streams.context import StreamsContext
 from strandline.protocols.streams.coverage import covered, milliseconds
@@ -19,8 +18,9 @@ from strandline.protocols.streams.stream import Stream
 from strandline.query.order import OFFSET, SortKey, SortValues
 from strandline.query.requests import SearchRequest, parse_search_body, parse_search_query
 from strandline.query.search import FoundRecord, SearchResult
-from strandline.query.summary import plain
+from strandline.query.values import plain
 from strandline.schema.registry import Registry
+from strandline.service.http import Call, Reply
 
 
 class Searching:
@@ -55,7 +55,7 @@ class Searching:
                 context.indexing.go_on(stream.log, config, versions)
             return _reply(stream.log, request, result, timeout_ms, call.started)
 
-        return await context.workers.run(search, call.started + context.settings.request_timeout_ms / 1000)
+        return await context.search(call, search)
 
 
 def promotion(registry: Registry) -> Callable[[int, bytes], msgspec.Raw]:
@@ -68,7 +68,7 @@ def promotion(registry: Registry) -> Callable[[int, bytes], msgspec.Raw]:
 def _reply(log: Log, request: SearchRequest, result: SearchResult, timeout_ms: int, started: float) -> Reply:
     coverage, timing, keys = result.coverage, result.timing, request.sort
     counters = {
-        "indexed_segments": coverage.companions + coverage.chunks,
+        "indexed_segments": coverage.index_files + coverage.chunks,
         "indexed_segment_time_ms": milliseconds(timing.matching),
         "fts_section_get_ms": 0,
         "fts_decode_ms": 0,

@@ -6,7 +6,6 @@ for single kinds of requests) are 0, null or "unavailable".
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from heapq import nlargest
 from itertools import islice
@@ -17,14 +16,15 @@ import msgspec
 from strandline.delivery.invalidation.live import Lives
 from strandline.engine import Log
 from strandline.engine.errors import UnknownLog
-from strandline.engine.reads.layout import Holdings, holdings_of
-from strandline.protocols.access import Access
-from strandline.protocols.http import Call, Reply
+from strandline.engine.reads.status import LogStatus, status_of
+from strandline.engine.record import is_internal
 from strandline.protocols.streams.context import StreamsContext
 from strandline.protocols.streams.errors import JSON, NO_STORE
 from strandline.protocols.streams.grammar import iso
 from strandline.protocols.streams.memory import GC, SQLITE
-from strandline.protocols.streams.workers import THREADS
+from strandline.service.access import Access
+from strandline.service.http import Call, Reply
+from strandline.service.workers import BULK_THREADS
 
 #: How many streams are named in each respect, of so many that are looked at.
 TOP = 5
@@ -98,10 +98,10 @@ class ServerDetails:
             "concurrency": {
                 "ingest": settings.max_waiting_appends,
                 "read": 0,
-                "search": THREADS,
+                "search": BULK_THREADS,
                 "async_index": 0,
                 "upload": int(has_cold_tier),
-                "index_build": THREADS,
+                "index_build": BULK_THREADS,
                 "index_compact": 0,
             },
             "ingest": {
@@ -136,7 +136,7 @@ class ServerDetails:
 
     def _runtime(self) -> dict[str, Any]:
         context = self._context
-        memory, appends, workers, settings = context.memory, context.appends, context.workers, context.settings
+        memory, appends, bulk, settings = context.memory, context.appends, context.workers.bulk, context.settings
         full = appends.count >= settings.max_waiting_appends or appends.size >= settings.max_waiting_bytes
         return {
             "memory": {
@@ -163,7 +163,7 @@ class ServerDetails:
             "concurrency": {
                 "ingest": _gate(settings.max_waiting_appends, appends.count, 0),
                 "read": _gate(0, 0, 0),
-                "search": _gate(THREADS, workers.active, workers.queued),
+                "search": _gate(BULK_THREADS, bulk.active, bulk.waiting),
                 "async_index": _gate(0, 0, 0),
             },
         }
@@ -189,7 +189,7 @@ class ServerDetails:
             "requests_waiting": self._waiting(),
             "watched_logs": len(watched),
             "waiters": sum(count for _, count in watched),
-            "open_event_streams": context.slots.used,
+            "open_event_streams": context.live.slots.used,
             "search_indexes": len(context.searcher.indexes),
             "touch_journals": len(self._lives),
         }
@@ -201,7 +201,7 @@ class ServerDetails:
         watched = [(count, log) for log, count in self._context.hub.watched() if _may_know(access, log)]
         waiters = nlargest(TOP, watched, key=lambda each: each[0])
         filters = [(size, log) for log, size in self._lives.filters() if _may_know(access, log)]
-        held = await asyncio.to_thread(self._unsealed, access)
+        held = await self._context.workers.normal.run(self._unsealed, access)
         indexed = self._context.searcher.indexes.sizes()
         stored = [(holdings.tail_size + indexed.get(log.epoch, 0), log, holdings) for log, holdings in held]
         pending = nlargest(TOP, held, key=lambda each: each[1].tail_size)
@@ -232,19 +232,19 @@ class ServerDetails:
             "notifier_waiters": [{"stream": log.name, "waiters": count} for count, log in waiters],
         }
 
-    def _unsealed(self, access: Access) -> list[tuple[Log, Holdings]]:
-        found: list[tuple[Log, Holdings]] = []
+    def _unsealed(self, access: Access) -> list[tuple[Log, LogStatus]]:
+        found: list[tuple[Log, LogStatus]] = []
         for log in islice(self._context.engine.unsealed(), MAX_LOOKED_AT):
             if _may_know(access, log):
                 try:
-                    found.append((log, holdings_of(log)))
+                    found.append((log, status_of(log)))
                 except UnknownLog:  # dropped in the meantime
                     continue
         return found
 
 
 def _may_know(access: Access, log: Log) -> bool:
-    return not log.name.startswith("_") and access.may_touch(log.name)
+    return not is_internal(log.name) and access.may_touch(log.name)
 
 
 def _gate(limit: int, active: int, queued: int) -> dict[str, int]:

@@ -1,48 +1,53 @@
-"""The bounds and defaults of the protocol that an operator may move."""
+"""The settings of the streams protocol."""
 
 from __future__ import annotations
 
-import msgspec
+from typing import Annotated
 
-from strandline.engine.record import Durability
+from strandline.service.settings import BatchBytes, BatchRecords
+from strandline.setting import Count, Durability, Flag, Milliseconds, Positive, Seconds, Section, Text
 
 
-class StreamsSettings(msgspec.Struct, frozen=True, kw_only=True):
-    #: What an acknowledgement of an append to a new stream is worth; see the durability classes of the engine.
-    stream_durability: Durability = "fsync"
-    #: The body of one append.
-    max_append_bytes: int = 10 << 20
-    #: The records of one append. An append is made in one go, in about a microsecond per record, and nobody else is
-    #: served meanwhile.
-    max_append_records: int = 50_000
-    #: Records and bytes of one page.
-    read_max_records: int = 1000
-    read_max_bytes: int = 1 << 20
-    #: How much payload one filtered read looks at.
-    filter_scan_bytes: int = 100 << 20
-    #: How long a long-poll waits unless it says otherwise.
-    long_poll_ms: int = 3_000
-    #: No request takes longer than this.
-    request_timeout_ms: int = 5_000
-    #: An append that is not durable after this time is answered without its outcome.
-    append_timeout_ms: int = 3_000
-    #: No search takes longer than this.
-    search_timeout_ms: int = 3_000
-    #: What the indexes that searches work on may take of the memory.
-    search_memory_bytes: int = 1 << 30
-    #: Appends, and their bytes, that wait for the disk before further ones are sent away.
-    max_waiting_appends: int = 50_000
-    max_waiting_bytes: int = 64 << 20
-    #: An event stream is ended after this time, for its client to connect anew.
-    sse_rotate_seconds: float = 60.0
-    #: Streams, and logs of any other kind, there can be; 0: any number.
-    max_streams: int = 0
-    #: How often the server writes down its own metrics; 0: never.
-    metrics_flush_ms: int = 10_000
-    #: Where traces go that come in without a stream; empty: they are refused.
-    otlp_traces_stream: str = ""
-    otlp_auto_create: bool = False
-    #: Whether webhooks may go to this machine.
-    webhook_allow_loopback: bool = False
-    #: Whether webhooks may go to this machine and to private networks.
-    webhook_allow_private: bool = False
+class StreamsSettings(Section, frozen=True, kw_only=True):
+    """The durability of new streams, and what one request may contain, ask for and take."""
+
+    stream_durability: Annotated[
+        Durability, "Durability of new streams: what an acknowledged append survives (ephemeral, memory, disk, fsync)."
+    ] = "fsync"
+    max_append_bytes: Annotated[BatchBytes, "Maximum size of the body of one append."] = 10 << 20
+    # An append is made in one step, at about a microsecond per record, and other requests wait meanwhile.
+    max_append_records: Annotated[
+        BatchRecords, "Maximum number of records in one append: elements of its JSON array."
+    ] = 50_000
+    read_max_records: Annotated[Positive, "Maximum number of records in one page."] = 1000
+    read_max_bytes: Annotated[Positive, "Maximum payload of one page; a single larger record is still returned."] = (
+        1 << 20
+    )
+    filter_scan_bytes: Annotated[Positive, "Maximum payload that one filtered read looks at."] = 100 << 20
+    long_poll_ms: Annotated[Milliseconds, "How long a long-poll waits if the request does not say."] = 3_000
+    request_timeout_ms: Annotated[Milliseconds, "Maximum time that a request can ask for."] = 5_000
+    append_timeout_ms: Annotated[
+        Milliseconds, "How long an append waits for its durability before it is answered without its outcome."
+    ] = 3_000
+    search_timeout_ms: Annotated[Milliseconds, "Maximum time of a search."] = 3_000
+    search_memory_bytes: Annotated[Positive, "Maximum memory of the indexes for searches."] = 1 << 30
+    max_waiting_appends: Annotated[Positive, "Maximum number of appends that wait for a flush."] = 50_000
+    max_waiting_bytes: Annotated[Positive, "Maximum bytes of appends that wait for a flush."] = 64 << 20
+    sse_rotate_seconds: Annotated[
+        Seconds, "How long an event stream stays open; then the server ends it and the client reconnects."
+    ] = 60.0
+    metrics_flush_ms: Annotated[Count, "How often the server records its own metrics in a stream; 0: never."] = 10_000
+    otlp_traces_stream: Annotated[
+        Text, "Stream for traces that arrive without the name of a stream; empty: such traces are refused."
+    ] = ""
+    otlp_auto_create: Annotated[Flag, "Create the stream `otlp_traces_stream` if it does not exist."] = False
+    webhook_allow_loopback: Annotated[
+        Flag,
+        "Allow webhooks to this machine, with or without TLS. Anyone who may create a subscription can then reach "
+        "services of this machine that trust every local connection.",
+    ] = False
+    webhook_allow_private: Annotated[
+        Flag,
+        "Allow webhooks to this machine and to private networks, with or without TLS. Anyone who may create a "
+        "subscription can then reach services there that trust every connection.",
+    ] = False

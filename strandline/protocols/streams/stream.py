@@ -7,20 +7,24 @@ from typing import Any
 import msgspec
 
 from strandline.engine import Config, Log
-from strandline.engine.clock import MAX_AHEAD_MS
 from strandline.engine.commit import Commit
-from strandline.engine.errors import EngineError
-from strandline.protocols.ownership import CLOSED, PROFILE, REGISTRY, STREAMS, is_hidden
-from strandline.protocols.streams.grammar import media_type
-from strandline.schema.profiles import GENERIC, Profile, load_profile
+from strandline.schema.profiles import GENERIC, Profile
 from strandline.schema.registry import Registry
+from strandline.service.catalog import (
+    CLOSED,
+    JSON,
+    PROFILE,
+    REGISTRY,
+    STREAMS,
+    is_hidden,
+    media_type,
+    profile_of,
+    registry_of,
+)
+from strandline.service.lifetime import Lifetime
 
-JSON = "application/json"
 #: Notes of a log that concern nobody but this protocol.
-STREAM_SEQ, USED = "stream_seq", "used"
-#: A stream whose time to live slides is written down as used so far ahead that reads seldom write anything.
-_AHEAD = 4
-_MAX_AHEAD_MS = 60_000
+STREAM_SEQ = "stream_seq"
 
 
 class ForkTraits(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,12 +67,13 @@ class Stream:
     anew only when they have changed."""
 
     __slots__ = (
-        "_profile", "_registry", "_stored_profile", "_stored_registry", "_used_until", "close_commit", "consumed_at",
-        "content_type", "content_type_bytes", "is_json", "log", "media_type", "name", "traits", "used_at",
+        "_profile", "_registry", "_stored_profile", "_stored_registry", "close_commit", "consumed_at", "content_type",
+        "content_type_bytes", "is_json", "lifetime", "log", "media_type", "name", "traits",
     )  # fmt: skip
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Log, lifetime: Lifetime | None = None) -> None:
         self.log = log
+        self.lifetime = lifetime
         self.name = log.name
         self.traits = traits_of(log.config)
         #: As it was given.
@@ -81,9 +86,6 @@ class Stream:
         self.consumed_at: int | None = None
         #: That of the close, if it came without an append; None: none has since the start.
         self.close_commit: Commit[Any] | None = None
-        self._used_until = int(log.notes.get(USED, 0))
-        #: When it was last read or written, as far as that matters for its time to live.
-        self.used_at = max(self._used_until, self.traits.created_at)
         self._stored_registry: object = None
         self._registry: Registry | None = None
         self._stored_profile: object = None
@@ -98,7 +100,7 @@ class Stream:
     def registry(self) -> Registry:
         stored = self.log.notes.get(REGISTRY)
         if self._registry is None or stored is not self._stored_registry:
-            self._registry = Registry.empty(self.name) if stored is None else Registry.load(stored)
+            self._registry = registry_of(self.log)
             self._stored_registry = stored
         return self._registry
 
@@ -106,7 +108,7 @@ class Stream:
     def profile(self) -> Profile:
         stored = self.log.notes.get(PROFILE)
         if stored is not self._stored_profile:
-            self._profile = GENERIC if stored is None else load_profile(stored)
+            self._profile = profile_of(self.log)
             self._stored_profile = stored
         return self._profile
 
@@ -153,32 +155,12 @@ class Stream:
 
     # --- time to live --------------------------------------------------------------------------------------------
 
-    def correct_use(self, now: int) -> None:
-        """If it was last used more than a day from now, a wrong clock said so: then it was used now."""
-        if self.used_at > now + MAX_AHEAD_MS:
-            self.used_at, self._used_until = now, 0
-
     @property
     def expires_at(self) -> int | None:
-        """When it is no longer there, in milliseconds, unless it is used before."""
-        if self.traits.ttl_seconds is not None:
-            return self.used_at + self.traits.ttl_seconds * 1000
-        return self.traits.expires_at
-
-    def expired(self, now: int) -> bool:
-        expires_at = self.expires_at
-        return expires_at is not None and now >= expires_at
+        """When the stream is removed unless it is used before, in milliseconds; None: it stays."""
+        return None if self.lifetime is None else self.lifetime.expires_at
 
     def use(self, now: int) -> None:
-        """It is read or written: a sliding time to live starts anew. Written down now and then, ahead of time: a
-        server that starts again never takes a stream for older than it is."""
-        ttl_seconds = self.traits.ttl_seconds
-        if ttl_seconds is None or now <= self.used_at:
-            return
-        self.used_at = now
-        if now > self._used_until and ttl_seconds:
-            self._used_until = now + min(ttl_seconds * 1000 // _AHEAD, _MAX_AHEAD_MS)
-            try:
-                self.log.note({USED: self._used_until})
-            except EngineError:
-                pass  # whoever wants to write something will be told
+        """The stream is read or written."""
+        if self.lifetime is not None:
+            self.lifetime.use(now)

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import TypeVar
 
-from strandline.delivery.hub import Hub
-from strandline.delivery.pressure import Pressure
-from strandline.delivery.watch import Alarms, Feeds
+from strandline.delivery.watch import Feeds
 from strandline.engine import Log
-from strandline.engine.errors import EngineClosed
-from strandline.protocols.http import Answer, Later, Reply, Slots
-from strandline.protocols.tables.settings import TablesSettings
 from strandline.protocols.tables.users import Users
-from strandline.protocols.turns import Replying, Turns
+from strandline.service.http import Answer, Later, Reply, later_of
+from strandline.service.kernel import Kernel
 from strandline.tables.declaration import TableDeclaration
 from strandline.tables.errors import TableError
-from strandline.tables.names import RowId, parse_id
-from strandline.tables.table import Table
-from strandline.tables.tables import Tables
+from strandline.tables.names import RowId, parse_id, table_of
+from strandline.tables.table import Table, Tables
 
 T = TypeVar("T")
 
@@ -28,35 +22,27 @@ T = TypeVar("T")
 class TablesContext:
     """Made on the loop's thread, once the engine is open."""
 
-    def __init__(
-        self, tables: Tables, users: Users, hub: Hub, pressure: Pressure, slots: Slots, settings: TablesSettings
-    ) -> None:
+    def __init__(self, kernel: Kernel, tables: Tables, users: Users) -> None:
+        self.kernel = kernel
         self.tables = tables
         self.users = users
-        self.hub = hub
-        self.pressure = pressure
-        #: What every open event stream takes one of.
-        self.slots = slots
-        self.settings = settings
-        self.feeds = Feeds(hub, pressure)
-        self.alarms = Alarms(hub.loop)
-        self.turns = Turns(pressure)
-        self._writer = ThreadPoolExecutor(1, "tables-writer")
+        self.hub = kernel.hub
+        self.admission = kernel.admission
+        self.workers = kernel.workers
+        self.live = kernel.live
+        self.feeds = Feeds(kernel.hub, kernel.pressure)
+        kernel.catalog.reservations.append(self._reserved)
+        self._writer = kernel.workers.in_order("tables writer")
         self._writes = 0
 
-    # --- in turn ---------------------------------------------------------------------------------------------------
+    def _reserved(self, name: str) -> str | None:
+        """Rows of a declared table are in logs that only the table creates."""
+        table = table_of(name)
+        if table is None or table not in self.tables:
+            return None
+        return f"the name belongs to the table {table!r}: use the endpoints of the table"
 
-    def in_turn(self, act: Callable[[], Replying]) -> Replying:
-        """Do it now, or after the wait that the pressure on the server asks for."""
-        if not self.pressure.level:
-            return act()
-        return self.turns.take(lambda: 0, lambda _: act())
-
-    def write_in_turn(self, act: Callable[[], Replying]) -> Replying:
-        """As ``in_turn``, for what writes records: it also waits while sealing is behind."""
-        if not self.pressure.holds_writes:
-            return act()
-        return self.turns.take_write(lambda: 0, lambda _: act())
+    # --- on other threads ------------------------------------------------------------------------------------------
 
     @property
     def writes_elsewhere(self) -> bool:
@@ -89,20 +75,7 @@ class TablesContext:
 
     def elsewhere(self, read: Callable[[], Answer]) -> Later:
         """Have something read, or looked up, on some other thread."""
-        later = Later()
-
-        def done(future: asyncio.Future[Answer]) -> None:
-            if future.cancelled():
-                later.fail(EngineClosed())
-                return
-            error = future.exception()
-            if error is None:
-                later.settle(future.result())
-            else:
-                later.fail(error if isinstance(error, Exception) else RuntimeError(repr(error)))
-
-        asyncio.ensure_future(asyncio.to_thread(read)).add_done_callback(done)
-        return later
+        return later_of(self.workers.normal.run(read))
 
     # --- what is in memory -----------------------------------------------------------------------------------------
 
@@ -133,10 +106,6 @@ class TablesContext:
             return parse_id(parent)
         except TableError:
             return None
-
-    def close(self) -> None:
-        self.alarms.stop()
-        self._writer.shutdown(wait=True)
 
 
 def is_row_resident(log: Log, seq: int) -> bool:

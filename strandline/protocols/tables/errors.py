@@ -1,92 +1,135 @@
-"""What can go wrong, in the words of tables: ``{"error":{"code","message",…}}``, and one table."""
+"""The error codes of tables: ``{"error": {"code", "message", "table", "op", …}}``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
-from strandline.delivery.pressure import Throttled
-from strandline.engine.errors import (
-    BadRequest,
-    BatchTooLarge,
-    DamagedFile,
-    DiskFull,
-    EngineClosed,
-    JournalFailed,
-    RecordTooLarge,
-    SealingBehind,
-    UnknownLog,
+from strandline.service import problems
+from strandline.service.http import Reply
+from strandline.service.problems import (
+    DAMAGED_DATA,
+    DISK_FULL,
+    FORBIDDEN,
+    INTERNAL,
+    INVALID_REQUEST,
+    LOG_FULL,
+    LOG_NOT_FOUND,
+    NOT_ACCEPTABLE,
+    NOT_FOUND,
+    NOT_READY,
+    NOT_WRITABLE,
+    PAYLOAD_TOO_LARGE,
+    READ_ONLY,
+    RECORD_TOO_LARGE,
+    SHUTTING_DOWN,
+    SOON_MS,
+    THROTTLED,
+    UNAUTHORIZED,
+    UNSUPPORTED_MEDIA_TYPE,
+    Problem,
+    Refusal,
+    by_code,
 )
-from strandline.protocols.http import Refusal, Reply, damaged_data
-from strandline.protocols.tables.problems import CODES, PROBLEMS
 from strandline.tables import TableError
 
-#: After how many seconds to come again, where nobody says.
-_RETRY_AFTER = {"THROTTLED": 1, "UNAVAILABLE": 1, "READ_ONLY": 5, "DISK_FULL": 5}
+CONFLICT = Problem("CONFLICT", 409, "Another request changed the row or took the name first. Read it, then decide.")
+RATE_LIMITED = Problem(
+    "RATE_LIMITED",
+    429,
+    "The user appended more rows than the table allows in its window; `retryAfter` says when to continue.",
+    SOON_MS,
+)
+UNAVAILABLE = SHUTTING_DOWN.renamed("UNAVAILABLE", "The server is starting or shutting down.")
+_NOT_FOUND = NOT_FOUND.renamed(
+    "NOT_FOUND", "The row, the parent or the table does not exist, or the user may not know of it."
+)
+_PAYLOAD_TOO_LARGE = PAYLOAD_TOO_LARGE.renamed("PAYLOAD_TOO_LARGE")
+
+#: What tables call the shared codes.
+RENAMED = {
+    INVALID_REQUEST: INVALID_REQUEST.renamed(
+        "VALIDATION_FAILED",
+        "The request is not valid; for a payload, `fieldErrors` says what is wrong with each field.",
+    ),
+    UNAUTHORIZED: UNAUTHORIZED.renamed(
+        "NOT_AUTHENTICATED", "The request does not say who the user is, or the API key is not valid."
+    ),
+    FORBIDDEN: FORBIDDEN.renamed("FORBIDDEN", "The user may not do this, or the API key lacks a scope."),
+    NOT_FOUND: _NOT_FOUND,
+    LOG_NOT_FOUND: _NOT_FOUND,
+    NOT_ACCEPTABLE: NOT_ACCEPTABLE.renamed("NOT_ACCEPTABLE"),
+    NOT_WRITABLE: CONFLICT,
+    LOG_FULL: CONFLICT,
+    PAYLOAD_TOO_LARGE: _PAYLOAD_TOO_LARGE,
+    RECORD_TOO_LARGE: _PAYLOAD_TOO_LARGE,
+    UNSUPPORTED_MEDIA_TYPE: UNSUPPORTED_MEDIA_TYPE.renamed("UNSUPPORTED_MEDIA_TYPE"),
+    THROTTLED: THROTTLED.renamed("THROTTLED"),
+    DAMAGED_DATA: DAMAGED_DATA.renamed(
+        "DAMAGED_DATA", "A file with the rows is damaged or missing; `detail.file` names it. Other rows can be read."
+    ),
+    INTERNAL: INTERNAL.renamed("INTERNAL", "The server or a hook failed; the log of the server has the details."),
+    NOT_READY: UNAVAILABLE,
+    SHUTTING_DOWN: UNAVAILABLE,
+    READ_ONLY: READ_ONLY.renamed("READ_ONLY"),
+    DISK_FULL: DISK_FULL.renamed("DISK_FULL"),
+}
+
+PROBLEMS = by_code(dict.fromkeys((*RENAMED.values(), RATE_LIMITED)))
+
+
+class TableErrorLimit(msgspec.Struct, frozen=True):
+    max: int
+    remaining: int
+    window: int
+
+
+class TableErrorBody(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What went wrong: ``code`` is for programs, ``message`` for people."""
+
+    code: str
+    message: str
+    table: str | None = None
+    op: str | None = None
+    fields: list[str] | None = None
+    field_errors: dict[str, str] | None = None
+    #: In milliseconds.
+    retry_after: int | None = None
+    limit: TableErrorLimit | None = None
+    #: The other facts of the error.
+    detail: dict[str, Any] | None = None
+
+
+class TableErrorAnswer(msgspec.Struct, frozen=True):
+    error: TableErrorBody
 
 
 def invalid(message: str, **more: Any) -> TableError:
     return TableError("VALIDATION_FAILED", message, **more)
 
 
-def _damaged(error: DamagedFile) -> TableError:
-    refusal = damaged_data(error)
-    return TableError("DAMAGED_DATA", refusal.message, detail=refusal.detail)
-
-
-#: The first match counts.
-_TABLE: tuple[tuple[type[Exception], Callable[[Any], TableError]], ...] = (
-    (RecordTooLarge, lambda error: TableError("PAYLOAD_TOO_LARGE", str(error))),
-    (BatchTooLarge, lambda error: TableError("PAYLOAD_TOO_LARGE", str(error))),
-    (UnknownLog, lambda error: TableError("NOT_FOUND", "the rows are gone: somebody has removed their log")),
-    (BadRequest, lambda error: invalid(str(error))),
-    (Throttled, lambda error: TableError("THROTTLED", str(error))),
-    (SealingBehind, lambda error: TableError("THROTTLED", str(error))),
-    (EngineClosed, lambda error: TableError("UNAVAILABLE", "the server is shutting down")),
-    (DiskFull, lambda error: TableError("DISK_FULL", str(error))),
-    (DamagedFile, _damaged),
-    (JournalFailed, lambda error: TableError("READ_ONLY", str(error))),
-    (UnicodeDecodeError, lambda error: invalid(f"the body is not valid UTF-8: {error}")),
-    (RecursionError, lambda error: invalid("the JSON is nested too deeply")),
-    (msgspec.MsgspecError, lambda error: invalid(str(error))),
-)
-
-
 class Errors:
-    """Says what went wrong in an operation of a table. One per route."""
+    """The replies to errors in one operation of a table."""
 
     def __init__(self, table: str, op: str) -> None:
         self._about = {"table": table, "op": op}
 
     def reply_to(self, error: Exception) -> Reply | None:
-        """The reply to an error that a client can do something about, or that has a code of its own."""
+        """The reply to an exception that clients can get."""
         if isinstance(error, TableError):
-            return self._reply(error.code, error.message, error.more)
-        for kind, make in _TABLE:
-            if isinstance(error, kind):
-                return self.reply_to(make(error))
-        return None
+            refusal = Refusal(PROBLEMS[error.code], error.message, retry_after_ms=error.retry_after)
+            return self._reply(refusal, error.more)
+        found = problems.refusal_of(error)
+        return None if found is None else self.refuse(found)
 
     def refuse(self, refusal: Refusal) -> Reply:
-        """A refusal of the server itself."""
-        more: dict[str, Any] = {} if refusal.detail is None else {"detail": refusal.detail}
-        code = CODES.get(refusal.code, refusal.code.upper())
-        return self._reply(code, refusal.message, more, refusal)
+        """The reply to a refusal, with the codes and the shape of tables."""
+        return self._reply(refusal.renamed(RENAMED), {} if refusal.detail is None else {"detail": refusal.detail})
 
-    def _reply(self, code: str, message: str, more: dict[str, Any], refusal: Refusal | None = None) -> Reply:
-        headers = [(b"cache-control", b"no-store")]
-        status = PROBLEMS[code].status if refusal is None else refusal.status
-        after = None if refusal is None else refusal.retry_after
-        if "retryAfter" in more:
-            # Whole seconds, and never too early.
-            after = -(-int(more["retryAfter"]) // 1000)
-        if after is None:
-            after = _RETRY_AFTER.get(code)
-        if after is not None:
-            headers.append((b"retry-after", b"%d" % after))
-        if status == 401:
-            headers.append((b"www-authenticate", b"Bearer"))
-        error = {"code": code, "message": message, **self._about, **more}
-        return Reply(msgspec.json.encode({"error": error}), status, headers=tuple(headers))
+    def _reply(self, refusal: Refusal, more: dict[str, Any]) -> Reply:
+        headers = ((b"cache-control", b"no-store"), *refusal.headers)
+        if refusal.status == 401:
+            headers += ((b"www-authenticate", b"Bearer"),)
+        error = {"code": refusal.code, "message": refusal.message, **self._about, **more}
+        return Reply(msgspec.json.encode({"error": error}), refusal.status, headers=headers)

@@ -11,27 +11,21 @@ from typing import Any, NamedTuple
 import msgspec
 
 from strandline.delivery.hub import SLICE_SECONDS, Waiter
-from strandline.delivery.watch import Place, Reader
+from strandline.delivery.watch import FeedPosition, FeedReader
 from strandline.engine import Log, Page
 from strandline.engine.errors import DamagedFile, UnknownLog
-from strandline.protocols import http
-from strandline.protocols.access import Access
 from strandline.protocols.tables.context import TablesContext
 from strandline.protocols.tables.json import Authors, Rendered, authors_of
 from strandline.protocols.tables.live_views import CHANGES, ROWS, Change, LiveLog, Noted
 from strandline.protocols.tables.merged import Cursor, Stretch, Told, merge
+from strandline.service import sse
+from strandline.service.access import Access
+from strandline.service.live import Ending, LiveResponse
 from strandline.tables import Table, TableError
 from strandline.tables.names import changes_log, rows_log
 
 log = logging.getLogger(__name__)
 
-#: A reader that hears nothing for this long is told that the connection is alive.
-HEARTBEAT_SECONDS = 15.0
-HEARTBEAT = b": \n\n"
-#: A reader that does not even take the last word of a stream is cut off after this time.
-CUT_OFF_SECONDS = 5.0
-#: How long a client waits before it comes again.
-RETRY = b"retry: 1000\n\n"
 NOTHING = Stretch[Any]((), 0, True)
 
 
@@ -46,12 +40,12 @@ class Asked(NamedTuple):
     start: Cursor
 
 
-class LiveStream(http.Stream, Reader):
+class LiveStream(LiveResponse, FeedReader):
     """Its places are in the log of rows and in that of changes; either may not be there yet."""
 
     __slots__ = (
-        "_asked", "_busy", "_came", "_changes", "_context", "_cursor", "_ended", "_everything", "_holds_slot", "_left",
-        "_must_look", "_parent_watch", "_paused_at", "_ready", "_rows", "_sink", "_task", "rings_at",
+        "_asked", "_busy", "_came", "_changes", "_context", "_cursor", "_everything", "_left", "_must_look",
+        "_parent_watch", "_ready", "_rows", "_task",
     )  # fmt: skip
 
     def __init__(
@@ -63,73 +57,37 @@ class LiveStream(http.Stream, Reader):
         left: Callable[[LiveStream], None],
     ) -> None:
         """``everything``: all rows are for this reader, not only those that it wrote. ``came`` and ``left`` are called
-        when the connection is open, and when it is not any more."""
+        when the connection is open, and when the response has ended."""
+        super().__init__(context.live, asked.access)
         self._context = context
         self._asked = asked
         self._everything = everything
         self._came = came
         self._left = left
         self._cursor = asked.start
-        self._rows: Place | None = None
-        self._changes: Place | None = None
+        self._rows: FeedPosition | None = None
+        self._changes: FeedPosition | None = None
         self._parent_watch: ParentWatch | None = None
-        self._sink: http.Sink | None = None
         #: Kept here so that it is not collected while it runs.
         self._task: asyncio.Task[None] | None = None
-        #: Something is being looked up on another thread; what is told next waits for it.
+        #: Another thread looks something up; what is sent next waits for it.
         self._busy = False
-        #: Whether it may still be told has to be looked at first.
+        #: Whether the reader may still see the parent has to be checked first.
         self._must_look = False
-        #: When the reader stopped taking anything; 0.0: it keeps up.
-        self._paused_at = 0.0
-        self._ended = False
-        self._holds_slot = False
-        #: Whether it was told that it has caught up.
+        #: Whether the reader got the event that says that it has caught up.
         self._ready = False
-        self.rings_at: float | None = None
 
     # --- the connection --------------------------------------------------------------------------------------------
 
-    def opened(self, sink: http.Sink) -> None:
-        self._sink = sink
-        self._holds_slot = self._context.slots.acquire(self._asked.access)
-        if not self._holds_slot:
-            self.end(TableError("THROTTLED", "too many streams are open"))
-            return
-        self._write(RETRY)
-        self._context.alarms.set(self, self._now() + HEARTBEAT_SECONDS)
+    def begin(self) -> None:
         self.look_for_logs()
-        if not self._ended:
+        if not self.ended:
             self._came(self)
 
-    def resumed(self) -> None:
-        if self._paused_at and not self._ended:
-            self._paused_at = 0.0
-            self._go_on()
+    def last_message(self, ending: Ending) -> bytes:
+        return b"" if ending is Ending.SHUTDOWN else _end_frame(TableError("THROTTLED", ending.value))
 
-    def closed(self) -> None:
-        self._leave()
-        self._context.alarms.cancel(self)
-        if self._holds_slot:
-            self._holds_slot = False
-            self._context.slots.release(self._asked.access)
-
-    def end(self, error: TableError | None = None) -> None:
-        """Say why, if there is something to say, and close."""
-        if self._ended or self._sink is None:
-            return
-        if error is not None:
-            about = {"error": {"code": error.code, "message": error.message, **error.more}}
-            self._sink.write(b"event: end\ndata: %b\n\n" % msgspec.json.encode(about))
-        self._leave()
-        self._context.alarms.set(self, self._now() + CUT_OFF_SECONDS)
-        self._sink.close()
-
-    def too_slow(self) -> None:
-        self.end(TableError("THROTTLED", "the reader does not keep up; connect again with the last id"))
-
-    def _leave(self) -> None:
-        self._ended = True
+    def leave(self) -> None:
         context = self._context
         for place in (self._rows, self._changes):
             if place is not None:
@@ -147,14 +105,14 @@ class LiveStream(http.Stream, Reader):
 
     def look_for_logs(self) -> None:
         """Attach to what is there by now, and tell what is in it."""
-        if self._ended:
+        if self.ended:
             return
         try:
             self._find_logs()
         except TableError as error:
-            self.end(error)
+            self.end(_end_frame(error))
             return
-        self._go_on()
+        self.go_on()
 
     def _find_logs(self) -> None:
         table, parent = self._asked.table, self._asked.parent
@@ -181,10 +139,10 @@ class LiveStream(http.Stream, Reader):
             names.append(changes_log(asked.table.declaration.parent_label, above.parent))
         return names
 
-    def _attach(self, log: Log | None, cursor: int, view: Any) -> Place | None:
+    def _attach(self, log: Log | None, cursor: int, view: Any) -> FeedPosition | None:
         if log is None:
             return None
-        place = Place(self, LiveLog(log, self._asked.parent), cursor, view)
+        place = FeedPosition(self, LiveLog(log, self._asked.parent), cursor, view)
         try:
             self._context.feeds.attach(place)
         except UnknownLog:
@@ -193,13 +151,13 @@ class LiveStream(http.Stream, Reader):
 
     # --- what is new -----------------------------------------------------------------------------------------------
 
-    def deliver(self, place: Place) -> None:
-        self._go_on()
+    def deliver(self, place: FeedPosition) -> None:
+        self.go_on()
 
-    def _go_on(self) -> None:
+    def go_on(self) -> None:
         """Tell as much as there is and the reader takes, for as long as others need not wait."""
         until = perf_counter() + SLICE_SECONDS
-        while not (self._busy or self._paused_at or self._ended):
+        while self.keeps_up and not self._busy:
             if self._must_look:
                 self._must_look = False
                 self._meanwhile(self._look())
@@ -226,7 +184,7 @@ class LiveStream(http.Stream, Reader):
                 place.feed.queue(place)
                 return
 
-    def _stretch(self, place: Place | None) -> Stretch[Any] | None:
+    def _stretch(self, place: FeedPosition | None) -> Stretch[Any] | None:
         """What comes next at a place; None: it has to be loaded, and then this reader is told."""
         if place is None:
             return NOTHING
@@ -251,20 +209,20 @@ class LiveStream(http.Stream, Reader):
         if not self._ready:
             self._ready = True
             cursor = bytes(self._cursor)
-            self._write(b'id: %b\nevent: ready\ndata: {"cursor":"%b"}\n\n' % (cursor, cursor))
+            self.write(sse.frame(b"ready", b'{"cursor":"%b"}' % cursor, cursor))
 
     def _tell(self, told: Told) -> None:
         with_author = self._asked.table.declaration.with_author
         rows = None if with_author is not None else self._changed_rows(told, resident=True)
         if rows is not None:
-            self._write(self._frames(told, rows, None))
+            self.write(self._frames(told, rows, None))
             return
         self._meanwhile(self._tell_later(told))
 
     async def _tell_later(self, told: Told) -> None:
-        data = await asyncio.to_thread(self._frames_of, told)
-        if not self._ended:
-            self._write(data)
+        data = await self._context.workers.normal.run(self._frames_of, told)
+        if not self.ended:
+            self.write(data)
 
     def _meanwhile(self, work: Coroutine[Any, Any, None]) -> None:
         """Have something done that takes longer; nothing else is told until it is."""
@@ -277,7 +235,7 @@ class LiveStream(http.Stream, Reader):
         except Exception as error:
             self._fail(error)
         self._busy = False
-        self._go_on()
+        self.go_on()
 
     def _frames_of(self, told: Told) -> bytes:
         """On another thread: with whatever has to be read or looked up."""
@@ -313,91 +271,74 @@ class LiveStream(http.Stream, Reader):
         frames = []
         for cursor, item in told:
             if isinstance(item, Rendered):
-                frame = self._row_frame(b"append", item, authors)
+                kind, data = "append", self._row(item, authors)
             else:
-                frame = self._change_frame(item.change, rows, authors)
-            if frame:
-                frames.append(b"id: %d.%d\n%b" % (*cursor, frame))
+                kind, data = item.change.op, self._change(item.change, rows, authors)
+            if data:
+                frames.append(sse.frame(kind.encode(), data, bytes(cursor)))
         return b"".join(frames)
 
-    def _row_frame(self, kind: bytes, row: Rendered, authors: Authors | None) -> bytes:
+    def _row(self, row: Rendered, authors: Authors | None) -> bytes:
         user = self._asked.user
-        if not self._everything and row.user != user:
-            return b""
-        return _frame(kind, row.whole(user, authors))
+        return row.whole(user, authors) if self._everything or row.user == user else b""
 
-    def _change_frame(self, change: Change, rows: dict[int, Rendered], authors: Authors | None) -> bytes:
-        """What a change is told as; nothing if it is none of this reader's business, or no longer so."""
+    def _change(self, change: Change, rows: dict[int, Rendered], authors: Authors | None) -> bytes:
+        """The data of a change; empty if this reader may not see it, or not any more."""
         op, parent = change.op, self._asked.parent
         if op in ("update", "restore"):
             row = None if change.seq is None else rows.get(change.seq)
-            return b"" if row is None else self._row_frame(op.encode(), row, authors)
+            return b"" if row is None else self._row(row, authors)
         if op == "rm":
             if not self._everything and change.author != self._asked.user:
                 return b""
-            about = {"id": f"{parent}:{change.seq}", "seq": change.seq, "soft": change.soft}
-            return _frame(b"rm", msgspec.json.encode(about))
+            return msgspec.json.encode({"id": f"{parent}:{change.seq}", "seq": change.seq, "soft": change.soft})
         if op == "purge":
-            return _frame(b"purge", msgspec.json.encode({"parent": parent, "soft": change.soft}))
+            return msgspec.json.encode({"parent": parent, "soft": change.soft})
         if op == "restoreAll":
-            return _frame(b"restoreAll", msgspec.json.encode({"parent": parent}))
+            return msgspec.json.encode({"parent": parent})
         return b""
-
-    def _write(self, data: bytes) -> None:
-        assert self._sink is not None
-        if data and not self._sink.write(data) and not self._paused_at:
-            self._paused_at = self._now()
 
     # --- whether it may still be told ------------------------------------------------------------------------------
 
     def check_sight(self) -> None:
         """Something has happened to the parent: see whether this reader may still be told, before it is told more."""
         self._must_look = True
-        self._go_on()
+        self.go_on()
 
     async def _look(self) -> None:
         asked = self._asked
         try:
-            view = await asyncio.to_thread(asked.table.view, asked.parent, user=asked.user, public=asked.public)
+            view = await self._context.workers.normal.run(
+                asked.table.view, asked.parent, user=asked.user, public=asked.public
+            )
         except TableError as error:
-            self.end(error)
+            self.end(_end_frame(error))
             return
         self._everything = view.sees_all
 
     # --- what else happens -----------------------------------------------------------------------------------------
 
     def ring(self, now: float) -> float | None:
-        """Nothing was said for a while, or nothing was taken."""
-        assert self._sink is not None
-        timeout = self._context.settings.slow_consumer_timeout_ms / 1000
-        if self._ended or (self._paused_at and now - self._paused_at >= timeout):
-            self._leave()
-            self._sink.abort()
-            return None
-        if not self._paused_at:
-            self._write(HEARTBEAT)
-            if self._asked.table.declaration.parent_row is not None:
-                # Nobody says when something changes elsewhere.
-                self.check_sight()
-        return now + HEARTBEAT_SECONDS
+        """Also check the parent of a table whose rows are elsewhere: no log shows when such a row changes."""
+        after = super().ring(now)
+        if self.keeps_up and self._asked.table.declaration.parent_row is not None:
+            self.check_sight()
+        return after
 
-    def gone(self, place: Place) -> None:
-        """A log was dropped: whoever comes again finds out what is there instead."""
+    def gone(self, place: FeedPosition) -> None:
+        """A log was dropped. The client connects again and finds what is there instead."""
         self.end()
 
-    def paced(self, place: Place) -> None:
+    def paced(self, place: FeedPosition) -> None:
         pass
 
-    def failed(self, place: Place, error: Exception) -> None:
+    def failed(self, place: FeedPosition, error: Exception) -> None:
         self._fail(error)
 
     def _fail(self, error: Exception) -> None:
-        log.warning("a live reader of %r ends behind %s: %s", self.about, self._cursor, error)
+        log.warning("a live reader of %r ends after %s: %s", self.about, self._cursor, error)
         damaged = isinstance(error, DamagedFile)
-        self.end(TableError("DAMAGED_DATA" if damaged else "INTERNAL", "the rows cannot be read"))
-
-    def _now(self) -> float:
-        return self._context.hub.loop.time()
+        self.end(_end_frame(TableError("DAMAGED_DATA" if damaged else "INTERNAL", "the rows cannot be read")))
 
 
 class ParentWatch(Waiter):
@@ -428,8 +369,7 @@ def _one(log: Log, seq: int, resident: bool) -> Page | None:
     return log.read_resident(seq - 1, 1) if resident else log.read(seq - 1, 1)
 
 
-def _frame(kind: bytes, data: bytes) -> bytes:
-    if b"\n" in data or b"\r" in data:
-        # Between the members of an object as somebody wrote it down; within a string there is none.
-        data = data.replace(b"\r", b" ").replace(b"\n", b" ")
-    return b"event: %b\ndata: %b\n\n" % (kind, data)
+def _end_frame(error: TableError) -> bytes:
+    """The last message: why the response ends."""
+    about = {"error": {"code": error.code, "message": error.message, **error.more}}
+    return sse.frame(b"end", msgspec.json.encode(about))

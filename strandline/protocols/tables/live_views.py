@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from strandline.delivery.watch import View
+from strandline.delivery.watch import FeedView
 from strandline.engine import Log, Page
 from strandline.protocols.tables.json import Rendered, RowRenderer
 
@@ -49,7 +49,7 @@ class Noted(NamedTuple):
 _decoder = msgspec.json.Decoder(Change)
 
 
-class RowsView(View):
+class RowsView(FeedView):
     """Every row, rendered as far as it is the same for everybody."""
 
     __slots__ = ()
@@ -62,7 +62,7 @@ class RowsView(View):
         return renderer.page(page)
 
 
-class ChangesView(View):
+class ChangesView(FeedView):
     """Every change, without what was there before."""
 
     __slots__ = ()

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from strandline.protocols.openapi import (
+from strandline.protocols.tables.errors import PROBLEMS, RENAMED, TableErrorAnswer
+from strandline.protocols.tables.paths import (
+    ANY_READ,
+    ANY_WRITE,
+    PUB,
+    WRITES,
+    read_path,
+    reads_of,
+    write_path,
+    writes_of,
+)
+from strandline.protocols.tables.schemas import TableSchemas
+from strandline.service.openapi import (
     EVENT_STREAM,
     EVENTS,
     JSON,
@@ -16,18 +28,6 @@ from strandline.protocols.openapi import (
     Schema,
     shown,
 )
-from strandline.protocols.tables.paths import (
-    ANY_READ,
-    ANY_WRITE,
-    PUB,
-    WRITES,
-    read_path,
-    reads_of,
-    write_path,
-    writes_of,
-)
-from strandline.protocols.tables.problems import CODES, PROBLEMS, TableErrorAnswer
-from strandline.protocols.tables.schemas import TableSchemas
 from strandline.tables import TableDeclaration
 from strandline.tables.table import MAX_BULK
 
@@ -156,7 +156,7 @@ def describe(tables: Iterable[TableDeclaration]) -> Described:
         operations=operations,
         problems=PROBLEMS,
         error=TableErrorAnswer,
-        codes=CODES,
+        renamed=RENAMED,
         schemas=components,
         nothing=frozenset((ANY_WRITE, ANY_READ)),
     )

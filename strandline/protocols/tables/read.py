@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 
 from strandline.engine import Page
-from strandline.protocols.http import Call, Handler, Reply
 from strandline.protocols.tables.context import TablesContext, is_row_resident
 from strandline.protocols.tables.errors import invalid
 from strandline.protocols.tables.json import Rendered, RowRenderer, authors_of
 from strandline.protocols.tables.paths import PUB
 from strandline.protocols.tables.requests import Query
-from strandline.protocols.turns import Replying
+from strandline.service.admission import Replying
+from strandline.service.http import Call, Handler, Reply
 from strandline.tables import Row, Table, View
 from strandline.tables.names import parse_id
 from strandline.tables.view import LIST_AFTER_ROWS, LIST_ROWS, PAGE_BYTES, check_cursor, check_limit, check_seq

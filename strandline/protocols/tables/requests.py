@@ -7,8 +7,9 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from strandline.protocols.http import Call
+from strandline.nearest_name import decode_body
 from strandline.protocols.tables.errors import invalid
+from strandline.service.http import Call
 
 B = TypeVar("B", bound=Struct)
 
@@ -72,7 +73,7 @@ _DECODERS: dict[type[Struct], msgspec.json.Decoder[Any]] = {
 
 def body_of(call: Call, kind: type[B]) -> B:
     """The body; raises what the errors of this face know."""
-    decoded: B = _DECODERS[kind].decode(call.body)
+    decoded: B = decode_body(_DECODERS[kind], call.body)
     return decoded
 
 

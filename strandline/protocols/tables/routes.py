@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from strandline.protocols.http import Call, Cors, Handler, Reply, Route, preflight
-from strandline.protocols.openapi import Described
 from strandline.protocols.tables.context import TablesContext
 from strandline.protocols.tables.errors import Errors
 from strandline.protocols.tables.live import Live
@@ -11,6 +9,8 @@ from strandline.protocols.tables.openapi import describe
 from strandline.protocols.tables.paths import ANY_READ, ANY_WRITE, AUTH, PUB, read_path, reads_of, write_path, writes_of
 from strandline.protocols.tables.read import Reading
 from strandline.protocols.tables.write import Writing
+from strandline.service.http import Call, Cors, Handler, Reply, Route, preflight
+from strandline.service.openapi import Described
 from strandline.tables import Table, TableError
 
 _ALLOWED = b"content-type, content-encoding, authorization, Strandline-User, Last-Event-ID"
@@ -28,7 +28,7 @@ CORS = Cors(
 # --- The face as a whole: its routes, and what it does when the server stops ----------------------------------------
 
 
-class TablesFace:
+class TablesProtocol:
     """Everything about tables that answers HTTP requests."""
 
     def __init__(self, context: TablesContext) -> None:
@@ -104,17 +104,9 @@ class TablesFace:
         """What is asked of no table, or of one that does not have it."""
         name = call.param("table")
         if name not in self.context.tables:
-            raise TableError("NOT_FOUND", f"there is no table {name!r}")
+            raise TableError("NOT_FOUND", f"table {name!r} does not exist")
         what = "/".join(filter(None, (call.head.params.get("variant"), call.param("operation"))))
         raise TableError("NOT_FOUND", f"the table {name!r} has no {what} by {call.head.method}")
-
-    def drain(self) -> None:
-        """End what does not end by itself."""
-        self.live.drain()
-
-    def close(self) -> None:
-        """Nothing is written any more."""
-        self.context.close()
 
 
 _ANY = ("GET", "POST")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from strandline.protocols.openapi import Schema
+from strandline.service.openapi import Schema
 from strandline.tables import TableDeclaration
 from strandline.tables.table import MAX_BULK
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from strandline.protocols.access import Access
-from strandline.protocols.http import Call
+from strandline.service.access import Access
+from strandline.service.http import Call
 from strandline.tables import TableError
 
 #: Says by the headers of a request (names in lower case) which user it is from; None: it does not know. It is called
@@ -37,7 +37,7 @@ class Users:
         if user is None:
             if self._keyed:
                 raise TableError("NOT_AUTHENTICATED", "a valid API key is required")
-            raise TableError("NOT_AUTHENTICATED", "it is not known who asks")
+            raise TableError("NOT_AUTHENTICATED", "the request does not say who the user is")
         if access is not None and not access.may(scope):
             raise TableError("FORBIDDEN", f"the API key lacks the {scope} scope")
         return user
@@ -77,7 +77,7 @@ class Users:
     def check_names(self, call: Call, table: str, parent: str) -> None:
         """Refuse a key that may not touch this log."""
         if self._keyed and not call.access.may_touch(f"{table}/{parent}"):
-            raise TableError("FORBIDDEN", f"the API key may not touch {table}/{parent}")
+            raise TableError("FORBIDDEN", f"the API key may not access {table}/{parent}")
 
 
 def _headers(call: Call) -> dict[str, str]:

@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from strandline.protocols.http import Call, Handler, Later, Reply
 from strandline.protocols.tables.context import TablesContext, are_keys_resident, pass_on
 from strandline.protocols.tables.requests import (
     AppendBody,
@@ -21,7 +20,8 @@ from strandline.protocols.tables.requests import (
     UpdateBody,
     body_of,
 )
-from strandline.protocols.turns import Replying, after
+from strandline.service.admission import Replying
+from strandline.service.http import Call, Handler, Later, Reply
 from strandline.tables import AppendResult, Item, Row, Table, Write
 from strandline.tables.names import parse_id
 
@@ -82,7 +82,7 @@ class Writing:
                 return self._done(write(), render)
             return self._elsewhere(write, render)
 
-        return self._context.write_in_turn(act)
+        return self._context.admission.write(lambda _: act())
 
     def _is_quick(self, parent: str, keys: list[str | None]) -> bool:
         context = self._context
@@ -104,7 +104,7 @@ class Writing:
         def update() -> Write[Row]:
             return table.update(body.id, body.patch, user=user, expected_updated_at=expected)
 
-        return self._context.write_in_turn(lambda: self._elsewhere(update, _row))
+        return self._context.admission.write(lambda _: self._elsewhere(update, _row))
 
     def rm(self, call: Call) -> Replying:
         """POST /tables/{table}/rm"""
@@ -149,7 +149,7 @@ class Writing:
         self._context.users.check_names(call, self._table.name, parent)
 
     def _change(self, write: Callable[[], Write[T]], render: Callable[[T], bytes]) -> Replying:
-        return self._context.in_turn(lambda: self._elsewhere(write, render))
+        return self._context.admission.read(lambda _: self._elsewhere(write, render))
 
     # --- what becomes of it ----------------------------------------------------------------------------------------
 
@@ -161,7 +161,7 @@ class Writing:
 
         if render is _row and self._table.declaration.with_author is not None:
             return self._dressed(made, render)
-        return after(self._context.hub, made.commit, lambda _: Reply(render(made.wait())))
+        return self._context.admission.after(made.commit, lambda _: Reply(render(made.wait())))
 
     def _dressed(self, made: Write[Any], render: Callable[[Any], bytes]) -> Later:
         """The answer with a row in it whose author has yet to be looked up: nobody knows how long that takes."""

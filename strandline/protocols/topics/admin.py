@@ -9,21 +9,16 @@ import msgspec
 
 from strandline.engine import LogState
 from strandline.engine.commit import Commit
-from strandline.protocols.http import Call, Later, Refusal, Reply
-from strandline.protocols.ownership import is_hidden
-from strandline.protocols.topics.config import (
-    TopicConfig,
-    check_config,
-    check_name,
-    config_json,
-    engine_config,
-    keep_hidden,
-)
+from strandline.nearest_name import decode_body
 from strandline.protocols.topics.consumers import consumers_of
 from strandline.protocols.topics.context import Context, performance
+from strandline.protocols.topics.errors import TOPIC_EXISTS_INCOMPATIBLE, TOPIC_HAS_FORKS, TOPIC_NOT_EMPTY
 from strandline.protocols.topics.list import cursor_behind, page_size, start_after
-from strandline.protocols.topics.records import quote
 from strandline.protocols.topics.topics import Topic
+from strandline.service.catalog import check_change, is_hidden
+from strandline.service.http import Call, Later, Reply, quote
+from strandline.service.log_config import TopicConfig, check_config, check_name, config_json, engine_config, keep_hidden
+from strandline.service.problems import Refusal
 
 _decoder = msgspec.json.Decoder(TopicConfig)
 
@@ -34,7 +29,7 @@ class Administering:
 
     def put(self, call: Call) -> Reply | Later | Awaitable[Reply]:
         """PUT /v0/topics/{topic}"""
-        wanted = _decoder.decode(call.body) if call.body else TopicConfig()
+        wanted = decode_body(_decoder, call.body) if call.body else TopicConfig()
         check_config(wanted, call.access)
         name = check_name(call.param("topic"))
         topic = self._context.topics.find(name)
@@ -42,15 +37,16 @@ class Administering:
             raise _has_forks(topic)
         if topic is None:
             topic, created = self._context.topics.create(name, engine_config(name, wanted, wanted.kind()))
-            return self._context.after(created, lambda _: self._put_reply(call, topic, created=True))
+            return self._context.admission.after(created, lambda _: self._put_reply(call, topic, created=True))
         return self._configure(call, topic, wanted)
 
     def _configure(self, call: Call, topic: Topic, wanted: TopicConfig) -> Reply | Later | Awaitable[Reply]:
+        check_change(topic.log)
         existing = topic.traits.type
         kind = wanted.kind(existing)
         if kind != existing:
             detail = {"topic": topic.name, "existing_type": existing, "requested_type": kind}
-            raise Refusal(409, "topic_exists_incompatible", "the type of a topic cannot be changed", detail)
+            raise Refusal(TOPIC_EXISTS_INCOMPATIBLE, "the type of a topic cannot be changed", detail)
         config = engine_config(topic.name, keep_hidden(wanted, topic.traits, call.access), kind)
         # Another protocol's attributes are none of this one's business.
         config = msgspec.structs.replace(config, attributes={**topic.log.config.attributes, **config.attributes})
@@ -65,7 +61,7 @@ class Administering:
             commit.wait()
             return commit
 
-        await self._context.hub.loop.run_in_executor(None, configure)
+        await self._context.workers.normal.run(configure)
         if topic.traits.type == "queue":
             self._context.queue(topic)
         return self._put_reply(call, topic, created=False)
@@ -163,21 +159,20 @@ class Administering:
             count = topic.log.state().count
             if count:
                 detail = {"topic": name, "count": count}
-                raise Refusal(409, "topic_not_empty", f"topic {name!r} has {count} records", detail)
+                raise Refusal(TOPIC_NOT_EMPTY, f"topic {name!r} has {count} records", detail)
         if topic.log.forks:
             raise _has_forks(topic)
-        context.check_removable(topic.log, call.access)
+        check_change(topic.log)
+        context.kernel.check_removable(topic.log, call.access)
         removed = context.routers.remove_touching(topic.log)
-        if topic.traits.type == "queue":
-            context.queues.drop(topic.log)
-        commit = context.topics.drop(topic)
-        return context.after(commit, lambda _: _deleted(call, name, True, removed))
+        commit = context.kernel.catalog.drop(topic.log)
+        return context.admission.after(commit, lambda _: _deleted(call, name, True, removed))
 
 
 def _has_forks(topic: Topic) -> Refusal:
     name, forks = topic.name, topic.log.forks
     detail = {"topic": name, "forks": forks}
-    return Refusal(409, "topic_has_forks", f"{forks} streams were forked from {name!r}", detail)
+    return Refusal(TOPIC_HAS_FORKS, f"{forks} streams are forked from {name!r}; delete them first", detail)
 
 
 def _deleted(call: Call, name: str, deleted: bool, routers: list[str]) -> Reply:

@@ -10,10 +10,11 @@ from msgspec import UNSET, Meta, Raw, UnsetType
 
 from strandline.delivery.queues import Schedule
 from strandline.engine import Batch
-from strandline.protocols.http import Call, ElementLimit, Refusal
-from strandline.protocols.topics.errors import invalid
+from strandline.protocols.topics.errors import BATCH_TOO_LARGE
 from strandline.protocols.topics.settings import MAX_IDEMPOTENCY_KEY_BYTES, TopicsSettings
 from strandline.protocols.topics.topics import Topic
+from strandline.service.http import Call, ElementLimit
+from strandline.service.problems import RECORD_TOO_LARGE, Refusal, invalid
 
 T = TypeVar("T")
 _NULL = b"null"
@@ -60,18 +61,24 @@ def _elements_limit(most: int, depth: int, max_records: int) -> ElementLimit:
         most=most,
         depth=depth,
         least_bytes=LEAST_RECORD_BYTES,
-        refuse=lambda: Refusal(400, "batch_too_large", message, {"max": max_records}),
+        refuse=lambda: Refusal(BATCH_TOO_LARGE, message, {"max": max_records}),
     )
 
 
 def make_batch(records: list[WriteRecord], node: str | None, settings: TopicsSettings) -> Batch:
     """The records as columns, checked against the limits."""
+    if len(records) == 1 and node is None:
+        # What most writes are: one record with nothing but data.
+        record = records[0]
+        if record.tag is None and record.node is None and record.meta is UNSET:
+            if len(record.data) > settings.max_record_bytes:
+                _check_sizes([record.data], [None], settings.max_record_bytes)
+            return Batch((bytes(record.data),))
     if not records:
         raise invalid("records must have at least one record")
     if len(records) > settings.max_batch_records:
         raise Refusal(
-            400,
-            "batch_too_large",
+            BATCH_TOO_LARGE,
             f"{len(records)} records in one write, the limit is {settings.max_batch_records}",
             {"records": len(records), "max": settings.max_batch_records},
         )
@@ -124,8 +131,7 @@ def _check_sizes(data: list[Raw], metas: list[bytes | None], limit: int) -> None
         size = len(payload) + (0 if meta is None else len(meta))
         if size > limit:
             raise Refusal(
-                400,
-                "record_too_large",
+                RECORD_TOO_LARGE,
                 f"records[{index}]: data and meta have {size} bytes, the limit is {limit}",
                 {"index": index, "max": limit},
             )

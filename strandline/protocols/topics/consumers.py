@@ -10,14 +10,14 @@ import msgspec
 from msgspec import Meta
 
 from strandline.engine.record import Cursor
-from strandline.protocols.http import Call, Later, Refusal, Reply
 from strandline.protocols.topics.context import Context, performance
-from strandline.protocols.topics.errors import invalid
-from strandline.protocols.topics.records import quote
+from strandline.protocols.topics.errors import CONSUMER_NOT_FOUND
 from strandline.protocols.topics.topics import Topic
+from strandline.service.catalog import CONSUMER
+from strandline.service.http import Call, Later, Reply, quote
+from strandline.service.problems import Refusal, invalid
 
 #: The engine keeps cursors by name; routers have some too.
-PREFIX = "consumer:"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}", re.ASCII)
 
 
@@ -31,7 +31,7 @@ _decoder = msgspec.json.Decoder(CommitBody)
 
 def stored_cursor(topic: Topic, consumer: str) -> int:
     """Where the consumer has got to; the start for one that has not committed yet."""
-    cursor = topic.log.cursor(PREFIX + consumer)
+    cursor = topic.log.cursor(CONSUMER + consumer)
     return 0 if cursor is None else cursor.seq
 
 
@@ -39,9 +39,9 @@ def consumers_of(topic: Topic) -> dict[str, dict[str, Any]]:
     """All consumers of a topic with their lag, by name."""
     head = topic.log.head
     return {
-        name[len(PREFIX) :]: {"seq": cursor.seq, "lag": max(0, head - cursor.seq), "committed_ts": cursor.ts}
+        name[len(CONSUMER) :]: {"seq": cursor.seq, "lag": max(0, head - cursor.seq), "committed_ts": cursor.ts}
         for name, cursor in sorted(topic.log.cursors().items())
-        if name.startswith(PREFIX)
+        if name.startswith(CONSUMER)
     }
 
 
@@ -70,18 +70,18 @@ class Consumers:
             raise invalid(f"{name!r} cannot name a consumer: 1 to 255 letters, digits and . _ : -")
         if body.seq > topic.log.head:
             raise invalid(f"seq {body.seq} is beyond the head, {topic.log.head}", {"head_seq": topic.log.head})
-        commit = topic.log.move_cursor(PREFIX + name, body.seq)
+        commit = topic.log.move_cursor(CONSUMER + name, body.seq)
         self._topics[topic.name] = None
-        return self._context.after(commit, lambda cursor: _reply(call, topic, name, cursor))
+        return self._context.admission.after(commit, lambda cursor: _reply(call, topic, name, cursor))
 
     def get(self, call: Call) -> Reply:
         """GET /v0/topics/{topic}/consumers/{consumer}"""
         topic = self._context.topics.get(call.param("topic"))
         name = call.param("consumer")
-        cursor = topic.log.cursor(PREFIX + name)
+        cursor = topic.log.cursor(CONSUMER + name)
         if cursor is None:
             detail = {"topic": topic.name, "consumer": name}
-            raise Refusal(404, "consumer_not_found", f"topic {topic.name!r} has no consumer {name!r}", detail)
+            raise Refusal(CONSUMER_NOT_FOUND, f"topic {topic.name!r} has no consumer {name!r}", detail)
         return _reply(call, topic, name, cursor)
 
     def list(self, call: Call) -> Reply:
@@ -103,11 +103,11 @@ class Consumers:
                 % (topic.json_name, quote(name), b"true" if deleted else b"false", performance(call))
             )
 
-        return self._context.after(topic.log.drop_cursor(PREFIX + name), reply)
+        return self._context.admission.after(topic.log.drop_cursor(CONSUMER + name), reply)
 
 
 def _has_any(cursors: dict[str, Cursor] | None) -> bool:
-    return cursors is not None and any(name.startswith(PREFIX) for name in cursors)
+    return cursors is not None and any(name.startswith(CONSUMER) for name in cursors)
 
 
 def _reply(call: Call, topic: Topic, name: str, cursor: Cursor) -> Reply:

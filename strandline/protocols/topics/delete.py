@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable
 
 import msgspec
 
 from strandline.engine import Deleted
-from strandline.protocols.http import Call, Reply
 from strandline.protocols.topics.context import Context, performance
-from strandline.protocols.topics.errors import invalid
 from strandline.protocols.topics.match import MatchField, parse_match
 from strandline.protocols.topics.settings import MAX_SEQ, U64
 from strandline.protocols.topics.topics import Topic
+from strandline.service.catalog import check_change
+from strandline.service.http import Call, Reply
+from strandline.service.problems import invalid
 
 
 class DeleteBody(msgspec.Struct):
@@ -33,21 +33,22 @@ class Deleting:
         body = _decoder.decode(call.body)
         match = parse_match(body.match)
         if body.before_seq is None and match is None:
-            raise invalid("say which records: before_seq, match, or both")
+            raise invalid("before_seq or match is missing: say which records to delete")
         topic = self._context.topics.get(call.param("topic"))
+        check_change(topic.log)
         before = None if body.before_seq is None else min(body.before_seq, MAX_SEQ)
         return self._delete(call, topic, before, match and match.key, match and match.prefix)
 
     async def _delete(self, call: Call, topic: Topic, before: int | None, key: str | None, prefix: str | None) -> Reply:
         # Sealed records must be looked at to be deleted, and they may not be at hand.
-        commit = await asyncio.to_thread(topic.log.delete, before=before, key=key, prefix=prefix)
+        commit = await self._context.workers.normal.run(topic.log.delete, before=before, key=key, prefix=prefix)
         deleted = await self._context.hub.when_done(commit, lambda deleted: deleted)
         if topic.traits.type == "queue":
             queue = self._context.queue(topic)
             queue.forget_missing()
-            desk = self._context.desks.find(queue)
-            if desk is not None:
-                desk.check_held()
+            dispatcher = self._context.dispatchers.find(queue)
+            if dispatcher is not None:
+                dispatcher.check_held()
         return _reply(call, topic, deleted)
 
 

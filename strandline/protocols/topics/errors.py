@@ -1,92 +1,143 @@
-"""The engine's errors in the words of the protocol: one table."""
+"""The error codes of topics: ``{"error": {"code", "message", "detail"}}``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
-import msgspec
-
-from strandline.delivery.pressure import Throttled
-from strandline.delivery.queues import QueueError
-from strandline.engine.errors import (
-    BadConfig,
-    BadName,
-    BadRequest,
-    BatchTooLarge,
-    DamagedFile,
-    DiskFull,
-    EngineClosed,
-    JournalFailed,
-    LogFull,
-    RecordTooLarge,
-    SealingBehind,
-    UnknownLog,
+from strandline.engine.errors import QuotaExceeded
+from strandline.service import http, problems
+from strandline.service.http import Reply
+from strandline.service.problems import (
+    DAMAGED_DATA,
+    DISK_FULL,
+    FORBIDDEN,
+    INTERNAL,
+    INVALID_REQUEST,
+    LOG_FULL,
+    LOG_NOT_FOUND,
+    METHOD_NOT_ALLOWED,
+    NOT_A_QUEUE,
+    NOT_ACCEPTABLE,
+    NOT_FOUND,
+    NOT_READY,
+    NOT_WRITABLE,
+    PAYLOAD_TOO_LARGE,
+    READ_ONLY,
+    RECORD_TOO_LARGE,
+    SHUTTING_DOWN,
+    THROTTLED,
+    UNAUTHORIZED,
+    UNSUPPORTED_MEDIA_TYPE,
+    Problem,
+    Refusal,
+    by_code,
+    limit_reached,
 )
-from strandline.protocols.http import Refusal, Reply, damaged_data
+
+#: What topics call a log.
+NOUN = "topic"
+
+BATCH_TOO_LARGE = Problem(
+    "batch_too_large", 400, "The request has more records or seqs than one request may have. Send several requests."
+)
+TOPIC_NOT_FOUND = LOG_NOT_FOUND.renamed("topic_not_found", "The topic does not exist.")
+ROUTER_NOT_FOUND = Problem("router_not_found", 404, "The router does not exist.")
+CONSUMER_NOT_FOUND = Problem("consumer_not_found", 404, "The consumer has not committed a position.")
+TOPIC_EXISTS_INCOMPATIBLE = Problem(
+    "topic_exists_incompatible",
+    409,
+    "The request would change what cannot be changed: the type of a topic, the source or destination of a router, or "
+    "the only source of a destination. Delete it first.",
+)
+TOPIC_HAS_FORKS = Problem("topic_has_forks", 409, "Streams are forked from the topic. Delete the forks first.")
+TOPIC_NOT_EMPTY = Problem("topic_not_empty", 409, "The request has `if_empty`, and the topic has records.")
+ROUTER_CYCLE = Problem(
+    "router_cycle", 409, "The router would copy records in a circle; `detail.cycle` is the path of the circle."
+)
+NOT_JSON = Problem("not_json", 409, "The log is a stream that does not hold JSON. Use the streams protocol.")
+TOPIC_FULL = LOG_FULL.renamed(
+    "topic_full", "The topic is full and rejects new records. Delete records, or raise its retention limits."
+)
+
+#: The codes that only messages on a WebSocket have.
+INVALID_JSON = Problem("invalid_json", 400, "The message is not valid JSON, or not a known command.")
+UNSUPPORTED_MESSAGE = Problem("unsupported_message", 400, "The message is binary. Send text.")
+SERVER_SHUTTING_DOWN = SHUTTING_DOWN.renamed("server_shutting_down")
+
+#: The shared codes that topics call otherwise, or describe in their own words.
+RENAMED = {
+    LOG_NOT_FOUND: TOPIC_NOT_FOUND,
+    LOG_FULL: TOPIC_FULL,
+    NOT_FOUND: NOT_FOUND.renamed(
+        meaning="Nothing exists at this path, the watch session does not exist or has expired, or the request does "
+        "not open a WebSocket."
+    ),
+}
+#: The detail members that topics call otherwise.
+MEMBERS = {"head": "head_seq", "earliest": "earliest_seq"}
+
+PROBLEMS = by_code(
+    [
+        INVALID_REQUEST,
+        BATCH_TOO_LARGE,
+        RECORD_TOO_LARGE,
+        UNAUTHORIZED,
+        FORBIDDEN,
+        RENAMED[NOT_FOUND],
+        TOPIC_NOT_FOUND,
+        ROUTER_NOT_FOUND,
+        CONSUMER_NOT_FOUND,
+        METHOD_NOT_ALLOWED,
+        NOT_ACCEPTABLE,
+        TOPIC_EXISTS_INCOMPATIBLE,
+        TOPIC_HAS_FORKS,
+        TOPIC_NOT_EMPTY,
+        NOT_A_QUEUE,
+        ROUTER_CYCLE,
+        NOT_JSON,
+        NOT_WRITABLE,
+        PAYLOAD_TOO_LARGE,
+        UNSUPPORTED_MEDIA_TYPE,
+        TOPIC_FULL,
+        THROTTLED,
+        DAMAGED_DATA,
+        INTERNAL,
+        NOT_READY,
+        SHUTTING_DOWN,
+        READ_ONLY,
+        DISK_FULL,
+    ]
+)
 
 
 def topic_not_found(name: str) -> Refusal:
-    return Refusal(404, "topic_not_found", f"topic {name!r} does not exist", {"topic": name})
+    return problems.log_not_found(name, NOUN)
 
 
 def not_a_queue(name: str) -> Refusal:
-    return Refusal(409, "not_a_queue", f"topic {name!r} is not a queue", {"topic": name})
+    return problems.not_a_queue(name, NOUN)
 
 
-def invalid(message: str, detail: dict[str, object] | None = None) -> Refusal:
-    return Refusal(400, "invalid_request", message, detail)
+def cannot_read(name: str, error: Exception) -> Refusal:
+    """The last message to a reader of a topic whose records cannot be read."""
+    refusal = refusal_of(error)
+    if refusal is None or refusal.problem is not DAMAGED_DATA:
+        return Refusal(INTERNAL, f"the topic cannot be read: {error}", {NOUN: name})
+    return Refusal(DAMAGED_DATA, refusal.message, {NOUN: name, **(refusal.detail or {})})
 
 
-def capped(limit: str, maximum: int) -> Refusal:
-    """A resource cap of the server is reached."""
-    return Refusal(429, "throttled", f"{limit} is reached", {"limit": limit, "max": maximum}, retry_after=1)
-
-
-def _full(error: LogFull) -> Refusal:
-    detail: dict[str, object] = {
-        "topic": error.name,
-        "cap_records": error.cap_records,
-        "cap_bytes": error.cap_bytes,
-        "head_seq": error.head,
-        "earliest_seq": error.earliest,
-    }
-    return Refusal(422, "topic_full", f"topic {error.name!r} is full and rejects what does not fit", detail)
-
-
-def _throttled(error: Throttled | SealingBehind) -> Refusal:
-    wait_ms = error.retry_after_ms
-    return Refusal(429, "throttled", str(error), {"retry_after_ms": wait_ms}, retry_after=-(-wait_ms // 1000))
-
-
-#: The first match counts, so the special ones come first.
-_TABLE: tuple[tuple[type[Exception], Callable[[Any], Refusal]], ...] = (
-    (UnknownLog, lambda error: topic_not_found(error.name)),
-    (LogFull, _full),
-    (Throttled, _throttled),
-    (SealingBehind, _throttled),
-    (BatchTooLarge, lambda error: Refusal(400, "record_too_large", str(error), {"topic": error.name})),
-    (RecordTooLarge, lambda error: Refusal(400, "record_too_large", str(error))),
-    (BadRequest, lambda error: invalid(str(error))),
-    (BadName, lambda error: invalid(str(error))),
-    (BadConfig, lambda error: invalid(str(error))),
-    (QueueError, lambda error: invalid(str(error))),
-    (EngineClosed, lambda error: Refusal(503, "shutting_down", "the server is shutting down", retry_after=1)),
-    (DiskFull, lambda error: Refusal(507, "disk_full", str(error), retry_after=5)),
-    (DamagedFile, damaged_data),
-    (JournalFailed, lambda error: Refusal(503, "read_only", str(error), {"retry_after_ms": 5000}, retry_after=5)),
-)
+def refusal_of(error: Exception) -> Refusal | None:
+    """The refusal for an exception, with the codes of topics; None if clients are not meant to get it."""
+    refusal = problems.refusal_of(error, NOUN)
+    if isinstance(error, QuotaExceeded) and error.limit == "max_logs":
+        # Clients of topics know the bound by this name.
+        refusal = limit_reached("max_topics", error.max)
+    return None if refusal is None else refusal.renamed(RENAMED, MEMBERS)
 
 
 def reply_to(error: Exception) -> Reply | None:
-    """The reply to an error that a client can do something about, or that has a code of its own."""
-    if isinstance(error, msgspec.MsgspecError):
-        return invalid(str(error)).reply()
-    if isinstance(error, UnicodeDecodeError):
-        return invalid(f"the body is not valid UTF-8: {error}").reply()
-    if isinstance(error, RecursionError):
-        return invalid("the JSON is nested too deeply").reply()
-    for kind, refusal in _TABLE:
-        if isinstance(error, kind):
-            return refusal(error).reply()
-    return None
+    """The reply to an exception that clients can get."""
+    refusal = refusal_of(error)
+    return None if refusal is None else http.refuse(refusal)
+
+
+def refuse(refusal: Refusal) -> Reply:
+    return http.refuse(refusal.renamed(RENAMED, MEMBERS))

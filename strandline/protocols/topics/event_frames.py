@@ -8,30 +8,26 @@ from typing import Any
 
 import msgspec
 
-from strandline.delivery.watch import Piece, Place
+from strandline.delivery.watch import FeedPage, FeedPosition
 from strandline.engine import Page
 from strandline.engine.record import Tombstone
 from strandline.protocols.topics.records import render_records
 from strandline.protocols.topics.topics import Topic
 from strandline.protocols.topics.watch_request import TopicView, topic_of
+from strandline.service import sse
 
-#: Clients come back after two seconds.
-RETRY = b"retry: 2000\n\n"
+#: Clients connect again after two seconds.
+RETRY = sse.retry(2000)
 
-
-def frame(event: bytes, body: bytes) -> bytes:
-    """Without the id. A body may have line ends between its tokens: then it takes several lines of data."""
-    if b"\n" in body or b"\r" in body:
-        body = b"\ndata: ".join(body.splitlines())
-    return b"event: %b\ndata: %b\n\n" % (event, body)
+_HEARTBEAT = sse.comment(b"hb %d")
 
 
 def heartbeat(now: int) -> bytes:
-    return b": hb %d\n\n" % now
+    return _HEARTBEAT % now
 
 
 def error_frame(**fields: Any) -> bytes:
-    return frame(b"error", msgspec.json.encode(fields))
+    return sse.frame(b"error", msgspec.json.encode(fields))
 
 
 # --- cursors -------------------------------------------------------------------------------------------------------
@@ -40,7 +36,7 @@ def error_frame(**fields: Any) -> bytes:
 def encode_cursor(positions: Iterable[tuple[bytes, int]]) -> bytes:
     """The id line for positions by quoted name, in the order of the names."""
     text = b"{" + b",".join([b"%b:%d" % position for position in positions]) + b"}"
-    return b"id: " + urlsafe_b64encode(text).rstrip(b"=") + b"\n"
+    return sse.id_line(urlsafe_b64encode(text).rstrip(b"="))
 
 
 def decode_cursor(text: str) -> dict[str, int] | None:
@@ -96,16 +92,16 @@ class EventView(TopicView):
                 page.next_after,
                 page.head,
             )
-            records = frame(b"record", body)
+            records = sse.frame(b"record", body)
         return EventContent(subject, page, records)
 
 
 def caught_up_frame(topic: Topic, head: int) -> bytes:
-    return frame(b"caught-up", b'{"topic":%b,"head_seq":%d}' % (topic.json_name, head))
+    return sse.frame(b"caught-up", b'{"topic":%b,"head_seq":%d}' % (topic.json_name, head))
 
 
 def tombstone_frame(topic: Topic, tombstone: Tombstone, *, too_old: bool) -> bytes:
-    return frame(
+    return sse.frame(
         b"tombstone",
         b'{"topic":%b,"reason":"%b","gap_from":%d,"gap_to":%d,"earliest_seq":%d,"head_seq":%d}'
         % (
@@ -119,14 +115,14 @@ def tombstone_frame(topic: Topic, tombstone: Tombstone, *, too_old: bool) -> byt
     )
 
 
-def behind_tombstone(tombstone: Tombstone, piece: Piece) -> int:
+def behind_tombstone(tombstone: Tombstone, piece: FeedPage) -> int:
     """The cursor right behind a loss: whoever comes back with it misses nothing and is told nothing twice."""
     # A recreated log begins anew, before the end of the range that was lost.
     behind = tombstone.earliest - 1 if tombstone.reason == "recreated" else tombstone.gap_to
     return min(behind, piece.next_after)
 
 
-def deleted_frame(place: Place) -> bytes:
+def deleted_frame(place: FeedPosition) -> bytes:
     topic = topic_of(place)
     body = b'{"topic":%b,"head_seq":%d,"reason":"deleted"}' % (topic.json_name, topic.log.head)
-    return frame(b"topic-deleted", body)
+    return sse.frame(b"topic-deleted", body)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Iterable
 from time import perf_counter
 from typing import Annotated
@@ -11,13 +10,14 @@ import msgspec
 from msgspec import Meta
 
 from strandline.delivery.queues import Acked, Claimed, ClaimRequest, Extended, Nacked, Queue
-from strandline.protocols.http import Call, Later, Refusal, Reply
-from strandline.protocols.topics.config import clamp_lease
 from strandline.protocols.topics.context import Context, performance
-from strandline.protocols.topics.errors import invalid, not_a_queue
-from strandline.protocols.topics.records import number_list, quote
+from strandline.protocols.topics.errors import BATCH_TOO_LARGE, not_a_queue
+from strandline.protocols.topics.records import number_list
 from strandline.protocols.topics.settings import MAX_NACK_DELAY_MS
 from strandline.protocols.topics.topics import Topic
+from strandline.service.http import Call, Later, Reply, quote
+from strandline.service.log_config import clamp_lease
+from strandline.service.problems import Refusal, invalid
 
 
 def in_order(jobs: list[Claimed]) -> list[Claimed]:
@@ -97,7 +97,7 @@ def queue_topic(context: Context, name: str) -> Topic:
 
 def check_node(context: Context, node: str) -> None:
     if not node:
-        raise invalid("node must say who the worker is")
+        raise invalid("node is missing: send the name of the worker")
     limit = context.settings.max_node_bytes
     if len(node) * 4 > limit and len(node.encode("utf-8", "surrogatepass")) > limit:
         raise invalid(f"node has more than {limit} bytes")
@@ -115,7 +115,7 @@ class Queueing:
         context = self._context
         topic = queue_topic(context, call.head.params["topic"])
         check_node(context, body.node)
-        return context.in_turn(topic, lambda waited_ms: self._claim(call, topic, body, waited_ms))
+        return context.admission.read(lambda waited_ms: self._claim(call, topic, body, waited_ms), topic)
 
     def _claim(self, call: Call, topic: Topic, body: ClaimBody, waited_ms: float) -> Reply | Later | Awaitable[Reply]:
         context = self._context
@@ -128,7 +128,7 @@ class Queueing:
             return self._claim_in_cohort(call, topic, queue, ClaimRequest(body.node, count, lease_ms), waited_ms)
         if not queue.at_hand(count):
             return self._claim_from_disk(call, topic, queue, ClaimRequest(body.node, count, lease_ms), waited_ms)
-        return context.after(
+        return context.admission.after(
             queue.claim(body.node, count, lease_ms),
             lambda jobs: _claimed(call, topic, queue, jobs, waited_ms),
         )
@@ -149,13 +149,13 @@ class Queueing:
                     return
             later.fail(outcome)
 
-        self._context.desks.at(queue, topic.priority).claim(request, done)
+        self._context.dispatchers.at(queue, topic.priority).claim(request, done)
         return later
 
     async def _claim_from_disk(
         self, call: Call, topic: Topic, queue: Queue, request: ClaimRequest, waited_ms: float
     ) -> Reply:
-        await asyncio.to_thread(queue.bring, request.max)
+        await self._context.workers.normal.run(queue.bring, request.max)
         jobs = await self._context.hub.when_done(queue.claim(*request), lambda jobs: jobs)
         return _claimed(call, topic, queue, jobs, waited_ms)
 
@@ -170,9 +170,9 @@ class Queueing:
 
         def reply(acked: Acked) -> Reply:
             counters = queue.counters()
-            desk = self._context.desks.find(queue)
-            if desk is not None:
-                desk.done_with(acked.acked)
+            dispatcher = self._context.dispatchers.find(queue)
+            if dispatcher is not None:
+                dispatcher.done_with(acked.acked)
             fsync = b""
             if waiting_since:
                 fsync = b',"fsync_ms":%.3f' % ((perf_counter() - waiting_since) * 1000)
@@ -190,7 +190,7 @@ class Queueing:
                 )
             )
 
-        return self._context.after(commit, reply)
+        return self._context.admission.after(commit, reply)
 
     def nack(self, call: Call) -> Reply | Later:
         """POST /v0/topics/{topic}/nack"""
@@ -200,9 +200,9 @@ class Queueing:
 
         def reply(nacked: Nacked) -> Reply:
             counters = queue.counters()
-            desk = self._context.desks.find(queue)
-            if desk is not None:
-                desk.done_with(nacked.nacked, given_back=True)
+            dispatcher = self._context.dispatchers.find(queue)
+            if dispatcher is not None:
+                dispatcher.done_with(nacked.nacked, given_back=True)
             return Reply(
                 b'{"topic":%b,"nacked":%d,"skipped":[%b],"ready":%d,"in_flight":%d,%b}'
                 % (
@@ -215,7 +215,7 @@ class Queueing:
                 )
             )
 
-        return self._context.after(commit, reply)
+        return self._context.admission.after(commit, reply)
 
     def extend(self, call: Call) -> Reply | Later:
         """POST /v0/topics/{topic}/extend"""
@@ -224,9 +224,9 @@ class Queueing:
         commit = queue.extend(body.node, body.seqs, clamp_lease(body.lease_ms), body.lease_ids)
 
         def reply(extended: Extended) -> Reply:
-            desk = self._context.desks.find(queue)
-            if desk is not None:
-                desk.extended(extended.deadlines)
+            dispatcher = self._context.dispatchers.find(queue)
+            if dispatcher is not None:
+                dispatcher.extended(extended.deadlines)
             deadlines = b",".join([b'"%d":%d' % item for item in extended.deadlines.items()])
             return Reply(
                 b'{"topic":%b,"extended":%d,"skipped":[%b],"deadlines":{%b},%b}'
@@ -239,7 +239,7 @@ class Queueing:
                 )
             )
 
-        return self._context.after(commit, reply)
+        return self._context.admission.after(commit, reply)
 
     def _held(self, call: Call, body: AckBody | NackBody | ExtendBody) -> tuple[Topic, Queue]:
         """What ack, nack and extend have in common: which queue it is, and what is refused."""
@@ -249,8 +249,7 @@ class Queueing:
         maximum = context.settings.max_claim
         if len(body.seqs) > maximum:
             raise Refusal(
-                400,
-                "batch_too_large",
+                BATCH_TOO_LARGE,
                 f"{len(body.seqs)} seqs in one request, the limit is {maximum}",
                 {"seqs": len(body.seqs), "max": maximum},
             )

@@ -7,8 +7,8 @@ from base64 import b64decode, b64encode
 
 import msgspec
 
-from strandline.protocols.http import Call
-from strandline.protocols.topics.errors import invalid
+from strandline.service.http import Call
+from strandline.service.problems import invalid
 
 DEFAULT_PAGE = 100
 MAX_PAGE = 1000
@@ -34,7 +34,7 @@ def start_after(call: Call) -> str:
     try:
         return msgspec.json.decode(b64decode(cursor, validate=True), type=_Position).after
     except (binascii.Error, ValueError, msgspec.MsgspecError):
-        raise invalid("the cursor is not one that this server gave out") from None
+        raise invalid("invalid cursor: expected next_cursor of an earlier answer") from None
 
 
 def cursor_behind(name: str) -> str:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, NamedTuple
 
 from msgspec import Meta
 
-from strandline.protocols.topics.errors import invalid
+from strandline.service.problems import invalid
 
 _GLOB = r"^[^*]*\*$"
 #: A match in a request's body. Anything may come, and ``parse_match`` says what is wrong with it; the schema is for

@@ -8,11 +8,13 @@ import msgspec
 from msgspec import Raw
 
 from strandline.engine import Page
-from strandline.protocols.http import Reply
+from strandline.protocols.topics.errors import refuse
 from strandline.protocols.topics.records import render_records
 from strandline.protocols.topics.topics import Topic
 from strandline.protocols.topics.watch_request import Natural, TopicOptions, TopicView, WatchOptions
 from strandline.protocols.topics.write import WriteBody
+from strandline.service.http import Reply
+from strandline.service.problems import Refusal
 
 _NULL = Raw(b"null")
 
@@ -95,10 +97,10 @@ def ack_message(request_id: Raw, reply: Reply, with_seqs: bool) -> str:
     return (b'{"op":"ack","request_id":%b,%b%b' % (bytes(request_id), seqs, reply.body[1:])).decode()
 
 
-def error_message(request_id: Raw | None, reply: Reply) -> str:
+def error_message(request_id: Raw | None, refusal: Refusal) -> str:
     """A refusal as it would be answered over HTTP."""
     head = b'{"op":"error",' if request_id is None else b'{"op":"error","request_id":%b,' % bytes(request_id)
-    return (head + reply.body.removeprefix(b'{"error":{')[:-1]).decode()
+    return (head + refuse(refusal).body.removeprefix(b'{"error":{')[:-1]).decode()
 
 
 def message(**fields: Any) -> str:

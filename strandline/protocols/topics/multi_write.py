@@ -9,11 +9,10 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from strandline.delivery.queues import Write, append_together
-from strandline.delivery.queues.commits import after
+from strandline.delivery.queues import QueueWrite, append_together
 from strandline.engine import Appended, Batch, Config, Log
-from strandline.engine.commit import Commit
-from strandline.protocols.http import Call, Later, Refusal, Reply
+from strandline.engine.commit import Commit, after_all
+from strandline.nearest_name import decode_body
 from strandline.protocols.topics.batches import (
     RecordsField,
     check_idempotency_key,
@@ -25,11 +24,13 @@ from strandline.protocols.topics.batches import (
     make_batch,
     make_schedules,
 )
-from strandline.protocols.topics.config import NameField, TopicConfig, check_name, config_of_new, kind_of
 from strandline.protocols.topics.context import Context
-from strandline.protocols.topics.errors import capped, invalid
+from strandline.protocols.topics.errors import BATCH_TOO_LARGE
 from strandline.protocols.topics.records import number_list
-from strandline.protocols.topics.topics import Topic
+from strandline.protocols.topics.topics import Topic, config_of_new
+from strandline.service.http import Call, Later, Reply
+from strandline.service.log_config import NameField, TopicConfig, check_name, kind_of
+from strandline.service.problems import Refusal, invalid, may_not_touch
 
 
 class OneWrite(msgspec.Struct, gc=False):
@@ -79,14 +80,14 @@ class MultiWriting:
     def write(self, call: Call) -> Reply | Later | Awaitable[Reply]:
         """POST /v0/write"""
         check_utf8(call.body)
-        body = _decoder.decode(call.body)
+        body = decode_body(_decoder, call.body)
         key = key_of(call, body.idempotency_key)
         check_idempotency_key(key)
         self._check(call, body)
         parts = self._parts(body)
-        return self._context.write_in_turn(
-            self._least_urgent(parts),
+        return self._context.admission.write(
             lambda waited_ms: self._append(call, body, parts, key, waited_ms),
+            self._least_urgent(parts),
             patient=body.disable_backpressure,
         )
 
@@ -97,12 +98,11 @@ class MultiWriting:
             raise invalid("writes must have at least one write")
         for write in body.writes:
             if not call.access.may_touch(write.topic):
-                raise Refusal(403, "forbidden", f"the API key may not touch {write.topic!r}", {"topic": write.topic})
+                raise may_not_touch(write.topic, "topic")
         total, maximum = sum(len(write.records) for write in body.writes), self._settings.max_batch_records
         if total > maximum:
             raise Refusal(
-                400,
-                "batch_too_large",
+                BATCH_TOO_LARGE,
                 f"{total} records in one request, the limit is {maximum}",
                 {"records": total, "max": maximum},
             )
@@ -138,7 +138,6 @@ class MultiWriting:
     def _append(
         self, call: Call, body: MultiWriteBody, parts: dict[str, _Part], key: str | None, waited_ms: float
     ) -> Reply | Later:
-        self._context.check_quota(part.batch for part in parts.values())
         self._resolve(call, parts)
         before = perf_counter()
         commit = self._make(parts, key)
@@ -161,7 +160,7 @@ class MultiWriting:
                 201 if created else 200,
             )
 
-        return self._context.after(after([*created, commit], None), reply)
+        return self._context.admission.after(after_all([*created, commit], None), reply)
 
     def _resolve(self, call: Call, parts: dict[str, _Part]) -> None:
         """Find the topics, and how those that are not there would be made. Everything that can be refused is."""
@@ -175,9 +174,7 @@ class MultiWriting:
             part.topic.check_takes_writes()
             if part.scheduled:
                 make_schedules(part.records, part.topic)
-        maximum = self._settings.max_topics
-        if maximum and absent and context.topics.count + absent > maximum:
-            raise capped("max_topics", maximum)
+        context.engine.quota.check_logs(absent)
 
     def _new_config(self, call: Call, part: _Part) -> Config:
         wanted = part.first.config
@@ -201,12 +198,12 @@ class MultiWriting:
                     context.unmake(part.topic)
             raise
 
-    def _write(self, part: _Part) -> Write:
+    def _write(self, part: _Part) -> QueueWrite:
         topic = part.topic
         assert topic is not None
         if not part.scheduled:
-            return Write(topic.log, part.batch)
-        return Write(topic.log, part.batch, self._context.queue(topic), make_schedules(part.records, topic))
+            return QueueWrite(topic.log, part.batch)
+        return QueueWrite(topic.log, part.batch, self._context.queue(topic), make_schedules(part.records, topic))
 
 
 def _render(writes: list[OneWrite], parts: dict[str, _Part], appended: dict[str, Appended], *, seqs: bool) -> bytes:

@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from strandline.protocols.openapi import (
+from strandline.engine.record import PLAIN_NAME
+from strandline.protocols.topics import consumers, routers, wire
+from strandline.protocols.topics.delete import DeleteBody
+from strandline.protocols.topics.descriptions import DESCRIPTIONS
+from strandline.protocols.topics.errors import PROBLEMS, RENAMED
+from strandline.protocols.topics.jobs import AckBody, ClaimBody, ExtendBody, NackBody
+from strandline.protocols.topics.list import DEFAULT_PAGE, MAX_PAGE
+from strandline.protocols.topics.multi_write import MultiWriteBody
+from strandline.protocols.topics.read import DiffBody
+from strandline.protocols.topics.redrive import RedriveBody
+from strandline.protocols.topics.watch import WatchBody
+from strandline.protocols.topics.write import WriteBody
+from strandline.service import log_config
+from strandline.service.openapi import (
     EVENT_STREAM,
     EVENTS,
     JSON,
@@ -16,17 +29,7 @@ from strandline.protocols.openapi import (
     Schema,
     shown,
 )
-from strandline.protocols.topics import config, consumers, routers, wire
-from strandline.protocols.topics.delete import DeleteBody
-from strandline.protocols.topics.descriptions import DESCRIPTIONS
-from strandline.protocols.topics.jobs import AckBody, ClaimBody, ExtendBody, NackBody
-from strandline.protocols.topics.list import DEFAULT_PAGE, MAX_PAGE
-from strandline.protocols.topics.multi_write import MultiWriteBody
-from strandline.protocols.topics.problems import PROBLEMS
-from strandline.protocols.topics.read import DiffBody
-from strandline.protocols.topics.redrive import RedriveBody
-from strandline.protocols.topics.watch import WatchBody
-from strandline.protocols.topics.write import WriteBody
+from strandline.service.problems import ErrorAnswer
 
 _ONE = "/v0/topics/{topic}"
 _CONSUMER = _ONE + "/consumers/{consumer}"
@@ -50,7 +53,7 @@ def _named(name: str, pattern: str, description: str) -> Parameter:
 
 
 _PATH = {
-    "topic": _named("topic", config.NAME.pattern, "The topic's name."),
+    "topic": _named("topic", PLAIN_NAME.pattern, "The topic's name."),
     "consumer": _named("consumer", consumers.NAME.pattern, "The consumer's name."),
     "router": _named("router", routers.NAME.pattern, "The router's name."),
     "wid": Parameter("wid", "path", "The session's id, as `POST /v0/watch` gave it.", TEXT, required=True),
@@ -112,7 +115,7 @@ _TOPICS: dict[tuple[str, str], Operation] = {
         group="topics",
         summary="Create or configure a topic",
         description="Replaces the whole configuration: what is left out gets its default. Only `type` stays as it is.",
-        body={JSON: config.TopicConfig},
+        body={JSON: log_config.TopicConfig},
         answers=shown(wire.TopicPut, created="The topic was created."),
         parameters=(_PATH["topic"],),
         errors=("topic_exists_incompatible", "topic_has_forks", "not_json", "read_only", "disk_full"),
@@ -382,7 +385,8 @@ TOPICS = Described(
     groups=_GROUPS,
     operations={**_TOPICS, **_RECORDS, **_CONSUMERS, **_QUEUES, **_ROUTERS, **_WATCHING},
     problems=PROBLEMS,
-    error=wire.ErrorAnswer,
+    error=ErrorAnswer,
+    renamed=RENAMED,
     descriptions=DESCRIPTIONS,
     sockets={"/v0/ws": _SOCKET},
 )

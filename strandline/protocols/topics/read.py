@@ -12,10 +12,9 @@ from strandline.delivery.hub import Waiter
 from strandline.engine import Log, Page
 from strandline.engine.commit import Commit
 from strandline.engine.errors import UnknownLog
-from strandline.protocols.http import Call, Reply
 from strandline.protocols.topics.consumers import stored_cursor
 from strandline.protocols.topics.context import Context
-from strandline.protocols.topics.errors import invalid, topic_not_found
+from strandline.protocols.topics.errors import topic_not_found
 from strandline.protocols.topics.match import Match, MatchField, parse_match
 from strandline.protocols.topics.pages import Pages, Rendered
 from strandline.protocols.topics.settings import (
@@ -28,7 +27,9 @@ from strandline.protocols.topics.settings import (
     TopicsSettings,
 )
 from strandline.protocols.topics.topics import Topic
-from strandline.protocols.turns import Replying, reply_of
+from strandline.service.admission import Replying, reply_of
+from strandline.service.http import Call, Reply
+from strandline.service.problems import invalid
 
 
 class DiffBody(msgspec.Struct, gc=False):
@@ -117,7 +118,7 @@ class Reading:
         body = _decoder.decode(call.body) if call.body else DiffBody()
         context = self._context
         topic = context.topics.get(call.head.params["topic"])
-        return context.in_turn(topic, lambda waited_ms: self._diff_here(call, topic, body, waited_ms))
+        return context.admission.read(lambda waited_ms: self._diff_here(call, topic, body, waited_ms), topic)
 
     def _diff_here(self, call: Call, topic: Topic, body: DiffBody, waited_ms: float) -> Reply | Awaitable[Reply]:
         """With everything that is on its way into the topic."""
@@ -149,7 +150,7 @@ class Reading:
         context.consumed(topic)
         if body.view is not None:
             if body.wait_ms:
-                raise invalid("view shows what is there now: there is nothing to wait for with wait_ms")
+                raise invalid("view cannot be combined with wait_ms")
             return self._latest(call, topic, body, after, selection, waited_ms)
         if selection.is_plain:
             rendered = self._pages.get(
@@ -174,7 +175,7 @@ class Reading:
             return render_diff(call, topic, after, rendered, waited_ms)
 
         async def read() -> Reply:
-            return render(await asyncio.to_thread(topic.log.read_latest, after, **arguments))
+            return render(await self._context.workers.normal.run(topic.log.read_latest, after, **arguments))
 
         page = topic.log.read_latest_resident(after, **arguments)
         return read() if page is None else render(page)
@@ -196,7 +197,7 @@ class Reading:
         cursor = after
         while True:
             if page is None:
-                page = await asyncio.to_thread(topic.log.read, cursor, **selection.arguments(topic))
+                page = await self._context.workers.normal.run(topic.log.read, cursor, **selection.arguments(topic))
             if not _is_empty(page) or loop.time() >= until:
                 break
             cursor = page.next_after

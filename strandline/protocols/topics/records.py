@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
 
 import msgspec
 
 from strandline.engine import Page
 from strandline.engine.record import Tombstone
-
-
-@lru_cache(maxsize=4096)
-def quote(text: str) -> bytes:
-    """A string as JSON."""
-    return msgspec.json.encode(text)
+from strandline.service.http import quote
 
 
 def render_records(page: Page, *, tags: bool, meta: bool, data: bool = True) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated
 
 import msgspec
@@ -10,13 +9,14 @@ from msgspec import Meta
 
 from strandline.delivery.queues import Redriven, redrive
 from strandline.engine import Log
-from strandline.protocols.access import Access
-from strandline.protocols.http import Call, Refusal, Reply
-from strandline.protocols.topics.config import NameField
+from strandline.engine.record import is_internal
 from strandline.protocols.topics.context import Context, performance
-from strandline.protocols.topics.errors import invalid
 from strandline.protocols.topics.match import Match, MatchField, parse_match
-from strandline.protocols.topics.topics import Topic, is_topic, takes_writes
+from strandline.protocols.topics.topics import Topic, takes_writes
+from strandline.service.access import Access
+from strandline.service.http import Call, Reply
+from strandline.service.log_config import NameField
+from strandline.service.problems import invalid, may_not_touch
 
 
 class RedriveBody(msgspec.Struct):
@@ -40,16 +40,16 @@ class Redriving:
         match = parse_match(body.match)
         context, access = self._context, call.access
         if body.to is not None and not access.may_touch(body.to):
-            raise Refusal(403, "forbidden", f"the API key may not touch {body.to!r}", {"topic": body.to})
+            raise may_not_touch(body.to, "topic")
         topic = context.topics.get(call.param("topic"))
         to = None if body.to is None else context.topics.get(body.to)
         if to is topic:
-            raise invalid("dead letters cannot be moved to where they are", {"topic": topic.name})
+            raise invalid("dead letters cannot be moved to the topic that they are in", {"topic": topic.name})
         if to is not None:
             to.check_takes_writes()
         maximum = context.settings.max_batch_records
         # They must be read first, and they may not be at hand.
-        redriven = await asyncio.to_thread(
+        redriven = await context.workers.normal.run(
             self._move, topic.log, None if to is None else to.log, access, min(body.limit or maximum, maximum), match
         )
         self._forget(topic)
@@ -68,7 +68,7 @@ class Redriving:
         engine = self._context.engine
 
         def origin(name: str) -> Log | None:
-            log = engine.find(name) if is_topic(name) and access.may_touch(name) else None
+            log = engine.find(name) if not is_internal(name) and access.may_touch(name) else None
             return None if log is None or not takes_writes(log) else log
 
         key, prefix = (None, None) if match is None else (match.key, match.prefix)
@@ -80,6 +80,6 @@ class Redriving:
         if topic.traits.type == "queue":
             queue = context.queue(topic)
             queue.forget_missing()
-            desk = context.desks.find(queue)
-            if desk is not None:
-                desk.check_held()
+            dispatcher = context.dispatchers.find(queue)
+            if dispatcher is not None:
+                dispatcher.check_held()

@@ -3,30 +3,37 @@
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 from typing import Any, Literal
 
 import msgspec
 
 from strandline.delivery.routers import (
-    Definition,
-    Filter,
     Router,
     RouterCycle,
+    RouterDefinition,
     RouterError,
     RouterFanIn,
+    RouterFilter,
     RouterRepointed,
 )
 from strandline.engine.errors import EngineError
-from strandline.protocols.access import Access
-from strandline.protocols.http import Call, Later, Refusal, Reply, Route
-from strandline.protocols.topics.config import NameField, TopicConfig, check_name, engine_config
+from strandline.nearest_name import decode_body
 from strandline.protocols.topics.context import Context, performance
-from strandline.protocols.topics.errors import capped, invalid, reply_to, topic_not_found
+from strandline.protocols.topics.errors import (
+    ROUTER_CYCLE,
+    ROUTER_NOT_FOUND,
+    TOPIC_EXISTS_INCOMPATIBLE,
+    refuse,
+    reply_to,
+    topic_not_found,
+)
 from strandline.protocols.topics.list import cursor_behind, page_size, start_after
 from strandline.protocols.topics.match import Match, MatchField, parse_match
-from strandline.protocols.topics.records import quote
 from strandline.protocols.topics.topics import Topic, takes_writes
+from strandline.service.access import Access
+from strandline.service.http import Call, Handler, Later, Reply, Route, quote
+from strandline.service.log_config import NameField, check_name, default_config
+from strandline.service.problems import FORBIDDEN, Refusal, invalid, limit_reached, may_not_touch
 
 #: As a topic's, and with ``>``: by convention a router is named after its ends, "orders->audit".
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:>-]{0,254}", re.ASCII)
@@ -34,7 +41,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:>-]{0,254}", re.ASCII)
 Guarantee = Literal["at_least_once", "exactly_once"]
 
 
-class RouterBody(msgspec.Struct, kw_only=True):
+class RouterBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     source: NameField
     dest: NameField
     preserve_node: bool = True
@@ -51,12 +58,12 @@ _decoder = msgspec.json.Decoder(RouterBody)
 class Routing:
     def __init__(self, context: Context) -> None:
         self._context = context
-        context.routers.demote_while(lambda: context.pressure.shedding)
+        context.routers.demote_while(lambda: context.admission.pressure.shedding)
         context.routers.spare(lambda log: not takes_writes(log))
 
     def put(self, call: Call) -> Reply | Later:
         """PUT /v0/routers/{router}"""
-        body = _decoder.decode(call.body)
+        body = decode_body(_decoder, call.body)
         _check_access(call, body.source, body.dest)
         self._visible(call)
         definition = _definition(call.param("router"), body)
@@ -67,20 +74,19 @@ class Routing:
         except EngineError:
             # A router that could not be made leaves no topics behind.
             for topic in made:
-                with suppress(EngineError):
-                    self._context.topics.drop(topic)
+                self._context.unmake(topic)
             raise
-        return self._context.after(commit, lambda created: _put_reply(call, definition, created))
+        return self._context.admission.after(commit, lambda created: _put_reply(call, definition, created))
 
     def _visible(self, call: Call) -> Router | None:
         """The router that the path names, if there is one; refuses a key that may not touch both of its ends."""
         router = self._context.routers.get(call.param("router"))
         if router is not None and not call.access.may_touch_all(router.source.name, router.dest.name):
-            message = f"the API key may not touch the topics of router {router.name!r}"
-            raise Refusal(403, "forbidden", message, {"router": router.name})
+            message = f"the API key may not access the topics of router {router.name!r}"
+            raise Refusal(FORBIDDEN, message, {"router": router.name})
         return router
 
-    def _check(self, definition: Definition, create_dest: bool, access: Access) -> bool:
+    def _check(self, definition: RouterDefinition, create_dest: bool, access: Access) -> bool:
         """Whether the router is a new one; refuses one that cannot be. Nothing is made before everything is fine."""
         context = self._context
         dest = context.topics.find(definition.dest)
@@ -92,24 +98,25 @@ class Routing:
             raise _refusal(error, access) from None
         if new and dest is not None:
             dest.check_takes_writes()
-        maximum = context.settings.max_routers
+        maximum = context.limits.max_routers
         if new and maximum and len(context.routers) >= maximum:
-            raise capped("max_routers", maximum)
+            raise limit_reached("max_routers", maximum)
         return new
 
-    def _create_missing(self, definition: Definition) -> list[Topic]:
-        topics, maximum = self._context.topics, self._context.settings.max_topics
+    def _create_missing(self, definition: RouterDefinition) -> list[Topic]:
+        topics = self._context.topics
         missing = [name for name in (definition.source, definition.dest) if topics.find(name) is None]
-        if maximum and missing and topics.count + len(missing) > maximum:
-            raise capped("max_topics", maximum)
-        return [topics.create(name, engine_config(name, TopicConfig(), "log"))[0] for name in missing]
+        for name in missing:
+            self._context.kernel.catalog.check_name(name)
+        self._context.engine.quota.check_logs(len(missing))
+        return [topics.create(name, default_config())[0] for name in missing]
 
     def get(self, call: Call) -> Reply:
         """GET /v0/routers/{router}"""
         routers, name = self._context.routers, call.param("router")
         router = self._visible(call)
         if router is None:
-            raise Refusal(404, "router_not_found", f"router {name!r} does not exist", {"router": name})
+            raise Refusal(ROUTER_NOT_FOUND, f"router {name!r} does not exist", {"router": name})
         routers.catch_up(router.dest)
         answer = {
             "router": name,
@@ -141,7 +148,7 @@ class Routing:
         """DELETE /v0/routers/{router}"""
         name = call.param("router")
         self._visible(call)
-        return self._context.after(
+        return self._context.admission.after(
             self._context.routers.remove(name),
             lambda deleted: Reply(
                 b'{"router":%b,"deleted":%b,%b}' % (quote(name), b"true" if deleted else b"false", performance(call))
@@ -153,29 +160,36 @@ def routes(routing: Routing) -> list[Route]:
     one = "/v0/routers/{router}"
     named = ("router",)
     return [
-        Route(method="GET", path="/v0/routers", handler=routing.list, scopes=("read",), errors=reply_to),
-        Route(
-            method="PUT",
-            path=one,
-            handler=routing.put,
-            scopes=("admin",),
-            names=named,
-            body="required",
-            errors=reply_to,
-        ),
-        Route(method="GET", path=one, handler=routing.get, scopes=("read",), names=named, errors=reply_to),
-        Route(method="DELETE", path=one, handler=routing.delete, scopes=("delete",), names=named, errors=reply_to),
+        _route("GET", "/v0/routers", routing.list, "read"),
+        _route("PUT", one, routing.put, "admin", names=named, body="required"),
+        _route("GET", one, routing.get, "read", names=named),
+        _route("DELETE", one, routing.delete, "delete", names=named),
     ]
+
+
+def _route(
+    method: str, path: str, handler: Handler, scope: str, *, names: tuple[str, ...] = (), body: str = "none"
+) -> Route:
+    return Route(
+        method=method,
+        path=path,
+        handler=handler,
+        scopes=(scope,),
+        names=names,
+        body=body,
+        errors=reply_to,
+        refuse=refuse,
+    )
 
 
 def _check_access(call: Call, *names: str) -> None:
     """A key that is limited to some names may neither read from nor write to others by way of a router."""
     for name in names:
         if not call.access.may_touch(name):
-            raise Refusal(403, "forbidden", f"the API key may not touch {name!r}", {"topic": name})
+            raise may_not_touch(name, "topic")
 
 
-def _definition(name: str, body: RouterBody) -> Definition:
+def _definition(name: str, body: RouterBody) -> RouterDefinition:
     if NAME.fullmatch(name) is None:
         raise invalid(
             f"{name!r} cannot name a router: 1 to 255 letters, digits and . _ : - >, starting with a letter or digit"
@@ -185,19 +199,19 @@ def _definition(name: str, body: RouterBody) -> Definition:
     if body.source == body.dest:
         raise invalid("source and dest must be different topics", {"topic": body.source})
     match = parse_match(body.filter, "filter")
-    return Definition(
+    return RouterDefinition(
         name=name,
         source=body.source,
         dest=body.dest,
         keep_keys=body.preserve_tag,
         keep_nodes=body.preserve_node,
-        filter=None if match is None else Filter(match.key, match.prefix),
+        filter=None if match is None else RouterFilter(match.key, match.prefix),
         allow_cycle=body.allow_cycle,
         stamped=body.guarantee == "exactly_once",
     )
 
 
-def _definition_json(definition: Definition) -> dict[str, Any]:
+def _definition_json(definition: RouterDefinition) -> dict[str, Any]:
     wanted = definition.filter
     return {
         "source": definition.source,
@@ -210,7 +224,7 @@ def _definition_json(definition: Definition) -> dict[str, Any]:
     }
 
 
-def _guarantee(definition: Definition) -> Guarantee:
+def _guarantee(definition: RouterDefinition) -> Guarantee:
     return "exactly_once" if definition.stamped else "at_least_once"
 
 
@@ -225,7 +239,7 @@ def _row(router: Router) -> dict[str, Any]:
     }
 
 
-def _put_reply(call: Call, definition: Definition, created: bool) -> Reply:
+def _put_reply(call: Call, definition: RouterDefinition, created: bool) -> Reply:
     answer = {
         "router": definition.name,
         "created": created,
@@ -237,16 +251,15 @@ def _put_reply(call: Call, definition: Definition, created: bool) -> Reply:
 
 def _refusal(error: RouterError, access: Access) -> Refusal:
     """What stands in the way, without names that the key may not touch."""
-    code = "topic_exists_incompatible"
     if isinstance(error, RouterCycle):
         if not access.may_touch_all(*error.cycle):
-            return Refusal(409, "router_cycle", "the router would close a cycle")
-        return Refusal(409, "router_cycle", str(error), {"cycle": error.cycle})
+            return Refusal(ROUTER_CYCLE, "the router would close a cycle")
+        return Refusal(ROUTER_CYCLE, str(error), {"cycle": error.cycle})
     if isinstance(error, RouterFanIn):
         message = str(error)
         if not access.may_touch(error.source):
-            message = f"{error.dest!r} is the destination of another topic already, and can have only one source"
-        return Refusal(409, code, message, {"topic": error.dest, "reason": "router_dest_fan_in"})
+            message = f"{error.dest!r} is already the destination of another topic, and can have only one source"
+        return Refusal(TOPIC_EXISTS_INCOMPATIBLE, message, {"topic": error.dest, "reason": "router_dest_fan_in"})
     assert isinstance(error, RouterRepointed)
     detail = {
         "router": error.name,
@@ -254,4 +267,4 @@ def _refusal(error: RouterError, access: Access) -> Refusal:
         "existing_source": error.source,
         "existing_dest": error.dest,
     }
-    return Refusal(409, code, str(error), detail)
+    return Refusal(TOPIC_EXISTS_INCOMPATIBLE, str(error), detail)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from strandline.protocols.http import ElementLimit, Handler, Route
 from strandline.protocols.topics.admin import Administering
 from strandline.protocols.topics.batches import multi_write_limit, write_limit
 from strandline.protocols.topics.consumers import Consumers
 from strandline.protocols.topics.context import Context
 from strandline.protocols.topics.delete import Deleting
-from strandline.protocols.topics.errors import reply_to
+from strandline.protocols.topics.errors import refuse, reply_to
 from strandline.protocols.topics.jobs import Queueing
 from strandline.protocols.topics.multi_write import MultiWriting
 from strandline.protocols.topics.read import Reading
@@ -19,9 +18,10 @@ from strandline.protocols.topics.watch import Watching
 from strandline.protocols.topics.websocket import WebSockets
 from strandline.protocols.topics.worker_stream import Working
 from strandline.protocols.topics.write import Writing
+from strandline.service.http import ElementLimit, Handler, Route
 
 
-class TopicsFace:
+class TopicsProtocol:
     """Everything of the topics protocol that answers HTTP requests."""
 
     def __init__(self, context: Context) -> None:
@@ -75,11 +75,10 @@ class TopicsFace:
         ]
 
     def drain(self) -> None:
-        """Answer everybody who waits, and end what does not end by itself."""
+        """Answer every request that waits. Workers leave their queues together, so that no job passes from one to the
+        next on the way out."""
         self.reading.end_polls()
-        self.context.desks.stop()
-        self.watching.drain()
-        self.websockets.drain()
+        self.context.dispatchers.stop()
 
 
 def _route(
@@ -108,4 +107,5 @@ def _route(
         own_access=own_access,
         elements=elements,
         errors=reply_to,
+        refuse=refuse,
     )

@@ -6,12 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 
 from strandline.delivery.hub import SLICE_SECONDS
-from strandline.delivery.pressure import RETRY_AFTER_MS
-from strandline.delivery.watch import Alarms, Feeds, Piece, Place
-from strandline.engine.errors import DamagedFile
-from strandline.protocols.access import Access
-from strandline.protocols.http import Sink, Stream, damaged_data
+from strandline.delivery.watch import FeedPage, FeedPosition, Feeds
 from strandline.protocols.topics.context import Context
+from strandline.protocols.topics.errors import cannot_read
 from strandline.protocols.topics.event_frames import (
     RETRY,
     EventContent,
@@ -26,33 +23,36 @@ from strandline.protocols.topics.event_frames import (
 )
 from strandline.protocols.topics.topics import Topic
 from strandline.protocols.topics.watch_request import Pattern, Start, Watcher, matching, topic_of
+from strandline.service.access import Access
+from strandline.service.admission import RETRY_AFTER_MS
+from strandline.service.live import Ending, LiveResponse
 
-#: A reader that does not even take the last word of a stream is cut off after this time.
-CUT_OFF_SECONDS = 5.0
+_LAST_MESSAGES = {
+    Ending.NO_SLOT: error_frame(code=429, error=Ending.NO_SLOT.value, retry_after_ms=RETRY_AFTER_MS),
+    Ending.TOO_SLOW: error_frame(code=408, error=Ending.TOO_SLOW.value),
+    Ending.SHUTDOWN: error_frame(
+        code="server_shutting_down", message="the server is shutting down; come back in a moment"
+    ),
+}
 
-#: The last message to a reader that does not keep up.
-TOO_SLOW = "the reader does not keep up; come back with the last id"
-
-_NOTHING: frozenset[Place] = frozenset()
+_NOTHING: frozenset[FeedPosition] = frozenset()
 
 
 class Session(Watcher):
     """What a client watches, and how far it has come. ``changed`` is called when its streams come and go."""
 
-    __slots__ = ("_ids", "alarms", "changed", "heartbeat", "idle_since", "streams", "was_watching", "wid")
+    __slots__ = ("_ids", "changed", "heartbeat", "idle_since", "streams", "was_watching", "wid")
 
     def __init__(
         self,
         context: Context,
         feeds: Feeds,
-        alarms: Alarms,
         access: Access,
         wid: str,
         heartbeat_ms: int,
         changed: Callable[[Session], None],
     ) -> None:
         super().__init__(context, feeds, access)
-        self.alarms = alarms
         self.wid = wid
         self.heartbeat = heartbeat_ms / 1000
         self.changed = changed
@@ -61,12 +61,12 @@ class Session(Watcher):
         #: False if there was nothing to watch from the start: the client named only topics that do not exist.
         self.was_watching = False
         #: The places in the order of their names, with the names as JSON; made anew when one comes or goes.
-        self._ids: list[tuple[bytes, Place]] | None = None
+        self._ids: list[tuple[bytes, FeedPosition]] | None = None
 
     def subscribe(self, starts: Mapping[str, Start], patterns: Sequence[Pattern]) -> None:
         self.patterns = tuple(patterns)
         for name, start in starts.items():
-            self.places[name] = Place(self, start.topic, start.cursor, start.view)
+            self.places[name] = FeedPosition(self, start.topic, start.cursor, start.view)
         self.was_watching = not self.watches_nothing
 
     def id(self) -> bytes:
@@ -123,7 +123,7 @@ class Session(Watcher):
 
     # --- what the feeds say ----------------------------------------------------------------------------------------
 
-    def deliver(self, place: Place) -> None:
+    def deliver(self, place: FeedPosition) -> None:
         streams = self.streams
         if len(streams) == 1 and not streams[0].pending:
             ready = None if streams[0].paused_at else streams[0]
@@ -141,7 +141,7 @@ class Session(Watcher):
             if not piece.caught_up:
                 feed.queue(place)
 
-    def _ready(self, place: Place) -> EventStream | None:
+    def _ready(self, place: FeedPosition) -> EventStream | None:
         """A stream that can take something of the place; they take turns."""
         streams = self.streams
         for at, stream in enumerate(streams):
@@ -151,7 +151,7 @@ class Session(Watcher):
                 return stream
         return None
 
-    def gone(self, place: Place) -> None:
+    def gone(self, place: FeedPosition) -> None:
         data = with_id(self.id(), deleted_frame(place))
         name = topic_of(place).name
         del self.places[name]
@@ -163,7 +163,7 @@ class Session(Watcher):
                 stream.end()
         self.cover_again(name)
 
-    def paced(self, place: Place) -> None:
+    def paced(self, place: FeedPosition) -> None:
         self._tell(
             error_frame(
                 code=429,
@@ -173,13 +173,13 @@ class Session(Watcher):
             )
         )
 
-    def failed(self, place: Place, error: Exception) -> None:
+    def failed(self, place: FeedPosition, error: Exception) -> None:
         name = topic_of(place).name
-        why = damaged_data(error).message if isinstance(error, DamagedFile) else f"the topic cannot be read: {error}"
+        why = cannot_read(name, error).message
         for stream in list(self.streams):
             stream.end(error_frame(code=500, error=why, topics=[name]))
 
-    def added(self, place: Place) -> None:
+    def added(self, place: FeedPosition) -> None:
         self._ids = None
         for stream in self.streams:
             stream.expect(place)
@@ -193,42 +193,30 @@ class Session(Watcher):
             stream.write(data)
 
 
-class EventStream(Stream):
-    """One open connection of a session: first what there is, topic after topic, then whatever comes."""
+class EventStream(LiveResponse):
+    """One open connection of a session: first the backlog, topic after topic, then what is written."""
 
-    __slots__ = (
-        "_fresh", "_rewind", "_session", "_sink", "_stale", "_target", "ended", "holds_slot", "paused_at", "pending",
-        "rings_at", "sent_at",
-    )  # fmt: skip
+    __slots__ = ("_fresh", "_rewind", "_session", "_stale", "_target", "pending")
 
     def __init__(self, session: Session, rewind: Mapping[str, int]) -> None:
+        super().__init__(session.context.live, session.access)
         self._session = session
         self._rewind = rewind
-        self._sink: Sink | None = None
-        self.holds_slot = False
-        self.ended = False
-        #: When the reader stopped taking anything; 0.0: it keeps up.
-        self.paused_at = 0.0
-        self.sent_at = 0.0
-        self.rings_at: float | None = None
         #: Topics whose backlog was not sent yet, the next one last; and where the backlog of that one ends.
-        self.pending: list[Place] = []
+        self.pending: list[FeedPosition] = []
         self._target = -1
         #: Topics that were not reported as caught up on this connection yet.
-        self._fresh: set[Place] | frozenset[Place] = _NOTHING
+        self._fresh: set[FeedPosition] | frozenset[FeedPosition] = _NOTHING
         #: Topics in which a loss is the reader's own lateness.
-        self._stale: set[Place] | frozenset[Place] = _NOTHING
+        self._stale: set[FeedPosition] | frozenset[FeedPosition] = _NOTHING
 
     # --- the connection --------------------------------------------------------------------------------------------
 
-    def opened(self, sink: Sink) -> None:
+    def greeting(self) -> bytes:
+        return RETRY
+
+    def begin(self) -> None:
         session = self._session
-        self._sink = sink
-        self.write(RETRY)
-        self.holds_slot = session.context.streams.acquire(session.access)
-        if not self.holds_slot:
-            self.end(error_frame(code=429, error="too many streams are open", retry_after_ms=RETRY_AFTER_MS))
-            return
         nothing_left = session.watches_nothing
         session.enter(self, self._rewind)
         self._rewind = {}
@@ -241,86 +229,32 @@ class EventStream(Stream):
         self._fresh = set(self.pending)
         self._stale = set(self.pending)
         self.advance()
-        if not self.ended:
-            self._ring_by(self._now() + session.heartbeat)
 
     def resumed(self) -> None:
-        if self.ended or not self.paused_at:
-            return
-        session, now = self._session, self._now()
-        if (now - self.paused_at) * 1000 >= session.context.settings.slow_consumer_grace_ms:
+        session = self._session
+        grace = session.context.delivery.slow_consumer_grace_ms / 1000
+        if self.paused_at and self.live.now() - self.paused_at >= grace:
             self._stale = set(session.places.values())
-        self.paused_at = 0.0
-        self._ring_by(now + session.heartbeat)
+        super().resumed()
+
+    def go_on(self) -> None:
         self.advance()
-        session.go_on()
+        self._session.go_on()
 
-    def closed(self) -> None:
-        session = self._session
-        self.ended = True
-        session.alarms.cancel(self)
-        session.exit(self)
-        if self.holds_slot:
-            self.holds_slot = False
-            session.context.streams.release(session.access)
-
-    def end(self, data: bytes = b"") -> None:
-        """Say a last word and close. The session stays."""
-        if self.ended:
-            return
-        if data:
-            self.write(data)
-        self.ended = True
-        assert self._sink is not None
+    def leave(self) -> None:
         self._session.exit(self)
-        self._session.alarms.set(self, self._now() + CUT_OFF_SECONDS)
-        self._sink.close()
 
-    def too_slow(self) -> None:
-        self.end(error_frame(code=408, error=TOO_SLOW))
+    @property
+    def heartbeat_seconds(self) -> float:
+        return self._session.heartbeat
 
-    # --- time ------------------------------------------------------------------------------------------------------
+    def heartbeat(self) -> bytes:
+        return heartbeat(self._session.context.hub.now())
 
-    def ring(self, now: float) -> float | None:
-        session = self._session
-        if self.ended:
-            assert self._sink is not None
-            self._sink.abort()
-            return None
-        if self.paused_at:
-            timeout_ms = session.context.settings.slow_consumer_timeout_ms
-            if not timeout_ms:
-                return now + session.heartbeat
-            due = self.paused_at + timeout_ms / 1000
-            if now < due:
-                return due
-            self.too_slow()
-            return None
-        due = self.sent_at + session.heartbeat
-        if now >= due:
-            self.write(heartbeat(session.context.hub.now()))
-            due = now + session.heartbeat
-        return due
-
-    def _ring_by(self, when: float) -> None:
-        if self.rings_at is None or self.rings_at > when:
-            self._session.alarms.set(self, when)
-
-    def _now(self) -> float:
-        return self._session.context.hub.loop.time()
+    def last_message(self, ending: Ending) -> bytes:
+        return _LAST_MESSAGES[ending]
 
     # --- what is sent ----------------------------------------------------------------------------------------------
-
-    def write(self, data: bytes) -> None:
-        sink = self._sink
-        if sink is None or self.ended:
-            return
-        self.sent_at = now = self._now()
-        if not sink.write(data) and not self.paused_at:
-            self.paused_at = now
-            timeout_ms = self._session.context.settings.slow_consumer_timeout_ms
-            if timeout_ms:
-                self._ring_by(now + timeout_ms / 1000)
 
     def advance(self) -> None:
         """Go on with the topics whose backlog was not sent yet, one after the other."""
@@ -353,7 +287,7 @@ class EventStream(Stream):
                 if not piece.caught_up:
                     feed.queue(place)
 
-    def take(self, place: Place, piece: Piece) -> None:
+    def take(self, place: FeedPosition, piece: FeedPage) -> None:
         """Send a piece and move the place behind it."""
         session = self._session
         content: EventContent | None = piece.content
@@ -384,11 +318,11 @@ class EventStream(Stream):
         place.move(piece)
         self.write(head + with_id(session.id(), content.records, content.caught_up))
 
-    def expect(self, place: Place) -> None:
+    def expect(self, place: FeedPosition) -> None:
         """A topic has come to the session."""
         self._fresh = {*self._fresh, place}
 
-    def forget(self, place: Place) -> None:
+    def forget(self, place: FeedPosition) -> None:
         """A topic has gone from the session."""
         self._fresh = _without(self._fresh, place)
         self._stale = _without(self._stale, place)
@@ -399,7 +333,9 @@ class EventStream(Stream):
             self._session.context.hub.loop.call_soon(self.advance)
 
 
-def _without(places: set[Place] | frozenset[Place], place: Place) -> set[Place] | frozenset[Place]:
+def _without(
+    places: set[FeedPosition] | frozenset[FeedPosition], place: FeedPosition
+) -> set[FeedPosition] | frozenset[FeedPosition]:
     if not places or isinstance(places, frozenset):
         return _NOTHING
     places.discard(place)

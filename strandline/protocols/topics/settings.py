@@ -1,37 +1,34 @@
-"""The bounds that the protocol has and an operator may move. Zero means unbounded where that makes sense."""
+"""The limits of the topics protocol: those that an operator can change, and those that are fixed."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
-import msgspec
 from msgspec import Meta
 
+from strandline.engine.record import MAX_KEY_BYTES, MAX_NODE_BYTES
+from strandline.service.settings import BatchBytes, BatchRecords
+from strandline.setting import Positive, Section
 
-class TopicsSettings(msgspec.Struct, frozen=True, kw_only=True):
-    max_batch_records: int = 10_000
-    #: Data and meta of one record together.
-    max_record_bytes: int = 1 << 20
-    max_meta_bytes: int = 16 << 10
-    max_meta_keys: int = 64
-    max_tag_bytes: int = 256
-    max_node_bytes: int = 128
-    #: Records of one page, however many are asked for.
-    max_limit: int = 1000
-    #: Jobs of one claim, and seqs of one ack, nack or extend.
-    max_claim: int = 1000
-    max_watch_topics: int = 256
-    max_topics: int = 100_000
-    max_routers: int = 10_000
-    max_watch_sessions: int = 10_000
-    max_total_bytes: int = 0
-    #: A watch session without an open stream is forgotten after this time.
-    session_ttl_ms: int = 300_000
-    #: A reader that takes nothing for this long gets larger and fewer frames, and after the timeout none.
-    slow_consumer_grace_ms: int = 5_000
-    slow_consumer_timeout_ms: int = 30_000
-    #: Heartbeats are never more frequent than this.
-    min_heartbeat_ms: int = 1_000
+TagBytes = Annotated[int, Meta(ge=1, le=MAX_KEY_BYTES, description=f"a whole number from 1 to {MAX_KEY_BYTES}")]
+NodeBytes = Annotated[int, Meta(ge=1, le=MAX_NODE_BYTES, description=f"a whole number from 1 to {MAX_NODE_BYTES}")]
+
+
+class TopicsSettings(Section, frozen=True, kw_only=True):
+    """What one request of the topics protocol may contain or ask for."""
+
+    max_batch_records: Annotated[BatchRecords, "Maximum number of records in one write."] = 10_000
+    max_record_bytes: Annotated[BatchBytes, "Maximum size of the data and the meta of one record together."] = 1 << 20
+    max_meta_bytes: Annotated[BatchBytes, "Maximum size of the meta of one record."] = 16 << 10
+    max_tag_bytes: Annotated[TagBytes, "Maximum size of the tag of one record."] = 256
+    max_node_bytes: Annotated[NodeBytes, "Maximum size of the node of one record, and of the name of a worker."] = 128
+    max_limit: Annotated[Positive, "Maximum number of records in one page, whatever `limit` asks for."] = 1000
+    max_claim: Annotated[Positive, "Maximum number of jobs in one claim, and of seqs in one ack, nack or extend."] = (
+        1000
+    )
+    max_watch_topics: Annotated[Positive, "Maximum number of topics in one watch session or WebSocket."] = 256
+    #: The protocol fixes this one.
+    max_meta_keys: ClassVar[int] = 64
 
 
 #: A number as the protocol has them, and the highest seq that a log can have: one beyond it counts as that.

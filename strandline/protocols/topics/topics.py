@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from strandline.delivery.priority import base_priority
-from strandline.engine import Config, Engine, Log
+from strandline.delivery.scheduler import base_priority
+from strandline.engine import Config, Log
 from strandline.engine.commit import Commit
-from strandline.protocols.http import Refusal
-from strandline.protocols.ownership import closed_to_others, is_hidden, media_type_of
-from strandline.protocols.topics.config import Traits, check_name, kind_of, traits_of
-from strandline.protocols.topics.errors import capped, topic_not_found
-from strandline.protocols.topics.records import quote
-from strandline.protocols.topics.settings import TopicsSettings
+from strandline.engine.record import is_internal
+from strandline.protocols.topics.errors import NOT_JSON, topic_not_found
+from strandline.service.access import Access
+from strandline.service.catalog import Catalog, check_append, closed_to_others, holds_json, is_hidden, media_type_of
+from strandline.service.http import quote
+from strandline.service.lifetime import Lifetime
+from strandline.service.log_config import TopicConfig, Traits, check_config, check_name, engine_config, traits_of
+from strandline.service.problems import FORBIDDEN, Refusal
 
+_DEFAULT_TRAITS = Traits()
 #: Topics whose traits are kept decoded. More than this are looked up again when they are used.
 MAX_KNOWN = 200_000
 
@@ -21,14 +22,15 @@ MAX_KNOWN = 200_000
 class Topic:
     """A log as a topic. One object per log and server; ask for ``traits`` afresh, a configuration can change."""
 
-    __slots__ = ("_config", "_is_plain", "_traits", "consumed_at", "json_name", "log", "name")
+    __slots__ = ("_config", "_is_plain", "_traits", "consumed_at", "json_name", "lifetime", "log", "name")
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Log, lifetime: Lifetime | None = None) -> None:
         self.log = log
+        self.lifetime = lifetime
         self.name = log.name
         self.json_name = quote(log.name)
         self._config: Config | None = None
-        self._traits = DEFAULT_TRAITS
+        self._traits = _DEFAULT_TRAITS
         self._is_plain = True
         #: When somebody last read it, in milliseconds; None: not since the start.
         self.consumed_at: int | None = None
@@ -49,10 +51,8 @@ class Topic:
         return self._is_plain and not self.log.notes
 
     def check_takes_writes(self) -> None:
-        """Refuse where another protocol has rules for what is appended."""
-        why = closed_to_others(self.log)
-        if why is not None:
-            raise Refusal(409, "not_writable", f"topic {self.name!r} takes no writes: {why}", {"topic": self.name})
+        """Refuse where the log has an owner, is closed, or has a schema that only streams check."""
+        check_append(self.log)
 
     def _look_at(self, config: Config) -> None:
         self._traits = traits_of(config)
@@ -65,43 +65,37 @@ class Topic:
         return base_priority(traits.priority, traits.auto_priority, self.consumed_at, now)
 
 
-DEFAULT_TRAITS = Traits()
-
-
 class Topics:
-    """Looks topics up and creates them. Logs whose name starts with an underscore are the server's own."""
+    """The catalog's logs that are topics: those that hold JSON and are not the server's own."""
 
-    def __init__(self, engine: Engine, settings: TopicsSettings) -> None:
-        self.engine = engine
-        self._settings = settings
+    def __init__(self, catalog: Catalog) -> None:
+        self.catalog = catalog
         self._known: dict[str, Topic] = {}
-        #: How many topics are queues; kept up, so that nobody has to count.
-        self.queues = sum(is_topic(book.name) and kind_of(book.config) == "queue" for book in engine.by_epoch.values())
-        #: Drops a log. Other protocols have to know of it.
-        self.drop_log: Callable[[Log], Commit[None]] = Log.drop
-        #: Told of every topic that is made; on the loop, and must be quick.
-        self.listeners: dict[Callable[[Topic], None], None] = {}
 
     @property
     def count(self) -> int:
-        """How many topics there are. A log that another protocol made is one too."""
-        return sum(self.engine.totals.logs.values())
+        """How many topics there are. A log that another protocol created is one too."""
+        return self.catalog.count
 
     def find(self, name: str) -> Topic | None:
-        """The topic; None if there is none. Refuses where there is a log of this name that is no topic."""
+        """The topic; None if there is none. Refuses where there is a log of this name that is not a topic."""
         topic = self._known.get(name)
-        if topic is not None and not topic.log.dropped:
+        if topic is not None and not topic.log.dropped and topic.lifetime is None:
             return topic
-        log = self.engine.find(name) if is_topic(name) else None
+        log = None if is_internal(name) else self.catalog.find(name)
         if log is None:
             if topic is not None:
                 del self._known[name]
             return None
+        if topic is not None and not topic.log.dropped:
+            return topic
         if not holds_json(log):
-            raise Refusal(409, "not_json", f"{name!r} holds {media_type_of(log)}: use /v1/stream", {"topic": name})
+            raise Refusal(
+                NOT_JSON, f"topic {name!r} holds {media_type_of(log)}, not JSON; use /v1/stream", {"topic": name}
+            )
         if len(self._known) >= MAX_KNOWN:
             self._known.clear()
-        topic = self._known[name] = Topic(log)
+        topic = self._known[name] = Topic(log, self.catalog.lifetime(log))
         return topic
 
     def get(self, name: str) -> Topic:
@@ -111,30 +105,18 @@ class Topics:
         return topic
 
     def create(self, name: str, config: Config) -> tuple[Topic, Commit[Log]]:
-        """Make a topic that is not there. It can be used at once and is durable when the commit is done."""
+        """Create a topic that is not there. It can be used at once and is durable when the commit is done."""
         check_name(name)
-        maximum = self._settings.max_topics
-        if maximum and self.count >= maximum:
-            raise capped("max_topics", maximum)
-        commit = self.engine.create(name, config)
-        self.queues += kind_of(config) == "queue"
+        _, commit = self.catalog.create(name, config)
         topic = self.find(name)
         assert topic is not None
-        for listener in list(self.listeners):
-            listener(topic)
         return topic, commit
-
-    def drop(self, topic: Topic) -> Commit[None]:
-        commit = self.drop_log(topic.log)
-        self._known.pop(topic.name, None)
-        self.queues -= topic.traits.type == "queue"
-        return commit
 
     def page(self, prefix: str, after: str, limit: int, prefixes: tuple[str, ...]) -> tuple[list[Topic], bool]:
         """Topics in the order of their names, from behind ``after`` on, and whether there are more."""
         found: list[Topic] = []
         while True:
-            names = self.engine.names(prefix, after, limit + 1)
+            names = self.catalog.engine.names(prefix, after, limit + 1)
             for name in names:
                 topic = self._shown(name) if not prefixes or name.startswith(prefixes) else None
                 if topic is not None:
@@ -147,18 +129,21 @@ class Topics:
 
     def _shown(self, name: str) -> Topic | None:
         """The topic, unless it is none or was deleted."""
-        log = self.engine.find(name)
+        log = self.catalog.find(name)
         return None if log is None or not holds_json(log) or is_hidden(log) else self.find(name)
 
 
-def holds_json(log: Log) -> bool:
-    return media_type_of(log) == "application/json"
-
-
 def takes_writes(log: Log) -> bool:
-    """Whether records may be written to it by this protocol, by whatever way they come."""
+    """Whether records may be written to it by this protocol, whichever way they come."""
     return holds_json(log) and closed_to_others(log) is None
 
 
-def is_topic(name: str) -> bool:
-    return not name.startswith("_")
+def config_of_new(name: str, create: bool | None, wanted: TopicConfig | None, access: Access) -> Config:
+    """The configuration of a topic that a write makes, if it may make one."""
+    config = wanted or TopicConfig()
+    if create is False or (create is None and not config.auto_create):
+        raise topic_not_found(name)
+    if wanted is not None and not access.may("admin"):
+        raise Refusal(FORBIDDEN, "creating a topic with a config needs the admin scope", {"topic": name})
+    check_config(config, access)
+    return engine_config(name, config, config.kind())

@@ -8,13 +8,13 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from strandline.delivery.watch import Alarms, Feeds
-from strandline.protocols.http import Call, Refusal, Reply
+from strandline.delivery.watch import Feeds
 from strandline.protocols.topics.context import Context, performance
-from strandline.protocols.topics.errors import capped, invalid
-from strandline.protocols.topics.event_frames import EventView, decode_cursor, error_frame
+from strandline.protocols.topics.event_frames import EventView, decode_cursor
 from strandline.protocols.topics.sessions import EventStream, Session
 from strandline.protocols.topics.watch_request import Natural, Request, TopicOptions, WatchOptions, resolve, view_maker
+from strandline.service.http import Call, Reply
+from strandline.service.problems import NOT_FOUND, UNAUTHORIZED, Refusal, invalid, limit_reached
 
 DEFAULT_FRAME_BYTES = 262_144
 DEFAULT_HEARTBEAT_MS = 15_000
@@ -39,8 +39,7 @@ class Watching:
 
     def __init__(self, context: Context) -> None:
         self.context = context
-        self.feeds = Feeds(context.hub, context.pressure)
-        self.alarms = Alarms(context.hub.loop)
+        self.feeds = Feeds(context.hub, context.admission.pressure)
         self._sessions: dict[str, Session] = {}
         #: Those without a stream, the longest idle first.
         self._idle: dict[str, Session] = {}
@@ -63,12 +62,12 @@ class Watching:
             Request(body.topics, view_maker(EventView, body, context.settings), lenient, cursors),
         )
         self._forget_idle()
-        maximum = context.settings.max_watch_sessions
+        maximum = context.limits.max_watch_sessions
         if maximum and len(self._sessions) >= maximum:
-            raise capped("max_watch_sessions", maximum)
-        heartbeat_ms = max(context.settings.min_heartbeat_ms, min(MAX_HEARTBEAT_MS, body.heartbeat_ms))
+            raise limit_reached("max_watch_sessions", maximum)
+        heartbeat_ms = max(context.delivery.min_heartbeat_ms, min(MAX_HEARTBEAT_MS, body.heartbeat_ms))
         wid = "wid_" + token_urlsafe(_WID_BYTES)
-        session = Session(context, self.feeds, self.alarms, call.access, wid, heartbeat_ms, self._changed)
+        session = Session(context, self.feeds, call.access, wid, heartbeat_ms, self._changed)
         session.subscribe(starts, patterns)
         self._sessions[wid] = self._idle[wid] = session
         topics = {name: starts[name].json() for name in sorted(starts)}
@@ -77,7 +76,7 @@ class Watching:
             % (
                 wid.encode(),
                 wid.encode(),
-                context.settings.session_ttl_ms,
+                context.delivery.session_ttl_ms,
                 msgspec.json.encode(topics),
                 performance(call),
             )
@@ -88,9 +87,9 @@ class Watching:
         self._forget_idle()
         session = self._sessions.get(call.param("wid"))
         if session is None:
-            raise Refusal(404, "not_found", "there is no such watch session; it may have expired")
+            raise Refusal(NOT_FOUND, "the watch session does not exist or has expired; create a new one")
         if session.access.id != call.access.id:
-            raise Refusal(401, "unauthorized", "the API key that made the watch session is required")
+            raise Refusal(UNAUTHORIZED, "use the API key that created the watch session")
         rewind: dict[str, int] | None = None
         header = call.head.headers.get(b"last-event-id")
         if header is not None:
@@ -98,8 +97,7 @@ class Watching:
         # A browser that comes back repeats its first address: what it has seen since then is in the header.
         if rewind is None and "cursor" in call.query:
             rewind = _positions(call.query["cursor"])
-        if not self.context.streams.room(session.access):
-            raise Refusal(429, "throttled", "too many streams are open", retry_after=1)
+        self.context.live.check_room(session.access)
         return EventStream(session, rewind or {})
 
     # --- sessions come and go --------------------------------------------------------------------------------------
@@ -112,23 +110,16 @@ class Watching:
             self._idle[session.wid] = session
 
     def _forget_idle(self) -> None:
-        before = self.context.hub.now() - self.context.settings.session_ttl_ms
+        before = self.context.hub.now() - self.context.delivery.session_ttl_ms
         while self._idle:
             wid, session = next(iter(self._idle.items()))
             if session.idle_since >= before:
                 break
             del self._idle[wid], self._sessions[wid]
 
-    def drain(self) -> None:
-        """The server stops: tell everybody, and end their streams."""
-        word = error_frame(code="server_shutting_down", message="the server is shutting down; come back in a moment")
-        for session in list(self._sessions.values()):
-            for stream in list(session.streams):
-                stream.end(word)
-
 
 def _positions(cursor: str) -> dict[str, int]:
     positions = decode_cursor(cursor)
     if positions is None:
-        raise invalid("the cursor is none: it must be the id of an event")
+        raise invalid("invalid cursor: expected the id of an event")
     return positions

@@ -9,16 +9,18 @@ from weakref import WeakValueDictionary
 import msgspec
 from msgspec import Meta
 
-from strandline.delivery.watch import Feeds, Place, Reader, View
+from strandline.delivery.watch import FeedPosition, FeedReader, Feeds, FeedView
+from strandline.engine import Log
 from strandline.engine.errors import UnknownLog
-from strandline.protocols.access import Access
-from strandline.protocols.http import Refusal
 from strandline.protocols.topics.context import Context
-from strandline.protocols.topics.errors import invalid, topic_not_found
+from strandline.protocols.topics.errors import topic_not_found
 from strandline.protocols.topics.match import MatchField, parse_match
 from strandline.protocols.topics.read import Selection, clamp_bytes, clamp_limit, node_set
 from strandline.protocols.topics.settings import DEFAULT_LIMIT, TopicsSettings
 from strandline.protocols.topics.topics import Topic
+from strandline.service.access import Access
+from strandline.service.catalog import holds_json
+from strandline.service.problems import Refusal, invalid, may_not_touch
 
 Natural = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 
@@ -50,7 +52,7 @@ class WatchOptions(msgspec.Struct, kw_only=True):
     lenient: bool = False
 
 
-class TopicView(View):
+class TopicView(FeedView):
     """Get it from ``view_of``: those who want the same share one object, and with it what is rendered."""
 
     __slots__ = ("data", "meta", "selection", "tags")
@@ -200,20 +202,20 @@ def _check_access(access: Access, name: str) -> None:
         # A pattern that is wider than what the key may touch covers just that.
         allowed = any(prefix.startswith(name[:-1]) for prefix in access.prefixes)
     if not allowed:
-        raise Refusal(403, "forbidden", f"the API key may not touch {name!r}", {"topic": name})
+        raise may_not_touch(name, "topic")
 
 
 def _too_many(count: int, maximum: int) -> Refusal:
     return invalid(f"{count} topics, the limit is {maximum}", {"topics": count, "max": maximum})
 
 
-def topic_of(place: Place) -> Topic:
+def topic_of(place: FeedPosition) -> Topic:
     topic = place.subject
     assert isinstance(topic, Topic)
     return topic
 
 
-class Watcher(Reader):
+class Watcher(FeedReader):
     """Somebody who watches topics. ``listening`` while it wants to be told of anything."""
 
     __slots__ = ("access", "context", "feeds", "listening", "patterns", "places")
@@ -222,11 +224,11 @@ class Watcher(Reader):
         self.context = context
         self.feeds = feeds
         self.access = access
-        self.places: dict[str, Place] = {}
+        self.places: dict[str, FeedPosition] = {}
         self.patterns: tuple[Pattern, ...] = ()
         self.listening = False
 
-    def added(self, place: Place) -> None:
+    def added(self, place: FeedPosition) -> None:
         """A topic that a pattern covers was made; it is attached and queued next."""
 
     def crowded(self, topic: Topic) -> None:
@@ -235,14 +237,14 @@ class Watcher(Reader):
     def listen(self) -> None:
         """Hear of new topics that a pattern covers."""
         if self.patterns:
-            self.context.topics.listeners[self.created] = None
+            self.context.kernel.catalog.created[self._log_created] = None
         self.listening = True
 
     def unlisten(self) -> None:
-        self.context.topics.listeners.pop(self.created, None)
+        self.context.kernel.catalog.created.pop(self._log_created, None)
         self.listening = False
 
-    def attach(self, place: Place) -> bool:
+    def attach(self, place: FeedPosition) -> bool:
         """Be told of news at the place; False when its log has gone."""
         topic = topic_of(place)
         self.context.consumed(topic)
@@ -252,6 +254,10 @@ class Watcher(Reader):
         except UnknownLog:
             return False
         return True
+
+    def _log_created(self, log: Log) -> None:
+        if holds_json(log):
+            self.created(self.context.topics.get(log.name))
 
     def created(self, topic: Topic) -> None:
         place = self.cover(topic)
@@ -266,7 +272,7 @@ class Watcher(Reader):
         if topic is not None:
             self.created(topic)
 
-    def cover(self, topic: Topic) -> Place | None:
+    def cover(self, topic: Topic) -> FeedPosition | None:
         """A place at the beginning of a topic that is new and that a pattern covers."""
         name = topic.name
         pattern = next((pattern for pattern in self.patterns if name.startswith(pattern.prefix)), None)
@@ -276,7 +282,7 @@ class Watcher(Reader):
         if maximum and len(self.places) >= maximum:
             self.crowded(topic)
             return None
-        place = self.places[name] = Place(self, topic, 0, pattern.view)
+        place = self.places[name] = FeedPosition(self, topic, 0, pattern.view)
         return place
 
     def go_on(self) -> None:

@@ -12,13 +12,15 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from strandline.delivery.pressure import RETRY_AFTER_MS
-from strandline.delivery.watch import Place
-from strandline.engine.errors import DamagedFile
-from strandline.protocols.access import Access
-from strandline.protocols.http import Call, Head, Later, Refusal, Reply, Unread, damaged_data
+from strandline.delivery.watch import FeedPosition
 from strandline.protocols.topics.context import Context
-from strandline.protocols.topics.errors import invalid, reply_to
+from strandline.protocols.topics.errors import (
+    INVALID_JSON,
+    SERVER_SHUTTING_DOWN,
+    UNSUPPORTED_MESSAGE,
+    cannot_read,
+    refusal_of,
+)
 from strandline.protocols.topics.message_frames import (
     Command,
     MessageView,
@@ -38,6 +40,18 @@ from strandline.protocols.topics.topics import Topic
 from strandline.protocols.topics.watch import Watching
 from strandline.protocols.topics.watch_request import Request, TopicOptions, Watcher, resolve, topic_of, view_maker
 from strandline.protocols.topics.write import Writing
+from strandline.service.access import Access
+from strandline.service.admission import RETRY_AFTER_MS
+from strandline.service.http import Call, Head, Later, Reply, Unread
+from strandline.service.problems import (
+    FORBIDDEN,
+    THROTTLED,
+    Refusal,
+    internal,
+    invalid,
+    lacks_scope,
+    may_not_touch,
+)
 
 log = logging.getLogger(__name__)
 
@@ -49,8 +63,9 @@ MAX_WAITING_BYTES = 1 << 20
 MAX_UNDER_WAY = 256
 #: The elements of smaller messages are not counted: making objects of all of them takes a few milliseconds.
 COUNTED_FROM_CHARACTERS = 64 << 10
-#: The close code for "come back in a moment".
+#: The close codes for a server that stops, and for a client that does not keep up.
 SERVICE_RESTART = 1012
+TRY_AGAIN_LATER = 1013
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -58,47 +73,37 @@ Send = Callable[[Message], Awaitable[None]]
 
 
 class WebSockets:
-    """All open sockets."""
+    """Serves sockets."""
 
     def __init__(self, context: Context, watching: Watching, writing: Writing) -> None:
         self.context = context
         self.watching = watching
         self.writing = writing
-        self._sockets: set[Socket] = set()
-
-    def __len__(self) -> int:
-        return len(self._sockets)
 
     async def serve(self, receive: Receive, send: Send, access: Access, unread: Unread | None = None) -> None:
         """Talk to a client whose handshake is done, until one of the two goes. What waits to be sent counts as
         ``unread``."""
-        socket = Socket(self, access, unread)
-        self._sockets.add(socket)
+        socket, live = Socket(self, access, unread), self.context.live
+        live.add(socket)
         try:
+            if live.draining:
+                socket.shut_down()
             await socket.run(receive, send)
         finally:
-            self._sockets.discard(socket)
-
-    def drain(self) -> None:
-        """The server stops: tell everybody, and close."""
-        refusal = Refusal(503, "server_shutting_down", "the server is shutting down; come back in a moment")
-        for socket in list(self._sockets):
-            socket.put(error_message(Raw(b"null"), refusal.reply()))
-            socket.close(SERVICE_RESTART)
+            live.remove(socket)
 
 
 class Socket(Watcher):
     """One connection. What it subscribes to is pulled from the logs as fast as the client takes it."""
 
     __slots__ = (
-        "_alarms", "_blocked_at", "_close_code", "_fresh", "_heads", "_open", "_outbox", "_relief", "_something",
-        "_task", "_too_slow", "_under_way", "_unread", "_waiting_bytes", "_writing", "rings_at",
+        "_blocked", "_close_code", "_fresh", "_heads", "_open", "_outbox", "_relief", "_something", "_task",
+        "_too_slow", "_under_way", "_unread", "_waiting_bytes", "_writing",
     )  # fmt: skip
 
     def __init__(self, sockets: WebSockets, access: Access, unread: Unread | None) -> None:
         super().__init__(sockets.context, sockets.watching.feeds, access)
         self._unread = unread
-        self._alarms = sockets.watching.alarms
         self._writing = sockets.writing
         self._outbox: deque[str] = deque()
         self._waiting_bytes = 0
@@ -108,12 +113,11 @@ class Socket(Watcher):
         self._open = True
         self._close_code = 0
         self._under_way = 0
-        #: When deliveries stopped because the client does not keep up; 0.0: they did not.
-        self._blocked_at = 0.0
+        #: Whether deliveries have stopped because the client does not keep up.
+        self._blocked = False
         self._too_slow = False
-        self.rings_at: float | None = None
         #: Topics that were not reported as caught up yet.
-        self._fresh: set[Place] = set()
+        self._fresh: set[FeedPosition] = set()
         self._heads = {flag: _publish_head(access, flag) for flag in (True, False)}
 
     # --- the connection --------------------------------------------------------------------------------------------
@@ -130,8 +134,8 @@ class Socket(Watcher):
                 if text is not None:
                     self._obey(text)
                 else:
-                    refusal = Refusal(400, "unsupported_message", "messages must be text, not binary")
-                    self.put(error_message(None, refusal.reply()))
+                    refusal = Refusal(UNSUPPORTED_MESSAGE, "messages must be text, not binary")
+                    self.put(error_message(None, refusal))
                 while self._crowded() and not sender.done():
                     self._relief = self.context.hub.loop.create_future()
                     await self._relief
@@ -141,7 +145,6 @@ class Socket(Watcher):
         finally:
             self._open = False
             self.leave()
-            self._alarms.cancel(self)
             if self._unread is not None:
                 self._unread.remove(self)
             sender.cancel()
@@ -189,9 +192,8 @@ class Socket(Watcher):
 
     def _relieve(self) -> None:
         """Everything that waited is sent."""
-        if self._blocked_at:
-            self._blocked_at = 0.0
-            self._alarms.cancel(self)
+        if self._blocked:
+            self._blocked = False
             if self._unread is not None:
                 self._unread.remove(self)
             self.go_on()
@@ -201,18 +203,27 @@ class Socket(Watcher):
         if self._relief is not None and not self._relief.done():
             self._relief.set_result(None)
 
-    def ring(self, now: float) -> float | None:
-        """The client has taken nothing for too long."""
-        if self._blocked_at:
-            self.cut_off(0.0)
-        return None
+    def shut_down(self) -> None:
+        refusal = Refusal(SERVER_SHUTTING_DOWN, "the server is shutting down; reconnect later")
+        self.put(error_message(Raw(b"null"), refusal))
+        self.close(SERVICE_RESTART)
 
     @property
     def unread_bytes(self) -> int:
         return self._waiting_bytes
 
     def cut_off(self, grace: float) -> None:
-        """Drop the connection. What waits would come before a last message, so there is none."""
+        """Drop what waits, so that the close frame is what the client gets next."""
+        if not grace:
+            self._abandon()
+        elif self._open and not self._close_code:
+            self._outbox.clear()
+            self._waiting_bytes = 0
+            self.close(TRY_AGAIN_LATER)
+            self._let_talk()
+            self.context.hub.loop.call_later(grace, self._abandon)
+
+    def _abandon(self) -> None:
         if self._open and self._task is not None:
             self._too_slow = True
             self._task.cancel()
@@ -223,18 +234,18 @@ class Socket(Watcher):
         # A message is much smaller than a body may be, so its elements can be counted here.
         elements = self._writing.elements
         if len(text) > COUNTED_FROM_CHARACTERS and elements.is_exceeded(text.encode()):
-            self.put(error_message(None, elements.refuse().reply()))
+            self.put(error_message(None, elements.refuse()))
             return
         try:
             command = command_decoder.decode(text)
         except msgspec.MsgspecError as error:
-            refusal = Refusal(400, "invalid_json", str(error))
-            self.put(error_message(request_id_of(text), refusal.reply()))
+            refusal = Refusal(INVALID_JSON, str(error))
+            self.put(error_message(request_id_of(text), refusal))
             return
         try:
             self._do(command)
         except Exception as error:
-            self.put(error_message(command.request_id, _reply_to(error)))
+            self.put(error_message(command.request_id, _refusal_of(error)))
 
     def _do(self, command: Command) -> None:
         if isinstance(command, Publish):
@@ -249,11 +260,11 @@ class Socket(Watcher):
     def _publish(self, command: Publish) -> None:
         access, name = self.access, command.topic
         if not access.may("write"):
-            raise Refusal(403, "forbidden", "the API key lacks the write scope")
+            raise lacks_scope("write")
         if not access.may_touch(name):
-            raise Refusal(403, "forbidden", f"the API key may not touch {name!r}", {"topic": name})
+            raise may_not_touch(name, "topic")
         if command.config is not None and not access.may("admin"):
-            raise Refusal(403, "forbidden", "publishing with a config needs the admin scope", {"topic": name})
+            raise Refusal(FORBIDDEN, "publishing with a config needs the admin scope", {"topic": name})
         call = Call(self._heads[command.return_seqs], b"", perf_counter())
         answer = self._writing.append(call, name, command, command.idempotency_key)
         if isinstance(answer, Reply):
@@ -271,18 +282,18 @@ class Socket(Watcher):
         try:
             self.put(ack_message(command.request_id, result(), command.return_seqs))
         except Exception as error:
-            self.put(error_message(command.request_id, _reply_to(error)))
+            self.put(error_message(command.request_id, _refusal_of(error)))
         if not self._crowded():
             self._let_talk()
 
     def _subscribe(self, command: Subscribe) -> None:
         if not self.access.may("read"):
-            raise Refusal(403, "forbidden", "the API key lacks the read scope")
+            raise lacks_scope("read")
         topics = dict(command.topics or {})
         if command.topic is not None:
             topics[command.topic] = TopicOptions(command.from_seq, command.tail)
         if not topics:
-            raise invalid("name a topic, or several in topics")
+            raise invalid("topic or topics is missing: name at least one topic")
         starts, patterns = resolve(
             self.context,
             self.access,
@@ -300,7 +311,7 @@ class Socket(Watcher):
         for name in sorted(starts):
             start = starts[name]
             self._drop(name)
-            place = self.places[name] = Place(self, start.topic, start.cursor, start.view)
+            place = self.places[name] = FeedPosition(self, start.topic, start.cursor, start.view)
             if self.attach(place) and place.feed is not None:
                 self._fresh.add(place)
                 place.feed.queue(place)
@@ -312,7 +323,7 @@ class Socket(Watcher):
         if command.topic is not None:
             names.append(command.topic)
         if not names:
-            raise invalid("name a topic, or several in topics")
+            raise invalid("topic or topics is missing: name at least one topic")
         for name in names:
             if name.endswith("*"):
                 self.patterns = tuple(pattern for pattern in self.patterns if pattern.prefix != name[:-1])
@@ -330,7 +341,7 @@ class Socket(Watcher):
 
     # --- what the feeds say ----------------------------------------------------------------------------------------
 
-    def deliver(self, place: Place) -> None:
+    def deliver(self, place: FeedPosition) -> None:
         if self._full():
             self._block()
             return
@@ -350,44 +361,37 @@ class Socket(Watcher):
             feed.queue(place)
 
     def _block(self) -> None:
-        if not self._blocked_at:
-            self._blocked_at = self.context.hub.loop.time()
-            timeout_ms = self.context.settings.slow_consumer_timeout_ms
-            if timeout_ms:
-                self._alarms.set(self, self._blocked_at + timeout_ms / 1000)
+        if not self._blocked:
+            self._blocked = True
             if self._unread is not None:
                 self._unread.add(self)
 
-    def gone(self, place: Place) -> None:
+    def gone(self, place: FeedPosition) -> None:
         topic = topic_of(place)
         self.places.pop(topic.name, None)
         self._fresh.discard(place)
         self.put(deleted_message(topic))
         self.cover_again(topic.name)
 
-    def paced(self, place: Place) -> None:
+    def paced(self, place: FeedPosition) -> None:
         detail = {"retry_after_ms": RETRY_AFTER_MS, "topics": [topic_of(place).name]}
-        self._say(Refusal(429, "throttled", "the server is busy and the topic has a low priority", detail))
+        self._say(Refusal(THROTTLED, "the server is busy and the topic has a low priority", detail))
 
-    def failed(self, place: Place, error: Exception) -> None:
+    def failed(self, place: FeedPosition, error: Exception) -> None:
         name = topic_of(place).name
         self._drop(name)
-        if isinstance(error, DamagedFile):
-            refusal = damaged_data(error)
-            self._say(Refusal(refusal.status, refusal.code, refusal.message, {"topic": name, **(refusal.detail or {})}))
-        else:
-            self._say(Refusal(500, "internal", f"the topic cannot be read: {error}", {"topic": name}))
+        self._say(cannot_read(name, error))
 
-    def added(self, place: Place) -> None:
+    def added(self, place: FeedPosition) -> None:
         self._fresh.add(place)
 
     def crowded(self, topic: Topic) -> None:
         maximum = self.context.settings.max_watch_topics
         detail = {"limit": "max_watch_topics", "max": maximum, "topics": [topic.name]}
-        self._say(Refusal(429, "throttled", "too many topics are watched", detail))
+        self._say(Refusal(THROTTLED, "the socket watches as many topics as it may", detail))
 
     def _say(self, refusal: Refusal) -> None:
-        self.put(error_message(Raw(b"null"), refusal.reply()))
+        self.put(error_message(Raw(b"null"), refusal))
 
 
 def _publish_head(access: Access, return_seqs: bool) -> Head:
@@ -396,11 +400,9 @@ def _publish_head(access: Access, return_seqs: bool) -> Head:
     return head
 
 
-def _reply_to(error: Exception) -> Reply:
-    if isinstance(error, Refusal):
-        return error.reply()
-    reply = reply_to(error)
-    if reply is None:
+def _refusal_of(error: Exception) -> Refusal:
+    refusal = refusal_of(error)
+    if refusal is None:
         log.error("a command failed", exc_info=error)
-        reply = Refusal(500, "internal", "an internal error; the server's log has the details").reply()
-    return reply
+        refusal = internal()
+    return refusal

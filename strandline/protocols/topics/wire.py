@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType, field
 
-from strandline.protocols.topics.config import Kind
 from strandline.protocols.topics.routers import Guarantee
+from strandline.service.log_config import Kind
 
 Number = Annotated[int, Meta(ge=0)]
 Milliseconds = Annotated[float, Meta(ge=0)]
@@ -46,21 +46,6 @@ class AckPerformance(Performance):
 
 class Timed(msgspec.Struct, kw_only=True):
     performance: Performance
-
-
-# --- errors --------------------------------------------------------------------------------------------------------
-
-
-class ErrorBody(msgspec.Struct):
-    code: str
-    message: str
-    detail: dict[str, Any] | UnsetType = UNSET
-
-
-class ErrorAnswer(msgspec.Struct):
-    """Every error looks like this. Decide by ``code``; ``message`` is for people."""
-
-    error: ErrorBody
 
 
 # --- topics --------------------------------------------------------------------------------------------------------

@@ -8,14 +8,13 @@ from time import perf_counter
 from typing import TypeVar
 
 import msgspec
-from msgspec import UNSET
 
+from strandline.delivery.queues import Schedule
 from strandline.engine import Appended, Batch, Log
 from strandline.engine.commit import Commit
-from strandline.protocols.http import Call, Later, Reply
+from strandline.nearest_name import with_nearest
 from strandline.protocols.topics.batches import (
     RecordsField,
-    WriteRecord,
     check_idempotency_key,
     check_utf8,
     is_scheduled,
@@ -25,10 +24,11 @@ from strandline.protocols.topics.batches import (
     make_schedules,
     write_limit,
 )
-from strandline.protocols.topics.config import TopicConfig, config_of_new
 from strandline.protocols.topics.context import Context
 from strandline.protocols.topics.records import number_list
-from strandline.protocols.topics.topics import Topic
+from strandline.protocols.topics.topics import Topic, config_of_new
+from strandline.service.http import Call, Later, Reply
+from strandline.service.log_config import TopicConfig
 
 T = TypeVar("T")
 #: A write of more records than this gains nothing by being appended together with others.
@@ -45,25 +45,6 @@ class WriteBody(msgspec.Struct, gc=False):
     config: TopicConfig | None = None
     disable_backpressure: bool = False
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether it is one record, and nothing is said but its data."""
-        if len(self.records) != 1:
-            return False
-        record = self.records[0]
-        return (
-            record.tag is None
-            and record.node is None
-            and record.meta is UNSET
-            and not record.not_before_ts
-            and not record.priority
-            and self.idempotency_key is None
-            and self.node is None
-            and self.create is None
-            and self.config is None
-            and not self.disable_backpressure
-        )
-
 
 _decoder = msgspec.json.Decoder(WriteBody)
 
@@ -78,6 +59,8 @@ class Writing:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._settings = context.settings
+        self._topics = context.topics
+        self._pressure = context.admission.pressure
         self.elements = write_limit(context.settings)
         self._gathered: dict[Topic, _Gathered] = {}
         self._writes_of_turn = 0
@@ -89,84 +72,91 @@ class Writing:
         raw = call.body
         if not raw.isascii():
             check_utf8(raw)
-        body = _decoder.decode(raw)
-        head = call.head
-        if body.is_plain and b"idempotency-key" not in head.headers:
-            answer = self._write_straight(call, head.params["topic"], body.records[0])
-            if answer is not None:
-                return answer
-        return self.append(call, head.params["topic"], body, key_of(call, body.idempotency_key))
-
-    def _write_straight(self, call: Call, name: str, record: WriteRecord) -> Reply | Later | None:
-        """What most writes are: one record without anything to it, to a topic that is there and takes it. Does the
-        same as ``append``, sooner; None when this is not such a write."""
-        context, settings = self._context, self._settings
-        if context.pressure.holds_writes or settings.max_total_bytes:
-            return None
-        topic = context.topics.find(name)
-        if topic is not None and topic.is_plain and len(record.data) <= settings.max_record_bytes:
-            return self._gather(topic, _Write(call, Batch((bytes(record.data),))))
-        return None
+        try:
+            body = _decoder.decode(raw)
+        except msgspec.ValidationError as error:
+            raise with_nearest(error, WriteBody) from None
+        return self.append(call, call.head.params["topic"], body, key_of(call, body.idempotency_key))
 
     def append(self, call: Call, name: str, body: WriteBody, key: str | None) -> Reply | Later | Awaitable[Reply]:
-        context = self._context
-        batch = make_batch(body.records, body.node, self._settings)
+        """Append the records of a body, now or when the pressure on the server allows it."""
+        write = _Write(call, make_batch(body.records, body.node, self._settings))
         if key is not None:
             check_idempotency_key(key)
-        write = _Write(call, batch)
-
-        def act(waited_ms: float) -> Reply | Later:
-            write.waited_ms = waited_ms
+        if not self._pressure.holds_writes and not body.disable_backpressure:
             return self._append(name, body, write, key)
+        act = partial(self._append, name, body, write, key)
+        return self._context.admission.write(act, self._topics.find(name), patient=body.disable_backpressure)
 
-        return context.write_in_turn(context.topics.find(name), act, patient=body.disable_backpressure)
-
-    def _append(self, name: str, body: WriteBody, write: _Write, key: str | None) -> Reply | Later:
-        topic = self._context.topics.find(name)
-        if self._settings.max_total_bytes and not (topic is not None and key is not None and topic.log.remembers(key)):
-            self._context.check_quota([write.batch])
-        if topic is not None:
-            return self._append_to(topic, body, write, key)
-        config = config_of_new(name, body.create, body.config, write.call.access)
-        topic, write.created = self._context.topics.create(name, config)
+    def _append(
+        self, name: str, body: WriteBody, write: _Write, key: str | None, waited_ms: float = 0.0
+    ) -> Reply | Later:
+        """Find or create the topic, and append now or with the other writes of this turn."""
+        write.waited_ms = waited_ms
+        topic = self._topics.find(name)
+        if topic is None:
+            config = config_of_new(name, body.create, body.config, write.call.access)
+            topic, write.created = self._topics.create(name, config)
+        is_queue = False
         try:
-            return self._append_to(topic, body, write, key)
+            schedules = make_schedules(body.records, topic) if is_scheduled(body.records) else None
+            if key is None and write.created is None and topic.is_plain:
+                if self._gathers(topic, write):
+                    return write
+            else:
+                topic.check_takes_writes()
+                is_queue = topic.traits.type == "queue"
+            appending = self._commit(topic, write.batch, key, schedules, is_queue=is_queue)
         except BaseException:
-            self._context.unmake(topic)
+            if write.created is not None:
+                self._context.unmake(topic)
             raise
+        if appending.commit.done and write.created is None:
+            done = appending.commit.wait()
+            return write.reply(topic, done.first, done.last, done.deduped, appending)
+        return self._reply_later(topic, write, appending)
 
-    def _append_to(self, topic: Topic, body: WriteBody, write: _Write, key: str | None) -> Reply | Later:
-        context, batch = self._context, write.batch
-        schedules = make_schedules(body.records, topic) if is_scheduled(body.records) else None
-        if key is None and write.created is None and topic.is_plain:
-            return self._gather(topic, write)
-        topic.check_takes_writes()
+    def _reply_later(self, topic: Topic, write: _Write, appending: _Appending) -> Reply | Later:
+        """The answer once the append and the creation of the topic are durable."""
+
+        def reply(done: Appended) -> Reply:
+            return write.reply(topic, done.first, done.last, done.deduped, appending)
+
+        after, created = self._context.admission.after, write.created
+        if created is not None and not created.done:
+            return after(created, lambda _: reply(appending.commit.wait()))
+        return after(appending.commit, reply)
+
+    def _commit(
+        self,
+        topic: Topic,
+        batch: Batch,
+        key: str | None = None,
+        schedules: list[Schedule | None] | None = None,
+        *,
+        is_queue: bool = False,
+    ) -> _Appending:
+        """The one append of every write."""
         before = perf_counter()
-        commit: Commit[Appended]
-        if topic.traits.type == "queue":
-            commit = context.queue(topic).append(batch, schedules, key)
-        else:
-            commit = topic.log.append(batch, idempotency_key=key)
-        timing = _Timing(before)
+        if is_queue:
+            return _Appending(self._context.queue(topic).append(batch, schedules, key), before)
+        return _Appending(topic.log.append(batch, idempotency_key=key), before)
 
-        def reply(appended: Appended) -> Reply:
-            return write.reply(topic, appended.first, appended.last, appended.deduped, timing)
+    # --- writes of the same turn -----------------------------------------------------------------------------------
 
-        if write.created is not None and not write.created.done:
-            return context.after(write.created, lambda _: reply(commit.wait()))
-        return context.after(commit, reply)
+    def _gathers(self, topic: Topic, write: _Write) -> bool:
+        """Whether the write is appended with the others of this turn of the loop.
 
-    def _gather(self, topic: Topic, write: _Write) -> Reply | Later:
-        """Append with the others of this turn, unless the write is large enough by itself. One that is likely to be
-        the only one does not wait for the end of the turn either: when nobody else was there the last time, it goes
-        first."""
+        A large write gains nothing by that. The first write of a turn does not wait either if the last turn had only
+        one: then it is likely to be alone again.
+        """
         if len(write.batch.data) > MAX_GATHERED_RECORDS:
-            return self._append_alone(topic, write)
+            return False
         self._writes_of_turn += 1
         if self._writes_of_turn == 1:
             self._context.hub.loop.call_soon(self._end_turn)
             if self._alone:
-                return self._append_alone(topic, write)
+                return False
         group = self._gathered.get(topic)
         if group is None:
             group = self._gathered[topic] = _Gathered()
@@ -174,13 +164,7 @@ class Writing:
         if group.size > MAX_GATHERED_BYTES:
             del self._gathered[topic]
             self._append_group(topic, group)
-        return write
-
-    def _append_alone(self, topic: Topic, write: _Write) -> Reply | Later:
-        before = perf_counter()
-        commit = topic.log.append(write.batch)
-        timing = _Timing(before)
-        return self._context.after(commit, lambda done: write.reply(topic, done.first, done.last, False, timing))
+        return True
 
     def _end_turn(self) -> None:
         self._alone = self._writes_of_turn == 1
@@ -192,16 +176,14 @@ class Writing:
     def _append_group(self, topic: Topic, group: _Gathered) -> None:
         try:
             topic.check_takes_writes()
-            before = perf_counter()
-            commit = topic.log.append(group.batch())
-            group.timing = _Timing(before)
+            appending = self._commit(topic, group.batch())
         except Exception as error:
             group.fail(error)
             return
-        if commit.done:
-            group.settle(topic, commit)
+        if appending.commit.done:
+            group.settle(topic, appending)
         else:
-            self._context.hub.on_done(commit, partial(group.settle, topic, commit))
+            self._context.hub.on_done(appending.commit, partial(group.settle, topic, appending))
 
 
 class _Write(Later):
@@ -217,7 +199,7 @@ class _Write(Later):
         self.created: Commit[Log] | None = None
         self.waited_ms = 0.0
 
-    def reply(self, topic: Topic, first: int, last: int, deduped: bool, timing: _Timing) -> Reply:
+    def reply(self, topic: Topic, first: int, last: int, deduped: bool, appending: _Appending) -> Reply:
         call = self.call
         seqs = b""
         if not call.head.query_string or call.flag("return_seqs", True):
@@ -235,19 +217,20 @@ class _Write(Later):
                 b"false" if self.created is None else b"true",
                 b"true" if deduped else b"false",
                 (perf_counter() - call.started) * 1000,
-                timing.json(topic),
+                appending.json(topic),
                 self.waited_ms,
             ),
             200 if self.created is None else 201,
         )
 
 
-class _Timing:
-    """How long the append took, and how long it waited for the flush. The same for all that were appended together."""
+class _Appending:
+    """An append under way: how long it took, and how long it waited for the flush. Shared by all writes of a group."""
 
-    __slots__ = ("_append_ms", "_at", "_json")
+    __slots__ = ("_append_ms", "_at", "_json", "commit")
 
-    def __init__(self, before: float) -> None:
+    def __init__(self, commit: Commit[Appended], before: float) -> None:
+        self.commit = commit
         self._at = perf_counter()
         self._append_ms = (self._at - before) * 1000
         self._json = b""
@@ -262,11 +245,10 @@ class _Timing:
 class _Gathered:
     """Writes to one topic that are appended in one step."""
 
-    __slots__ = ("_writes", "size", "timing")
+    __slots__ = ("_writes", "size")
 
     def __init__(self) -> None:
         self.size = 0
-        self.timing = _Timing(0.0)
         self._writes: list[_Write] = []
 
     def add(self, write: _Write) -> None:
@@ -277,17 +259,16 @@ class _Gathered:
     def batch(self) -> Batch:
         return join_batches([write.batch for write in self._writes])
 
-    def settle(self, topic: Topic, commit: Commit[Appended]) -> None:
+    def settle(self, topic: Topic, appending: _Appending) -> None:
         try:
-            appended = commit.wait()
+            first = appending.commit.wait().first
         except Exception as error:
             self.fail(error)
             return
-        first, timing = appended.first, self.timing
         for write in self._writes:
-            behind = first + len(write.batch.data)
-            write.settle(write.reply(topic, first, behind - 1, False, timing))
-            first = behind
+            following = first + len(write.batch.data)
+            write.settle(write.reply(topic, first, following - 1, False, appending))
+            first = following
 
     def fail(self, error: Exception) -> None:
         for write in self._writes:

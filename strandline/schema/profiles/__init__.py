@@ -1,4 +1,4 @@
-"""Profiles: what kind of stream it is, beyond its content type. One module per kind."""
+"""Profiles: the kind of a stream beyond its content type. One module per kind."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ from typing import Any
 
 import msgspec
 
+from strandline.nearest_name import did_you_mean
 from strandline.schema.errors import SchemaError
 from strandline.schema.profiles.evlog import Evlog
-from strandline.schema.profiles.generic import GENERIC, Generic
 from strandline.schema.profiles.metrics import METRICS, Metrics
-from strandline.schema.profiles.options import Options
 from strandline.schema.profiles.otel_traces import OtelTraces
-from strandline.schema.profiles.profile import Profile
+from strandline.schema.profiles.profile import GENERIC, Generic, Profile, ProfileOptions
 from strandline.schema.profiles.state_protocol import StateProtocol
-from strandline.schema.profiles.touch_config import TouchConfig, TouchMemory, TouchTemplates
 
 __all__ = [
     "API_VERSION",
@@ -26,9 +24,6 @@ __all__ = [
     "OtelTraces",
     "Profile",
     "StateProtocol",
-    "TouchConfig",
-    "TouchMemory",
-    "TouchTemplates",
     "load_profile",
     "parse_profile_update",
     "show",
@@ -37,13 +32,15 @@ __all__ = [
 API_VERSION = "durable.streams/profile/v1"
 
 #: In the order in which they are listed to whoever names another.
-_KINDS: dict[str, Callable[[Options], Profile]] = {
+_KINDS: dict[str, Callable[[ProfileOptions], Profile]] = {
     "evlog": Evlog.parse,
     "generic": Generic.parse,
     "metrics": Metrics.parse,
     "otel-traces": OtelTraces.parse,
     "state-protocol": StateProtocol.parse,
 }
+
+_UPDATE_KEYS = ("apiVersion", "profile")
 
 
 def load_profile(stored: Mapping[str, Any]) -> Profile:
@@ -60,8 +57,8 @@ def parse_profile_update(body: bytes) -> Profile:
     if not isinstance(update, dict):
         raise SchemaError("profile update must be a JSON object")
     for name in update:
-        if name not in ("apiVersion", "profile"):
-            raise SchemaError(f"profileUpdate.{name} is not supported")
+        if name not in _UPDATE_KEYS:
+            raise SchemaError(f"profileUpdate.{name} is not supported{did_you_mean(name, _UPDATE_KEYS)}")
     if "apiVersion" in update and update["apiVersion"] != API_VERSION:
         raise SchemaError("invalid profile apiVersion")
     profile = update.get("profile")
@@ -82,4 +79,4 @@ def _make(document: dict[str, Any]) -> Profile:
     parse = _KINDS.get(kind)
     if parse is None:
         raise SchemaError(f"profile.kind must be {'|'.join(_KINDS)}")
-    return parse(Options(document, "profile"))
+    return parse(ProfileOptions(document, "profile"))

@@ -1,4 +1,4 @@
-"""What an evlog stream's records look like, and what can be asked of them."""
+"""The evlog profile: one wide event per request. Every log entry becomes one searchable envelope."""
 
 from __future__ import annotations
 
@@ -7,9 +7,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from strandline.schema.errors import SchemaError
-from strandline.schema.profiles.options import Options
-from strandline.schema.profiles.profile import Profile, in_batch
-from strandline.schema.profiles.registry import Installed, closed_object, field, text_field
+from strandline.schema.profiles.profile import (
+    Installed,
+    Profile,
+    ProfileOptions,
+    closed_object,
+    field,
+    in_batch,
+    text_field,
+)
 from strandline.schema.profiles.values import holds_secrets, iso, number_of, redact, text_of, whole_of
 from strandline.schema.registry import Registry
 
@@ -83,8 +89,6 @@ SEARCH: dict[str, Any] = {
 INSTALLED = Installed(SCHEMA, SEARCH)
 
 
-# --- evlog: one wide event per request. Whatever a service logs becomes one envelope that can be searched -----------
-
 LEVELS = frozenset({"debug", "info", "warn", "error"})
 #: Keys whose values are never stored, in lower case.
 SECRETS = frozenset({"password", "token", "secret", "authorization", "cookie", "apikey"})
@@ -137,7 +141,7 @@ class Evlog(Profile):
         return () if self.traces_stream is None else (self.traces_stream,)
 
     @classmethod
-    def parse(cls, options: Options) -> Evlog:
+    def parse(cls, options: ProfileOptions) -> Evlog:
         options.allow("kind", "redactKeys", "correlation", "observability")
         redact_keys = options.texts("redactKeys", MAX_NAMES, lower=True)
         request_id_fields: tuple[str, ...] = ()
@@ -251,7 +255,7 @@ class Evlog(Profile):
         return trace_id, span_id
 
 
-def observed(options: Options, name: str) -> str | None:
+def observed(options: ProfileOptions, name: str) -> str | None:
     """The other stream that belongs to the requests of this one."""
     observability = options.section("observability")
     if observability is None:

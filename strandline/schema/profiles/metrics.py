@@ -1,13 +1,11 @@
-"""What a metrics stream's records look like, and what can be asked of them."""
+"""The metrics profile: one record per series and interval, with the aggregated measurements."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from strandline.schema.errors import SchemaError
-from strandline.schema.profiles.options import Options
-from strandline.schema.profiles.profile import Profile, in_batch
-from strandline.schema.profiles.registry import Installed, closed_object, field
+from strandline.schema.profiles.profile import Installed, Profile, ProfileOptions, closed_object, field, in_batch
 from strandline.schema.profiles.values import number_of, scalar_text, text_of
 from strandline.schema.registry import Registry
 
@@ -121,8 +119,6 @@ SEARCH: dict[str, Any] = {
 INSTALLED = Installed(SCHEMA, SEARCH, routing_key="/seriesKey")
 
 
-# --- metrics: one record per series and interval, with what was measured in it summed up ----------------------------
-
 Number = int | float
 
 #: Numbers beyond have no place in a sum.
@@ -138,7 +134,7 @@ class Metrics(Profile):
         return {"kind": "metrics"}
 
     @classmethod
-    def parse(cls, options: Options) -> Metrics:
+    def parse(cls, options: ProfileOptions) -> Metrics:
         options.allow("kind")
         return METRICS
 

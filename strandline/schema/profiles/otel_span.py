@@ -1,7 +1,7 @@
-"""A span in the one form in which it is stored, whoever sent it and how.
+"""The stored form of a span, independent of the sender and the encoding.
 
-What comes in has the keys of that form, as many as the sender knows; what can be told from attributes is filled in.
-So a span that was stored can be sent again, and becomes the same.
+Input uses the keys of the stored form; missing members are filled in from attributes where possible. A stored span that
+is sent again therefore stays the same.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from typing import Any
 
 from strandline.query.values import parse_date
 from strandline.schema.errors import SchemaError
-from strandline.schema.profiles.otel_attributes import Attributes
-from strandline.schema.profiles.otel_settings import OtelSettings
+from strandline.schema.profiles.otel_limits import Attributes, OtelSettings
 from strandline.schema.profiles.values import iso, scalar_text, whole_of
 
 KINDS = ("unspecified", "internal", "server", "client", "producer", "consumer")

@@ -1,4 +1,4 @@
-"""What a stored span looks like, and what can be asked of spans."""
+"""The otel-traces profile: the spans of OpenTelemetry in one form, found by trace."""
 
 from __future__ import annotations
 
@@ -6,11 +6,17 @@ from typing import Any
 
 from strandline.schema.errors import SchemaError
 from strandline.schema.profiles.evlog import observed
-from strandline.schema.profiles.options import Options
-from strandline.schema.profiles.otel_settings import OtelSettings, parse_settings
+from strandline.schema.profiles.otel_limits import OtelSettings, parse_settings
 from strandline.schema.profiles.otel_span import Spans
-from strandline.schema.profiles.profile import Profile, in_batch
-from strandline.schema.profiles.registry import Installed, closed_object, field, text_field
+from strandline.schema.profiles.profile import (
+    Installed,
+    Profile,
+    ProfileOptions,
+    closed_object,
+    field,
+    in_batch,
+    text_field,
+)
 from strandline.schema.registry import Registry
 
 _STRING = {"type": "string"}
@@ -193,9 +199,6 @@ SEARCH: dict[str, Any] = {
 INSTALLED = Installed(SCHEMA, SEARCH, routing_key="/traceId")
 
 
-# --- otel-traces: the spans of OpenTelemetry, each in one form, found by trace --------------------------------------
-
-
 class OtelTraces(Profile):
     """``events_stream`` is where the events of its requests are, if that was said."""
 
@@ -216,7 +219,7 @@ class OtelTraces(Profile):
         return () if self.events_stream is None else (self.events_stream,)
 
     @classmethod
-    def parse(cls, options: Options) -> OtelTraces:
+    def parse(cls, options: ProfileOptions) -> OtelTraces:
         options.allow(
             "kind", "redactKeys", "requestIdAttributes", "attributeLimits", "store", "dbStatementMode", "urlMode",
             "otlpLimits", "observability",

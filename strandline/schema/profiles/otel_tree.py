@@ -1,6 +1,6 @@
-"""Stored spans of one trace, put together: who called whom, what took the time, and what is missing.
+"""The spans of one trace as a tree: who called whom, what took the time, and what is missing.
 
-A trace can be as deep as it is long, so what is nested comes flat: in depth-first order, with the depth.
+A trace can be as deep as it is long, so the tree is returned flat: in depth-first order, with the depth.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""state-protocol: records are changes to rows, or marks between them. They are checked and stored as they came."""
+"""The state-protocol profile: records are changes to rows, or control messages. They are checked and stored unchanged.
+
+The option ``touch`` configures live invalidation for the stream; see :mod:`.touch_settings`.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,8 @@ from datetime import datetime
 from typing import Any
 
 from strandline.schema.errors import SchemaError
-from strandline.schema.profiles.options import Options
-from strandline.schema.profiles.profile import Profile, in_batch
-from strandline.schema.profiles.touch_config import TouchConfig, parse_touch
+from strandline.schema.profiles.profile import Profile, ProfileOptions, in_batch
+from strandline.schema.profiles.touch_settings import TouchSettings, parse_touch
 
 OPERATIONS = ("insert", "update", "delete")
 CONTROLS = ("snapshot-start", "snapshot-end", "reset")
@@ -25,11 +27,11 @@ _OFFSET = re.compile(r"[0-9A-HJKMNP-TV-ZOILa-hjkmnp-tv-zoil]{26}", re.ASCII)
 
 
 class StateProtocol(Profile):
-    """``touch`` is None where it was not spoken of; it may also be there and not enabled."""
+    """``touch`` is None if the document has no such option; it may also be present and not enabled."""
 
     kind = "state-protocol"
 
-    def __init__(self, touch: TouchConfig | None, document: dict[str, Any]) -> None:
+    def __init__(self, touch: TouchSettings | None, document: dict[str, Any]) -> None:
         self.touch = touch
         self._document = document
 
@@ -37,7 +39,7 @@ class StateProtocol(Profile):
         return self._document
 
     @classmethod
-    def parse(cls, options: Options) -> StateProtocol:
+    def parse(cls, options: ProfileOptions) -> StateProtocol:
         options.allow("kind", "touch")
         section = options.section("touch")
         touch = None if section is None else parse_touch(section)

@@ -1,4 +1,7 @@
-"""Values that are nobody's business: replaced before anything is stored, and said where."""
+"""Redacting sensitive values before they are stored, and reading values as clients write them.
+
+A number may be sent as text, and an empty text counts as absent.
+"""
 
 from __future__ import annotations
 
@@ -44,8 +47,6 @@ def redact(value: Any, is_secret: Callable[[str], bool], path: str, found: list[
         return [redact(inner, is_secret, f"{path}.{index}", found) for index, inner in enumerate(value)]
     return value
 
-
-# --- Values as clients write them: a number may come as text, and a text that says nothing is no text ---------------
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,300}", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(?:[0-9]{1,300}\.?[0-9]{0,300}|\.[0-9]{1,300})(?:[eE][+-]?[0-9]{1,5})?", re.ASCII)

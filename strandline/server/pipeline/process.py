@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 
-from strandline.engine.child_process import environment
+from strandline.engine.process import child_environment
 
 log = logging.getLogger("strandline.pipeline")
 
@@ -37,7 +37,7 @@ class Child:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env=environment(),
+            env=child_environment(),
             # Its own group: a Ctrl-C in the terminal is the server's, which ends the pipeline in its own way; and all
             # that it starts can be ended with it.
             start_new_session=True,

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import msgspec
 
-from strandline.lake.status import Lag, RoundSummary, Status
-from strandline.protocols.access import Access
-from strandline.protocols.http import Call, Refusal, Reply, Route
+from strandline.lake.status import Lag, PipelineStatus, RoundSummary
 from strandline.server.pipeline.supervisor import Keeper, Standing, State
+from strandline.service.access import Access
+from strandline.service.http import Call, Reply, Route
+from strandline.service.problems import Problem, Refusal
+
+PIPELINE_OFF = Problem("pipeline_off", 409, "The settings of the server turn the pipeline off.")
+PIPELINE_MISSING = Problem(
+    "pipeline_missing", 409, "Spark or Java is not installed; the message says how to install it."
+)
 
 
 class PipelineAnswer(msgspec.Struct, kw_only=True):
@@ -29,7 +35,7 @@ class PipelineAnswer(msgspec.Struct, kw_only=True):
     #: Why it runs, or would if it could.
     reason: str
     lake: str
-    status: Status | None
+    status: PipelineStatus | None
     status_error: str | None
 
 
@@ -55,10 +61,10 @@ class PipelineRoutes:
         """POST /pipeline/run"""
         standing = self._keeper.standing
         if not self._keeper.ask():
-            raise Refusal(409, "pipeline_off", "this server has no pipeline: it is turned off by its settings")
+            raise Refusal(PIPELINE_OFF, "the settings of this server turn the pipeline off")
         if standing.state == "missing":
             # It looks again whether it still is, which takes a moment; the answer does not wait for that.
-            raise Refusal(409, "pipeline_missing", "; ".join(standing.missing))
+            raise Refusal(PIPELINE_MISSING, "; ".join(standing.missing))
         return Reply(msgspec.json.encode(RunAnswer(standing.state)), 202)
 
 
@@ -84,7 +90,7 @@ def answer(standing: Standing, lake: str, access: Access) -> PipelineAnswer:
     )
 
 
-def _limited(status: Status, access: Access) -> Status:
+def _limited(status: PipelineStatus, access: Access) -> PipelineStatus:
     rows = [row for row in status.lag.rows if access.may_touch(row.log)]
     problems = [one for one in status.problems if one.log is not None and access.may_touch(one.log)]
     rounds = [_without_words(one) for one in status.rounds]

@@ -11,8 +11,8 @@ from collections import deque
 
 import msgspec
 
-from strandline.engine.reads.extent import Reach
-from strandline.lake.status import Status
+from strandline.engine.reads.status import EngineExtent
+from strandline.lake.status import PipelineStatus
 
 #: What was deleted from a log is to go from the lake: it waits no longer than this for the pipeline.
 ERASE_SECONDS = 300.0
@@ -41,11 +41,11 @@ class Decider:
     def __init__(self, thresholds: Thresholds) -> None:
         self._thresholds = thresholds
         #: Everything up to here is in the lake.
-        self._covered: Reach | None = None
-        self._reach = Reach()
-        self._marks: deque[tuple[int, Reach]] = deque(maxlen=MARKS)
+        self._covered: EngineExtent | None = None
+        self._reach = EngineExtent()
+        self._marks: deque[tuple[int, EngineExtent]] = deque(maxlen=MARKS)
         #: Where the logs reached when the round that is under way began, and when that was.
-        self._round: tuple[int, Reach] | None = None
+        self._round: tuple[int, EngineExtent] | None = None
         self._last_good_end = 0
         self._has_lake = False
         self._new_since: float | None = None
@@ -60,7 +60,7 @@ class Decider:
 
     # --- what there is ---------------------------------------------------------------------------------------------
 
-    def see(self, tick: float, wall: int, reach: Reach, status: Status | None) -> None:
+    def see(self, tick: float, wall: int, reach: EngineExtent, status: PipelineStatus | None) -> None:
         self._reach = reach
         self._has_lake = status is not None
         if self._covered is None:
@@ -80,7 +80,7 @@ class Decider:
         if self._reason_by_amount() or self.asked:
             self._busy_at = tick
 
-    def _follow(self, status: Status) -> None:
+    def _follow(self, status: PipelineStatus) -> None:
         """Take over what rounds have covered: everything that was there when they began."""
         last = status.last_good_round
         if last is not None and last.end > self._last_good_end:
@@ -96,7 +96,7 @@ class Decider:
             mark = self._mark_before(status.since)
             self._round = None if mark is None else (status.since, mark)
 
-    def _mark_before(self, wall: int) -> Reach | None:
+    def _mark_before(self, wall: int) -> EngineExtent | None:
         return next((reach for time, reach in reversed(self._marks) if time <= wall), None)
 
     @property
@@ -150,7 +150,7 @@ class Decider:
             return f"the journal has grown by {self._reach.written - covered.written} bytes"
         return ""
 
-    def should_end(self, tick: float, status: Status | None) -> bool:
+    def should_end(self, tick: float, status: PipelineStatus | None) -> bool:
         """Whether it may go: it has had too little to do for a while, and is not in the middle of it."""
         at_rest = status is not None and status.state == "idle"
         return at_rest and not self.asked and tick - self._busy_at >= self._thresholds.idle_s
@@ -178,14 +178,14 @@ class Decider:
         self._not_before = tick + min(MAX_BACKOFF_SECONDS, 2.0 ** min(self.failures - 1, 30))
 
 
-def _covered_before(reach: Reach, status: Status | None) -> Reach:
+def _covered_before(reach: EngineExtent, status: PipelineStatus | None) -> EngineExtent:
     """What the lake has, as far as its status tells. Of an empty lake nothing has to be erased."""
     if status is None or status.last_good_round is None:
-        return Reach(0, reach.erasures, reach.registries, 0)
+        return EngineExtent(0, reach.erasures, reach.registries, 0)
     lag = status.lag
-    return Reach(max(0, lag.heads - lag.behind), lag.erasures, reach.registries, reach.written)
+    return EngineExtent(max(0, lag.heads - lag.behind), lag.erasures, reach.registries, reach.written)
 
 
-def _last_good_end(status: Status | None) -> int:
+def _last_good_end(status: PipelineStatus | None) -> int:
     last = None if status is None else status.last_good_round
     return 0 if last is None else last.end

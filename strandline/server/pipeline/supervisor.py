@@ -16,10 +16,10 @@ import msgspec
 from strandline.engine.background import BackgroundThread, Task
 from strandline.engine.clock import SystemClock
 from strandline.engine.engine import Engine
-from strandline.engine.reads.extent import Reach, reach_of
-from strandline.lake.claim import is_claimed
+from strandline.engine.reads.status import EngineExtent, extent_of
+from strandline.lake.fence import is_claimed
 from strandline.lake.location import Lake
-from strandline.lake.status import BadStatus, Status, read_status
+from strandline.lake.status import BadStatus, PipelineStatus, read_status
 from strandline.server.pipeline.process import Child
 from strandline.server.pipeline.schedule import Decider, Thresholds
 from strandline.server.settings import Settings
@@ -70,7 +70,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     new_erasures: int = 0
     #: Why it runs, or would.
     reason: str = ""
-    status: Status | None = None
+    status: PipelineStatus | None = None
     status_error: str | None = None
 
 
@@ -110,7 +110,7 @@ class Keeper:
         self._missing: list[str] | None = None
         self._missing_at = 0.0
         self._told_on = False
-        self._reach = Reach()
+        self._reach = EngineExtent()
         self._reach_at = -1.0
         self._status_at = -1.0
         self._wake = threading.Event()
@@ -195,14 +195,14 @@ class Keeper:
                 self._begin(tick, reason)
         self._tell(tick, status, status_error, reason, elsewhere)
 
-    def _look_at_logs(self, tick: float) -> Reach:
+    def _look_at_logs(self, tick: float) -> EngineExtent:
         """Not every time where there are many of them, and not at all while nothing is written."""
         if self._reach_at < 0 or (tick >= self._reach_at and self._engine.journal.written != self._reach.written):
-            self._reach = reach_of(self._engine)
+            self._reach = extent_of(self._engine)
             self._reach_at = tick + (self._tick() - tick) * REACH_SHARE
         return self._reach
 
-    def _read_status(self, tick: float) -> tuple[Status | None, str | None]:
+    def _read_status(self, tick: float) -> tuple[PipelineStatus | None, str | None]:
         if tick < self._status_at and not self._asked:
             return self.standing.status, self.standing.status_error
         self._status_at = tick + (REMOTE_LOOK_SECONDS if self.lake.directory is None else 0.0)
@@ -237,7 +237,7 @@ class Keeper:
         self.standing = msgspec.structs.replace(self.standing, starts=self.standing.starts + 1)
         log.info("the pipeline is started as process %d: %s", self._child.pid, reason)
 
-    def _look_at_child(self, child: Child, tick: float, status: Status | None) -> None:
+    def _look_at_child(self, child: Child, tick: float, status: PipelineStatus | None) -> None:
         code = child.exit_code()
         if code is not None:
             child.close()
@@ -271,7 +271,9 @@ class Keeper:
         self.standing = msgspec.structs.replace(self.standing, failures=self.standing.failures + 1, last_error=error)
         log.warning("the pipeline: %s; next attempt in %.0f s", error, self._decider.wait_seconds(tick))
 
-    def _tell(self, tick: float, status: Status | None, status_error: str | None, reason: str, elsewhere: bool) -> None:
+    def _tell(
+        self, tick: float, status: PipelineStatus | None, status_error: str | None, reason: str, elsewhere: bool
+    ) -> None:
         child = self._child
         state: State = "idle"
         if child is not None:

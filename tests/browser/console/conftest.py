@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser.console.shop import Shop
-from browser.pages import PATIENCE_MS
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect
-from server_process import ServerProcess
+from support.browser_pages import PATIENCE_MS
+from support.console_shop import Shop
+from support.server_process import ServerProcess
 
 AXE = Path(__file__).parents[1] / "node_modules" / "axe-core" / "axe.min.js"
 LOOKS: dict[str, dict[str, Any]] = {

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from browser.console.conftest import Visit
-from browser.console.shop import Shop
 from playwright.sync_api import Page, expect
+from support.console_shop import Shop
 
 
 def press(page: Page, *keys: str) -> None:

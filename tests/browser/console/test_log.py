@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from browser.console.conftest import Visit
-from browser.console.shop import Shop
 from playwright.sync_api import Page, expect
+from support.console_shop import Shop
 
 Rows = Callable[[Page, str], Any]
 

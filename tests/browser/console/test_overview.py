@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from browser.console.conftest import Visit
-from browser.console.shop import Shop
 from playwright.sync_api import Page, expect
-from server_process import ServerProcess
+from support.console_shop import Shop
+from support.server_process import ServerProcess
 
 
 def figure(page: Page, name: str) -> int:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 from browser.console.conftest import LOOKS, Visit
-from browser.console.shop import Shop
 from playwright.sync_api import Page, expect
+from support.console_shop import Shop
 
 
 @pytest.fixture(scope="session")

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from browser.console.conftest import Visit
-from browser.console.shop import Shop
 from playwright.sync_api import Page, expect
+from support.console_shop import Shop
 
 Rows = Callable[[Page, str], Any]
 

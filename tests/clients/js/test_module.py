@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from node_packages import Unavailable, require_node, require_packages
+from support.node_packages import Unavailable, require_node, require_packages
 
 HERE = Path(__file__).parent
 BROWSER = HERE.parents[1] / "browser"

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from queue_stand import Stand
+from support.manual_queue import Stand
 
 MakeStand = Callable[..., Stand]
 

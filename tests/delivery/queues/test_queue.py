@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from queue_stand import NOW, Stand
+from support.manual_queue import NOW, Stand
 
 from strandline.delivery.queues import (
     Acked,

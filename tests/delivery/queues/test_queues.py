@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from queue_stand import Stand
+from support.manual_queue import Stand
 
 from strandline.delivery.queues import QueueCounters, QueueSettings
 from strandline.engine import Config

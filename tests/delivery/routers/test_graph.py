@@ -3,7 +3,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.delivery.routers.graph import closes_cycle, on_cycles
+from strandline.delivery.routers.router import closes_cycle, on_cycles
 
 
 def test_a_router_back_to_where_a_log_comes_from_closes_a_cycle() -> None:

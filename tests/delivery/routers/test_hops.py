@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.delivery.routers.graph import Hops
+from strandline.delivery.routers.router import Hops
 
 
 def test_records_that_were_not_forwarded_have_no_hops() -> None:

@@ -1,9 +1,9 @@
 from pathlib import Path
 
 import pytest
-from hand_turned import house
+from support.manual_loop import house
 
-from strandline.delivery.routers import Definition, Filter
+from strandline.delivery.routers import RouterDefinition, RouterFilter
 from strandline.delivery.routers.routers import NAME
 
 
@@ -26,17 +26,17 @@ def test_a_router_whose_log_is_gone_or_is_another_by_now_is_removed(tmp_path: Pa
 def test_only_the_last_definition_is_kept(tmp_path: Path) -> None:
     with house(tmp_path) as home:
         for number in range(10):
-            home.route("a", "b", filter=Filter(key=str(number)))
+            home.route("a", "b", filter=RouterFilter(key=str(number)))
         assert len(home.log(NAME).read()) == 1
     with house(tmp_path) as home:
-        assert home.router("a->b").filter == Filter(key="9")
+        assert home.router("a->b").filter == RouterFilter(key="9")
 
 
 def test_definitions_that_were_replaced_right_before_a_crash_are_tidied_up(tmp_path: Path) -> None:
     with house(tmp_path) as home:
         home.route("a", "b")
         (first,) = home.log(NAME).read()
-        home.routers.put(Definition(name="a->b", source="a", dest="b", stamped=True)).wait()
+        home.routers.put(RouterDefinition(name="a->b", source="a", dest="b", stamped=True)).wait()
         # As if the crash had come between the two.
         (second,) = home.log(NAME).read()
         home.log(NAME).delete(seqs=[second.seq]).wait()

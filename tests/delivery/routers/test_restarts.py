@@ -6,15 +6,15 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from hand_turned import House, house
+from support.manual_loop import House, house
 
-from strandline.delivery.routers import Filter
+from strandline.delivery.routers import RouterFilter
 from strandline.engine import Config
 from strandline.engine.testing.fault_disk import Crashed, FaultDisk
 
 LONG = os.environ.get("STRANDLINE_LONG") == "1"
 SEEDS = range(1, 9) if LONG else range(1, 3)
-ONLY_X = Filter(prefix="x")
+ONLY_X = RouterFilter(prefix="x")
 
 
 def contents(home: House, *names: str) -> list[list[tuple[int, bytes, bytes | None]]]:

@@ -1,9 +1,9 @@
 from pathlib import Path
 
 import pytest
-from hand_turned import house
+from support.manual_loop import house
 
-from strandline.delivery.routers import Definition, Filter, RouterCycle, RouterFanIn, RouterRepointed
+from strandline.delivery.routers import RouterCycle, RouterDefinition, RouterFanIn, RouterFilter, RouterRepointed
 from strandline.delivery.routers.routers import NAME
 from strandline.engine.errors import BadRequest, UnknownLog
 
@@ -24,7 +24,7 @@ def test_a_destination_has_one_source(tmp_path: Path) -> None:
         with pytest.raises(RouterFanIn) as refused:
             home.route("b", "c")
         assert (refused.value.dest, refused.value.source) == ("c", "a")
-        home.route("a", "c", name="again", filter=Filter(key="x"))
+        home.route("a", "c", name="again", filter=RouterFilter(key="x"))
 
 
 def test_a_router_cannot_be_pointed_elsewhere(tmp_path: Path) -> None:
@@ -41,7 +41,7 @@ def test_a_router_to_its_own_source_and_one_without_logs_are_refused(tmp_path: P
         with pytest.raises(BadRequest):
             home.route("a", "a")
         with pytest.raises(UnknownLog):
-            home.routers.put(Definition(name="r", source="a", dest="nowhere"))
+            home.routers.put(RouterDefinition(name="r", source="a", dest="nowhere"))
         assert len(home.routers) == 0
 
 
@@ -50,7 +50,7 @@ def test_a_router_that_is_changed_goes_on_where_it_is(tmp_path: Path) -> None:
         home.route("a", "b")
         home.write("a", "1", key="x")
         home.turn()
-        changed = Definition(name="a->b", source="a", dest="b", filter=Filter(key="x"))
+        changed = RouterDefinition(name="a->b", source="a", dest="b", filter=RouterFilter(key="x"))
         assert home.routers.put(changed).wait() is False
         assert home.routers.put(changed).wait() is False
         home.write("a", "2")
@@ -146,7 +146,7 @@ def test_a_very_long_chain_is_caught_up_without_recursion(tmp_path: Path) -> Non
         for number in range(1500):
             home.log(f"l{number}")
         for number in range(1499):
-            home.routers.put(Definition(name=f"r{number}", source=f"l{number}", dest=f"l{number + 1}"))
+            home.routers.put(RouterDefinition(name=f"r{number}", source=f"l{number}", dest=f"l{number + 1}"))
         home.write("l0", "1")
         home.routers.catch_up(home.log("l1499"))
         assert home.texts("l1499") == ["1"]

@@ -1,9 +1,9 @@
 from pathlib import Path
 
 import pytest
-from hand_turned import house
+from support.manual_loop import house
 
-from strandline.delivery.routers import Filter, source
+from strandline.delivery.routers import RouterFilter, source
 
 
 def test_what_is_appended_to_the_source_arrives_in_its_order(tmp_path: Path) -> None:
@@ -46,8 +46,8 @@ def test_a_burst_of_any_fan_out_is_one_frame(tmp_path: Path) -> None:
 def test_filtered_routers_share_the_frame_and_get_only_what_they_want(tmp_path: Path) -> None:
     with house(tmp_path) as home:
         home.route("a", "all")
-        home.route("a", "exact", filter=Filter(key="x:1"))
-        home.route("a", "prefix", filter=Filter(prefix="x:"))
+        home.route("a", "exact", filter=RouterFilter(key="x:1"))
+        home.route("a", "prefix", filter=RouterFilter(prefix="x:"))
         home.write("a", "1", key="x:1")
         home.write("a", "2", key="x:2")
         home.write("a", "3")

@@ -2,7 +2,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hand_turned import house
+from support.manual_loop import house
 
 from strandline.delivery.routers.router import stamp_meta
 

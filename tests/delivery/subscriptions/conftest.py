@@ -10,12 +10,18 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 import pytest
-from hand_turned import HandTurnedLoop
+from support.manual_loop import HandTurnedLoop
 
 from strandline.delivery.hub import Hub
-from strandline.delivery.subscriptions import Claim, Definition, Holder, Link, Subscription, Subscriptions
-from strandline.delivery.subscriptions.addresses import parse_url
-from strandline.delivery.subscriptions.webhooks import Answer
+from strandline.delivery.subscriptions import (
+    Claim,
+    Link,
+    Subscription,
+    SubscriptionDefinition,
+    Subscriptions,
+    WakeHolder,
+)
+from strandline.delivery.subscriptions.webhooks import WebhookAnswer, parse_url
 from strandline.engine import Batch, Config, Engine, Log, ManualClock
 
 NOW = 1_700_000_000_000
@@ -29,11 +35,11 @@ class Sent(NamedTuple):
     body: dict[str, Any]
     raw: bytes
     headers: Mapping[str, str]
-    tell: Callable[[Answer], None]
+    tell: Callable[[WebhookAnswer], None]
 
     @property
-    def holder(self) -> Holder:
-        return Holder(self.body["token"], self.body["wake_id"], self.body["generation"])
+    def holder(self) -> WakeHolder:
+        return WakeHolder(self.body["token"], self.body["wake_id"], self.body["generation"])
 
 
 class WaitingCourier:
@@ -44,7 +50,7 @@ class WaitingCourier:
     def check(self, url: str) -> None:
         parse_url(url)
 
-    def deliver(self, url: str, body: bytes, headers: Mapping[str, str], tell: Callable[[Answer], None]) -> None:
+    def deliver(self, url: str, body: bytes, headers: Mapping[str, str], tell: Callable[[WebhookAnswer], None]) -> None:
         self.sent.append(Sent(url, msgspec.json.decode(body), body, headers, tell))
 
     def stop(self) -> None:
@@ -141,7 +147,7 @@ class Stand:
 
     def _put(self, id: str, **definition: Any) -> Subscription:
         definition.setdefault("lease_ttl_ms", 1000)
-        subscription, new, _ = self.subscriptions.put(id, Definition(**definition), "http://here")
+        subscription, new, _ = self.subscriptions.put(id, SubscriptionDefinition(**definition), "http://here")
         if new:
             for _ in self.subscriptions.link_existing(subscription):
                 self.settle()
@@ -169,15 +175,15 @@ class Stand:
         return next_wake
 
     def answer(self, sent: Sent, delivered: bool, done: bool = False) -> None:
-        sent.tell(Answer(delivered, done))
+        sent.tell(WebhookAnswer(delivered, done))
         self.settle()
 
     def acked(self, id: str) -> dict[str, int]:
         return {link.name: link.acked for link in self.get(id).links}
 
 
-def holder(claim: Claim) -> Holder:
-    return Holder(claim.token, claim.wake_id, claim.generation)
+def holder(claim: Claim) -> WakeHolder:
+    return WakeHolder(claim.token, claim.wake_id, claim.generation)
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from ipaddress import ip_address
 import httpx
 import pytest
 
-from strandline.delivery.subscriptions.addresses import is_allowed, is_public, parse_url
 from strandline.delivery.subscriptions.errors import AddressRejected
+from strandline.delivery.subscriptions.webhooks import is_allowed, is_public, parse_url
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_public_addresses_over_tls_are_allowed(url: str) -> None:
     ],
 )
 def test_this_machine_needs_a_setting(url: str) -> None:
-    with pytest.raises(AddressRejected, match="STREAMS_WEBHOOK_ALLOW_LOOPBACK"):
+    with pytest.raises(AddressRejected, match="STRANDLINE_WEBHOOK_ALLOW_LOOPBACK"):
         parse_url(url)
     assert str(parse_url(url, loopback=True)) == url
     assert str(parse_url(url, private=True)) == url
@@ -53,7 +53,7 @@ def test_this_machine_needs_a_setting(url: str) -> None:
 )
 @pytest.mark.parametrize("loopback", [False, True])
 def test_private_networks_need_a_setting_of_their_own(url: str, loopback: bool) -> None:
-    with pytest.raises(AddressRejected, match="STREAMS_WEBHOOK_ALLOW_PRIVATE"):
+    with pytest.raises(AddressRejected, match="STRANDLINE_WEBHOOK_ALLOW_PRIVATE"):
         parse_url(url, loopback=loopback)
     assert str(parse_url(url, private=True)) == url
 

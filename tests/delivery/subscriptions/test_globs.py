@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline.delivery.subscriptions.errors import BadPattern
-from strandline.delivery.subscriptions.globs import Glob
+from strandline.delivery.subscriptions.subscription import Glob
 
 
 @pytest.mark.parametrize(

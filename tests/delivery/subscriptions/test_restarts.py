@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from strandline.delivery.subscriptions import Holder, store
+from strandline.delivery.subscriptions import WakeHolder, store
 from strandline.delivery.subscriptions.errors import AlreadyClaimed, BadPosition, Fenced, NothingPending
 from strandline.delivery.subscriptions.store import NAME
 from strandline.engine import Batch
@@ -229,7 +229,7 @@ def _step(stand: Any, what: str, arguments: list[Any], claims: list[Any]) -> Non
         stand.ack(claims[-1], {arguments[0]: arguments[1]}, done=arguments[2])
     elif what == "release" and claims:
         claim = claims[-1]
-        stand.subscriptions.release("pull", Holder(claim.token, claim.wake_id, claim.generation)).wait()
+        stand.subscriptions.release("pull", WakeHolder(claim.token, claim.wake_id, claim.generation)).wait()
         stand.settle()
     elif what == "name":
         stand.subscriptions.name(stand.get("pull"), [arguments[0]])

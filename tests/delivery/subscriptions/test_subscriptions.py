@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from strandline.delivery.subscriptions import Definition, Holder, subscriptions
+from strandline.delivery.subscriptions import SubscriptionDefinition, WakeHolder, subscriptions
 from strandline.delivery.subscriptions.errors import (
     AddressRejected,
     AlreadyClaimed,
@@ -19,11 +19,11 @@ from strandline.delivery.subscriptions.errors import (
     UnknownSubscription,
     WrongKind,
 )
-from strandline.delivery.subscriptions.tokens import TOKEN_MS
+from strandline.delivery.subscriptions.signatures import TOKEN_MS
 
 
-def _holder(claim: Any) -> Holder:
-    return Holder(claim.token, claim.wake_id, claim.generation)
+def _holder(claim: Any) -> WakeHolder:
+    return WakeHolder(claim.token, claim.wake_id, claim.generation)
 
 
 # --- as a whole ------------------------------------------------------------------------------------------------------
@@ -39,7 +39,7 @@ def test_putting_the_same_again_confirms_it_and_something_else_is_refused(stand:
 
 
 def test_an_unsafe_webhook_leaves_nothing_behind(stand: Any) -> None:
-    definition = Definition(type="webhook", pattern="a", webhook_url="http://10.0.0.1/", lease_ttl_ms=1000)
+    definition = SubscriptionDefinition(type="webhook", pattern="a", webhook_url="http://10.0.0.1/", lease_ttl_ms=1000)
     with pytest.raises(AddressRejected):
         stand.subscriptions.put("hook", definition, "")
     assert stand.subscriptions.find("hook") is None

@@ -20,7 +20,7 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from strandline.pipeline.source.filters import MAX_KEYS, Wanted
+from strandline.pipeline.source.plan import MAX_KEYS, PushedFilters
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 COMPARISONS = [GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual, EqualTo]
@@ -41,7 +41,7 @@ def holds(kind: Any, left: Any, right: Any) -> bool:
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(COMPARISONS), st.integers(-3, 12)), max_size=4), st.integers(1, 10))
 def test_seqs_are_narrowed_down_to_exactly_those_that_all_filters_want(filters: list[Any], seq: int) -> None:
-    wanted = Wanted()
+    wanted = PushedFilters()
     assert list(wanted.take([kind(("seq",), value) for kind, value in filters])) == []
     taken = wanted.after < seq and (wanted.through is None or seq <= wanted.through)
     assert taken == all(holds(kind, seq, value) for kind, value in filters)
@@ -50,7 +50,7 @@ def test_seqs_are_narrowed_down_to_exactly_those_that_all_filters_want(filters: 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(COMPARISONS), st.integers(-3000, 9000)), max_size=4), st.integers(0, 8))
 def test_so_are_times_to_the_microsecond(filters: list[Any], milliseconds: int) -> None:
-    wanted = Wanted()
+    wanted = PushedFilters()
     times = [(kind, EPOCH + timedelta(microseconds=value)) for kind, value in filters]
     assert list(wanted.take([kind(("ts",), value) for kind, value in times])) == []
     taken = (wanted.since is None or milliseconds >= wanted.since) and (
@@ -61,7 +61,7 @@ def test_so_are_times_to_the_microsecond(filters: list[Any], milliseconds: int) 
 
 
 def test_logs_are_chosen_by_name_list_prefix_and_epoch() -> None:
-    wanted = Wanted()
+    wanted = PushedFilters()
     filters = [In(("log",), ("a1", "a2", "b1", None)), StringStartsWith(("log",), "a"), EqualTo(("epoch",), 7)]
     assert list(wanted.take([*filters, IsNotNull(("log",)), IsNotNull(("epoch",))])) == []
     assert [name for name in ("a1", "a2", "a3", "b1") if wanted.has_log(name, 7)] == ["a1", "a2"]
@@ -71,13 +71,13 @@ def test_logs_are_chosen_by_name_list_prefix_and_epoch() -> None:
 
 
 def test_a_few_keys_are_looked_up_and_many_are_left_to_spark() -> None:
-    wanted = Wanted()
+    wanted = PushedFilters()
     assert list(wanted.take([IsNotNull(("key",)), EqualNullSafe(("key",), "k")])) == []
     assert wanted.keys == {"k"}
     many = In(("key",), tuple(str(number) for number in range(MAX_KEYS + 1)))
-    wanted = Wanted()
+    wanted = PushedFilters()
     assert list(wanted.take([many])) == [many]
-    assert wanted == Wanted()
+    assert wanted == PushedFilters()
 
 
 def test_what_is_not_understood_is_given_back_as_it_came() -> None:
@@ -91,7 +91,7 @@ def test_what_is_not_understood_is_given_back_as_it_came() -> None:
         GreaterThan(("log",), "a"),
         EqualTo(("seq", "deeper"), 1),
     ]
-    wanted = Wanted()
+    wanted = PushedFilters()
     left = list(wanted.take(filters))
     assert [id(each) for each in left] == [id(each) for each in filters]
-    assert wanted == Wanted()
+    assert wanted == PushedFilters()

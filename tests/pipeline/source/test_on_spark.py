@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from arrow_client import ArrowClient, table
-from server_process import ServerProcess, StartServer
+from support.arrow_client import ArrowClient, table
+from support.server_process import ServerProcess, StartServer
 
 from strandline.engine import Batch, Engine
 from strandline.schema.registry import Registry

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from strandline.pipeline.source.options import BadOption, Place, read_options, write_options
+from strandline.pipeline.source.options import BadOption, LogLocation, read_options, write_options
 
 
 def test_names_are_taken_in_any_case() -> None:
     options = read_options({"PATH": "/data", "STARTSEQ": "5", "endseq": "9", "rowsperpartition": "7", "own": "True"})
-    assert options.place == Place(path="/data")
+    assert options.place == LogLocation(path="/data")
     assert (options.after, options.through, options.rows_per_partition, options.own) == (4, 9, 7, True)
 
 

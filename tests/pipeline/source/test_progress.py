@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from strandline.engine import Engine
 from strandline.pipeline.source.frames import ROWS, BadFrame
-from strandline.pipeline.source.options import Place, WriteOptions
+from strandline.pipeline.source.options import LogLocation, WriteOptions
 from strandline.pipeline.source.progress import LostCheckpoint
-from strandline.pipeline.source.stream_writer import append_batch
 from strandline.pipeline.source.targets import DirectoryTarget
+from strandline.pipeline.source.writer import append_batch
 
 
 class Killed(Exception):
@@ -60,7 +60,7 @@ def rows(*found: tuple[str | None, int | None, int], log: str = "b") -> Any:
 def write(
     target: DirectoryTarget, table: Any, query: str, batch: int, *, size: int = 3, positions: bool = True
 ) -> None:
-    options = WriteOptions(place=Place(path="/"), log="b", batch_rows=size)
+    options = WriteOptions(place=LogLocation(path="/"), log="b", batch_rows=size)
     append_batch(target, table, query, batch, options, "w", positions=positions)
 
 

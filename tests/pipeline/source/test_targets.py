@@ -9,8 +9,8 @@ import pytest
 
 from strandline.engine import Batch, Config, Engine
 from strandline.engine.errors import UnknownLog
-from strandline.history.http import ProgressConflict
-from strandline.pipeline.source.options import Place
+from strandline.history.remote import ProgressConflict
+from strandline.pipeline.source.options import LogLocation
 from strandline.pipeline.source.targets import CannotAppend, DirectoryTarget, open_target
 
 
@@ -75,6 +75,6 @@ def test_a_stream_that_only_its_own_protocol_appends_to_is_left_alone(engine: En
 def test_a_directory_that_somebody_has_open_is_left_alone(engine: Engine, tmp_path: Path) -> None:
     with (
         pytest.raises(CannotAppend, match="is in use, most likely by a server"),
-        open_target(Place(path=str(tmp_path / "data"))),
+        open_target(LogLocation(path=str(tmp_path / "data"))),
     ):
         pass

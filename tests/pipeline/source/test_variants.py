@@ -3,11 +3,11 @@ from __future__ import annotations
 import json
 
 import pytest
-from any_json import documents
 from hypothesis import given, settings
 from pyspark.sql.types import VariantType, VariantVal
+from support.json_documents import documents
 
-from strandline.pipeline.source.variants import variant, variants
+from strandline.pipeline.source.columns import variant, variants
 
 DOCUMENTS = [
     "null", "true", "false", "0", "-1", "127", "128", "-32769", "2147483648", "9223372036854775807",

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from companion_bed import CompanionBed, companion_bed
+from support.companion_lake import CompanionBed, companion_bed
 
 
 @pytest.fixture

@@ -11,14 +11,14 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from search_bed import CONFIG, encode
+from support.searched_log import CONFIG, encode
 
 from strandline.query.chunk import Chunk
 from strandline.query.columns import AnyColumn, HistogramColumn, KeywordColumn, NumberColumn, TextColumn
-from strandline.query.companions.builder import Made, Origin, build
-from strandline.query.companions.file import MAGIC, DamagedCompanion, open_companion, read_companion
 from strandline.query.extraction import Extractor
 from strandline.query.index import plan_of
+from strandline.query.index_files.builder import Made, Origin, build
+from strandline.query.index_files.file import MAGIC, DamagedIndexFile, open_index_file, read_index_file
 
 scalars = st.one_of(
     st.none(), st.booleans(), st.integers(-(2**90), 2**90), st.floats(allow_nan=False, allow_infinity=False), st.text()
@@ -67,7 +67,7 @@ def content_of(chunk: Chunk) -> dict[str, Any]:
 @given(st.lists(documents, max_size=20))
 def test_what_is_read_is_what_would_have_been_indexed(found: list[Any]) -> None:
     payloads = [encode(document) for document in found]
-    companion = read_companion(made_of(payloads).content)
+    companion = read_index_file(made_of(payloads).content)
     plan = plan_of(CONFIG)
     extracted = Extractor(plan.fields, plan.histograms).extract(payloads, 1)
     chunk = companion.chunk()
@@ -82,7 +82,7 @@ def test_what_is_read_is_what_would_have_been_indexed(found: list[Any]) -> None:
 @given(st.lists(documents, min_size=1, max_size=20), st.data())
 def test_words_are_found_where_they_are(found: list[Any], data: st.DataObject) -> None:
     payloads = [encode(document) for document in found]
-    chunk = read_companion(made_of(payloads).content).chunk()
+    chunk = read_index_file(made_of(payloads).content).chunk()
     assert chunk is not None
     plan = plan_of(CONFIG)
     plain = Extractor(plan.fields, plan.histograms).extract(payloads, 1).columns
@@ -100,7 +100,7 @@ def test_of_many_words_each_is_looked_up(tmp_path: Path) -> None:
     payloads = [
         encode({"tags": f"t{pick.randrange(2000)}", "note": f"n{number % 700} n{number % 3}"}) for number in range(3000)
     ]
-    chunk = read_companion(made_of(payloads).content).chunk()
+    chunk = read_index_file(made_of(payloads).content).chunk()
     plan = plan_of(CONFIG)
     plain = Extractor(plan.fields, plan.histograms).extract(payloads, 1).columns["tag"]
     assert chunk is not None
@@ -114,7 +114,7 @@ def test_of_many_words_each_is_looked_up(tmp_path: Path) -> None:
 
 
 def test_a_companion_without_records_answers_for_its_range() -> None:
-    companion = read_companion(made_of([b"5", b"no JSON"]).content)
+    companion = read_index_file(made_of([b"5", b"no JSON"]).content)
     assert (companion.info.first, companion.info.last, companion.info.records) == (1, 3, 0)
     assert companion.chunk() is None
 
@@ -124,7 +124,7 @@ def test_a_damaged_byte_is_found_wherever_it_is_or_changes_nothing(tmp_path: Pat
         encode({"at": n * 1000, "service": f"s{n}", "status": n, "note": f"red {n}", "took": 1.5}) for n in range(40)
     ]
     content = bytes(made_of(payloads).content)
-    sound = read_companion(content)
+    sound = read_index_file(content)
     expected = everything(sound)
     path, pick, found = tmp_path / "damaged.arrow", Random(1), 0
     for _ in range(300):
@@ -132,9 +132,9 @@ def test_a_damaged_byte_is_found_wherever_it_is_or_changes_nothing(tmp_path: Pat
         damaged[pick.randrange(len(damaged))] ^= 1 << pick.randrange(8)
         path.write_bytes(damaged)
         try:
-            companion = open_companion(str(path))
+            companion = open_index_file(str(path))
             assert everything(companion) == expected
-        except DamagedCompanion:
+        except DamagedIndexFile:
             found += 1
     assert found > 100
 
@@ -143,15 +143,15 @@ def test_a_file_that_was_cut_off_or_is_something_else_is_refused(tmp_path: Path)
     content = bytes(made_of([encode({"status": 1})]).content)
     for wrong in (content[: len(content) // 2], content[: content.rfind(MAGIC) + 50], b"", b"something else"):
         (tmp_path / "wrong.arrow").write_bytes(wrong)
-        with pytest.raises(DamagedCompanion):
-            open_companion(str(tmp_path / "wrong.arrow"))
+        with pytest.raises(DamagedIndexFile):
+            open_index_file(str(tmp_path / "wrong.arrow"))
     other = pa.BufferOutputStream()
     with pa.ipc.new_file(other, pa.schema([("a", pa.int64())])) as writer:
         writer.write_table(pa.table({"a": [1]}))
-    with pytest.raises(DamagedCompanion, match="no companion"):
-        read_companion(other.getvalue())
+    with pytest.raises(DamagedIndexFile, match="not an index file"):
+        read_index_file(other.getvalue())
     with pytest.raises(FileNotFoundError):
-        open_companion(str(tmp_path / "absent.arrow"))
+        open_index_file(str(tmp_path / "absent.arrow"))
 
 
 def test_anybody_can_read_the_file_as_arrow(tmp_path: Path) -> None:

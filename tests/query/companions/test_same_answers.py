@@ -9,10 +9,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from companion_bed import CompanionBed, companion_bed
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from search_bed import encode
+from support.companion_lake import CompanionBed, companion_bed
+from support.searched_log import encode
 
 START = 1_767_225_600_000
 WORDS = ["red", "green", "gold", "Grün", "greenish", "re", "x1", "x2"]
@@ -106,7 +106,7 @@ class Play:
         for before, behind in pairwise(entries):
             if behind.info.first == before.info.last + 1:
                 standing = self.bed.standing() if self.pick.random() < 0.5 else None
-                self.bed.merge([before, behind], standing=standing)
+                self.bed.merge([before, behind], live=standing)
                 return
 
     def remove(self) -> None:

@@ -4,8 +4,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from any_json import documents
 from hypothesis import given
+from support.json_documents import documents
 
 from strandline.schema.errors import SchemaError
 from strandline.schema.profiles import Evlog, load_profile
@@ -201,7 +201,7 @@ def test_an_event_that_is_nested_too_deeply_is_refused() -> None:
         ({"observability": {"x": 1}}, "profile.observability.x is not supported"),
         (
             {"observability": {"request": {"eventsStream": "x"}}},
-            "profile.observability.request.eventsStream is not supported",
+            "profile.observability.request.eventsStream is not supported; did you mean 'tracesStream'?",
         ),
         (
             {"observability": {"request": {"tracesStream": ""}}},

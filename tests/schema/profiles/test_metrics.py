@@ -3,9 +3,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from any_json import documents
 from hypothesis import given
 from hypothesis import strategies as st
+from support.json_documents import documents
 
 from strandline.schema.errors import SchemaError
 from strandline.schema.profiles import METRICS

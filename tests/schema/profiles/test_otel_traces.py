@@ -4,9 +4,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from any_json import documents
 from hypothesis import given
 from hypothesis import strategies as st
+from support.json_documents import documents
 
 from strandline.schema.errors import SchemaError
 from strandline.schema.profiles import OtelTraces, load_profile
@@ -273,7 +273,7 @@ def test_a_span_is_an_object() -> None:
         ),
         (
             {"observability": {"request": {"tracesStream": "x"}}},
-            "profile.observability.request.tracesStream is not supported",
+            "profile.observability.request.tracesStream is not supported; did you mean 'eventsStream'?",
         ),
     ],
 )  # fmt: skip

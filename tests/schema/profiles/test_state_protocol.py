@@ -4,11 +4,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from any_json import documents
 from hypothesis import given
+from support.json_documents import documents
 
 from strandline.schema.errors import SchemaError
-from strandline.schema.profiles import StateProtocol, TouchConfig, load_profile
+from strandline.schema.profiles import StateProtocol, load_profile
+from strandline.schema.profiles.touch_settings import TouchSettings
 
 STATE = load_profile({"kind": "state-protocol"})
 NAMES = [
@@ -114,7 +115,7 @@ def test_what_is_wrong_with_a_record_is_said(record: Any, message: str) -> None:
     assert str(caught.value) == f"element 2: {message}"
 
 
-def touch(**settings: Any) -> TouchConfig | None:
+def touch(**settings: Any) -> TouchSettings | None:
     profile = load_profile({"kind": "state-protocol", "touch": settings})
     assert isinstance(profile, StateProtocol)
     return profile.touch
@@ -126,7 +127,7 @@ def test_touch_has_defaults() -> None:
     config = touch(enabled=True)
     assert config is not None
     assert config.enabled
-    assert msgspec.to_builtins(config) == msgspec.to_builtins(TouchConfig(enabled=True))
+    assert msgspec.to_builtins(config) == msgspec.to_builtins(TouchSettings(enabled=True))
     assert (config.coarse_interval_ms, config.memory.filter_pow2, config.templates.gc_interval_ms) == (100, 22, 60_000)
 
 
@@ -143,7 +144,7 @@ def test_of_touch_that_is_not_enabled_only_that_is_kept() -> None:
     profile = load_profile({"kind": "state-protocol", "touch": {"enabled": False, "memory": {"k": 3}}})
     assert profile.document() == {"kind": "state-protocol", "touch": {"enabled": False}}
     assert isinstance(profile, StateProtocol)
-    assert profile.touch == TouchConfig()
+    assert profile.touch == TouchSettings()
 
 
 @pytest.mark.parametrize(

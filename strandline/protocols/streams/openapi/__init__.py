@@ -6,15 +6,14 @@ read and write by hand; tests hold the two together.
 
 from __future__ import annotations
 
-from strandline.protocols.openapi import TEXT, Answer, Described, Header, Operation
-from strandline.protocols.streams.errors import CODES
+from strandline.protocols.streams.errors import PROBLEMS, RENAMED
 from strandline.protocols.streams.openapi import invalidation, questions, schemas, stream_answers, subscriptions, traces
 from strandline.protocols.streams.openapi.answers import StreamErrorAnswer
 from strandline.protocols.streams.openapi.inspection import INSPECTING
 from strandline.protocols.streams.openapi.parameters import Operations
 from strandline.protocols.streams.openapi.records import RECORDS
-from strandline.protocols.streams.problems import PROBLEMS
 from strandline.protocols.streams.subscriptions.json import ROOT
+from strandline.service.openapi import TEXT, Answer, Described, Header, Operation
 
 _GROUPS = {
     "streams": "Append-only sequences of records, of any content type.",
@@ -69,7 +68,7 @@ STREAMS = Described(
     operations={**_OPERATIONS, **_preflights()},
     problems=PROBLEMS,
     error=StreamErrorAnswer,
-    codes=CODES,
+    renamed=RENAMED,
     descriptions={
         **schemas.DESCRIPTIONS,
         **questions.DESCRIPTIONS,

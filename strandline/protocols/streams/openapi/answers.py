@@ -21,13 +21,16 @@ Digits = Annotated[str, Meta(pattern="^-?[0-9]+$")]
 
 
 class StreamError(msgspec.Struct):
-    """What is behind the message, some errors have also as a member."""
+    """The members after ``message`` are facts that only some errors have."""
 
     code: str
     message: str
     current_holder: str | UnsetType = UNSET
     generation: Number | UnsetType = UNSET
+    stream: str | UnsetType = UNSET
+    file: str | UnsetType = UNSET
     max: Number | UnsetType = UNSET
+    retry_after_ms: Number | UnsetType = UNSET
     replay_progress: float | UnsetType = UNSET
 
 

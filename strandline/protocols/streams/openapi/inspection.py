@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from strandline.protocols.openapi import JSON, Answer, Operation
 from strandline.protocols.streams.list import DEFAULT_LIMIT, MAX_LIMIT
 from strandline.protocols.streams.openapi import parameters as p
 from strandline.protocols.streams.openapi.parameters import NAME, ONE, Operations
 from strandline.protocols.streams.openapi.server_answers import ServerDetailsAnswer, ServerMemory
 from strandline.protocols.streams.openapi.stream_answers import IndexStatus, StreamDetails, StreamRow
+from strandline.service.openapi import JSON, Answer, Operation
 
 _GROUP = "inspection"
 _WAITING = (

@@ -8,11 +8,11 @@ import msgspec
 from msgspec import UNSET, UnsetType, field
 
 from strandline.delivery.invalidation.waiters import Kind
-from strandline.protocols.openapi import JSON, Answer, Operation
 from strandline.protocols.streams.invalidation import DEFAULT_TIMEOUT_MS, MAX_TIMEOUT_MS, ActivateBody, WaitBody
 from strandline.protocols.streams.openapi import parameters as p
 from strandline.protocols.streams.openapi.answers import Digits, Milliseconds, Number, Offset, StreamError
 from strandline.protocols.streams.openapi.parameters import NAME, ONE, Operations
+from strandline.service.openapi import JSON, Answer, Operation
 
 
 class TouchMeta(msgspec.Struct, rename="camel"):

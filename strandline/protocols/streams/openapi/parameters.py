@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from strandline.engine.record import MAX_KEY_BYTES
-from strandline.protocols.openapi import TEXT, Header, Operation, Parameter, Schema
 from strandline.protocols.streams.append import MAX_PRODUCER_NUMBER
 from strandline.protocols.streams.streams import MAX_NAME_BYTES
+from strandline.service.openapi import TEXT, Header, Operation, Parameter, Schema
 
 ONE = "/v1/stream/{name}"
 BYTES: Schema = {"type": "string", "format": "binary"}

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from strandline.schema.profiles import evlog, otel_settings
-from strandline.schema.profiles.options import MAX_WHOLE
+from strandline.schema.profiles import evlog, otel_limits
+from strandline.schema.profiles.profile import MAX_WHOLE
 
 _Name = Annotated[str, Meta(min_length=1, pattern=r"\S")]
 _Names = Annotated[list[_Name], Meta(max_length=evlog.MAX_NAMES)]
@@ -115,7 +115,7 @@ class OtlpLimitOptions(Options):
     max_resource_spans_per_request: _Positive | UnsetType = UNSET
     max_scope_spans_per_request: _Positive | UnsetType = UNSET
     max_spans_per_request: _Positive | UnsetType = UNSET
-    max_any_value_depth: Annotated[int, Meta(ge=1, le=otel_settings.MAX_DEPTH)] | UnsetType = UNSET
+    max_any_value_depth: Annotated[int, Meta(ge=1, le=otel_limits.MAX_DEPTH)] | UnsetType = UNSET
     max_array_values_per_any_value: _Count | UnsetType = UNSET
     max_kv_list_values_per_any_value: _Count | UnsetType = UNSET
 

@@ -7,12 +7,12 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType, field
 
-from strandline.protocols.openapi import JSON, TEXT, Answer, Header, Operation, Schema
 from strandline.protocols.streams.openapi import parameters as p
 from strandline.protocols.streams.openapi.answers import Milliseconds, Number, Offset, Time
 from strandline.protocols.streams.openapi.parameters import NAME, ONE, Operations
 from strandline.protocols.streams.routing_keys import DEFAULT_LIMIT, MAX_LIMIT
 from strandline.query.requests import DEFAULT_SIZE, MAX_SIZE, MAX_SORT_KEYS, MAX_TIMEOUT_MS
+from strandline.service.openapi import JSON, TEXT, Answer, Header, Operation, Schema
 
 _Whole = Annotated[int, Meta(ge=0)]
 _Family = Literal["exact", "col", "fts", "agg", "mblk"]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from strandline.protocols.openapi import EVENT_STREAM, EVENTS, JSON, TEXT, Answer, Header, Operation
 from strandline.protocols.streams.openapi import parameters as p
 from strandline.protocols.streams.openapi.parameters import BYTES, NAME, ONE, Operations
+from strandline.service.openapi import EVENT_STREAM, EVENTS, JSON, TEXT, Answer, Header, Operation
 
 _GROUP = "streams"
 _ANY = "*/*"

@@ -7,12 +7,12 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType, field
 
-from strandline.protocols.openapi import JSON, Answer, Operation
 from strandline.protocols.streams.openapi import parameters as p
 from strandline.protocols.streams.openapi import profiles
 from strandline.protocols.streams.openapi.answers import Number
 from strandline.protocols.streams.openapi.parameters import NAME, ONE, Operations
 from strandline.query.config import Kind
+from strandline.service.openapi import JSON, Answer, Operation
 
 _Version = Annotated[int, Meta(ge=1)]
 

@@ -8,7 +8,6 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from strandline.delivery.subscriptions.signatures import JsonWebKey
-from strandline.protocols.openapi import JSON, Answer, Header, Operation
 from strandline.protocols.streams.openapi import parameters as p
 from strandline.protocols.streams.openapi.answers import Number, Offset, Time
 from strandline.protocols.streams.openapi.parameters import Operations
@@ -20,6 +19,7 @@ from strandline.protocols.streams.subscriptions.bodies import (
     SubscriptionBody,
 )
 from strandline.protocols.streams.subscriptions.json import ROOT
+from strandline.service.openapi import JSON, Answer, Header, Operation
 
 _ONE = ROOT + "/subscriptions/{id}"
 _LinkType = Literal["explicit", "glob"]

@@ -7,12 +7,12 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType, field
 
-from strandline.protocols.openapi import JSON, Answer, Operation
 from strandline.protocols.streams.observe_request import MAX_EVENTS, MAX_PADDING_MS, MAX_SPANS
 from strandline.protocols.streams.openapi import parameters as p
 from strandline.protocols.streams.openapi.answers import Number, Offset, Time
 from strandline.protocols.streams.openapi.parameters import BYTES, NAME, ONE, Operations
 from strandline.protocols.streams.otlp import PROTOBUF
+from strandline.service.openapi import JSON, Answer, Operation
 
 _Name = Annotated[str, Meta(min_length=1, pattern=r"\S")]
 _Id = str | None

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from strandline.delivery.subscriptions import WEBHOOK, Definition
-from strandline.delivery.subscriptions.acks import Ack
-from strandline.delivery.subscriptions.globs import Glob
-from strandline.protocols.http import Refusal
+from strandline.delivery.subscriptions import WEBHOOK, SubscriptionDefinition
+from strandline.delivery.subscriptions.subscription import Ack, Glob
+from strandline.nearest_name import decode_body
 from strandline.protocols.streams import offsets
+from strandline.protocols.streams.errors import subscription_invalid
 from strandline.protocols.streams.streams import check_name
-from strandline.protocols.streams.subscriptions.errors import invalid
+from strandline.service.problems import Refusal
 
 MIN_LEASE_MS, MAX_LEASE_MS, DEFAULT_LEASE_MS = 1_000, 600_000, 30_000
 MAX_ID_BYTES = 256
@@ -23,11 +24,11 @@ MAX_NAMED = 10_000
 Words = Annotated[str, Meta(max_length=4096)]
 
 
-class WebhookBody(msgspec.Struct):
+class WebhookBody(msgspec.Struct, forbid_unknown_fields=True):
     url: str
 
 
-class SubscriptionBody(msgspec.Struct, kw_only=True):
+class SubscriptionBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     type: Literal["webhook", "pull-wake"]
     pattern: str | None = None
     streams: Annotated[list[str], Meta(max_length=MAX_NAMED)] | None = None
@@ -37,7 +38,7 @@ class SubscriptionBody(msgspec.Struct, kw_only=True):
     description: Words | None = None
 
 
-class StreamsBody(msgspec.Struct):
+class StreamsBody(msgspec.Struct, forbid_unknown_fields=True):
     streams: Annotated[list[str], Meta(min_length=1, max_length=MAX_NAMED)]
 
 
@@ -56,7 +57,7 @@ class AckWakeBody(msgspec.Struct):
     def ack(self) -> Ack:
         name = self.path if self.stream is UNSET else self.stream
         if name is UNSET:
-            raise invalid("an ack names its stream")
+            raise subscription_invalid("an ack names its stream")
         # The start of a stream is a place to read from, but nothing that could have been processed.
         return relative(name), offsets.decode(self.offset)
 
@@ -70,8 +71,8 @@ class HolderBody(msgspec.Struct):
     done: bool | None = None
 
 
-decode_subscription = msgspec.json.Decoder(SubscriptionBody).decode
-decode_streams = msgspec.json.Decoder(StreamsBody).decode
+decode_subscription = partial(decode_body, msgspec.json.Decoder(SubscriptionBody))
+decode_streams = partial(decode_body, msgspec.json.Decoder(StreamsBody))
 decode_claim = msgspec.json.Decoder(ClaimWakeBody).decode
 decode_holder = msgspec.json.Decoder(HolderBody).decode
 
@@ -85,7 +86,7 @@ def checked_name(name: str) -> str:
     try:
         return check_name(relative(name))
     except Refusal as refusal:
-        raise invalid(f"{name!r}: {refusal.message}") from None
+        raise subscription_invalid(f"{name!r}: {refusal.message}") from None
 
 
 def checked_id(id: str) -> str:
@@ -94,19 +95,19 @@ def checked_id(id: str) -> str:
     except UnicodeEncodeError:
         size = 0
     if not 1 <= size <= MAX_ID_BYTES or not id.isprintable():
-        raise invalid(f"the id of a subscription is printable text of 1 to {MAX_ID_BYTES} bytes")
+        raise subscription_invalid(f"the id of a subscription is printable text of 1 to {MAX_ID_BYTES} bytes")
     return id
 
 
-def define(body: SubscriptionBody) -> Definition:
+def define(body: SubscriptionBody) -> SubscriptionDefinition:
     """The subscription that is asked for; raises where it makes no sense."""
     pattern = relative(body.pattern or "") or None
     streams = tuple(sorted({checked_name(name) for name in body.streams or ()}))
     if pattern is None and not streams:
-        raise invalid("at least one of pattern and streams is needed")
+        raise subscription_invalid("at least one of pattern and streams is needed")
     if pattern is not None:
         Glob(pattern)
-    definition = Definition(
+    definition = SubscriptionDefinition(
         type=body.type,
         pattern=pattern,
         streams=streams,
@@ -119,17 +120,17 @@ def define(body: SubscriptionBody) -> Definition:
     return definition
 
 
-def _check_kind(definition: Definition) -> None:
+def _check_kind(definition: SubscriptionDefinition) -> None:
     """Each kind has what it needs, and nothing that would have no effect."""
     if definition.type == WEBHOOK:
         if definition.webhook_url is None:
-            raise invalid("webhook subscriptions require webhook.url")
+            raise subscription_invalid("webhook subscriptions require webhook.url")
         if definition.wake_stream is not None:
-            raise invalid("webhook subscriptions have no wake_stream")
+            raise subscription_invalid("webhook subscriptions have no wake_stream")
         return
     if definition.wake_stream is None:
-        raise invalid("pull-wake subscriptions require wake_stream")
+        raise subscription_invalid("pull-wake subscriptions require wake_stream")
     if definition.webhook_url is not None:
-        raise invalid("pull-wake subscriptions have no webhook")
+        raise subscription_invalid("pull-wake subscriptions have no webhook")
     if definition.wake_stream in definition.streams:
-        raise invalid("a subscription cannot be woken by its own wake_stream")
+        raise subscription_invalid("a subscription cannot be woken by its own wake_stream")

@@ -10,19 +10,32 @@ from typing import Any
 
 import msgspec
 
-from strandline.delivery.subscriptions import Claim, Definition, Dialect, Holder, Link, Subscription, Subscriptions
-from strandline.delivery.subscriptions.globs import Glob
+from strandline.delivery.subscriptions import (
+    Claim,
+    Dialect,
+    Link,
+    Subscription,
+    SubscriptionDefinition,
+    Subscriptions,
+    WakeHolder,
+)
+from strandline.delivery.subscriptions.subscription import Glob
 from strandline.delivery.subscriptions.webhooks import HttpCourier
 from strandline.engine import Commit, Log
 from strandline.engine.errors import EngineError
-from strandline.protocols.access import Access
-from strandline.protocols.http import Call, Handler, Later, Refusal, Reply, Route, preflight
-from strandline.protocols.ownership import is_hidden
+from strandline.engine.record import is_internal
 from strandline.protocols.streams.context import StreamsContext
-from strandline.protocols.streams.errors import JSON, NO_STORE, not_found, refuse
+from strandline.protocols.streams.errors import (
+    JSON,
+    NO_STORE,
+    not_found,
+    refuse,
+    subscription_invalid,
+    subscription_reply_to,
+    token_invalid,
+)
 from strandline.protocols.streams.replies import CORS, origin
 from strandline.protocols.streams.stream import StreamTraits
-from strandline.protocols.streams.streams import SYSTEM
 from strandline.protocols.streams.subscriptions import json
 from strandline.protocols.streams.subscriptions.bodies import (
     HolderBody,
@@ -35,8 +48,11 @@ from strandline.protocols.streams.subscriptions.bodies import (
     define,
     relative,
 )
-from strandline.protocols.streams.subscriptions.errors import invalid, reply_to, token_invalid
-from strandline.protocols.turns import Replying
+from strandline.service.access import Access
+from strandline.service.admission import Replying
+from strandline.service.catalog import SYSTEM, is_hidden
+from strandline.service.http import Call, Handler, Later, Reply, Route, preflight
+from strandline.service.problems import FORBIDDEN, Refusal, may_not_touch
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +62,7 @@ class StreamsDialect(Dialect):
         self._context = context
 
     def visible(self, log: Log) -> bool:
-        return (not log.name.startswith("_") or log.name in SYSTEM) and not is_hidden(log)
+        return (not is_internal(log.name) or log.name in SYSTEM) and not is_hidden(log)
 
     def wake_log(self, name: str) -> Log | None:
         try:
@@ -59,14 +75,16 @@ class StreamsDialect(Dialect):
         """The log of the stream that wakes are written into, made if need be; refuses one that takes none."""
         context, now = self._context, self._context.hub.now()
         if name in SYSTEM:
-            raise invalid(f"wake_stream {name!r} is the server's own")
+            raise subscription_invalid(f"wake_stream {name!r} is the server's own")
         stream = context.streams.find(name)
         if stream is None:
             stream, _ = context.streams.create(name, StreamTraits(created_at=now))
         if stream.gone or stream.closed:
-            raise invalid(f"wake_stream {name!r} is closed or deleted")
+            raise subscription_invalid(f"wake_stream {name!r} is closed or deleted")
         if not stream.is_json or not stream.is_plain:
-            raise invalid(f"wake_stream {name!r} must be a stream of application/json without a schema or a profile")
+            raise subscription_invalid(
+                f"wake_stream {name!r} must be a stream of application/json without a schema or a profile"
+            )
         stream.use(now)
         return stream.log
 
@@ -80,14 +98,14 @@ class StreamsDialect(Dialect):
 # --- Who may have to do with a subscription: whoever may touch every name that it can be about ----------------------
 
 
-def check_definition(access: Access, definition: Definition) -> None:
+def check_definition(access: Access, definition: SubscriptionDefinition) -> None:
     """Raise unless a subscription like this may be made."""
     if not access.prefixes:
         return
     if definition.pattern is not None:
         prefix = Glob(definition.pattern).prefix
         if not access.may_touch(prefix):
-            raise _forbidden(f"the API key may not touch every name that {definition.pattern!r} matches")
+            raise _forbidden(f"the API key may not access every name that {definition.pattern!r} matches")
     wake_stream = () if definition.wake_stream is None else (definition.wake_stream,)
     check_names(access, (*definition.streams, *wake_stream))
 
@@ -100,17 +118,17 @@ def check_subscription(access: Access, subscription: Subscription) -> None:
         check_definition(access, subscription.definition)
         check_names(access, (link.name for link in subscription.links))
     except Refusal:
-        raise _forbidden(f"the API key may not touch every stream of subscription {subscription.id!r}") from None
+        raise _forbidden(f"the API key may not access every stream of subscription {subscription.id!r}") from None
 
 
 def check_names(access: Access, names: Iterable[str]) -> None:
     for name in names:
         if not access.may_touch(name):
-            raise _forbidden(f"the API key may not touch {name!r}")
+            raise may_not_touch(name)
 
 
 def _forbidden(message: str) -> Refusal:
-    return Refusal(403, "forbidden", message)
+    return Refusal(FORBIDDEN, message)
 
 
 # --- Subscriptions over HTTP: made, looked at, changed, removed; wakes claimed, acknowledged, given back ------------
@@ -126,10 +144,12 @@ class Subscribing:
         self._context = context
         self._dialect = StreamsDialect(context)
         courier = HttpCourier(
-            private=context.settings.webhook_allow_private, loopback=context.settings.webhook_allow_loopback
+            private=context.settings.webhook_allow_private,
+            loopback=context.settings.webhook_allow_loopback,
+            threads=context.workers.lookups,
         )
         self.subscriptions = Subscriptions(context.engine, context.hub, self._dialect, courier)
-        context.streams.made.append(lambda stream: self.subscriptions.look_for_new())
+        context.kernel.catalog.created[lambda log: self.subscriptions.look_for_new()] = None
         #: One is made after the other: whoever confirms one finds it complete.
         self._making = asyncio.Lock()
 
@@ -174,24 +194,26 @@ class Subscribing:
         subscription = self.subscriptions.find(call.param("id"))
         if subscription is not None:
             check_subscription(call.access, subscription)
-        return self._context.after(self.subscriptions.remove(call.param("id")), _nothing)
+        return self._context.admission.after(self.subscriptions.remove(call.param("id")), _nothing)
 
     def add_streams(self, call: Call) -> Replying:
         """POST /v1/stream/__ds/subscriptions/{id}/streams"""
         names = [checked_name(name) for name in decode_streams(call.body).streams]
         check_names(call.access, names)
         commit = self.subscriptions.name(self._subscription(call), names)
-        return self._context.after(commit, _nothing)
+        return self._context.admission.after(commit, _nothing)
 
     def remove_stream(self, call: Call) -> Replying:
         """DELETE /v1/stream/__ds/subscriptions/{id}/streams/{stream}"""
         commit = self.subscriptions.unname(self._subscription(call), relative(call.param("stream")))
-        return self._context.after(commit, _nothing)
+        return self._context.admission.after(commit, _nothing)
 
     def keys(self, call: Call) -> Replying:
         """GET /v1/stream/__ds/jwks.json"""
         body = msgspec.json.encode({"keys": [self.subscriptions.signer.public_key]})
-        return self._context.after(self.subscriptions.opened, lambda _: Reply(body, 200, _JWKS, (_CACHEABLE,)))
+        return self._context.admission.after(
+            self.subscriptions.opened, lambda _: Reply(body, 200, _JWKS, (_CACHEABLE,))
+        )
 
     # --- wakes ---------------------------------------------------------------------------------------------------
 
@@ -200,7 +222,7 @@ class Subscribing:
         worker = decode_claim(call.body).worker
         subscription = self._subscription(call)
         claim, commit = self.subscriptions.claim(subscription, worker)
-        return self._context.after(commit, partial(_claimed, claim, subscription.definition.lease_ttl_ms))
+        return self._context.admission.after(commit, partial(_claimed, claim, subscription.definition.lease_ttl_ms))
 
     def callback(self, call: Call) -> Replying:
         """POST /v1/stream/__ds/subscriptions/{id}/callback"""
@@ -214,12 +236,12 @@ class Subscribing:
         holder, body = _holder(call)
         acks = [ack.ack for ack in body.acks or ()]
         next_wake, commit = tell(call.param("id"), holder, acks, body.done is True)
-        return self._context.after(commit, lambda _: _json({"ok": True, "next_wake": next_wake}))
+        return self._context.admission.after(commit, lambda _: _json({"ok": True, "next_wake": next_wake}))
 
     def release(self, call: Call) -> Replying:
         """POST /v1/stream/__ds/subscriptions/{id}/release"""
         holder, _ = _holder(call)
-        return self._context.after(self.subscriptions.release(call.param("id"), holder), _nothing)
+        return self._context.admission.after(self.subscriptions.release(call.param("id"), holder), _nothing)
 
     # --- what they share -----------------------------------------------------------------------------------------
 
@@ -273,19 +295,19 @@ def _route(method: str, path: str, handler: Handler, *scopes: str, **how: Any) -
         body=body,
         any_case=True,
         cors=CORS,
-        errors=reply_to,
+        errors=subscription_reply_to,
         refuse=refuse,
         **how,
     )
 
 
-def _holder(call: Call) -> tuple[Holder, HolderBody]:
+def _holder(call: Call) -> tuple[WakeHolder, HolderBody]:
     authorization = call.head.headers.get(b"authorization", b"").decode("latin-1")
     scheme, _, token = authorization.partition(" ")
     if scheme.lower() != "bearer" or not token:
         raise token_invalid("the token is missing: Authorization: Bearer …")
     body = decode_holder(call.body)
-    return Holder(token.strip(), body.wake_id, body.generation), body
+    return WakeHolder(token.strip(), body.wake_id, body.generation), body
 
 
 def _claimed(claim: Claim, lease_ttl_ms: int, _: object) -> Reply:
@@ -309,4 +331,4 @@ def _nothing(_: object) -> Reply:
 
 
 def _no_such(call: Call) -> Later:
-    raise not_found(f"there is nothing at {call.head.path}")
+    raise not_found(f"nothing exists at {call.head.path}")

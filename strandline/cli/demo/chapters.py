@@ -1,0 +1,420 @@
+"""The chapters, one idea each. A chapter is a function of the stage; it tells what it does and checks what it says."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+
+import msgspec
+
+from strandline.cli.demo.chart import draw_week
+from strandline.cli.demo.declared import ORDERS as ORDERS_REGISTRY
+from strandline.cli.demo.narration import Teller
+from strandline.cli.demo.server import DemoFailed, DemoServer
+from strandline.cli.demo.shop import MONDAY, WEEK_MS, Order, Payment, Shipment, Shop
+from strandline.cli.search import bar_of
+from strandline.client import NOW, Client, Draft, Forbidden, Job, OwnIdentity
+from strandline.client.stream_calls import Aggregated
+from strandline.engine.disk import LocalDisk
+from strandline.engine.verify.directory_check import verify
+from strandline.signing.keys import KemKey, Signer
+
+# --- What the chapters share ----------------------------------------------------------------------------------------
+
+ORDERS, PAYMENTS, SHIPMENTS = "orders", "payments", "shipments"
+
+
+@dataclass
+class DemoStage:
+    server: DemoServer
+    teller: Teller
+    shop: Shop
+    picture: Path
+    with_spark: bool
+    #: Whether the pipeline has been through the logs.
+    has_lake: bool = False
+    #: Every order that the server has acknowledged, as the shop knows it: what is counted against the log.
+    acknowledged: list[Order] = field(default_factory=list)
+
+
+def money(cents: float) -> str:
+    return f"{cents / 100:,.2f}"
+
+
+# --- a server -------------------------------------------------------------------------------------------------------
+
+
+def start_a_server(stage: DemoStage) -> None:
+    with stage.teller.chapter("A server") as tell:
+        seconds = stage.server.start()
+        tell.say(f"`strandline serve` listens on {stage.server.url} and was ready after {seconds:.1f} s.")
+        tell.say("One process, one directory, no other service. While this runs, you can watch it in a browser:")
+        tell.quote(f"{stage.server.url}/console")
+
+
+# --- a week of traffic ----------------------------------------------------------------------------------------------
+
+WEEK_ORDERS = 20_000
+#: So much of the week is written in one request per log.
+PART_HOURS = 6
+
+
+def trade_for_a_week(stage: DemoStage) -> None:
+    with stage.teller.chapter("A week of a shop") as tell, stage.server.client() as client:
+        tell.say("Customers order, pay, and get parcels. Each kind of event is a log: appended to, never rewritten.")
+        tell.doing("the week is made up")
+        parts = list(stage.shop.week(WEEK_ORDERS, PART_HOURS))
+        orders = client.stream(ORDERS)
+        orders.create()
+        orders.set_schema(ORDERS_REGISTRY)
+        producer = orders.producer("shop")
+        payments, shipments = client.topic(PAYMENTS), client.topic(SHIPMENTS)
+        started = time.perf_counter()
+        for part in parts:
+            tell.doing(f"{datetime.fromtimestamp(part.until / 1000, UTC):%A, %H:%M}")
+            if part.orders:
+                producer.append_many(part.orders)
+                stage.acknowledged += part.orders
+            if part.payments:
+                payments.write_many(Draft(payment, tag=payment.method) for payment in part.payments)
+            if part.shipments:
+                shipments.write_many(Draft(shipment, tag=shipment.city) for shipment in part.shipments)
+        seconds = time.perf_counter() - started
+        heads = {name: client.topic(name).state().head_seq for name in (ORDERS, PAYMENTS, SHIPMENTS)}
+        tell.show(
+            ("log", "records", "what it is"),
+            (
+                (ORDERS, f"{heads[ORDERS]:,}", "a stream with a schema: every order is checked, and can be searched"),
+                (PAYMENTS, f"{heads[PAYMENTS]:,}", "a topic, tagged with how it was paid"),
+                (SHIPMENTS, f"{heads[SHIPMENTS]:,}", "a topic, tagged with the city"),
+            ),
+            right=("records",),
+        )
+        total = sum(heads.values())
+        tell.say(f"{total:,} records over HTTP in {seconds:.1f} s: {total / seconds:,.0f} a second, here and now.")
+        if heads[ORDERS] != len(stage.acknowledged):
+            raise DemoFailed(f"{len(stage.acknowledged):,} orders were acknowledged, and {heads[ORDERS]:,} are there")
+
+
+# --- a topic, read as a stream --------------------------------------------------------------------------------------
+
+HOUR = 8
+LIVE = 20
+SHOWN = 4
+
+
+def follow_payments(stage: DemoStage) -> None:
+    """On Monday at eight, when the first customers come."""
+    with (
+        stage.teller.chapter("Written as a topic, read as a stream") as tell,
+        stage.server.client() as till,
+        stage.server.client() as reader,
+    ):
+        tell.say(
+            "Two protocols, one log. The till writes to the topic `payments` (/v0); somebody else follows the stream "
+            "`payments` (/v1), over a connection that stays open. No copy, no connector in between."
+        )
+        payments = stage.shop.payments_of(_order(stage, till))
+        stream = reader.stream(PAYMENTS, Payment)
+        seen: list[Payment] = []
+        delays: list[float] = []
+        with stream.tail(stream.page(NOW).next_offset) as tail:
+            values = tail.values()
+            for payment in payments:
+                written_at = time.perf_counter()
+                till.topic(PAYMENTS).write_many([Draft(payment, tag=payment.method)])
+                seen.append(next(values))
+                delays.append(time.perf_counter() - written_at)
+        if seen != payments:
+            raise DemoFailed("the stream has not brought the payments that were written to the topic")
+        tell.show(
+            ("paid at", "order", "how", "EUR"),
+            [
+                (f"{datetime.fromtimestamp(one.at / 1000, UTC):%a %H:%M:%S}", one.order, one.method, money(one.cents))
+                for one in seen[:SHOWN]
+            ],
+            right=("EUR",),
+        )
+        tell.proved(f"{LIVE} payments, each seen {median(delays) * 1000:.1f} ms (median) after it was written.")
+
+
+def _order(stage: DemoStage, client: Client) -> list[Order]:
+    orders = stage.shop.next_monday(HOUR, LIVE)
+    client.stream(ORDERS).producer("first-customers").append_many(orders)
+    stage.acknowledged += orders
+    return orders
+
+
+# --- a router -------------------------------------------------------------------------------------------------------
+
+PARCELS = 200
+ROUTER, CITY, DESTINATION = "shipments->graz", "Graz", "shipments:graz"
+
+
+def route_to_a_city(stage: DemoStage) -> None:
+    with stage.teller.chapter("A router") as tell, stage.server.client() as client:
+        shipments = client.topic(SHIPMENTS, Shipment)
+        new = stage.shop.warehouse(PARCELS)
+        client.router(ROUTER).configure(SHIPMENTS, DESTINATION, filter=CITY)
+        shipments.write_many(Draft(shipment, tag=shipment.city) for shipment in new)
+        wanted = [shipment for shipment in new if shipment.city == CITY]
+        tell.say(
+            f"The courier in {CITY} wants to see parcels for {CITY} and no others. The router `{ROUTER}` copies what "
+            f"is tagged {CITY} into a topic of its own: by reference, in order, each exactly once."
+        )
+        if routed(client) != wanted:
+            raise DemoFailed(f"the router has not copied the {len(wanted)} shipments to {CITY}")
+        tell.proved(
+            f"{len(new)} shipments written, {len(wanted)} of them for {CITY}, {len(wanted)} in `{DESTINATION}`."
+        )
+
+
+def routed(client: Client) -> list[Shipment]:
+    return [record.data for record in client.topic(DESTINATION, Shipment).read()]
+
+
+# --- a queue --------------------------------------------------------------------------------------------------------
+
+QUEUE, DEAD = "packing", "packing:dead"
+JOBS = 120
+WORKERS = 4
+LOST_JOBS = 10
+#: Short, for the audience: who is silent for so long loses its jobs to others.
+LEASE_MS = 500
+MAX_DELIVERIES = 3
+
+
+def pack_parcels(stage: DemoStage) -> None:
+    with stage.teller.chapter("A queue, its workers, and a job that nobody can do") as tell:
+        with stage.server.client() as client:
+            jobs = stage.shop.warehouse(JOBS)
+            # A parcel that weighs less than nothing: every attempt to pack it fails.
+            poison = msgspec.structs.replace(jobs[13], grams=-1)
+            jobs[13] = poison
+            queue = client.queue(QUEUE, Shipment)
+            queue.configure(lease_ms=LEASE_MS, max_deliveries=MAX_DELIVERIES, dead_letter=DEAD)
+            queue.enqueue_many(jobs)
+            lost = client.queue(QUEUE, Shipment, node="vanished").claim(LOST_JOBS)
+        tell.say(
+            f"{len(jobs)} parcels are to be packed. One worker takes {len(lost)} and is never heard of again; its jobs "
+            f"go to the other {WORKERS} when its lease is over. One parcel cannot be packed at all."
+        )
+        names = [f"packer-{number}" for number in range(1, WORKERS + 1)]
+        # That the poison fails is meant, and told below.
+        logging.getLogger("strandline.client.worker").addHandler(logging.NullHandler())
+        with ThreadPoolExecutor(WORKERS) as workers:
+            done = list(workers.map(lambda name: _pack(stage, name), names))
+        with stage.server.client() as client:
+            dead = list(client.topic(DEAD, Shipment).read())
+            counters = client.queue(QUEUE).counters()
+        tell.show(("worker", "packed"), [*zip(names, map(str, done), strict=True)], right=("packed",))
+        if [letter.data for letter in dead] != [poison] or sum(done) != len(jobs) - 1 or counters.ready:
+            raise DemoFailed(f"of {len(jobs)} jobs {sum(done)} were done and {len(dead)} are dead letters")
+        tell.proved(
+            f"{sum(done)} of {len(jobs)} jobs done. The one that cannot be ({poison.order}) was tried {MAX_DELIVERIES} "
+            f"times and is a dead letter in `{DEAD}`, where it stops nobody."
+        )
+        tell.say(f"Once it is mended, `strandline queue redrive {QUEUE}` sends it back.")
+
+
+def _pack(stage: DemoStage, name: str) -> int:
+    """Work until there is nothing to do, in anybody's hands; returns how much was done."""
+
+    def pack(job: Job[Shipment]) -> None:
+        if job.data.grams < 0:
+            raise ValueError("nothing weighs less than nothing")
+
+    with stage.server.client() as client:
+        queue = client.queue(QUEUE, Shipment, node=name)
+        worker = queue.worker(pack, concurrency=2, poll_seconds=0.05, delay_ms=lambda job, error: 0)
+        worker.run(until_empty=True)
+        return worker.done
+
+
+# --- a search, and an aggregate as a chart --------------------------------------------------------------------------
+
+CITY, PRODUCT, CENTS = "Graz", "desk lamp", 20_000
+QUERY = f'items:"{PRODUCT}" city:{CITY} cents:>{CENTS}'
+BAR = 40
+
+
+def search_orders(stage: DemoStage) -> None:
+    with stage.teller.chapter("A search") as tell, stage.server.client() as client:
+        orders = client.stream(ORDERS, Order)
+        found = orders.search(QUERY, sort=["cents:desc"], size=SHOWN)
+        again = orders.search(QUERY, sort=["cents:desc"], size=SHOWN)
+        hits = [hit.source for hit in orders.hits(QUERY)]
+        wanted = [one for one in stage.acknowledged if PRODUCT in one.items and one.city == CITY and one.cents > CENTS]
+        if sorted(hit.order for hit in hits) != sorted(one.order for one in wanted):
+            raise DemoFailed(f"the search has {len(hits)} hits, and the shop knows of {len(wanted)}")
+        tell.say(
+            f"Who in {CITY} bought a {PRODUCT} in an order of more than {money(CENTS)}? Asked in the query language:"
+        )
+        tell.quote(QUERY)
+        tell.show(
+            ("order", "customer", "items", "EUR"),
+            [(one.source.order, one.source.customer, one.source.items, money(one.source.cents)) for one in found.hits],
+            right=("EUR",),
+        )
+        how = (
+            "from the indexes that Spark made" if stage.has_lake else "from columns in memory, as there is no index yet"
+        )
+        tell.proved(
+            f"{len(hits)} hits among {len(stage.acknowledged):,} orders, {how}: {found.took_ms:.0f} ms, and "
+            f"{again.took_ms:.0f} ms when asked again."
+        )
+
+
+def draw_takings(stage: DemoStage) -> None:
+    with stage.teller.chapter("A chart") as tell, stage.server.client() as client:
+        by_day = _aggregate(client, "1d")
+        days, hours = _takings(by_day), _takings(_aggregate(client, "1h"))
+        total = sum(one.cents for one in stage.acknowledged if one.at < MONDAY + WEEK_MS)
+        if sum(days.values()) != total or sum(hours.values()) != total:
+            raise DemoFailed("the aggregate is not the sum of the week's orders")
+        if by_day.coverage.get("used_rollups"):
+            tell.say("The week's takings, from sums that the pipeline has kept ready (a rollup): few records are read.")
+        else:
+            tell.say("The week's takings, added up from the records. The pipeline would keep such sums ready.")
+        highest = max(days.values())
+        tell.draw(
+            [
+                (f"{datetime.fromisoformat(day):%a %d %b}  {money(cents):>12}", bar_of(cents, highest, BAR))
+                for day, cents in days.items()
+            ]
+        )
+        by_moment = {round(datetime.fromisoformat(hour).timestamp() * 1000): cents for hour, cents in hours.items()}
+        stage.picture.write_bytes(draw_week(by_moment))
+        tell.say("By the hour, as a picture:")
+        tell.quote(str(stage.picture))
+        tell.proved(f"Together {money(total)} EUR, to the cent what the shop has sold in that week.")
+
+
+def _aggregate(client: Client, interval: str) -> Aggregated:
+    return client.stream(ORDERS).aggregate("takings", start=MONDAY, end=MONDAY + WEEK_MS, interval=interval)
+
+
+def _takings(answer: Aggregated) -> dict[str, int]:
+    """Cents by when they were taken, of all cities together."""
+    return {bucket.start: sum(group.measures["cents"]["sum"] for group in bucket.groups) for bucket in answer.buckets}
+
+
+# --- signed elements, and rows of a table ---------------------------------------------------------------------------
+
+
+def sign_a_delivery(stage: DemoStage) -> None:
+    order = stage.acknowledged[-1].order
+    with stage.teller.chapter("A signed delivery note") as tell, stage.server.client() as client:
+        courier, stranger = _somebody(), _somebody()
+        path = f"deliveries/{courier.user_id}"
+        notes = client.collections(courier).document(path, verify=courier.signer.public)
+        notes.append({"order": order, "handed over": "at the door"})
+        (note,) = client.collections(stranger).document(path, verify=courier.signer.public).pull(full=True).elements
+        tell.say(
+            f"The courier signs: order {note.data['order']} was handed over {note.data['handed over']}. Whoever reads "
+            "the note checks the signature again, and need not take the server's word for it."
+        )
+        try:
+            client.collections(stranger).document(path).append({"order": order, "handed over": "never"})
+        except Forbidden:
+            tell.proved("The note is the courier's. A stranger who tried to add one was refused.")
+        else:
+            raise DemoFailed("a stranger could write in the courier's name")
+
+
+def review_a_lamp(stage: DemoStage) -> None:
+    customer = stage.acknowledged[-1].customer
+    with stage.teller.chapter("A row in a table") as tell, stage.server.client(user=customer) as client:
+        reviews = client.table("review")
+        # Sent twice, as a browser on a bad line would.
+        first, again = (
+            reviews.append("desk-lamp", {"stars": 3, "text": "a warm light"}, idempotency_key="review-1")
+            for _ in range(2)
+        )
+        reviews.update(first.id, {"stars": 5})
+        rows, edits = list(reviews.list("desk-lamp")), reviews.history(first.id)
+        if first.id != again.id or len(rows) != 1 or rows[0].payload["stars"] != 5 or len(edits) != 1:
+            raise DemoFailed("the review is not there once with its edit")
+        tell.say(f"{customer} reviews the desk lamp. The row is typed, can be edited, and is live in every browser.")
+        tell.proved(f"Sent twice, it is there once; {edits[0].previous['stars']} stars became 5, and both are known.")
+
+
+def _somebody() -> OwnIdentity:
+    return OwnIdentity(Signer.generate(), KemKey.generate())
+
+
+# --- the pipeline ---------------------------------------------------------------------------------------------------
+
+BEST = 3
+STATEMENT = (
+    "select key as customer, count(*) as orders, sum((data->>'cents')::int) as cents "
+    f"from orders group by key order by cents desc, customer limit {BEST}"
+)
+
+
+def run_the_pipeline(stage: DemoStage) -> None:
+    with stage.teller.chapter("History, on Spark") as tell:
+        missing = _missing() if stage.with_spark else ["it was not wanted (--no-spark)"]
+        if missing:
+            tell.say(f"Left out: {'; '.join(missing)}")
+            tell.say("All that follows works without it; it only makes much history quick.")
+            return
+        tell.say(
+            "Beside the server, Spark turns history into a lake: Delta tables that any tool reads, and indexes that "
+            "searches are answered from. The server goes on meanwhile. One round now; Spark takes a while to start."
+        )
+        tell.doing("Spark starts, and makes tables and indexes")
+        data = str(stage.server.data)
+        started = time.perf_counter()
+        stage.server.run_beside("pipeline", "run", "--once", "--data", data)
+        seconds = time.perf_counter() - started
+        stage.has_lake = True
+        with stage.server.client() as client:
+            head = client.topic("orders").state().head_seq
+        tell.say(f"Done after {seconds:.0f} s. The best customers, with `strandline sql`, DuckDB on the lake:")
+        best = [
+            json.loads(line)
+            for line in stage.server.run_beside("sql", STATEMENT, "--data", data, "--json").splitlines()
+        ]
+        rows = [(row["customer"], str(row["orders"]), money(row["cents"])) for row in best]
+        tell.show(("customer", "orders", "EUR"), rows, right=("orders", "EUR"))
+        _check(stage, rows, head)
+
+
+def _missing() -> list[str]:
+    from strandline.pipeline.spark_session import what_is_missing
+
+    return what_is_missing()
+
+
+def _check(stage: DemoStage, rows: list[tuple[str, str, str]], head: int) -> None:
+    """The shop knows by itself who has bought most."""
+    sums: dict[str, tuple[int, int]] = {}
+    for order in stage.acknowledged:
+        count, cents = sums.get(order.customer, (0, 0))
+        sums[order.customer] = count + 1, cents + order.cents
+    best = sorted(sums.items(), key=lambda one: (-one[1][1], one[0]))[:BEST]
+    if rows != [(customer, str(count), money(cents)) for customer, (count, cents) in best]:
+        raise DemoFailed(f"the lake does not say of {head:,} orders what the shop has sold")
+
+
+# --- the end --------------------------------------------------------------------------------------------------------
+
+
+def stop_and_verify(stage: DemoStage) -> None:
+    with stage.teller.chapter("Stopped, and verified") as tell:
+        stage.server.stop()
+        report = verify(LocalDisk(stage.server.data))
+        if report.problems:
+            raise DemoFailed(f"the directory has problems: {report.problems[0]}")
+        tell.say(
+            "The server was told to stop, and did so in order. Then every file of its directory was read, as "
+            "`strandline verify` does it."
+        )
+        tell.proved("Every checksum holds, and every promise; also after the kill.")

@@ -1,0 +1,169 @@
+"""Elements of documents: verified, decrypted and converted; and the elements that a cursor holds."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Generic, Protocol, TypeVar
+
+import msgspec
+
+from strandline.client.collection_calls import Element, ElementErrors
+from strandline.client.errors import BadAnswer, BadElement, Unreadable, WrongAuthor
+from strandline.signing import author_proofs
+from strandline.signing.author_proofs import Proof
+from strandline.signing.wrapped_keys import CannotOpen
+
+T = TypeVar("T")
+
+#: False: nobody looks. True: the signature has to hold, whoever's it is. One key or several: it has to be theirs.
+Authors = bool | str | Collection[str]
+
+
+class Encrypting(Protocol):
+    """What ``strandline.signing.keyring.Encryptor`` does."""
+
+    def encrypt(self, document: dict[str, Any]) -> dict[str, Any]: ...
+
+    def decrypt(self, element: dict[str, Any]) -> dict[str, Any]:
+        """Raises CannotOpen."""
+
+
+class Opening(Generic[T]):
+    """How the elements of one document are opened."""
+
+    def __init__(self, document_key: str, authors: Authors, encryptor: Encrypting | None, kind: Any) -> None:
+        self._document_key = document_key
+        self._verified = authors is not False
+        self._authors: frozenset[str] | None = None
+        if not isinstance(authors, bool):
+            keys = [authors] if isinstance(authors, str) else authors
+            self._authors = frozenset(key.lower() for key in keys)
+        self._encryptor = encryptor
+        self._kind = kind
+
+    @property
+    def decrypts(self) -> bool:
+        return self._encryptor is not None
+
+    def open(self, element: Element[dict[str, Any]]) -> Element[T]:
+        """Raises WrongAuthor, Unreadable, and BadAnswer if the data is not of the type."""
+        if self._verified:
+            self._check_author(element)
+        data: Any = element.data
+        if self._encryptor is not None:
+            try:
+                data = self._encryptor.decrypt(data)
+            except CannotOpen as error:
+                raise Unreadable(element.ts, str(error)) from error
+        if self._kind is not Any:
+            try:
+                data = msgspec.convert(data, self._kind)
+            except msgspec.ValidationError as error:
+                raise BadAnswer(f"the element at {element.ts} is not what was expected: {error}") from error
+        return Element(element.ts, data, element.author, element.signature)
+
+    def _check_author(self, element: Element[dict[str, Any]]) -> None:
+        if element.author is None or element.signature is None:
+            raise WrongAuthor(element.ts, "it is not signed")
+        if self._authors is not None and element.author.lower() not in self._authors:
+            raise WrongAuthor(element.ts, f"it is by {element.author}")
+        proof = Proof(element.author, element.signature)
+        if not author_proofs.holds_for(proof, self._document_key, element.data):
+            raise WrongAuthor(element.ts, "the signature does not hold")
+
+
+# --- cursors --------------------------------------------------------------------------------------------------------
+
+
+#: Elements have times from 0 on.
+_NOTHING = -1
+
+
+class CursorState(Generic[T]):
+    """The state of one cursor, without its connection."""
+
+    def __init__(
+        self,
+        opening: Opening[T],
+        items: Iterable[Element[Any] | Mapping[str, Any]],
+        since: int | None,
+        on_element_error: ElementErrors,
+        persist_encrypted: bool,
+    ) -> None:
+        if on_element_error not in ("throw", "skip"):
+            raise ValueError('on_element_error is "throw" or "skip"')
+        self._opening = opening
+        self._skips = on_element_error == "skip"
+        self._keeps_sealed = persist_encrypted
+        self.items: list[Element[Any]] = [_element(item) for item in items]
+        self._position = _last_ts(self.items)
+        self.skipped = 0
+        if since is not None:
+            self.move(since)
+
+    @property
+    def checkpoint(self) -> int:
+        return max(self._position, 0)
+
+    @property
+    def is_cold(self) -> bool:
+        """Whether everything has to be asked for. The checkpoint 0 is no bound: it is that of no element and of one at
+        the time 0."""
+        return self._position <= 0
+
+    def move(self, checkpoint: int) -> None:
+        """Go on behind this time. Raises ValueError if that would give elements again that are held."""
+        if checkpoint < 0:
+            raise ValueError("a checkpoint is not negative")
+        if checkpoint < _last_ts(self.items):
+            raise ValueError("a checkpoint is not before the last element that is held")
+        # Behind no time is behind 0, and yet an element at 0 has not been seen.
+        self._position = checkpoint or self._position
+
+    def take(self, elements: Iterable[Element[dict[str, Any]]]) -> list[Element[T]]:
+        """The elements that are new, opened. If one of them cannot be opened and is not to be skipped, nothing has
+        happened."""
+        opened: list[Element[T]] = []
+        kept: list[Element[Any]] = []
+        position, skipped = self._position, 0
+        for element in elements:
+            if element.ts <= position:
+                continue
+            position = element.ts
+            plain = self._opened(element)
+            if plain is None:
+                skipped += 1
+            else:
+                opened.append(plain)
+            if self._keeps_sealed:
+                # What cannot be read today may be when a key has come.
+                kept.append(element)
+            elif plain is not None:
+                kept.append(plain)
+        self.items += kept
+        self._position = position
+        self.skipped += skipped
+        return opened
+
+    def opened_items(self) -> list[Element[T]]:
+        """All elements that are held, opened."""
+        if not self._keeps_sealed:
+            return self.items.copy()
+        found = map(self._opened, self.items)
+        return [element for element in found if element is not None]
+
+    def _opened(self, element: Element[dict[str, Any]]) -> Element[T] | None:
+        try:
+            return self._opening.open(element)
+        except (BadElement, BadAnswer):
+            if not self._skips:
+                raise
+            return None
+
+
+def _element(item: Element[Any] | Mapping[str, Any]) -> Element[Any]:
+    return item if isinstance(item, Element) else msgspec.convert(item, Element[Any])
+
+
+def _last_ts(items: Iterable[Element[Any]]) -> int:
+    return max((item.ts for item in items), default=_NOTHING)

@@ -1,0 +1,205 @@
+"""The public API: declared collections, bound to an engine, for a program that uses them in process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from strandline.collections.config import LIST, READ, WRITE, Collection, CollectionsConfig
+from strandline.collections.declaration import Declared, Namespace
+from strandline.collections.documents import EMPTY, AppendResult, Documents, prepare
+from strandline.collections.elements import is_deep
+from strandline.collections.errors import BadCollections, CollectionError, invalid_path
+from strandline.collections.events import Announcer, EngineTopics, EventTopics
+from strandline.collections.paths import BoundCollection, DocumentPath, PathIndex, key_is_safe
+from strandline.collections.permissions import Caller, check_access, hidden_fields, with_self
+from strandline.collections.pull import ElementReader, PullBounds, is_expired, select
+from strandline.engine import Engine
+from strandline.signing.author_proofs import Proof
+from strandline.signing.canonical_json import NotJson, canonical, parse
+
+#: Documents of a listing that does not say how many it wants, and the most that one gives.
+LIST_LIMIT = 100
+MAX_LIST_LIMIT = 1000
+
+# In the class, ``list`` is one of its methods.
+Names = list[str]
+
+
+class Element(NamedTuple):
+    """An element of a document. ``proof`` is the author's public key and signature, if the element has them."""
+
+    ts: int
+    data: dict[str, Any]
+    proof: Proof | None
+
+
+class PullResult(NamedTuple):
+    """The elements of a pull, and the hash of the document they are from. ``more``: there are elements after these, to
+    be pulled with the time of the last one as the checkpoint."""
+
+    elements: list[Element]
+    hash: str
+    more: bool
+
+
+class Collections:
+    """All collections of one engine. Safe to use from any thread.
+
+    Paths are those of the protocol: ``events/2026-11-15`` is a document of the storage path ``events/{date}``. A
+    ``caller`` is held to the roles and field permissions of the collection; without one, the program itself acts, which
+    may do everything. Everything raises :class:`CollectionError`. Raises :class:`BadCollections` if the declarations
+    cannot be served.
+
+    A server passes ``topics``, which opens the topics of queue events.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        declared: CollectionsConfig | Iterable[Collection | Namespace],
+        *,
+        topics: EventTopics | None = None,
+    ) -> None:
+        self.engine = engine
+        self.config = declared if isinstance(declared, CollectionsConfig) else _config_of(declared)
+        self.documents = Documents(engine)
+        topics = EngineTopics(engine) if topics is None else topics
+        #: The paths of every namespace; those without a namespace are under the empty name.
+        self.namespaces: Mapping[str, PathIndex] = {
+            namespace: PathIndex(collections, namespace) for namespace, collections in self.config.scopes()
+        }
+        for index in self.namespaces.values():
+            for bound in index:
+                if bound.collection.queue is not None:
+                    bound.announcer = Announcer(topics, bound.collection.name, bound.collection.queue)
+        self._lock = threading.Lock()
+
+    def append(
+        self,
+        path: str,
+        data: Mapping[str, Any],
+        *,
+        ts: int | None = None,
+        proof: Proof | None = None,
+        caller: Caller | None = None,
+        namespace: str = "",
+    ) -> AppendResult:
+        """Append an element to the document at ``path``. The result's ``wait`` returns once it is durable.
+
+        ``ts`` is the time of the element in milliseconds, later than that of the last element; without it the element
+        gets the time of the clock. ``proof`` is the author's signature
+        (:func:`strandline.signing.author_proofs.sign`), which a collection requires unless it says otherwise.
+        """
+        document, caller = self._document(path, WRITE, caller, namespace)
+        parsed, raw = _as_json(data, document.collection.max_body_bytes)
+        author = (None, None) if proof is None else (proof.public_key, proof.signature)
+        now = self._now()
+        append = prepare(document, parsed, raw, author, ts, caller, now)
+        with self._lock:
+            return self.documents.append(append, now)
+
+    def pull(
+        self,
+        path: str,
+        *,
+        checkpoint: int | None = None,
+        last: int | None = None,
+        full: bool = False,
+        caller: Caller | None = None,
+        namespace: str = "",
+    ) -> PullResult:
+        """Elements of the document at ``path``: those later than ``checkpoint``, the ``last`` ones, or with ``full``
+        all of them. A pull needs one of these bounds. A document that does not exist has no elements."""
+        target, caller = self._document(path, READ, caller, namespace)
+        collection, now = target.collection, self._now()
+        if not target.rules.persist:
+            return PullResult([], "", False)
+        selection = select(collection, target.rules, PullBounds(checkpoint, last, full), now)
+        with self._lock:
+            document = self.documents.find(target.key)
+            version = EMPTY if document is None else document.version_from_disk()
+        if document is None or version is EMPTY or is_expired(collection, version, now):
+            return PullResult([], "", False)
+        hidden = frozenset[str]() if caller is None else hidden_fields(collection, caller.roles)
+        if target.rules.field in hidden:
+            return PullResult([], version.hash, False)
+        found = ElementReader.read_from_disk(document, version, selection, hidden)
+        return PullResult([_element(one) for one in parse(b"[%b]" % found.json)], version.hash, found.more)
+
+    def list(
+        self,
+        path: str = "",
+        *,
+        after: str = "",
+        limit: int = LIST_LIMIT,
+        caller: Caller | None = None,
+        namespace: str = "",
+    ) -> Names:
+        """The last segments of the paths of documents of a ``listable`` collection, in order. ``path`` is the path of a
+        document without its last segment."""
+        bound, params = self._index(namespace).resolve_list(path)
+        _check_caller(bound, LIST, params, caller)
+        prefix = bound.path.prefix(params)
+        if not key_is_safe(prefix):
+            raise invalid_path()
+        return self.documents.list_below(prefix, after, min(limit, MAX_LIST_LIMIT))
+
+    def _now(self) -> int:
+        with self.engine.lock:
+            return self.engine.now()
+
+    def _index(self, namespace: str) -> PathIndex:
+        index = self.namespaces.get(namespace)
+        if index is None:
+            raise CollectionError("path_not_found", f"there is no namespace {namespace!r}")
+        return index
+
+    def _document(
+        self, path: str, op: str, caller: Caller | None, namespace: str
+    ) -> tuple[DocumentPath, Caller | None]:
+        """The path, and the caller with the role ``self`` if the document is the caller's own."""
+        document = self._index(namespace).resolve(path, op)
+        caller = _check_caller(document.bound, op, document.params, caller)
+        if not document.is_safe:
+            raise invalid_path()
+        return document, caller
+
+
+def _config_of(declared: Iterable[Collection | Namespace]) -> CollectionsConfig:
+    declared = tuple(declared)
+    unknown = [f"{value!r} is not a Collection or a Namespace" for value in declared if not _is_declaration(value)]
+    if unknown:
+        raise BadCollections(unknown)
+    return Declared.of(declared).config()
+
+
+def _is_declaration(value: object) -> bool:
+    return isinstance(value, Collection | Namespace)
+
+
+def _check_caller(bound: BoundCollection, op: str, params: Mapping[str, str], caller: Caller | None) -> Caller | None:
+    if caller is not None:
+        caller = with_self(caller, bound.path, params)
+        check_access(bound.collection, op, caller)
+    return caller
+
+
+def _as_json(data: Mapping[str, Any], limit: int) -> tuple[dict[str, Any], bytes]:
+    """The data as a JSON document and its text, within the limits that bodies of requests have."""
+    try:
+        raw = canonical(dict(data))
+        parsed: dict[str, Any] = parse(raw)
+    except (NotJson, RecursionError, TypeError, ValueError) as error:
+        raise CollectionError("invalid_data", f"the data of an element must be a JSON object: {error}") from None
+    if len(raw) > limit:
+        raise CollectionError("too_large", f"the element has {len(raw)} bytes; the collection takes up to {limit}")
+    if is_deep(b'{"data":%b}' % raw):
+        raise CollectionError("too_deep", "the element is nested too deeply")
+    return parsed, raw
+
+
+def _element(shown: dict[str, Any]) -> Element:
+    proof = Proof(shown["authorPubkey"], shown["authorSignature"]) if "authorSignature" in shown else None
+    return Element(shown["ts"], shown["data"], proof)

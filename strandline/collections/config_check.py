@@ -1,0 +1,213 @@
+"""Checks of a configuration: errors where options contradict each other, warnings where they are likely a mistake. All
+of them are reported at once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from strandline.collections.config import PUBLIC, SELF, Collection, CollectionsConfig, RateLimit
+from strandline.collections.elements import BadObjectSchema, ObjectSchema
+from strandline.collections.errors import BadCollections
+from strandline.collections.paths import BadStoragePath, StoragePath
+from strandline.collections.rate_limits import ACTIONS, UnresolvedLimit, counters_of
+from strandline.engine.errors import BadName
+from strandline.engine.record import PLAIN_NAME, check_name
+
+_NAMESPACE = re.compile("[a-zA-Z0-9_-]+")
+#: Words of the protocol that stand where a namespace could stand.
+_PROTOCOL_WORDS = frozenset(("pull", "push", "list", "health", "batch", "config"))
+#: Other routes of the server there, or after ``/v1/``.
+_SERVER_WORDS = frozenset(
+    ["v0", "v1", "metrics", "healthz", "readyz", "pipeline", "tables", "arrow", "clients", "console"]
+).union(["stream", "streams", "server", "observe", "traces"])
+_CAP_ROLE = re.compile(r"cap:(read|write|list):(.+)", re.DOTALL)
+
+
+def check(config: CollectionsConfig) -> None:
+    """Raise :class:`BadCollections` with every error in the configuration."""
+    errors = list(_errors(config))
+    if errors:
+        raise BadCollections(errors)
+
+
+def warnings_about(config: CollectionsConfig) -> list[str]:
+    """Warnings about a configuration that has been checked: what is likely a mistake, or has no effect."""
+    return [
+        f"{_where(namespace, collection)}: {doubt}"
+        for namespace, collections in config.scopes()
+        for collection in collections
+        for doubt in [*_doubts(collection), *_shadows(collection, collections)]
+    ]
+
+
+def _where(namespace: str, collection: Collection) -> str:
+    inside = f'namespace "{namespace}": ' if namespace else ""
+    return f'{inside}collection "{collection.name}"'
+
+
+def _errors(config: CollectionsConfig) -> Iterator[str]:
+    documents = [one for _, collections in config.scopes() for one in collections]
+    for namespace in config.namespaces:
+        yield from (f'namespace "{namespace}": {why}' for why in _namespace_errors(namespace, config))
+    for namespace, collections in config.scopes():
+        names = set[str]()
+        for collection in collections:
+            where = _where(namespace, collection)
+            if collection.name in names:
+                yield f"{where}: there is another collection of this name"
+            names.add(collection.name)
+            for why in _collection_errors(collection, config.rate_limit, documents):
+                yield f"{where}: {why}"
+
+
+def _namespace_errors(namespace: str, config: CollectionsConfig) -> Iterator[str]:
+    if not _NAMESPACE.fullmatch(namespace):
+        yield "its name may have letters, digits, underscores and hyphens, and nothing else"
+    if namespace in _PROTOCOL_WORDS:
+        yield "this name is a word of the protocol"
+    if namespace in _SERVER_WORDS:
+        yield "this name is taken: the server has something else there"
+    if not config.namespaces[namespace]:
+        yield "it has no collection"
+
+
+def _collection_errors(
+    collection: Collection, everywhere: RateLimit | None, documents: Sequence[Collection]
+) -> Iterator[str]:
+    try:
+        template = StoragePath(collection.storage_path)
+        check_name(collection.storage_path)
+    except (BadStoragePath, BadName) as error:
+        yield f"storage_path: {error.why if isinstance(error, BadName) else error}"
+        return
+    if collection.pull_only and collection.push_only:
+        yield "it cannot be both pull_only and push_only"
+    if collection.root_only and PUBLIC in (*collection.read_roles, *collection.write_roles):
+        yield 'root_only cannot be combined with the role "public": such a collection is never public'
+    if not collection.read_roles and not collection.pull_only:
+        yield 'read_roles is empty: all pulls would be refused; use ["public"] to allow every caller'
+    yield from _media_errors(collection)
+    yield from _append_errors(collection)
+    if collection.listable:
+        yield from _list_errors(collection, template)
+    yield from _rate_errors(collection, everywhere)
+    yield from _queue_errors(collection, template, documents)
+
+
+def _media_errors(collection: Collection) -> Iterator[str]:
+    if not collection.allowed_mime_types:
+        yield "allowed_mime_types is empty"
+    if collection.object_schema is None:
+        return
+    if collection.is_binary:
+        yield "object_schema needs application/json among the allowed_mime_types"
+    try:
+        ObjectSchema(collection.object_schema)
+    except BadObjectSchema as error:
+        yield f"object_schema is not a JSON Schema: {error}"
+
+
+def _append_errors(collection: Collection) -> Iterator[str]:
+    append = collection.append_only
+    if append is None:
+        return
+    if collection.is_binary:
+        yield "append_only needs application/json among the allowed_mime_types: elements are JSON"
+    if collection.pull_only:
+        yield "append_only cannot be combined with pull_only: nothing could ever be appended"
+    if collection.bundle is not None:
+        yield "append_only cannot be combined with bundle: bundles are for regular documents"
+    if append.persist:
+        return
+    for name in ("max_items", "chunk_size", "max_pull_limit", "max_checkpoint_age_ms"):
+        if getattr(append, name) is not None:
+            yield f"append_only.{name} needs persist = true: nothing is kept without it"
+
+
+def _list_errors(collection: Collection, template: StoragePath) -> Iterator[str]:
+    if not template.ends_in_placeholder:
+        yield "listable needs a placeholder as the last segment of its storage_path: that is what is listed"
+    if collection.append_only is not None and not collection.append_only.persist:
+        yield "listable cannot be combined with append_only.persist = false: there are no documents to list"
+    if collection.bundle is not None:
+        yield "listable cannot be combined with bundle"
+
+
+def _rate_errors(collection: Collection, everywhere: RateLimit | None) -> Iterator[str]:
+    limits = collection.rate_limit
+    if limits is None:
+        return
+    for action in ACTIONS:
+        rule = getattr(limits, action)
+        if rule is not None and rule.bucket is not None and (rule.identity is not None or rule.ip is not None):
+            yield f"rate_limit.{action} has both a bucket and limits per identity or ip: it can have one or the other"
+    try:
+        list(counters_of(collection, everywhere))
+    except UnresolvedLimit as error:
+        yield str(error)
+
+
+def _queue_errors(collection: Collection, template: StoragePath, documents: Sequence[Collection]) -> Iterator[str]:
+    queue = collection.queue
+    if queue is None:
+        return
+    topic = queue.topic or collection.name
+    if not PLAIN_NAME.fullmatch(topic):
+        yield f"queue.topic: {topic!r} cannot name a topic: that takes letters, digits and . _ : -, up to 255 of them"
+    try:
+        re.compile(queue.subject_id_pattern)
+    except re.error as error:
+        yield f"queue.subject_id_pattern is not a regular expression: {error}"
+    if queue.subject_param is not None and queue.subject_param not in template.names:
+        yield f"queue.subject_param: the storage_path has no placeholder {{{queue.subject_param}}}"
+    taken = [
+        other.name
+        for other in documents
+        if other.storage_path == topic and other.append_only is not None and other.append_only.persist
+    ]
+    if taken:
+        yield (
+            f'queue.topic: its events would go to the log "{topic}", which is the document of the collection '
+            f'"{taken[0]}"; choose another topic'
+        )
+
+
+def _doubts(collection: Collection) -> Iterator[str]:
+    append = collection.append_only
+    if append is None:
+        yield "it is not append-only: this server keeps no regular documents, and answers every request for it with 501"
+        return
+    if PUBLIC in collection.write_roles:
+        yield 'write_roles has "public": every caller can write to it, without a certificate'
+    for name, roles in (("read_roles", collection.read_roles), ("write_roles", collection.write_roles)):
+        for role in roles:
+            found = _CAP_ROLE.fullmatch(role)
+            if found and found[2] not in (collection.name, "*"):
+                yield (
+                    f'{name} has "{role}", which is about another collection: certificates for "{found[2]}" are good '
+                    "for this one too"
+                )
+    if (
+        SELF in (*collection.read_roles, *collection.write_roles)
+        and not StoragePath(collection.storage_path).has_identity
+    ):
+        yield 'the role "self" has no effect: there is no {identity} in its storage_path'
+    if not append.persist and collection.queue is None:
+        yield "append_only.persist is false and there is no queue: elements are neither stored nor announced"
+    if append.chunk_size is not None:
+        yield "append_only.chunk_size has no effect: appending to a log does not get slower as it grows"
+
+
+def _shadows(collection: Collection, collections: Sequence[Collection]) -> Iterator[str]:
+    for other in collections:
+        if other is collection:
+            return
+        if _same_paths(other, collection):
+            yield f'its documents have the same paths as those of "{other.name}", which comes first: requests go there'
+
+
+def _same_paths(first: Collection, second: Collection) -> bool:
+    if first.pull_only != second.pull_only or first.push_only != second.push_only:
+        return False
+    return re.sub(r"\{\w+\}", "{}", first.storage_path) == re.sub(r"\{\w+\}", "{}", second.storage_path)

@@ -1,0 +1,273 @@
+"""Sources of collections: tables of the settings file, a configuration file of Starfish, and declarations in Python.
+
+All three are read value by value, so that all errors are reported at once. A name may be written with underscores, as
+in TOML, or as Starfish writes it in JSON: ``storage_path`` or ``storagePath``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+import msgspec
+
+from strandline.collections.config import (
+    AppendOnly,
+    Collection,
+    CollectionRateLimit,
+    CollectionsConfig,
+    FieldPermission,
+    QueueEvents,
+    RateDimension,
+    RateLimit,
+    RateRule,
+)
+from strandline.collections.config_check import check, warnings_about
+from strandline.collections.errors import BadCollections
+from strandline.collections.settings import CollectionsSettings
+from strandline.nearest_name import did_you_mean
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+#: Options of a collection that are accepted and have no effect, with the reason.
+_INERT = {
+    "keyring_path": "a keyring is a document like others, and needs a collection of its own",
+    "force_full_fetch": "pulls say by themselves how much they want",
+}
+_RESTRICTIONS = "restrictions by identity are not enforced here; give roles with a role enricher instead"
+
+
+class ConfigReader:
+    """Reads from several sources into one configuration."""
+
+    def __init__(self) -> None:
+        self._errors: list[str] = []
+        self._warnings: list[str] = []
+        self._collections: list[Collection] = []
+        self._namespaces: dict[str, list[Collection]] = {}
+        self._rate_limit: RateLimit | None = None
+        #: Whether unknown names are ignored with a warning, as Starfish ignores them, or refused.
+        self._lenient = False
+
+    def config(self, settings: CollectionsSettings | None = None) -> CollectionsConfig:
+        """The configuration. Raises :class:`BadCollections` with all errors in it."""
+        config = CollectionsConfig(
+            collections=tuple(self._collections),
+            namespaces={name: tuple(collections) for name, collections in self._namespaces.items()},
+            rate_limit=self._rate_limit,
+            settings=CollectionsSettings() if settings is None else settings,
+        )
+        try:
+            check(config)
+        except BadCollections as error:
+            raise BadCollections([*self._errors, *error.errors]) from None
+        if self._errors:
+            raise BadCollections(self._errors)
+        return msgspec.structs.replace(config, warnings=(*self._warnings, *warnings_about(config)))
+
+    # --- the sources -------------------------------------------------------------------------------------------
+
+    def read_tables(self, tables: Mapping[str, Any]) -> None:
+        """The tables ``collection``, ``namespace`` and ``rate_limit`` of a settings file."""
+        self._lenient = False
+        if "rate_limit" in tables:
+            self.read_rate_limit("collections.rate_limit", tables["rate_limit"])
+        self._collections += self._read_list("collections.collection", tables.get("collection", []))
+        namespaces = self._table("collections.namespace", tables.get("namespace", {}))
+        for name, namespace in namespaces.items():
+            where = f"collections.namespace.{name}"
+            given = self._table(where, namespace)
+            for key in given:
+                if key == "restrictions":
+                    self._errors.append(f"{where}: {_RESTRICTIONS}")
+                elif key != "collection":
+                    self._errors.append(f"{where}: unknown key {key!r}; collections are [[{where}.collection]]")
+            self._add_namespace(name, self._read_list(f"{where}.collection", given.get("collection", [])))
+
+    def read_file(self, path: Path) -> None:
+        """A configuration file of Starfish, in JSON."""
+        try:
+            document = msgspec.json.decode(path.read_bytes())
+        except OSError as error:
+            self._errors.append(f"cannot read {path}: {error.strerror}")
+            return
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            self._errors.append(f"{path} is not JSON: {error}")
+            return
+        self._lenient = True
+        document = self._table(str(path), document)
+        if document.get("version") != 1:
+            self._errors.append(f"{path}: version is {document.get('version')!r}; expected 1")
+        for key in document:
+            if key == "restrictions" and document[key]:
+                self._errors.append(f"{path}: {_RESTRICTIONS}")
+            elif key not in ("version", "collections", "namespaces", "rateLimit", "restrictions"):
+                self._warnings.append(f"{path}: {key} has no effect")
+        if document.get("rateLimit") is not None:
+            self.read_rate_limit(f"{path}: rateLimit", document["rateLimit"])
+        self._collections += self._read_list(f"{path}: collections", document.get("collections", []))
+        for name, namespace in self._table(f"{path}: namespaces", document.get("namespaces") or {}).items():
+            given = self._table(f"{path}: namespace {name}", namespace)
+            if given.get("restrictions"):
+                self._errors.append(f"{path}: namespace {name}: {_RESTRICTIONS}")
+            where = f"{path}: namespace {name}: collections"
+            self._add_namespace(name, self._read_list(where, given.get("collections", [])))
+
+    def read_declared(self, collections: Iterable[Collection], namespace: str = "", where: str = "Python") -> None:
+        """Collections that were declared in Python. Their values have not been checked yet."""
+        self._lenient = False
+        read = []
+        for collection in collections:
+            try:
+                given = msgspec.to_builtins(collection)
+            except (TypeError, ValueError) as error:
+                self._errors.append(f'{where}: collection "{collection.name}": {error}')
+                continue
+            read += self._read_list(where, [given])
+        if namespace:
+            self._add_namespace(namespace, read)
+        else:
+            self._collections += read
+
+    def _add_namespace(self, name: str, collections: list[Collection]) -> None:
+        self._namespaces.setdefault(name, []).extend(collections)
+
+    # --- values ------------------------------------------------------------------------------------------------
+
+    def read_rate_limit(self, where: str, given: object) -> None:
+        limit = self._read_struct(RateLimit, where, given)
+        if limit is not None and self._rate_limit not in (None, limit):
+            self._errors.append(f"{where}: there is another limit for all collections, which says something else")
+        self._rate_limit = self._rate_limit or limit
+
+    def _read_list(self, where: str, given: object) -> list[Collection]:
+        if not isinstance(given, list | tuple):
+            self._errors.append(f"{where} is {given!r}; expected a list of collections")
+            return []
+        read = []
+        for number, one in enumerate(given, 1):
+            name = one.get("name") if isinstance(one, dict) else None
+            named = f'collection "{name}"' if isinstance(name, str) else f"collection {number}"
+            collection = self._read_struct(Collection, f"{where}: {named}", one)
+            if collection is not None:
+                read.append(collection)
+        return read
+
+    def _table(self, where: str, given: object) -> dict[str, Any]:
+        if isinstance(given, dict):
+            return given
+        self._errors.append(f"{where} is {given!r}; expected a table")
+        return {}
+
+    def _read_struct(self, struct: type[S], where: str, given: object) -> S | None:
+        """None if there are errors in it, which are then in the list of errors."""
+        if not isinstance(given, dict):
+            self._errors.append(f"{where} is {given!r}; expected a table")
+            return None
+        before, chosen = len(self._errors), dict[str, Any]()
+        fields = msgspec.structs.fields(struct)
+        known = {name: field for field in fields for name in (field.name, field.encode_name)}
+        for key, value in given.items():
+            field = known.get(key)
+            if field is None:
+                self._unknown(struct, where, key, value, known)
+            elif field.name in chosen:
+                self._errors.append(f"{where}: {field.name} is there twice, in both spellings")
+            elif value is not None:
+                chosen[field.name] = self._read_value(struct, field, f"{where}: {field.name}", value)
+        for field in fields:
+            if field.required and field.name not in chosen:
+                self._errors.append(f"{where}: {field.name} is missing")
+        return struct(**chosen) if len(self._errors) == before else None
+
+    def _read_value(
+        self, struct: type[msgspec.Struct], field: msgspec.structs.FieldInfo, where: str, value: Any
+    ) -> Any:
+        nested = _NESTED.get((struct, field.name))
+        if nested is not None:
+            return nested(self, where, value)
+        try:
+            return msgspec.convert(value, field.type)
+        except msgspec.ValidationError:
+            self._errors.append(f"{where} is {value!r}; expected {_expected(field.type)}")
+            return None
+
+    def _read_append_only(self, where: str, value: Any) -> AppendOnly | None:
+        if isinstance(value, bool):
+            return AppendOnly() if value else None
+        if isinstance(value, dict):
+            value = dict(value)
+            strategy = value.pop("type", "by_timestamp")
+            if strategy != "by_timestamp":
+                self._errors.append(f"{where}: type is {strategy!r}; the only one there is is by_timestamp")
+        return self._read_struct(AppendOnly, where, value)
+
+    def _read_limits(self, where: str, value: Any) -> CollectionRateLimit | None:
+        if isinstance(value, bool):
+            return CollectionRateLimit() if value else None
+        return self._read_struct(CollectionRateLimit, where, value)
+
+    def _read_queue(self, where: str, value: Any) -> QueueEvents | None:
+        if isinstance(value, bool):
+            return QueueEvents() if value else None
+        return self._read_struct(QueueEvents, where, value)
+
+    def _read_permissions(self, where: str, value: Any) -> dict[str, FieldPermission]:
+        read = {}
+        for field, given in self._table(where, value).items():
+            permission = self._read_struct(FieldPermission, f"{where}.{field}", given)
+            if permission is not None:
+                read[field] = permission
+        return read
+
+    def _read_rule(self, where: str, value: Any) -> RateRule | None:
+        return self._read_struct(RateRule, where, value)
+
+    def _read_dimension(self, where: str, value: Any) -> RateDimension | None:
+        return self._read_struct(RateDimension, where, value)
+
+    def _unknown(
+        self, struct: type[msgspec.Struct], where: str, key: str, value: object, known: Mapping[str, Any]
+    ) -> None:
+        if struct is Collection:
+            inert = _INERT.get(_snake(key))
+            if inert is not None:
+                self._warnings.append(f"{where}: {key} has no effect: {inert}")
+                return
+            if key == "restrictions":
+                if value:
+                    self._errors.append(f"{where}: {_RESTRICTIONS}")
+                return
+        near = did_you_mean(key, known)
+        if self._lenient:
+            # A Starfish server drops unknown keys, and its plugins keep theirs in this file.
+            self._warnings.append(f"{where}: {key} has no effect{near}")
+        else:
+            self._errors.append(f"{where}: unknown key {key!r}{near}")
+
+
+_NESTED: dict[tuple[type[msgspec.Struct], str], Callable[[ConfigReader, str, Any], object]] = {
+    (Collection, "append_only"): ConfigReader._read_append_only,
+    (Collection, "rate_limit"): ConfigReader._read_limits,
+    (Collection, "queue"): ConfigReader._read_queue,
+    (Collection, "field_permissions"): ConfigReader._read_permissions,
+    (CollectionRateLimit, "push"): ConfigReader._read_rule,
+    (CollectionRateLimit, "pull"): ConfigReader._read_rule,
+    (CollectionRateLimit, "list"): ConfigReader._read_rule,
+    (RateRule, "identity"): ConfigReader._read_dimension,
+    (RateRule, "ip"): ConfigReader._read_dimension,
+}
+
+
+def _snake(name: str) -> str:
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
+
+
+def _expected(type: Any) -> str:
+    """The description of a type, which may be in a union with None."""
+    for part in (type, *get_args(type)):
+        for meta in getattr(part, "__metadata__", ()):
+            if isinstance(meta, msgspec.Meta) and meta.description is not None:
+                return meta.description
+    return str(type)

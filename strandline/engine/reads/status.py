@@ -1,0 +1,172 @@
+"""The state of a log in numbers: where its records are stored, which ranges of seqs are live, and how far logs extend.
+
+Every function reads memory only. The cost grows with the number of segments or logs, never with the number of records.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from strandline.engine.engine import Engine
+from strandline.engine.log import Log
+from strandline.engine.segments.store import UnknownSegment
+from strandline.engine.state.forks import chain, layers, revision_of
+from strandline.engine.state.logbook import Logbook
+from strandline.engine.state.parts import Run
+
+
+class SealedPart(NamedTuple):
+    """The records of the log in one segment. ``size`` is the payload of those that readers see, uncompressed."""
+
+    segment: int
+    first: int
+    last: int
+    size: int
+    ts_last: int
+    has_keys: bool
+    is_cold: bool
+
+
+class LogStatus(NamedTuple):
+    """Where the log's own records are stored. Records that a fork shares count for its source. Deleted and hidden
+    records do not count."""
+
+    sealed: tuple[SealedPart, ...]
+    #: Everything up to this seq is in segments, or no longer there at all.
+    sealed_through: int
+    #: The same for the cold tier; without one, the segments are where they will ever be.
+    cold_through: int
+    #: Records that are in the journal only, and their payload.
+    tail_records: int
+    tail_size: int
+    size: int
+    #: The time of the last record; 0 when there never was one.
+    last_ts: int
+
+
+def status_of(log: Log) -> LogStatus:
+    """Reads memory only. The cost grows with the number of segments of the log, not with its records."""
+    engine, book = log.engine, log.book
+    has_cold_tier = engine.store.has_cold_tier
+    with engine.lock:
+        book.check_there()
+        runs = book.runs
+        tail_records = book.count - sum(run.live for run in runs)
+        tail_size = book.size - sum(run.live_size for run in runs)
+        through, size, last_ts = sealed_through(log), book.size, book.last_ts
+    sealed = tuple(_part(log, run, has_cold_tier) for run in runs)
+    return LogStatus(sealed, through, cold_through(log, through), tail_records, tail_size, size, last_ts)
+
+
+def sealed_through(log: Log) -> int:
+    """Everything up to this seq is in segments, or no longer there at all."""
+    if log.book.base is None:
+        return _own_sealed_through(log.book)
+    for book, first, last in layers(log.book):
+        own = _own_sealed_through(book)
+        if own < last:
+            return max(own, first - 1)
+    return log.head
+
+
+def cold_through(log: Log, through: int) -> int:
+    """How much of what is sealed up to ``through`` is in the cold tier; without one, all of it is where it will be."""
+    if not log.engine.store.has_cold_tier:
+        return through
+    for book, first, last in layers(log.book):
+        for run in book.runs:
+            if run.first <= last and not _is_cold(log, run.segment):
+                return min(max(run.first, first) - 1, through)
+    return through
+
+
+def _part(log: Log, run: Run, has_cold_tier: bool) -> SealedPart:
+    is_cold = has_cold_tier and _is_cold(log, run.segment)
+    return SealedPart(run.segment, run.first, run.last, run.live_size, run.ts_last, run.key_first is not None, is_cold)
+
+
+def _own_sealed_through(book: Logbook) -> int:
+    tail = book.tail
+    return book.head if tail is None or not tail.blocks else tail.first - 1
+
+
+def _is_cold(log: Log, segment: int) -> bool:
+    try:
+        return log.engine.store.tier(segment) == "cold"
+    except UnknownSegment:  # merged a moment ago
+        return False
+
+
+class LiveRanges(NamedTuple):
+    """The live seqs of a log at one moment.
+
+    While ``rewrites`` stays the same, records are only removed: what was read of a seq in one of the ``ranges`` is
+    still valid. The ranges are ascending and inclusive, and may contain seqs that never held a record. ``revision`` is
+    as in :class:`Log`.
+    """
+
+    revision: int
+    rewrites: int
+    ranges: list[tuple[int, int]]
+
+
+def live_ranges_of(log: Log) -> LiveRanges:
+    """Reads memory only. The cost grows with the log's segments and removed ranges."""
+    _ = log.revision  # what time has taken is gone
+    with log.engine.lock:
+        log.book.check_there()
+        return LiveRanges(revision_of(log.book), rewrites_of(log), live_ranges(log.book))
+
+
+def live_ranges(book: Logbook) -> list[tuple[int, int]]:
+    """The seqs that readers see, and some that never held a record. The caller holds the engine's lock, if there is
+    one."""
+    ranges: list[tuple[int, int]] = []
+    for layer, first, last in layers(book):
+        first = max(first, layer.earliest)
+        for part in layer.parts():
+            low, high = max(first, part.first), min(last, part.last)
+            if low <= high:
+                ranges += [(low, high)] if part.overlay is None else part.overlay.visible(low, high)
+    return ranges
+
+
+def rewrites_of(log: Log) -> int:
+    """A number that changes whenever records are restored or amended."""
+    return sum(book.rewrites for book in chain(log.book))
+
+
+#: Names of internal logs begin with this; they do not count.
+_INTERNAL = "__"
+_ERASURES = "__erasures__"
+
+
+class EngineExtent(NamedTuple):
+    """Comparable with an earlier extent of the same engine. ``records`` and ``erasures`` are comparable across a
+    restart too."""
+
+    #: The seqs handed out, over all logs that a restart brings back.
+    records: int = 0
+    #: The head of the log of erasures.
+    erasures: int = 0
+    #: Another number when the schema registry of any log is another.
+    registries: int = 0
+    #: Bytes written to the journal since the engine was opened.
+    written: int = 0
+
+
+def extent_of(engine: Engine) -> EngineExtent:
+    """The cost grows with the number of logs. A log that grows in the meantime counts as before or as after."""
+    written = engine.journal.written
+    records = registries = 0
+    for book in list(engine.by_epoch.values()):
+        if book.name.startswith(_INTERNAL) or book.config.durability == "ephemeral":
+            continue
+        records += book.head
+        if book.notes is not None:
+            registry = book.notes.packed.get("registry")
+            if registry is not None:
+                # The hash of bytes is computed once for each of them.
+                registries ^= hash((book.epoch, registry))
+    erasures = engine.find(_ERASURES)
+    return EngineExtent(records, 0 if erasures is None else erasures.head, registries, written)

@@ -1,0 +1,381 @@
+"""The cold tier: a second store for old segments, a directory or an S3-compatible object store, with a local cache.
+
+:class:`ColdStore` is the interface. Objects have flat names, are written whole, and never change. Failures are raised
+as OSError (the store cannot be reached, refuses, or is full), :class:`MissingFile` or :class:`DamagedFile`, always with
+the object's full name.
+
+The cache holds sparse copies of segments and fills them piece by piece as they are read. Which pieces are filled is
+known in memory only, so the cache starts empty. A copy is evicted as a whole by unlinking its file; a Segment that has
+it mapped keeps filling it until the Segment is closed.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import weakref
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from pathlib import Path
+from threading import Condition
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import unquote, urlsplit
+
+import obstore
+from obstore.exceptions import BaseError
+from obstore.store import LocalStore, S3Store
+
+from strandline.engine.errors import BadConfig, DamagedFile, MissingFile
+
+if TYPE_CHECKING:
+    from obstore.store import ClientConfig, RetryConfig
+
+#: Larger objects are sent in parts of this size, a few at a time. S3 wants 5 MiB at least.
+PART_BYTES = 8 << 20
+PARTS_AT_A_TIME = 4
+#: A reader waits for these retries, so they cover a hiccup and not an outage: about six seconds in all.
+RETRY: RetryConfig = {"max_retries": 6, "retry_timeout": timedelta(seconds=30)}
+
+_OS_ERROR = re.compile(r"\(os error (\d+)\)")
+
+
+class ColdStore(Protocol):
+    def put(self, name: str, data: bytes | Path) -> None:
+        """Store an object atomically and durably, in place of any there was. A Path means its content."""
+        ...
+
+    def read(self, name: str, start: int, end: int) -> bytes:
+        """The bytes from ``start`` to before ``end``: all of them, or an exception."""
+        ...
+
+    def size(self, name: str) -> int | None:
+        """None when there is no such object."""
+        ...
+
+    def list(self) -> list[str]:
+        """The names of all objects, sorted; also of those of which a cut-off put left something to delete."""
+        ...
+
+    def delete(self, name: str) -> None:
+        """Remove an object; no error when it is gone already."""
+        ...
+
+    def describe(self) -> str:
+        """Where this is, for messages."""
+        ...
+
+
+class ObjectStoreCold:
+    """A cold tier in a directory (``file:///srv/cold`` or a plain path) or in S3 (``s3://bucket/prefix``).
+
+    Options are those of the S3 client: endpoint, region, access_key_id, secret_access_key, allow_http,
+    virtual_hosted_style_request and so on. What is not given comes from the usual AWS environment variables.
+    An upload to S3 that is cut off by a crash leaves invisible parts behind; a lifecycle rule of the bucket
+    ("abort incomplete multipart uploads") removes them.
+    """
+
+    def __init__(self, url: str, **options: str | bool) -> None:
+        self._url = url.rstrip("/")
+        self._directory = directory_of(url)
+        if self._directory is None:
+            self._store: LocalStore | S3Store = _open_s3(url, options)
+        else:
+            self._store = _open_directory(self._directory, options)
+
+    def __repr__(self) -> str:
+        return f"ObjectStoreCold({self._url!r})"
+
+    def describe(self) -> str:
+        return self._url
+
+    def put(self, name: str, data: bytes | Path) -> None:
+        with self._errors(name):
+            self._remove_unfinished(name)
+            obstore.put(self._store, name, data, chunk_size=PART_BYTES, max_concurrency=PARTS_AT_A_TIME)
+            if self._directory is not None:
+                # The store renames a finished file into place but leaves the flushing to the system.
+                _sync(self._directory / name)
+                _sync(self._directory)
+
+    def read(self, name: str, start: int, end: int) -> bytes:
+        if start >= end:
+            return b""
+        try:
+            with self._errors(name):
+                data = obstore.get_range(self._store, name, start=start, end=end).to_bytes()
+        except FileNotFoundError:
+            raise MissingFile(self._place(name)) from None
+        except OSError:
+            # Stores disagree on how they refuse a range that starts behind the end.
+            self._check_reaches(name, start + 1)
+            raise
+        if len(data) != end - start:
+            raise DamagedFile(self._place(name), f"it ends at byte {start + len(data)}, before byte {end}")
+        return data
+
+    def size(self, name: str) -> int | None:
+        try:
+            with self._errors(name):
+                return obstore.head(self._store, name)["size"]
+        except FileNotFoundError:
+            return None
+
+    def list(self) -> list[str]:
+        with self._errors(""):
+            whole = {item["path"] for item in obstore.list_with_delimiter(self._store)["objects"]}
+            return sorted(whole | {path.name.rpartition("#")[0] for path in self._unfinished("*")})
+
+    def sizes(self) -> dict[str, int]:
+        """The names of all whole objects, with their sizes."""
+        with self._errors(""):
+            return {item["path"]: item["size"] for item in obstore.list_with_delimiter(self._store)["objects"]}
+
+    def delete(self, name: str) -> None:
+        with self._errors(name), suppress(FileNotFoundError):
+            self._remove_unfinished(name)
+            obstore.delete(self._store, name)
+
+    def _check_reaches(self, name: str, end: int) -> None:
+        size = self.size(name)
+        if size is not None and size < end:
+            raise DamagedFile(self._place(name), f"it ends at byte {size}, before byte {end}")
+
+    def _unfinished(self, name: str) -> Iterable[Path]:
+        """A put to a directory that a crash cut off leaves ``name#1`` behind, which the library hides."""
+        return () if self._directory is None else tuple(self._directory.glob(f"{name}#*"))
+
+    def _remove_unfinished(self, name: str) -> None:
+        for path in self._unfinished(name):
+            path.unlink(missing_ok=True)
+
+    def _place(self, name: str) -> str:
+        return f"{self._url}/{name}"
+
+    @contextmanager
+    def _errors(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except (BaseError, OSError) as error:
+            why = _reason(error)
+            if isinstance(error, FileNotFoundError) and "NoSuchBucket" not in why:
+                raise FileNotFoundError(errno.ENOENT, why, self._place(name)) from error
+            found = _OS_ERROR.search(why)
+            raise OSError(int(found[1]) if found else errno.EIO, why, self._place(name)) from error
+
+
+def directory_of(url: str) -> Path | None:
+    """The directory that a URL or a plain path means; None when it means something else."""
+    if "://" not in url:
+        return Path(url).absolute()
+    parts = urlsplit(url)
+    if parts.scheme == "file":
+        return Path(unquote(parts.path))
+    return None
+
+
+def _open_directory(directory: Path, options: dict[str, str | bool]) -> LocalStore:
+    for option, value in options.items():
+        raise BadConfig(option, value, "a cold tier in a directory has no options")
+    for parent in (*reversed(directory.parents), directory):
+        if not parent.exists():
+            parent.mkdir(exist_ok=True)
+            _sync(parent.parent)
+    return LocalStore(directory)
+
+
+def _open_s3(url: str, options: dict[str, str | bool]) -> S3Store:
+    if urlsplit(url).scheme != "s3":
+        raise BadConfig("cold", url, "it must be a path, file:///path, or s3://bucket/prefix")
+    settings: dict[str, Any] = dict(options)
+    client: ClientConfig | None = None
+    if "allow_http" in settings:
+        # The client takes its own settings from the environment only if none is given here.
+        client = {"allow_http": settings.pop("allow_http")}
+    try:
+        return S3Store.from_url(url, client_options=client, retry_config=RETRY, **settings)
+    except BaseError as error:
+        raise BadConfig("cold", url, _reason(error)) from error
+
+
+def _reason(error: Exception) -> str:
+    """The message on one line, without the dump of internals that the store puts behind it."""
+    return " ".join(str(error).partition("Debug source:")[0].split())
+
+
+def _sync(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+#: What is fetched at least. Requests to an object store cost tens of milliseconds whatever their size, up to
+#: about this one.
+PIECE_BYTES = 1 << 20
+#: Neighbouring pieces come in one request, but a request is held in memory.
+PIECES_PER_REQUEST = 16
+
+
+class _Copy:
+    """The local copy of one object. Everything here is guarded by the cache's lock."""
+
+    __slots__ = ("bytes", "filled", "name", "opening", "path", "pending", "retired", "size")
+
+    def __init__(self, name: str, path: str, size: int) -> None:
+        self.name = name
+        self.path = path
+        self.size = size
+        self.filled: set[int] = set()
+        self.pending: set[int] = set()
+        self.bytes = 0
+        #: How many are about to map the file: it must keep its name until they have.
+        self.opening = 0
+        self.retired = False
+
+
+class Fetcher:
+    """Brings in what is about to be read of one object; a Segment calls it, and holds it until it goes."""
+
+    def __init__(self, cache: ColdCache, copy: _Copy) -> None:
+        self._cache = cache
+        self._copy = copy
+        self._fd = os.open(copy.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        weakref.finalize(self, os.close, self._fd)
+        os.ftruncate(self._fd, copy.size)
+
+    def __call__(self, start: int, end: int) -> None:
+        self._cache.fill(self._copy, self._fd, start, end)
+
+    @property
+    def path(self) -> str:
+        return self._copy.path
+
+    @property
+    def retired(self) -> bool:
+        """The copy is not in the cache any more: whoever opens the object anew gets another one."""
+        return self._copy.retired
+
+
+class ColdCache:
+    """Copies with at most ``limit`` bytes of filled pieces in all; the least recently read copy has to go."""
+
+    def __init__(self, cold: ColdStore, directory: str, limit: int) -> None:
+        self._cold = cold
+        self._directory = Path(directory)
+        self._limit = limit
+        self._copies: OrderedDict[str, _Copy] = OrderedDict()
+        self._used = 0
+        self._made = 0
+        self._changed = Condition()
+        self._directory.mkdir(exist_ok=True)
+
+    @property
+    def used(self) -> int:
+        return self._used
+
+    @contextmanager
+    def opening(self, name: str, size: int) -> Iterator[Fetcher]:
+        """A copy that is sure to keep its path inside the ``with``, so that it can be mapped."""
+        with self._changed:
+            copy = self._copies.get(name)
+            if copy is None:
+                # A number of its own, for the file of an earlier copy may not be unlinked yet.
+                self._made += 1
+                path = self._directory / f"{self._made}-{name}"
+                copy = self._copies[name] = _Copy(name, str(path), size)
+            copy.opening += 1
+        try:
+            yield Fetcher(self, copy)
+        finally:
+            with self._changed:
+                copy.opening -= 1
+                discarded = copy.retired and not copy.opening
+            if discarded:
+                _unlink([copy])
+            self._trim()
+
+    def discard(self, name: str) -> None:
+        """Forget a copy, so that the next read fetches the object anew."""
+        with self._changed:
+            copy = self._copies.get(name)
+            if copy is not None:
+                self._retire(copy)
+        if copy is not None and not copy.opening:
+            _unlink([copy])
+
+    def fill(self, copy: _Copy, fd: int, start: int, end: int) -> None:
+        """Returns when the bytes are there. Whoever comes first reads a piece, the others wait for it."""
+        pieces = range(start // PIECE_BYTES, -(-min(end, copy.size) // PIECE_BYTES))
+        while mine := self._claim(copy, pieces):
+            try:
+                for run in _runs(mine):
+                    self._fill_run(copy, fd, run)
+            finally:
+                with self._changed:
+                    copy.pending.difference_update(mine)
+                    self._changed.notify_all()
+            self._trim()
+
+    def _claim(self, copy: _Copy, pieces: range) -> list[int]:
+        """Missing pieces that nobody else is reading; none when there is nothing missing any more."""
+        with self._changed:
+            while missing := [piece for piece in pieces if piece not in copy.filled]:
+                mine = [piece for piece in missing if piece not in copy.pending]
+                if mine:
+                    copy.pending.update(mine)
+                    return mine
+                self._changed.wait()
+            if not copy.retired:
+                self._copies.move_to_end(copy.name)
+            return []
+
+    def _fill_run(self, copy: _Copy, fd: int, run: range) -> None:
+        start, end = run.start * PIECE_BYTES, min(run.stop * PIECE_BYTES, copy.size)
+        data = memoryview(self._cold.read(copy.name, start, end))
+        while data:
+            written = os.pwrite(fd, data, end - len(data))
+            data = data[written:]
+        with self._changed:
+            copy.filled.update(run)
+            if not copy.retired:
+                self._copies.move_to_end(copy.name)
+                copy.bytes += end - start
+                self._used += end - start
+
+    def _trim(self) -> None:
+        with self._changed:
+            victims: list[_Copy] = []
+            for copy in list(self._copies.values()) if self._used > self._limit else ():
+                if self._used > self._limit and copy.bytes and not copy.opening:
+                    self._retire(copy)
+                    victims.append(copy)
+        _unlink(victims)
+
+    def _retire(self, copy: _Copy) -> None:
+        del self._copies[copy.name]
+        copy.retired = True
+        self._used -= copy.bytes
+
+
+def empty_directory(directory: str) -> None:
+    if os.path.isdir(directory):
+        for entry in os.scandir(directory):
+            os.unlink(entry)
+
+
+def _unlink(copies: Iterable[_Copy]) -> None:
+    for copy in copies:
+        Path(copy.path).unlink(missing_ok=True)
+
+
+def _runs(pieces: list[int]) -> Iterator[range]:
+    """Ascending numbers as ranges of neighbours, none too long for one request."""
+    start = pieces[0]
+    for before, piece in zip(pieces, [*pieces[1:], -1], strict=True):
+        if piece != before + 1 or piece - start == PIECES_PER_REQUEST:
+            yield range(start, before + 1)
+            start = piece

@@ -1,0 +1,299 @@
+"""Telling how the pipeline is doing, while it is at it.
+
+Stages know :class:`Reporter` alone. :class:`StatusReporter` is the real one: it keeps the :class:`Status` of the lake
+up and writes it down, seldom enough to cost nothing. :class:`Silent` is for those who want to hear nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Protocol
+
+import msgspec
+
+from strandline.lake.status import (
+    MAX_LOGS,
+    MAX_PROBLEMS,
+    MAX_ROUNDS,
+    Lag,
+    LogLag,
+    PipelineProblem,
+    PipelineStatus,
+    RoundSummary,
+    StageStatus,
+    StageSummary,
+    State,
+)
+
+log = logging.getLogger(__name__)
+
+#: Between two writes of the status at least this passes, unless something begins or ends.
+WRITE_MS = 1_000
+_TRACEBACK = "Traceback (most recent call last):"
+
+
+class Stopped(BaseException):
+    """The round is to end here, because the pipeline was told to stop. No error, and nothing for stages to catch."""
+
+
+class TaskFailed(Exception):
+    """A task could not do its work. The message says on what, and the cause: it is all that comes back from a task."""
+
+
+class StageProgress(Protocol):
+    """A stage that is under way."""
+
+    def advance(self, records: int, bytes: int = 0) -> None:
+        """So many more are done. To be called after what was done is committed: here a round may be stopped, and then
+        Stopped is raised."""
+
+
+class Reporter(Protocol):
+    """What a stage tells while it works. It may be called from any thread."""
+
+    def stage(self, name: str, total: int | None = None) -> AbstractContextManager[StageProgress]:
+        """A stage begins, and ends with the block. ``total`` is how many records it will be, if that is known. Raises
+        Stopped instead if the pipeline was told to stop."""
+
+    def problem(self, stage: str, log: str | None, seq: int | None, message: str) -> None:
+        """Something went wrong that does not end the round: a record was skipped, a log left out."""
+
+    def lag(self, logs: Iterable[LogLag], erasures: int = 0) -> None:
+        """How far every log goes and how far the tables have it; ``erasures``: up to where they were followed."""
+
+
+class Silent:
+    """Takes everything and tells nobody."""
+
+    @contextmanager
+    def stage(self, name: str, total: int | None = None) -> Iterator[StageProgress]:
+        yield self
+
+    def advance(self, records: int, bytes: int = 0) -> None:
+        pass
+
+    def problem(self, stage: str, log: str | None, seq: int | None, message: str) -> None:
+        pass
+
+    def lag(self, logs: Iterable[LogLag], erasures: int = 0) -> None:
+        pass
+
+
+class ProgressView(Protocol):
+    """Somebody who looks on: progress bars, or lines of text."""
+
+    def began(self, stage: StageStatus) -> None: ...
+    def advanced(self, stage: StageStatus) -> None: ...
+    def ended(self, stage: StageSummary) -> None: ...
+    def problem(self, problem: PipelineProblem) -> None: ...
+    def round_ended(self, summary: RoundSummary, lag: Lag) -> None: ...
+
+
+class StatusReporter:
+    """``write`` stores the status, ``now`` is the time in milliseconds; ``before`` is the status that an earlier run
+    left, whose counters go on; ``stopping`` says whether rounds are to end. A status that cannot be written is no
+    reason for the pipeline to stop.
+    """
+
+    def __init__(
+        self,
+        write: Callable[[PipelineStatus], None],
+        now: Callable[[], int],
+        *,
+        before: PipelineStatus | None = None,
+        master: str = "",
+        source: str = "",
+        watch: ProgressView | None = None,
+        stopping: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._write = write
+        self._stopping = stopping
+        self._now = now
+        self._watch = watch
+        self._lock = threading.RLock()
+        self._written = 0
+        self._failed = False
+        self._summaries: list[StageSummary] = []
+        before = before or PipelineStatus()
+        self.status = msgspec.structs.replace(
+            before,
+            state="starting",
+            since=now(),
+            pid=os.getpid(),
+            host=socket.gethostname(),
+            master=master,
+            source=source,
+            stages=[],
+            missing=[],
+        )
+
+    # --- what stages call ------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def stage(self, name: str, total: int | None = None) -> Iterator[StageProgress]:
+        self._check()
+        running = _Running(self, StageStatus(stage=name, since=self._now(), total=total))
+        with self._lock:
+            self.status.stages.append(running.status)
+            if self._watch is not None:
+                self._watch.began(running.status)
+            self.flush()
+        try:
+            yield running
+        finally:
+            self._end(running.status)
+
+    def problem(self, stage: str, log: str | None, seq: int | None, message: str) -> None:
+        found = PipelineProblem(time=self._now(), stage=stage, log=log, seq=seq, message=message)
+        with self._lock:
+            self.status.problems = [*self.status.problems, found][-MAX_PROBLEMS:]
+            self.status.problems_total += 1
+            if self._watch is not None:
+                self._watch.problem(found)
+            self._write_in_time()
+
+    def lag(self, logs: Iterable[LogLag], erasures: int = 0) -> None:
+        lag = summarize(logs, erasures)
+        with self._lock:
+            self.status.lag = lag
+            self._write_in_time()
+
+    # --- what the one who runs the pipeline calls ------------------------------------------------------------------
+
+    @contextmanager
+    def round(self) -> Iterator[None]:
+        """A round of all stages. What is raised out of it is its error, told as a problem if no stage has done so."""
+        begin = self._now()
+        self._summaries = []
+        self.change("running")
+        error, stopped = None, False
+        try:
+            yield
+        except Stopped:
+            stopped = True
+            raise
+        except BaseException as raised:
+            error = describe(raised)
+            raise
+        finally:
+            summary = RoundSummary(begin=begin, end=self._now(), stages=self._summaries, error=error, stopped=stopped)
+            with self._lock:
+                self.status.rounds = [*self.status.rounds, summary][-MAX_ROUNDS:]
+                self.status.rounds_total += 1
+                if error is not None:
+                    self.problem("round", None, None, error)
+                if self._watch is not None:
+                    self._watch.round_ended(summary, self.status.lag)
+            self.change("idle")
+
+    def change(self, state: State) -> None:
+        with self._lock:
+            if self.status.state != state:
+                self.status.state = state
+                self.status.since = self._now()
+            self.flush()
+
+    def flush(self) -> None:
+        """Write the status down now."""
+        with self._lock:
+            self.status.updated = self._written = self._now()
+            try:
+                self._write(self.status)
+            except OSError as error:
+                if not self._failed:
+                    log.warning("the status of the pipeline cannot be written: %s", error)
+                self._failed = True
+            else:
+                self._failed = False
+
+    # --- inside ----------------------------------------------------------------------------------------------------
+
+    def _advance(self, stage: StageStatus, records: int, bytes: int) -> None:
+        with self._lock:
+            stage.records += records
+            stage.bytes += bytes
+            stage.rate = _rate(stage.records, self._now() - stage.since)
+            if self._watch is not None:
+                self._watch.advanced(stage)
+            self._write_in_time()
+        self._check()
+
+    def _end(self, stage: StageStatus) -> None:
+        passed = self._now() - stage.since
+        summary = StageSummary(
+            stage=stage.stage,
+            records=stage.records,
+            bytes=stage.bytes,
+            seconds=passed / 1000,
+            rate=_rate(stage.records, passed),
+        )
+        with self._lock:
+            self.status.stages = [one for one in self.status.stages if one is not stage]
+            self._summaries.append(summary)
+            totals = self.status.records_total
+            totals[stage.stage] = totals.get(stage.stage, 0) + stage.records
+            if self._watch is not None:
+                self._watch.ended(summary)
+            self.flush()
+
+    def _check(self) -> None:
+        if self._stopping():
+            raise Stopped
+
+    def _write_in_time(self) -> None:
+        if self._now() - self._written >= WRITE_MS:
+            self.flush()
+
+
+class _Running:
+    def __init__(self, reporter: StatusReporter, status: StageStatus) -> None:
+        self._reporter = reporter
+        self.status = status
+
+    def advance(self, records: int, bytes: int = 0) -> None:
+        self._reporter._advance(self.status, records, bytes)
+
+
+def summarize(logs: Iterable[LogLag], erasures: int = 0) -> Lag:
+    """The sums over all logs; one by one only those that are furthest behind."""
+    lag = Lag(erasures=erasures)
+    rows: list[LogLag] = []
+    for one in logs:
+        lag.logs += 1
+        lag.heads += one.head
+        lag.behind += one.behind
+        for table, seq in one.covered.items():
+            lag.covered[table] = lag.covered.get(table, 0) + seq
+        rows.append(one)
+        if len(rows) >= 2 * MAX_LOGS:
+            rows = _furthest(rows)
+    lag.rows = _furthest(rows)
+    return lag
+
+
+def describe(error: BaseException) -> str:
+    """What went wrong, in a line: Spark's errors bring whole stack traces of Python and Java along."""
+    lines = [line.rstrip() for line in str(error).splitlines() if line.strip()]
+    if not lines:
+        return type(error).__name__
+    # Spark Connect puts words of its own before the traceback, on the same line.
+    begin = next((place for place, line in enumerate(lines) if line.endswith(_TRACEBACK)), None)
+    if begin is not None:
+        # Of a worker's traceback, what was raised: the first line behind it that is not indented.
+        raised = next((line for line in lines[begin + 1 :] if not line.startswith(" ")), "")
+        if raised:
+            return raised.removeprefix(f"{TaskFailed.__module__}.{TaskFailed.__qualname__}: ")
+    return f"{type(error).__name__}: {lines[0].strip()}"
+
+
+def _furthest(rows: list[LogLag]) -> list[LogLag]:
+    return sorted(rows, key=lambda row: (-row.behind, row.log))[:MAX_LOGS]
+
+
+def _rate(records: int, milliseconds: int) -> float:
+    return round(records * 1000 / milliseconds, 1) if milliseconds > 0 else 0.0

@@ -1,0 +1,90 @@
+"""The nearest valid name for an unknown one, for error messages about settings, bodies and arguments."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
+from types import UnionType
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
+
+import msgspec
+
+T = TypeVar("T")
+
+#: How msgspec reports a member that a struct does not have, and where; at the top of a body it says no place.
+_UNKNOWN = re.compile(r"Object contains unknown field `(?P<name>.*?)`(?: - at `(?P<path>\$.*)`)?", re.DOTALL)
+#: A step of such a place: a member, or an element of a list or of a mapping.
+_STEP = re.compile(r"\.(?P<member>[^.\[]+)|\[[^\]]*\]")
+
+
+#: A name is quoted up to this length: it can be as long as a body.
+MAX_QUOTED = 64
+
+
+def nearest_name(name: str, known: Iterable[str]) -> str | None:
+    """The known name that is most like ``name``; None if none is like it."""
+    names = list(known)
+    # Capitals and the marks between words are easily mistaken, and often the only difference.
+    plain = {_plain(one): one for one in reversed(names)}
+    near = get_close_matches(_plain(name), plain, n=1)
+    return plain[near[0]] if near else None
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The end of an error message: ``; did you mean 'max_logs'?``, or nothing."""
+    near = nearest_name(name, known)
+    return "" if near is None else f"; did you mean {near!r}?"
+
+
+def decode_body(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
+    """Decode a body; the error for an unknown member names the nearest valid one."""
+    try:
+        return decoder.decode(body)
+    except msgspec.ValidationError as error:
+        raise with_nearest(error, decoder.type) from None
+
+
+def with_nearest(error: msgspec.ValidationError, type: Any) -> msgspec.ValidationError:
+    """The error, with the nearest valid name if it is about an unknown member of a body of this type."""
+    found = _UNKNOWN.fullmatch(str(error))
+    if found is None:
+        return error
+    name, path = found["name"][:MAX_QUOTED], found["path"] or "$"
+    known = [field.encode_name for struct in _structs_at(type, path) for field in msgspec.structs.fields(struct)]
+    where = "" if path == "$" else f" in {path[2:] if path.startswith('$.') else path[1:]}"
+    return msgspec.ValidationError(f"unknown member {name!r}{where}{did_you_mean(name, known)}")
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "").replace("-", "").lower()
+
+
+def _structs_at(type: Any, path: str) -> Iterator[type[msgspec.Struct]]:
+    """The structs that a value at this place may be."""
+    types = list(_alternatives(type))
+    for step in _STEP.finditer(path):
+        member, found = step["member"], list[Any]()
+        for one in types:
+            if not _is_struct(one):
+                # The values of a mapping, or the elements of a list: the last of the arguments that is a type.
+                found += [one for one in get_args(one) if one is not Ellipsis][-1:] if member is None else []
+            elif member is not None:
+                found += [field.type for field in msgspec.structs.fields(one) if field.encode_name == member]
+        types = [alternative for one in found for alternative in _alternatives(one)]
+    return (one for one in types if _is_struct(one))
+
+
+def _alternatives(type: Any) -> Iterator[Any]:
+    origin = get_origin(type)
+    if origin is Annotated:
+        yield from _alternatives(get_args(type)[0])
+    elif origin in (Union, UnionType):
+        for one in get_args(type):
+            yield from _alternatives(one)
+    else:
+        yield type
+
+
+def _is_struct(type: Any) -> bool:
+    return isinstance(type, msgspec.StructMeta)

@@ -1,0 +1,305 @@
+"""Records as they are in exported files, in whatever format. They say everything there is to say, so that what was
+exported can be imported again and be the same."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from base64 import b64encode
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal, Protocol, get_args
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from strandline.lake.files import COMPRESSION, COMPRESSION_LEVEL, ROW_GROUP_ROWS
+from strandline.lake.location import Lake
+
+#: ``data`` is the payload if it is text, ``bytes`` if it is not; likewise ``meta`` and ``meta_bytes``.
+EXPORTED = pa.schema(
+    [
+        pa.field("log", pa.string(), nullable=False),
+        pa.field("epoch", pa.int64(), nullable=False),
+        pa.field("seq", pa.int64(), nullable=False),
+        pa.field("ts", pa.timestamp("us", tz="UTC"), nullable=False),
+        pa.field("key", pa.string()),
+        pa.field("node", pa.string()),
+        pa.field("meta", pa.string()),
+        pa.field("meta_bytes", pa.binary()),
+        pa.field("data", pa.string()),
+        pa.field("bytes", pa.binary()),
+    ]
+)
+#: The same for formats that have nothing but text and numbers; bytes are in base64.
+AS_TEXT = pa.schema(
+    [field if pa.types.is_integer(field.type) else pa.field(field.name, pa.string()) for field in EXPORTED]
+)
+
+_decode = msgspec.json.Decoder(msgspec.Raw).decode
+_encode = msgspec.json.Encoder().encode
+
+
+def exported(batch: Any) -> Any:
+    """Records of the history, or of the lake, as they are exported."""
+    columns = {name: batch.column(name) for name in ("log", "epoch", "seq", "ts", "key", "node")}
+    columns["ts"] = columns["ts"].cast(EXPORTED.field("ts").type)
+    columns["meta"], columns["meta_bytes"] = _split(batch.column("meta"))
+    if "bytes" in batch.schema.names:
+        columns["data"], columns["bytes"] = batch.column("data"), batch.column("bytes")
+    else:
+        columns["data"], columns["bytes"] = _split(batch.column("data"))
+    return pa.record_batch([columns[name] for name in EXPORTED.names], schema=EXPORTED)
+
+
+def _split(values: Any) -> tuple[Any, Any]:
+    """Bytes as text where they are such, and as they are where they are not."""
+    try:
+        return values.cast(pa.string()), pa.nulls(len(values), pa.binary())
+    except pa.ArrowInvalid:
+        rows = values.to_pylist()
+        texts = [_text(row) for row in rows]
+        others = [row if text is None else None for row, text in zip(rows, texts, strict=True)]
+        return pa.array(texts, pa.string()), pa.array(others, pa.binary())
+
+
+def _text(value: bytes | None) -> str | None:
+    try:
+        return None if value is None else value.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def as_text(batch: Any) -> Any:
+    """What is neither text nor a number, as text."""
+    columns = []
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        if name == "ts":
+            column = _times(column)
+        elif pa.types.is_binary(column.type):
+            encoded = [None if value is None else b64encode(value).decode() for value in column.to_pylist()]
+            column = pa.array(encoded, pa.string())
+        columns.append(column)
+    return pa.record_batch(columns, schema=AS_TEXT)
+
+
+def as_lines(batch: Any) -> bytes:
+    """A JSON object in a line for each record. What is JSON stands there as it is: ``data``, ``meta``. Text that is no
+    JSON, or would take several lines, is ``text`` and ``meta_text``; bytes are ``bytes`` and ``meta_bytes``, in base64.
+    """
+    times = _times(batch.column("ts")).to_pylist()
+    lines = []
+    names = ("log", "epoch", "seq", "key", "node", "meta", "meta_bytes", "data", "bytes")
+    for time, *row in zip(times, *(batch.column(name).to_pylist() for name in names), strict=True):
+        log, epoch, seq, key, node, meta, meta_bytes, data, other = row
+        line: dict[str, Any] = {"log": log, "epoch": epoch, "seq": seq, "ts": time}
+        if key is not None:
+            line["key"] = key
+        if node is not None:
+            line["node"] = node
+        _add(line, "meta", "meta_text", "meta_bytes", meta, meta_bytes)
+        _add(line, "data", "text", "bytes", data, other)
+        lines.append(_encode(line))
+    return b"\n".join(lines) + b"\n" if lines else b""
+
+
+def _times(column: Any) -> Any:
+    """By ISO 8601, to the millisecond."""
+    return pc.strftime(column.cast(pa.timestamp("ms")), "%Y-%m-%dT%H:%M:%SZ")
+
+
+def _add(line: dict[str, Any], json: str, text: str, other: str, value: str | None, bytes_: bytes | None) -> None:
+    if bytes_ is not None:
+        line[other] = bytes_
+    elif value is not None:
+        raw = value.encode()
+        if _is_one_line_of_json(raw):
+            line[json] = msgspec.Raw(raw)
+        else:
+            line[text] = value
+
+
+def _is_one_line_of_json(raw: bytes) -> bool:
+    if b"\n" in raw or b"\r" in raw:
+        return False
+    try:
+        return len(bytes(_decode(raw))) == len(raw)
+    except (msgspec.MsgspecError, RecursionError):
+        return False
+
+
+# --- Files of exported records, format by format --------------------------------------------------------------------
+
+Format = Literal["parquet", "jsonl", "csv"]
+FORMATS: tuple[Format, ...] = get_args(Format)
+
+
+class ExportPart(msgspec.Struct, array_like=True):
+    """A file that is written. ``logs`` says by log how many records it has."""
+
+    name: str
+    rows: int
+    size: int
+    logs: dict[str, int]
+
+
+def write_part(place: Lake, name: str, format: Format, batches: Iterable[Any]) -> ExportPart | None:
+    """Write a file, in one step however often it is tried; None, and no file, if there are no records."""
+    directory = place.directory
+    if directory is None:
+        buffer = pa.BufferOutputStream()
+        rows, logs = _write(buffer, format, batches)
+        data = buffer.getvalue().to_pybytes()
+        if rows:
+            place.write(name, data)
+        return ExportPart(name, rows, len(data), logs) if rows else None
+    temporary = directory / f".{name}.{uuid.uuid4().hex}"
+    try:
+        with pa.OSFile(str(temporary), "wb") as file:
+            rows, logs = _write(file, format, batches)
+        if not rows:
+            return None
+        _sync(temporary)
+        os.replace(temporary, directory / name)
+        return ExportPart(name, rows, (directory / name).stat().st_size, logs)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _write(sink: Any, format: Format, batches: Iterable[Any]) -> tuple[int, dict[str, int]]:
+    rows = 0
+    logs: dict[str, int] = {}
+    with _Writer(sink, format) as writer:
+        for batch in batches:
+            if batch.num_rows:
+                writer.write(exported(batch))
+                rows += batch.num_rows
+                for each in batch.column("log").value_counts().to_pylist():
+                    logs[each["values"]] = logs.get(each["values"], 0) + each["counts"]
+    return rows, logs
+
+
+class _Writer:
+    def __init__(self, sink: Any, format: Format) -> None:
+        self._sink = sink
+        self._writer: Any = None
+        if format == "parquet":
+            self._writer = pq.ParquetWriter(
+                sink, EXPORTED, compression=COMPRESSION, compression_level=COMPRESSION_LEVEL,
+                use_dictionary=["log", "key", "node"],
+            )  # fmt: skip
+        elif format == "csv":
+            self._writer = pyarrow.csv.CSVWriter(sink, AS_TEXT)
+
+    def write(self, batch: Any) -> None:
+        if isinstance(self._writer, pq.ParquetWriter):
+            self._writer.write_batch(batch, row_group_size=ROW_GROUP_ROWS)
+        elif self._writer is not None:
+            self._writer.write_batch(as_text(batch))
+        else:
+            self._sink.write(as_lines(batch))
+
+    def __enter__(self) -> _Writer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+
+def _sync(path: os.PathLike[str]) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+# --- Where exported files go: aside first, and all together to where they belong ------------------------------------
+
+#: What is in an export. It is the last thing to be written: without it, it is none.
+MANIFEST = "_export.json"
+
+
+class TargetNotEmpty(Exception):
+    """Something is there already, and nobody said that it may be replaced."""
+
+
+class Destination(Protocol):
+    #: Where tasks write, and what the names of their files end with.
+    lake: Lake
+    tag: str
+
+    def publish(self, manifest: bytes) -> None:
+        """Make everything that was written the export, in place of what was there."""
+
+
+@contextmanager
+def open_destination(target: str, overwrite: bool) -> Iterator[Destination]:
+    """Raises TargetNotEmpty. Unless it is published, nothing is left of what is written."""
+    lake = Lake.at(target)
+    place = _Objects(lake, overwrite) if lake.directory is None else _Directory(lake.directory, overwrite)
+    try:
+        yield place
+    finally:
+        place.clean()
+
+
+class _Directory:
+    """Everything is written to a directory beside the target, which takes its name in the end."""
+
+    tag = ""
+
+    def __init__(self, target: Path, overwrite: bool) -> None:
+        self._target = target
+        if target.exists() and not target.is_dir():
+            raise TargetNotEmpty(f"{target} is a file")
+        if target.is_dir() and any(target.iterdir()) and not overwrite:
+            raise TargetNotEmpty(f"{target} is not empty; with --overwrite it is replaced")
+        run = uuid.uuid4().hex[:12]
+        self._aside = target.with_name(f".{target.name}.{run}.export")
+        self._old = target.with_name(f".{target.name}.{run}.replaced")
+        self._aside.mkdir(parents=True)
+        self.lake = Lake.at(self._aside)
+
+    def publish(self, manifest: bytes) -> None:
+        self.lake.write(MANIFEST, manifest)
+        if self._target.exists():
+            os.rename(self._target, self._old)
+        try:
+            os.rename(self._aside, self._target)
+        except OSError:
+            if self._old.exists():
+                os.rename(self._old, self._target)
+            raise
+        shutil.rmtree(self._old, ignore_errors=True)
+
+    def clean(self) -> None:
+        shutil.rmtree(self._aside, ignore_errors=True)
+
+
+class _Objects:
+    """An object store cannot rename. The names of files are new ones, and the manifest, which is replaced in one step,
+    says which of them count; what it does not name any more is removed afterwards."""
+
+    def __init__(self, lake: Lake, overwrite: bool) -> None:
+        self.lake = lake
+        self.tag = f"-{uuid.uuid4().hex[:12]}"
+        self._before = list(lake.names(""))
+        self._published = False
+        if self._before and not overwrite:
+            raise TargetNotEmpty(f"there is something in {lake.url} already; with --overwrite it is replaced")
+
+    def publish(self, manifest: bytes) -> None:
+        self.lake.write(MANIFEST, manifest)
+        self._published = True
+        self.lake.remove(name for name in self._before if name != MANIFEST)
+
+    def clean(self) -> None:
+        if not self._published:
+            self.lake.remove(name for name in self.lake.names("") if self.tag in name)

@@ -1,0 +1,315 @@
+"""The process of a pipeline: what it claims, when Spark starts, one round or many, and how it ends.
+
+``run`` opens the Spark session after it has claimed the lake, and closes both. Stopping between two commits loses
+nothing: the next process continues with the progress that is in the tables.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from time import monotonic
+from types import FrameType
+from typing import TYPE_CHECKING, BinaryIO, Literal
+
+import msgspec
+
+from strandline.engine.clock import SystemClock
+from strandline.engine.record import is_internal
+from strandline.history.source import History, open_history
+from strandline.lake.erasures import PROGRESS, ErasureEvents
+from strandline.lake.fence import Fence, LakeInUse, belong, claim, take_fence
+from strandline.lake.location import Lake
+from strandline.lake.reporter import ProgressView, Reporter, StatusReporter, Stopped
+from strandline.lake.status import BadStatus, LogLag, PipelineStatus, read_status, write_status
+from strandline.lake.table import LakeTable, TableMoved
+from strandline.pipeline import erasures, keys, records, table_upkeep
+from strandline.pipeline.companions import stage as companions
+from strandline.pipeline.frames import keep_registries
+from strandline.pipeline.round import EVERYTHING, FILE_RETENTION, Chosen, FileRetention, Round, choose, wall_clock
+from strandline.pipeline.spark_session import SparkUnavailable, close_session, open_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: Readers take a status that is not renewed for that of a process that is gone. Each renewal in an object store is a
+#: request, so it happens less often there.
+RENEW_SECONDS = 5.0
+REMOTE_RENEW_SECONDS = 30.0
+
+
+class PipelineJob(msgspec.Struct, frozen=True, kw_only=True):
+    """What to process, where the lake is, where Spark runs, and how long to continue."""
+
+    path: str
+    url: str
+    key: str | None
+    cold: str
+    lake: str
+    mode: Literal["once", "continuous", "supervised"]
+    interval: float
+    master: str
+    remote: str | None
+    conf: dict[str, str]
+    logs: tuple[str, ...]
+    prefix: str
+
+
+def run(job: PipelineJob, watch: ProgressView, warn: Callable[[str], None]) -> None:
+    """Run the job until it is done or told to stop.
+
+    Raises LakeInUse, SparkUnavailable, UnknownLogs, LakeOfAnother, and errors of the history, the lake and Spark.
+    """
+    lake, now = Lake.at(job.lake), SystemClock().now
+    requests = Requests()
+    if job.mode == "supervised":
+        # Listen before Spark starts, because the supervisor may end before that. Read past the buffer: its lock must
+        # not be held when the interpreter shuts down.
+        listen(requests, getattr(sys.stdin.buffer, "raw", sys.stdin.buffer))
+    with claim(lake, now), ExitStack() as stack:
+        _run_claimed(job, lake, now, requests, watch, _status_before(lake, warn), stack)
+
+
+def _run_claimed(
+    job: PipelineJob,
+    lake: Lake,
+    now: Callable[[], int],
+    requests: Requests,
+    watch: ProgressView,
+    before: PipelineStatus | None,
+    stack: ExitStack,
+) -> None:
+    reporter = StatusReporter(
+        lambda status: write_status(lake, status),
+        now,
+        before=before,
+        master=job.remote or job.master,
+        source=job.path or job.url,
+        watch=watch,
+        stopping=lambda: requests.stopping,
+    )
+    # From here on the status also reports errors, those of Spark's start included.
+    stack.enter_context(renewing(reporter, REMOTE_RENEW_SECONDS if lake.directory is None else RENEW_SECONDS))
+    try:
+        spark = open_session(job.master, job.remote, job.conf, "strandline pipeline")
+    except SparkUnavailable as error:
+        reporter.status.missing = str(error).splitlines()
+        raise
+    stack.callback(close_session, spark)
+    fence = stack.enter_context(take_fence(lake, now))
+    stack.enter_context(signals(requests))
+    if job.mode == "once":
+        run_once(lambda: _round(job, spark, lake, reporter, fence, True), reporter)
+    else:
+        interval = None if job.mode == "supervised" else job.interval
+        run_on(lambda: _round(job, spark, lake, reporter, fence, False), reporter, requests, interval)
+
+
+def _round(
+    job: PipelineJob, spark: SparkSession, lake: Lake, reporter: StatusReporter, fence: Fence, complete: bool
+) -> None:
+    history = open_history(path=job.path, url=job.url, key=job.key, cold_url=job.cold)
+    try:
+        run_round(spark, history, lake, reporter, Chosen(job.logs, job.prefix), complete=complete, fence=fence)
+    finally:
+        history.close()
+
+
+def _status_before(lake: Lake, warn: Callable[[str], None]) -> PipelineStatus | None:
+    try:
+        return read_status(lake)
+    except BadStatus as error:
+        warn(f"warning: {error}; counters start at zero")
+        return None
+
+
+# --- rounds, and requests from outside -----------------------------------------------------------------------------
+
+
+class Requests:
+    """Requests to a running pipeline, from signals and from its supervisor. Any thread may make them."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Event()
+        self._stopping = False
+
+    def stop(self) -> None:
+        """End after the next commit."""
+        self._stopping = True
+        self._changed.set()
+
+    def run(self) -> None:
+        """Start the next round now."""
+        self._changed.set()
+
+    @property
+    def stopping(self) -> bool:
+        return self._stopping
+
+    def wait(self, seconds: float | None) -> bool:
+        """Wait for a request, at most ``seconds``. Returns False if the pipeline should end."""
+        self._changed.wait(seconds)
+        if not self._stopping:
+            self._changed.clear()
+        return not self._stopping
+
+
+def run_once(do_round: Callable[[], None], reporter: StatusReporter) -> bool:
+    """Run one round. Returns False if it was stopped before its end."""
+    try:
+        with reporter.round():
+            do_round()
+    except Stopped:
+        return False
+    return True
+
+
+def run_on(
+    do_round: Callable[[], None],
+    reporter: StatusReporter,
+    requests: Requests,
+    interval: float | None,
+    tick: Callable[[], float] = monotonic,
+) -> None:
+    """Run rounds until a request to stop. A round starts ``interval`` seconds after the start of the previous one, or
+    immediately if that one took longer. Without an interval, a round starts on request."""
+    while not requests.stopping:
+        begin = tick()
+        run_once(do_round, reporter)
+        if not requests.wait(None if interval is None else max(0.0, interval - (tick() - begin))):
+            break
+
+
+def listen(requests: Requests, stream: BinaryIO) -> None:
+    """Take requests from a stream: each line asks for a round, the end of the stream asks to stop."""
+
+    def hear() -> None:
+        try:
+            for _ in stream:
+                requests.run()
+        finally:
+            requests.stop()
+
+    threading.Thread(target=hear, name="pipeline-requests", daemon=True).start()
+
+
+@contextmanager
+def signals(requests: Requests) -> Iterator[None]:
+    """The first SIGTERM or SIGINT asks to stop, the second ends the process. Call it after Spark has started: Spark
+    installs its own handler for SIGINT."""
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if requests.stopping:
+            raise KeyboardInterrupt
+        requests.stop()
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def renewing(reporter: StatusReporter, seconds: float) -> Iterator[None]:
+    """Renew the status at this interval; at the end, write that the pipeline has ended."""
+    over = threading.Event()
+
+    def renew() -> None:
+        while not over.wait(seconds):
+            reporter.flush()
+
+    thread = threading.Thread(target=renew, name="pipeline-status", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        reporter.change("ended")
+
+
+# --- One round of the pipeline: whatever was acknowledged when it began is in the lake when it has ended ------------
+
+log = logging.getLogger(__name__)
+
+#: A round is planned so often if other engines change the tables under it.
+ATTEMPTS = 5
+
+
+class RoundResult(msgspec.Struct, frozen=True):
+    """``records`` by stage; ``problems`` is how many were told."""
+
+    records: dict[str, int]
+    problems: int
+
+
+def run_round(
+    spark: SparkSession,
+    history: History,
+    lake: Lake,
+    reporter: Reporter,
+    chosen: Chosen = EVERYTHING,
+    *,
+    complete: bool = True,
+    keeping: FileRetention = FILE_RETENTION,
+    now: Callable[[], int] = wall_clock,
+    fence: Fence | None = None,
+) -> RoundResult:
+    """Raises LakeOfAnother or UnknownLogs before anything is done, LakeInUse if another driver takes the lake over, and
+    whatever ends a round.
+
+    With ``complete`` false, work that is cheaper when more has gathered may be left for a later round. A driver that
+    makes several rounds has one ``fence`` for all of them; without one, the round takes its own.
+    """
+    if fence is None:
+        with take_fence(lake, now) as fence:
+            return run_round(
+                spark, history, lake, reporter, chosen, complete=complete, keeping=keeping, now=now, fence=fence
+            )
+    fence.check()
+    belong(lake, history.directory)
+    events = ErasureEvents(history)
+    every = [info for info in history.logs() if not (is_internal(info.name) or info.ephemeral)]
+    logs = choose(every, chosen)
+    round = Round(spark, history, lake, reporter, logs, every, events, complete, keeping, now, fence=fence)
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            _run_stages(round)
+            break
+        except TableMoved as moved:
+            # Another engine has changed a table, to optimize it for instance. Every stage begins with what the tables
+            # say, so the round is simply planned again.
+            log.info("the round is planned again: %s", moved)
+            if attempt == ATTEMPTS:
+                raise LakeInUse(f"the round was planned {ATTEMPTS} times, and each time {moved}") from moved
+    return RoundResult(round.done, round.problems)
+
+
+def _run_stages(round: Round) -> None:
+    keep_registries(round.lake, round.all_logs, round.now())
+    records.run(round)
+    # Before what is made of the records, so that nothing is made of one that is erased.
+    erasures.run(round)
+    keys.run(round)
+    searched = companions.run(round)
+    table_upkeep.run(round)
+    _report_lag(round, searched)
+
+
+def _report_lag(round: Round, searched: Mapping[int, int]) -> None:
+    """``searched``: up to which seq there are companions, of logs that have some."""
+    progress = {name: LakeTable(round.lake, name, None).progress() for name in ("records", "latest", "keys")}
+    lags = []
+    for info in round.all_logs:
+        covered = {name: max(each.get(str(info.epoch), 0), info.own_after) for name, each in progress.items()}
+        if info.epoch in searched:
+            covered["companions"] = searched[info.epoch]
+        lags.append(LogLag(log=info.name, epoch=info.epoch, head=info.head, covered=covered))
+    followed = [each[PROGRESS] for each in progress.values() if PROGRESS in each]
+    round.reporter.lag(lags, min(followed, default=round.events.head))

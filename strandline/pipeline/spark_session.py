@@ -1,0 +1,180 @@
+"""What a machine lacks for the pipeline to run. Asking costs little: Spark is not imported for it."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from strandline.lake.reporter import describe
+from strandline.pipeline.java import JavaMissing, find_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+INSTALL = "pip install 'strandline[spark]'"
+
+#: Packages that the work in Spark needs, and the oldest versions that will do.
+PACKAGES = {"pyspark": (4, 3), "pandas": (2, 2)}
+#: What Spark Connect needs besides.
+CONNECT_PACKAGES = {"grpcio": (1, 48), "googleapis-common-protos": (1, 56)}
+
+
+class SparkUnavailable(Exception):
+    """Spark cannot be used here. The message says what is missing, and how to mend it."""
+
+
+def what_is_missing(master: str = "local[*]") -> list[str]:
+    """A sentence for everything that is missing to run on this master; empty: it can begin."""
+    connect = master.startswith("sc://")
+    wanted = {**PACKAGES, **CONNECT_PACKAGES} if connect else PACKAGES
+    missing = [sentence for name, oldest in wanted.items() if (sentence := _fault(name, oldest))]
+    if not connect:
+        try:
+            find_java()
+        except JavaMissing as error:
+            missing.append(str(error))
+    return missing
+
+
+def _fault(package: str, oldest: tuple[int, ...]) -> str:
+    try:
+        found = version(package)
+    except PackageNotFoundError:
+        return f"The Python package {package} is not installed: {INSTALL}"
+    numbers = tuple(int(part) for part in found.split(".")[:2] if part.isdigit())
+    if numbers < oldest:
+        return f"{package} {found} is too old, {'.'.join(map(str, oldest))} is needed: {INSTALL}"
+    return ""
+
+
+# --- A Spark session, wherever it is to run: on this machine, on a cluster, or behind Spark Connect -----------------
+
+#: The work is done by Python and Arrow; Java only hands it out. So it is told to start quickly and to stay small.
+LIGHT_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+
+#: What can be chosen in every session, also in one of Spark Connect.
+SESSION_SETTINGS = {
+    "spark.sql.session.timeZone": "UTC",
+    # Without it, reading from a source that can filter by itself fails.
+    "spark.sql.python.filterPushdown.enabled": "true",
+}
+#: What must be known before Java starts.
+DRIVER_SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.memory": "1g",
+    # A worker that crashes says where.
+    "spark.python.worker.faulthandler.enabled": "true",
+}
+
+#: How often a task is tried, as clusters do by default.
+ATTEMPTS = 4
+
+_ROOT = Path(__file__).parents[2]
+_QUIET = Path(__file__).with_name("log4j2.properties")
+
+
+def open_session(
+    master: str = "local[*]",
+    remote: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    app_name: str = "strandline",
+    *,
+    light: bool = True,
+) -> SparkSession:
+    """Raises SparkUnavailable when something is missing, or Spark does not start.
+
+    ``remote`` (``sc://host:port``) is Spark Connect and takes the place of ``master``. ``conf`` is Spark's own
+    configuration and overrules what is chosen here. ``light`` is for work that is done in Python; where Java itself is
+    to read and sort much, it is better off without.
+    """
+    remote = master if remote is None and master.startswith("sc://") else remote
+    missing = what_is_missing(remote or master)
+    if missing:
+        raise SparkUnavailable("\n".join(missing))
+    settings = {**SESSION_SETTINGS, **(conf or {})}
+    if remote is None:
+        settings = {**driver_settings(master, light, conf or {}), **settings}
+        _prepare_environment(master)
+    else:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    return _start(master, remote, settings, app_name)
+
+
+def driver_settings(master: str, light: bool, conf: Mapping[str, str]) -> dict[str, str]:
+    """The settings of a driver on this machine. Java's own options are put together with those of ``conf``."""
+    settings = dict(DRIVER_SETTINGS)
+    options = [f"-Dlog4j2.configurationFile={_QUIET.as_uri()}"]
+    if light:
+        options.append(LIGHT_JAVA)
+    name = "spark.driver.extraJavaOptions"
+    settings[name] = " ".join([*options, *([conf[name]] if name in conf else [])])
+    if is_local(master):
+        settings["spark.driver.host"] = settings["spark.driver.bindAddress"] = "127.0.0.1"
+    else:
+        # Where the package is installed on the workers this does nothing; where they share the disk it is enough.
+        settings["spark.executorEnv.PYTHONPATH"] = _python_path()
+    return settings
+
+
+def with_attempts(master: str) -> str:
+    """On this machine a task that fails is not tried again, unless the master says how often: a worker that dies would
+    end a round that every cluster goes on with."""
+    found = re.fullmatch(r"local\[([\d*]+)\]", master)
+    return f"local[{found[1]},{ATTEMPTS}]" if found else master
+
+
+def is_local(master: str) -> bool:
+    return master.startswith("local")
+
+
+def _prepare_environment(master: str) -> None:
+    try:
+        # It may be another one than JAVA_HOME says, or one behind a wrapper.
+        os.environ["JAVA_HOME"] = str(find_java().home)
+    except JavaMissing as error:
+        raise SparkUnavailable(str(error)) from None
+    # Otherwise workers run whatever python3 is on the PATH.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ["PYTHONPATH"] = _python_path()
+    if is_local(master):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+
+def _python_path() -> str:
+    """Workers find this very package, installed or not."""
+    paths = [str(_ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    return os.pathsep.join(dict.fromkeys(path for path in paths if path))
+
+
+def _start(master: str, remote: str | None, settings: Mapping[str, str], app_name: str) -> SparkSession:
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName(app_name)
+    builder = builder.master(with_attempts(master)) if remote is None else builder.remote(remote)
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    try:
+        session = builder.getOrCreate()
+        if remote is not None:
+            # Nothing is asked of the server before the first job: find out now whether it is there.
+            session.range(1).count()
+    except Exception as error:
+        place = remote or master
+        if isinstance(error, PySparkException) and error.getCondition() == "JAVA_GATEWAY_EXITED":
+            raise SparkUnavailable(f"Java ended before Spark was up ({place}); what it said is above") from error
+        raise SparkUnavailable(f"Spark does not start on {place}: {describe(error)}") from error
+    return session
+
+
+def close_session(spark: SparkSession) -> None:
+    try:
+        spark.stop()
+    except Exception:  # a remote session may be gone already, and nothing more is needed from it
+        pass

@@ -1,0 +1,213 @@
+"""Refusals in the words of the protocol: a body with a member ``error``, and a few more members for some errors.
+
+The texts are part of the protocol: clients compare them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from strandline.collections.errors import Code, CollectionError, invalid_path
+from strandline.engine.errors import BadName
+from strandline.service import problems
+from strandline.service.http import Reply
+from strandline.service.problems import (
+    DAMAGED_DATA,
+    DISK_FULL,
+    FORBIDDEN,
+    INTERNAL,
+    INVALID_REQUEST,
+    LOG_FULL,
+    LOG_NOT_FOUND,
+    NOT_FOUND,
+    NOT_READY,
+    NOT_WRITABLE,
+    PAYLOAD_TOO_LARGE,
+    READ_ONLY,
+    RECORD_TOO_LARGE,
+    SHUTTING_DOWN,
+    THROTTLED,
+    UNAUTHORIZED,
+    UNSUPPORTED_MEDIA_TYPE,
+    Headers,
+    Problem,
+    Refusal,
+    by_code,
+)
+
+#: What collections call a log.
+NOUN = "document"
+
+CONFLICT = Problem(
+    "conflict",
+    409,
+    "`non_monotonic_timestamp`: the time is not later than that of the last element; `append_limit_exceeded`: the "
+    "document has as many elements as it may have; `not_a_document`: another protocol has a log of this name.",
+)
+NOT_SUPPORTED = Problem("not_supported", 501, "`regular_documents_not_supported`: the collection is not append-only.")
+UNAVAILABLE = Problem(
+    "unavailable",
+    503,
+    "The server is starting or shutting down, or the topic for the events of the collection refuses the event. Nothing "
+    "was stored.",
+)
+NO_ROOM = Problem("no_room", 507, "The disk or the document is full. Nothing was stored.")
+_NOT_FOUND = NOT_FOUND.renamed(meaning="No collection has documents at this path.")
+_PAYLOAD_TOO_LARGE = PAYLOAD_TOO_LARGE.renamed(meaning="The body is larger than the collection allows.")
+
+#: What collections call the shared codes. The bodies of errors have a text instead of a code; codes group them in the
+#: documentation.
+RENAMED = {
+    INVALID_REQUEST: INVALID_REQUEST.renamed("bad_request", "The request is not valid; `error` says why."),
+    UNAUTHORIZED: UNAUTHORIZED.renamed(meaning="The certificate or the signature of the request is not valid."),
+    FORBIDDEN: FORBIDDEN.renamed(meaning="The caller may not do this, or the proof of the author is not valid."),
+    NOT_FOUND: _NOT_FOUND,
+    LOG_NOT_FOUND: _NOT_FOUND,
+    NOT_WRITABLE: CONFLICT,
+    PAYLOAD_TOO_LARGE: _PAYLOAD_TOO_LARGE,
+    RECORD_TOO_LARGE: _PAYLOAD_TOO_LARGE,
+    LOG_FULL: NO_ROOM,
+    THROTTLED: THROTTLED.renamed("rate_limited", "The caller exceeds a rate limit, or the server is busy."),
+    NOT_READY: UNAVAILABLE,
+    SHUTTING_DOWN: UNAVAILABLE,
+    READ_ONLY: READ_ONLY.renamed(meaning=f"`read_only`: {READ_ONLY.meaning}"),
+    DAMAGED_DATA: DAMAGED_DATA.renamed(
+        meaning="`damaged_data`: a file with the elements is damaged or missing; `file` names it."
+    ),
+    DISK_FULL: NO_ROOM,
+}
+#: The shared errors whose code is the text of the body.
+_CODED = (RENAMED[READ_ONLY], RENAMED[DAMAGED_DATA])
+
+PROBLEMS = by_code(
+    dict.fromkeys((*RENAMED.values(), CONFLICT, UNSUPPORTED_MEDIA_TYPE, INTERNAL, NOT_SUPPORTED, UNAVAILABLE))
+)
+
+
+class Refused(Exception):
+    """A request, or an entry of a batch, is answered with an error."""
+
+    def __init__(self, status: int, text: str, more: Mapping[str, object] | None = None, headers: Headers = ()) -> None:
+        super().__init__(text)
+        self.status = status
+        self.text = text
+        self.more = more
+        self.headers = headers
+
+    def reply(self) -> Reply:
+        return Reply(msgspec.json.encode({"error": self.text, **(self.more or {})}), self.status, headers=self.headers)
+
+
+# --- requests that cannot be read -------------------------------------------------------------------------------------
+
+
+def no_such_path() -> Refused:
+    return Refused(404, "Not Found")
+
+
+def too_large() -> Refused:
+    return Refused(413, "Payload too large")
+
+
+def wrong_media_type() -> Refused:
+    return Refused(415, "Content-Type must be application/json")
+
+
+def not_an_object() -> Refused:
+    return Refused(400, "Body must be a JSON object")
+
+
+def repeated_member(name: str) -> Refused:
+    return Refused(400, f"Body repeats the member {name!r}: send each name once per object")
+
+
+def too_deep() -> Refused:
+    return Refused(400, "Body nesting too deep")
+
+
+def invalid(what: str) -> Refused:
+    """A parameter of the query: ``checkpoint``, ``last``, ``limit``."""
+    return Refused(400, f"Invalid {what}")
+
+
+# --- errors of collections --------------------------------------------------------------------------------------------
+
+#: The status and the text of each code. Without a text, the message of the error is the text.
+_REFUSALS: dict[Code, tuple[int, str | None]] = {
+    "path_not_found": (404, "Not Found"),
+    "invalid_path": (400, "Invalid path parameter"),
+    "not_append_only": (501, "regular_documents_not_supported"),
+    "not_a_document": (409, "not_a_document"),
+    "unauthorized": (401, "Unauthorized"),
+    "forbidden": (403, "Forbidden"),
+    "field_not_writable": (403, None),
+    "rate_limited": (429, "Rate limit exceeded"),
+    "nonces_full": (503, "Too many signed requests"),
+    "role_resolver_timeout": (503, "Unauthorized"),
+    "role_enricher_timeout": (503, "Authorization error"),
+    "role_enricher_failed": (500, "Authorization error"),
+    "invalid_data": (400, "Missing or invalid data"),
+    "too_deep": (400, "Body nesting too deep"),
+    "too_large": (413, None),
+    "schema_violation": (400, None),
+    "missing_proof": (400, "append requires authorPubkey and authorSignature"),
+    "foreign_author": (403, "append author must be the request presenter"),
+    "invalid_proof": (403, "invalid append author signature"),
+    "invalid_time": (400, "ts must be a non-negative integer"),
+    "time_in_future": (400, "ts is too far in the future"),
+    "time_not_increasing": (409, "non_monotonic_timestamp"),
+    "document_full": (409, "append_limit_exceeded"),
+    "queue_unavailable": (503, "queue_unavailable"),
+    "bound_required": (400, "pull_bound_required"),
+    "full_with_bounds": (400, "full_with_bounds"),
+    "full_not_allowed": (400, "full_not_allowed"),
+    "checkpoint_too_old": (400, "checkpoint_too_old"),
+}
+#: Codes whose answer has the message of the error as well.
+_EXPLAINED: frozenset[Code] = frozenset(("not_append_only", "not_a_document", "queue_unavailable"))
+
+
+def collection_refused(error: CollectionError) -> Refused:
+    """An error of a collection in the words of the protocol."""
+    status, text = _REFUSALS[error.code]
+    more = {"message": str(error), **error.details} if error.code in _EXPLAINED else error.details
+    wait = error.retry_after_ms
+    headers = () if wait is None else (problems.retry_after(wait),)
+    return Refused(status, str(error) if text is None else text, more, headers)
+
+
+# --- errors of the engine and of the server ---------------------------------------------------------------------------
+
+
+def _of_refusal(refusal: Refusal) -> Refused:
+    """A refusal, with the texts of collections."""
+    refusal = refusal.renamed(RENAMED)
+    if refusal.status == 413:
+        return too_large()
+    if refusal.problem in _CODED:
+        more = {"message": refusal.message, **(refusal.detail or {})}
+        return Refused(refusal.status, refusal.code, more, refusal.headers)
+    return Refused(refusal.status, refusal.message, headers=refusal.headers)
+
+
+def refuse(refusal: Refusal) -> Reply:
+    return _of_refusal(refusal).reply()
+
+
+def refused_by(error: Exception) -> Refused | None:
+    """The refusal for an error; None if the error is unexpected."""
+    if isinstance(error, Refused):
+        return error
+    if isinstance(error, BadName):
+        error = invalid_path()
+    if isinstance(error, CollectionError):
+        return collection_refused(error)
+    refusal = problems.refusal_of(error, NOUN)
+    return None if refusal is None else _of_refusal(refusal)
+
+
+def reply_to(error: Exception) -> Reply | None:
+    refused = refused_by(error)
+    return None if refused is None else refused.reply()

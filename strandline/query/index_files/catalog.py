@@ -1,0 +1,328 @@
+"""The index files that exist: the table of the lake, as far as it is needed, the open files, and the local copies of
+files.
+
+Files in an object store are fetched once, kept on the local disk, and waited for only up to a timeout. Most functions
+may wait for a disk or an object store: call them from worker threads, not from an event loop.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from time import monotonic, perf_counter, time_ns
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import xxhash
+
+from strandline.lake.location import Lake
+from strandline.query.index_files.file import DamagedIndexFile, IndexFile, open_index_file
+from strandline.query.index_files.table import ERASURES, TABLE, IndexEntry, listed_in
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+#: What copies may take of the local disk.
+CACHE_BYTES = 8 << 30
+#: Things that an object store is asked for at a time.
+MAX_ERRANDS = 8
+
+T = TypeVar("T")
+
+
+class LocalCopies:
+    """The local paths of a lake's files: the files themselves, or copies of objects in an object store."""
+
+    def __init__(self, lake: Lake, directory: Path, budget: int) -> None:
+        self._lake = lake
+        self._directory = directory
+        self._budget = budget
+        self._lock = threading.Lock()
+        self._held: OrderedDict[str, int] | None = None
+
+    def path_of(self, entry: IndexEntry) -> Path | None:
+        """None: it is not here, and has to be fetched."""
+        if self._lake.directory is not None:
+            return self._lake.directory / entry.path
+        copy = self._directory / _copy_name(entry.path)
+        with self._lock:
+            held = self._load()
+            if copy.name not in held or not copy.exists():
+                return None
+            held.move_to_end(copy.name)
+            return copy
+
+    def fetch(self, entry: IndexEntry) -> Path:
+        """Raises FileNotFoundError, DamagedIndexFile, or whatever an object store does."""
+        copy = self._directory / _copy_name(entry.path)
+        content = self._lake.read(entry.path)
+        if content is None:
+            raise FileNotFoundError(entry.path)
+        if xxhash.xxh3_64_hexdigest(content) != entry.checksum:
+            raise DamagedIndexFile(entry.path, "its checksum does not match")
+        temporary = copy.with_suffix(".tmp")
+        temporary.write_bytes(content)
+        os.replace(temporary, copy)
+        with self._lock:
+            held = self._load()
+            held[copy.name] = entry.size
+            self._make_room(held, copy.name)
+        return copy
+
+    def drop(self, path: str) -> None:
+        """Nobody needs the copy any more, or it is broken."""
+        if self._lake.directory is None:
+            with self._lock:
+                self._load().pop(_copy_name(path), None)
+                (self._directory / _copy_name(path)).unlink(missing_ok=True)
+
+    def _load(self) -> OrderedDict[str, int]:
+        """What an earlier server has fetched is still good: an index file never changes under its name."""
+        if self._held is None:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            files = sorted(self._directory.glob("*.arrow"), key=lambda path: path.stat().st_mtime_ns)
+            self._held = OrderedDict((path.name, path.stat().st_size) for path in files)
+        return self._held
+
+    def _make_room(self, held: OrderedDict[str, int], latest: str) -> None:
+        while sum(held.values()) > self._budget and next(iter(held)) != latest:
+            name, _ = held.popitem(last=False)
+            (self._directory / name).unlink(missing_ok=True)
+
+
+class Errands:
+    """Things to be done far away, each on a thread of its own, so that nobody has to wait for longer than he likes.
+
+    What is under way already is not begun again; what it comes to is for whoever asks the next time.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: dict[str, Future[Any]] = {}
+
+    def run(self, name: str, work: Callable[[], T], seconds: float) -> T | None:
+        """What the work gives, or raises; None if that takes longer, or if too much is under way."""
+        with self._lock:
+            future: Future[T] | None = self._running.get(name)
+            if future is None:
+                if len(self._running) >= MAX_ERRANDS:
+                    return None
+                future = self._running[name] = Future()
+                # Ends with the process, whatever it is waiting for.
+                threading.Thread(target=self._do, args=(name, work, future), name="errand", daemon=True).start()
+        try:
+            return future.result(seconds)
+        except TimeoutError:
+            return None
+
+    def _do(self, name: str, work: Callable[[], T], future: Future[T]) -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:
+            future.set_exception(error)
+        finally:
+            with self._lock:
+                del self._running[name]
+
+
+def _copy_name(path: str) -> str:
+    return f"{xxhash.xxh3_128_hexdigest(path.encode())}.arrow"
+
+
+log = logging.getLogger(__name__)
+
+#: How often it is looked whether the table has changed.
+LOOK_SECONDS = 1.0
+_TICK_NS = 100_000_000
+_ABSENT = "absent"
+#: Each costs a file descriptor.
+MAX_OPEN = 1024
+#: How long an object store may take to tell what there is; it is asked again the next time.
+PATIENCE_SECONDS = 1.0
+
+
+class LogEntries(NamedTuple):
+    """The rows of the table for one log. All erasures up to the event ``erasures`` are applied in all index files."""
+
+    version: int
+    entries: tuple[IndexEntry, ...]
+    erasures: int
+
+
+NOTHING = LogEntries(-1, (), 0)
+
+
+class IndexCatalog:
+    """The index files of a lake. Thread-safe. A lake that does not exist yet has none.
+
+    ``cache`` is a directory for files that come from an object store.
+    """
+
+    def __init__(
+        self,
+        lake: Lake,
+        cache: Path,
+        *,
+        cache_bytes: int = CACHE_BYTES,
+        look_seconds: float = LOOK_SECONDS,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._lake = lake
+        self._errands = Errands()
+        self._copies = LocalCopies(lake, cache, cache_bytes)
+        self._look_seconds = look_seconds
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._looking = threading.Lock()
+        self._looked_at: float | None = None
+        self._mark: object = None
+        self._table: DeltaTable | None = None
+        self._version = -1
+        self._erasures = 0
+        self._shelved: dict[int, LogEntries] = {}
+        self._open: OrderedDict[str, IndexFile] = OrderedDict()
+        self._broken: set[str] = set()
+
+    # --- what there is -----------------------------------------------------------------------------------------------
+
+    def known(self, epoch: int) -> LogEntries | None:
+        """What was last seen of a log; None: it has not been looked yet. Does not wait for anything."""
+        with self._lock:
+            return self._shelved.get(epoch)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time to look again. Does not wait for anything."""
+        return self._looked_at is None or self._clock() - self._looked_at >= self._look_seconds
+
+    def entries_of(self, epoch: int) -> LogEntries:
+        """What there is of a log, not older than a second or so; older if an object store does not answer."""
+        if self._lake.directory is not None:
+            return self._look(epoch)
+        found = self._errands.run(f"log {epoch}", lambda: self._look(epoch), PATIENCE_SECONDS)
+        return found or self.known(epoch) or NOTHING
+
+    def _look(self, epoch: int) -> LogEntries:
+        with self._looking:
+            try:
+                if self.is_due:
+                    self._refresh()
+                    self._looked_at = self._clock()
+                found = self.known(epoch)
+                return self._read(epoch) if found is None or found.version != self._version else found
+            except Exception as error:
+                # The lake is no part of what must be there for an answer.
+                log.warning("cannot read the table of index files in %s: %s", self._lake.url, error)
+                self._table, self._mark, self._looked_at = None, None, self._clock()
+                return self.known(epoch) or NOTHING
+
+    def _refresh(self) -> None:
+        mark = self._mark_now()
+        if mark is not None and mark == self._mark:
+            return
+        if mark == _ABSENT:
+            self._table, self._version, self._mark = None, -1, mark
+            return
+        # A server that has no lake need not load what reads one.
+        from deltalake import DeltaTable
+        from deltalake.exceptions import TableNotFoundError
+
+        if self._table is not None:
+            self._table.update_incremental()
+        else:
+            # To ask first whether there is one would hold up all threads while an object store is asked.
+            try:
+                self._table = DeltaTable(self._lake.place_of(TABLE), storage_options=self._lake.storage_options)
+            except TableNotFoundError:
+                self._version, self._mark = -1, mark
+                return
+        # Looked at before it was read: what has come in between is found the next time.
+        self._mark = mark
+        if self._table.version() != self._version:
+            self._version = self._table.version()
+            self._erasures = self._table.transaction_version(ERASURES) or 0
+            self._broken.clear()
+
+    def _mark_now(self) -> object:
+        """Something that is another whenever the table has changed, if that can be had for next to nothing."""
+        directory = self._lake.directory
+        if directory is None:
+            return None
+        try:
+            changed = os.stat(directory / TABLE / "_delta_log").st_mtime_ns
+        except OSError:
+            return _ABSENT
+        # Of two changes in one tick of the file system's clock the second leaves no mark.
+        return changed if abs(time_ns() - changed) > _TICK_NS else None
+
+    def _read(self, epoch: int) -> LogEntries:
+        if self._table is None:
+            found = NOTHING
+        else:
+            rows = self._table.to_pyarrow_table(filters=[("epoch", "=", epoch)])
+            entries = sorted(listed_in(rows), key=lambda entry: (entry.info.first, -entry.info.last))
+            found = LogEntries(self._version, tuple(entries), self._erasures)
+        with self._lock:
+            before = self._shelved.get(epoch, NOTHING)
+            self._shelved[epoch] = found
+            for path in {entry.path for entry in before.entries} - {entry.path for entry in found.entries}:
+                self._open.pop(path, None)
+        return found
+
+    def forget(self, epoch: int) -> None:
+        with self._lock:
+            for entry in self._shelved.pop(epoch, NOTHING).entries:
+                self._open.pop(entry.path, None)
+
+    # --- the files ---------------------------------------------------------------------------------------------------
+
+    def open(self, entry: IndexEntry, deadline: float) -> IndexFile | None:
+        """The index file; None if it cannot be used, or would have to be fetched and the deadline (of
+        ``perf_counter``) is over."""
+        with self._lock:
+            index_file = self._open.get(entry.path)
+            if index_file is not None:
+                self._open.move_to_end(entry.path)
+                return index_file
+            if entry.path in self._broken:
+                return None
+        try:
+            path = self._copies.path_of(entry)
+            if path is None:
+                seconds = deadline - perf_counter()
+                path = (
+                    self._errands.run(entry.path, lambda: self._copies.fetch(entry), seconds) if seconds > 0 else None
+                )
+            if path is None:
+                return None
+            index_file = open_index_file(str(path), entry.path)
+            if index_file.info != entry.info:
+                raise DamagedIndexFile(entry.path, f"it is {index_file.info}, not {entry.info}")
+        except Exception as error:
+            self.report(entry.path, error)
+            return None
+        with self._lock:
+            self._open[entry.path] = index_file
+            while len(self._open) > MAX_OPEN:
+                self._open.popitem(last=False)
+        return index_file
+
+    @property
+    def broken(self) -> frozenset[str]:
+        """The files that cannot be used."""
+        with self._lock:
+            return frozenset(self._broken)
+
+    def report(self, path: str, error: Exception) -> None:
+        """A file that cannot be used: it counts as not there until the table changes."""
+        with self._lock:
+            known = path in self._broken
+            self._broken.add(path)
+            self._open.pop(path, None)
+        self._copies.drop(path)
+        if not known:
+            log.warning("cannot use the index file %s, its records are indexed in memory: %s", path, error)

@@ -1,0 +1,356 @@
+"""The index file: one uncompressed Arrow IPC file, used in place.
+
+It has one row. Every column is a list: an array of numbers or texts, named "seqs", "column:NAME:PART" or
+"rollup:NAME:INTERVAL:…". The metadata of the file's footer holds a :class:`IndexHead`, which says what the arrays mean,
+where they are in the file, and their checksums; it has a checksum itself. Any Arrow reader can read the file.
+Strandline verifies the head when a file is opened, and an array when it is first used, so opening is cheap and only the
+needed parts of a file are read.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import xxhash
+from msgspec import Struct
+
+from strandline.query.chunk import Chunk
+from strandline.query.columns import AnyColumn, HistogramColumn, KeywordColumn, NumberColumn, TextColumn
+from strandline.query.index_files.rollups import StoredRollup, load_sums
+from strandline.query.postings import (
+    NOWHERE,
+    PostedKeywordColumn,
+    PostedTextColumn,
+    narrow,
+    post_keywords,
+    post_texts,
+    sort_words,
+)
+from strandline.query.sums import Sums
+
+
+class StoredColumn(Struct, frozen=True):
+    """``kind`` is "number", "bool", "keyword", "text" or "histogram"; ``parts`` are the arrays there are of it."""
+
+    name: str
+    kind: str
+    parts: tuple[str, ...]
+
+
+def store_column(name: str, column: AnyColumn) -> tuple[StoredColumn, dict[str, Any]]:
+    """What it is, and its arrays by their names."""
+    kind, parts = _parts(column)
+    if column.rows is not None:
+        parts["rows"] = column.rows
+    return StoredColumn(name, kind, tuple(parts)), {array_name(name, part): array for part, array in parts.items()}
+
+
+def array_name(column: str, part: str) -> str:
+    return f"column:{column}:{part}"
+
+
+def _parts(column: AnyColumn) -> tuple[str, dict[str, Any]]:
+    if isinstance(column, NumberColumn):
+        return _number_parts(column)
+    if isinstance(column, TextColumn):
+        text = post_texts(column)
+        return "text", {
+            "tokens": text.tokens,
+            "words": text.words,
+            "bounds": text.bounds,
+            "values": text.values,
+            "counts": text.counts,
+            "starts": text.starts,
+        }
+    if isinstance(column, HistogramColumn):
+        codes, words = sort_words(column.codes, column.words)
+        return "histogram", {"codes": narrow(codes, len(words)), "words": words, "weights": column.weights}
+    keyword = post_keywords(column)
+    parts = {"codes": keyword.codes, "words": keyword.words}
+    if len(keyword.starts):
+        parts |= {"order": keyword.order, "starts": keyword.starts}
+    return "keyword", parts
+
+
+def _number_parts(column: NumberColumn) -> tuple[str, dict[str, Any]]:
+    values = column.values
+    if values.dtype == np.bool_:
+        return "bool", {"values": values.view(np.uint8)}
+    if not column.is_general:
+        return "number", {"values": values}
+    listed = values.tolist()
+    wide = [place for place, value in enumerate(listed) if not -(1 << 63) <= value < 1 << 63]
+    for place in wide:
+        listed[place] = 0
+    texts = pa.array([str(values[place]) for place in wide], pa.string())
+    return "number", {"values": np.array(listed, np.int64), "wide": np.array(wide, np.int64), "wide_texts": texts}
+
+
+def load_column(stored: StoredColumn, array: Callable[[str], Any]) -> AnyColumn:
+    """The column again; ``array`` gives arrays by their names, numbers as numpy's and texts as Arrow's."""
+    parts = {part: array(array_name(stored.name, part)) for part in stored.parts}
+    rows = parts.get("rows")
+    match stored.kind:
+        case "number":
+            return NumberColumn(_numbers(parts), rows)
+        case "bool":
+            return NumberColumn(parts["values"].view(np.bool_), rows)
+        case "keyword":
+            order, starts = parts.get("order", NOWHERE), parts.get("starts", NOWHERE)
+            return PostedKeywordColumn(parts["codes"], parts["words"], rows, order, starts)
+        case "histogram":
+            return HistogramColumn(parts["codes"], parts["words"], parts["weights"], rows)
+        case "text":
+            return PostedTextColumn(
+                parts["tokens"],
+                parts["words"],
+                parts["bounds"],
+                rows,
+                parts["values"],
+                parts["counts"],
+                parts["starts"],
+            )
+        case kind:
+            raise ValueError(f"there are no columns of the kind {kind!r}")
+
+
+def _numbers(parts: dict[str, Any]) -> Any:
+    values = parts["values"]
+    if "wide" not in parts:
+        return values
+    general = values.astype(np.object_)
+    for place, text in zip(parts["wide"].tolist(), parts["wide_texts"].to_pylist(), strict=True):
+        general[place] = int(text)
+    return general
+
+
+def plain_column(column: AnyColumn) -> AnyColumn:
+    """The same values without what is known about where words are, and with codes of the usual size."""
+    if isinstance(column, TextColumn):
+        return TextColumn(column.tokens.astype(np.int32), column.words, column.bounds, column.rows)
+    if isinstance(column, HistogramColumn):
+        return HistogramColumn(column.codes.astype(np.int32), column.words, column.weights, column.rows)
+    if isinstance(column, KeywordColumn):
+        return KeywordColumn(column.codes.astype(np.int32), column.words, column.rows)
+    return column
+
+
+FORMAT = 1
+METADATA_KEY = b"strandline.companion"
+MAGIC = b"STRDCOMP"
+#: Before the head: the magic, its length and its XXH3, as hexadecimal digits. The metadata of an Arrow file is text.
+_FRAME = struct.Struct("8s8s16s")
+_STRING = "string"
+SEQS = "seqs"
+
+
+class DamagedIndexFile(Exception):
+    """The file is not what it was written as, or is no index file. Everything in it can be made again."""
+
+    def __init__(self, path: str, why: str) -> None:
+        super().__init__(f"the index file {path} cannot be used: {why}")
+        self.path = path
+
+
+class Info(Struct, frozen=True, kw_only=True):
+    """The records that an index file covers: ``first`` to ``last`` of a log. Some of these seqs may hold no record."""
+
+    #: The id of the data directory, and the log in it.
+    directory: str
+    log: str
+    epoch: int
+    first: int
+    last: int
+    #: Under which schema versions they were read: see :func:`~strandline.query.index_files.builder.versions_between`.
+    versions: tuple[tuple[int, int], ...]
+    #: The names of what is indexed and of what is added up.
+    plan: str
+    rollups: str
+    #: All erasures up to this seq of the log of erasures had been made when the records were read.
+    erasures: int
+    #: How many records it has: those that are JSON objects.
+    records: int
+
+
+class StoredArray(Struct, frozen=True, array_like=True):
+    """``kind`` is what numpy calls the numbers, or "string". ``buffers`` are the places and sizes of what the array
+    consists of: the numbers, or the offsets of texts and the texts themselves."""
+
+    kind: str
+    length: int
+    buffers: tuple[tuple[int, int], ...]
+    checksum: int
+
+    @property
+    def size(self) -> int:
+        return sum(size for _, size in self.buffers)
+
+
+class IndexHead(Struct, frozen=True):
+    format: int
+    info: Info
+    columns: tuple[StoredColumn, ...]
+    rollups: tuple[StoredRollup, ...]
+    arrays: dict[str, StoredArray]
+
+
+class IndexFile:
+    """An open index file. Thread-safe. The file is closed when nothing refers to it any more.
+
+    Methods raise :class:`DamagedIndexFile` if the bytes that they need do not match their checksum.
+    """
+
+    def __init__(self, path: str, head: IndexHead, content: Any) -> None:
+        self.path = path
+        self.size = int(content.size)
+        self.info = head.info
+        self.head = head
+        self._content = content
+        self._columns = _Columns(self)
+        self._sums: dict[tuple[str, int], Sums] = {}
+
+    def chunk(self) -> Chunk | None:
+        """Its records; None if it has none."""
+        return Chunk(self.array(SEQS), self._columns, find_sums=self.sums) if self.info.records else None
+
+    def sums(self, rollup_id: str, interval_ms: int) -> Sums | None:
+        """What its records add up to; None if it has no such rollup."""
+        found = self._sums.get((rollup_id, interval_ms))
+        if found is None:
+            stored = next((each for each in self.head.rollups if each.id == rollup_id), None)
+            if stored is None or interval_ms not in stored.intervals:
+                return None
+            found = self._sums[rollup_id, interval_ms] = load_sums(stored, interval_ms, self.array)
+        return found
+
+    def array(self, name: str) -> Any:
+        """An array, verified: numbers as numpy's, texts as Arrow's."""
+        stored = self.head.arrays[name]
+        digest = xxhash.xxh3_64()
+        buffers = []
+        for offset, size in stored.buffers:
+            if offset + size > self.size:
+                raise DamagedIndexFile(self.path, f"it ends before {name}")
+            buffers.append(self._content.slice(offset, size))
+            digest.update(buffers[-1])
+        if digest.intdigest() != stored.checksum:
+            raise DamagedIndexFile(self.path, f"the checksum of {name} does not match")
+        if stored.kind == _STRING:
+            return pa.StringArray.from_buffers(stored.length, *buffers)
+        return np.frombuffer(buffers[0], stored.kind, stored.length)
+
+    def sizes(self) -> dict[str, int]:
+        """The bytes of each column, and of what rollups add up under "rollup:NAME"."""
+        sizes: dict[str, int] = {}
+        for name, array in self.head.arrays.items():
+            kind, _, rest = name.partition(":")
+            owner = rest.rpartition(":")[0] if kind == "column" else f"rollup:{rest.partition(':')[0]}"
+            if kind != SEQS:
+                sizes[owner] = sizes.get(owner, 0) + array.size
+        return sizes
+
+
+class _Columns(Mapping[str, AnyColumn]):
+    """The columns of an index file, each made when it is first asked for."""
+
+    def __init__(self, index_file: IndexFile) -> None:
+        self._index_file = index_file
+        self._stored = {stored.name: stored for stored in index_file.head.columns}
+        self._made: dict[str, AnyColumn] = {}
+
+    def __getitem__(self, name: str) -> AnyColumn:
+        column = self._made.get(name)
+        if column is None:
+            stored = self._stored[name]
+            try:
+                column = self._made[name] = load_column(stored, self._index_file.array)
+            except (ValueError, IndexError) as error:
+                raise DamagedIndexFile(self._index_file.path, f"the column {name}: {error}") from error
+        return column
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._stored)
+
+    def __len__(self) -> int:
+        return len(self._stored)
+
+
+def write_index_file(
+    info: Info, columns: tuple[StoredColumn, ...], rollups: tuple[StoredRollup, ...], arrays: Mapping[str, Any]
+) -> Any:
+    """The bytes of the file, as an Arrow buffer."""
+    flat = {name: array if isinstance(array, pa.Array) else pa.array(array) for name, array in arrays.items()}
+    lists = [pa.LargeListArray.from_arrays(pa.array([0, len(array)], pa.int64()), array) for array in flat.values()]
+    batch = pa.record_batch(lists, names=list(flat))
+    # The footer comes last: what is in it moves nothing of what it tells the places of.
+    draft = _file(batch, b"")
+    written = pa.ipc.open_file(draft).get_batch(0)
+    stored = {name: _stored(written.column(name).values, draft) for name in flat}
+    head = b64encode(msgspec.msgpack.encode(IndexHead(FORMAT, info, columns, rollups, stored)))
+    return _file(batch, _FRAME.pack(MAGIC, b"%08x" % len(head), xxhash.xxh3_64_hexdigest(head).encode()) + head)
+
+
+def _file(batch: Any, head: bytes) -> Any:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, batch.schema, metadata={METADATA_KEY: head}) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue()
+
+
+def _stored(array: Any, file: Any) -> StoredArray:
+    assert not array.null_count, "there is no place for what is not there"
+    buffers = [buffer for buffer in array.buffers()[1:] if buffer is not None]
+    kind = _STRING
+    if not pa.types.is_string(array.type):
+        kind = np.dtype(array.type.to_pandas_dtype()).str
+        # Arrow may have written more than there is, to fill up.
+        buffers = [buffers[0].slice(0, len(array) * np.dtype(kind).itemsize)] if buffers else [pa.py_buffer(b"")]
+    digest = xxhash.xxh3_64()
+    for buffer in buffers:
+        digest.update(buffer)
+    places = tuple((buffer.address - file.address if buffer.size else 0, buffer.size) for buffer in buffers)
+    return StoredArray(kind, len(array), places, digest.intdigest())
+
+
+def open_index_file(path: str, name: str | None = None) -> IndexFile:
+    """Map the file; ``name`` is what it is called in errors. Raises FileNotFoundError or DamagedIndexFile."""
+    with open(path, "rb") as file:
+        if not os.fstat(file.fileno()).st_size:
+            raise DamagedIndexFile(name or path, "it is empty")
+        content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    return _opened(name or path, content)
+
+
+def read_index_file(content: Any, path: str = "in memory") -> IndexFile:
+    """The same, of the bytes of a file. Raises DamagedIndexFile."""
+    return _opened(path, bytes(content))
+
+
+def _opened(path: str, content: bytes | mmap.mmap) -> IndexFile:
+    at = content.rfind(MAGIC)
+    if at < 0 or at + _FRAME.size > len(content):
+        raise DamagedIndexFile(path, "it is not an index file")
+    try:
+        _, length, digest = _FRAME.unpack(content[at : at + _FRAME.size])
+        encoded = content[at + _FRAME.size : at + _FRAME.size + int(length, 16)]
+        if xxhash.xxh3_64_hexdigest(encoded).encode() != digest:
+            raise DamagedIndexFile(path, "the checksum of its head does not match")
+        head = b64decode(encoded, validate=True)
+        found = msgspec.msgpack.decode(head, type=_Format)
+        if found.format != FORMAT:
+            raise DamagedIndexFile(path, f"it has the format {found.format}, and this is {FORMAT}")
+        return IndexFile(path, msgspec.msgpack.decode(head, type=IndexHead), pa.py_buffer(content))
+    except (msgspec.ValidationError, msgspec.DecodeError, ValueError) as error:
+        raise DamagedIndexFile(path, str(error)) from error
+
+
+class _Format(Struct):
+    format: int

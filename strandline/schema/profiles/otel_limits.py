@@ -1,0 +1,256 @@
+"""The settings of a trace stream: how much of a span is kept, how much of a request is read; and applying them to
+attributes.
+
+Attributes of spans, resources, scopes, events and links are redacted and cut to the limits.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from strandline.schema.errors import SchemaError
+from strandline.schema.profiles.profile import ProfileOptions
+from strandline.schema.profiles.values import REDACTED
+
+#: Redacted keys, and attributes that may hold the id of a request, that can be configured.
+MAX_NAMES = 64
+MAX_DEPTH = 64
+
+
+class AttributeLimits(msgspec.Struct, frozen=True, kw_only=True):
+    max_attribute_value_bytes: int = 8192
+    max_attributes_per_span: int = 256
+    max_events_per_span: int = 128
+    max_links_per_span: int = 128
+    max_statement_bytes: int = 4096
+
+
+class StoreRaw(msgspec.Struct, frozen=True, kw_only=True):
+    """What of a span is stored beside the fields that are made of it."""
+
+    resource_attributes: bool = True
+    span_attributes: bool = True
+    events: bool = True
+    links: bool = True
+
+
+class OtlpLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """How large one request may be, and how large the values in it."""
+
+    max_compressed_bytes: int = 4 << 20
+    max_decoded_bytes: int = 16 << 20
+    max_resource_spans_per_request: int = 1024
+    max_scope_spans_per_request: int = 4096
+    max_spans_per_request: int = 50_000
+    max_any_value_depth: int = 16
+    max_array_values_per_any_value: int = 256
+    max_kv_list_values_per_any_value: int = 256
+
+
+class OtelSettings(msgspec.Struct, frozen=True, kw_only=True):
+    redact_keys: tuple[str, ...] = ()
+    #: Where the id of a request is looked for; empty: in the usual places.
+    request_id_attributes: tuple[str, ...] = ()
+    attribute_limits: AttributeLimits = AttributeLimits()
+    store: StoreRaw = StoreRaw()
+    keeps_statements: bool = False
+    keeps_queries: bool = False
+    otlp_limits: OtlpLimits = OtlpLimits()
+
+
+def parse_settings(options: ProfileOptions) -> OtelSettings:
+    """Raises SchemaError."""
+    return OtelSettings(
+        redact_keys=options.texts("redactKeys", MAX_NAMES, lower=True),
+        request_id_attributes=options.texts("requestIdAttributes", MAX_NAMES),
+        attribute_limits=_attribute_limits(options.section("attributeLimits")),
+        store=_store(options.section("store")),
+        keeps_statements=options.choice("dbStatementMode", ("drop", "raw"), "drop") == "raw",
+        keeps_queries=options.choice("urlMode", ("drop_query", "raw"), "drop_query") == "raw",
+        otlp_limits=_otlp_limits(options.section("otlpLimits")),
+    )
+
+
+def _attribute_limits(options: ProfileOptions | None) -> AttributeLimits:
+    if options is None:
+        return AttributeLimits()
+    options.allow(
+        "maxAttributeValueBytes", "maxAttributesPerSpan", "maxEventsPerSpan", "maxLinksPerSpan", "maxStatementBytes"
+    )
+    return AttributeLimits(
+        max_attribute_value_bytes=options.whole("maxAttributeValueBytes", 8192, 1),
+        max_attributes_per_span=options.whole("maxAttributesPerSpan", 256, 0),
+        max_events_per_span=options.whole("maxEventsPerSpan", 128, 0),
+        max_links_per_span=options.whole("maxLinksPerSpan", 128, 0),
+        max_statement_bytes=options.whole("maxStatementBytes", 4096, 1),
+    )
+
+
+def _store(options: ProfileOptions | None) -> StoreRaw:
+    if options is None:
+        return StoreRaw()
+    options.allow("rawResourceAttributes", "rawSpanAttributes", "rawEvents", "rawLinks")
+    return StoreRaw(
+        resource_attributes=options.flag("rawResourceAttributes", True),
+        span_attributes=options.flag("rawSpanAttributes", True),
+        events=options.flag("rawEvents", True),
+        links=options.flag("rawLinks", True),
+    )
+
+
+def _otlp_limits(options: ProfileOptions | None) -> OtlpLimits:
+    if options is None:
+        return OtlpLimits()
+    options.allow(
+        "maxCompressedBytes", "maxDecodedBytes", "maxResourceSpansPerRequest", "maxScopeSpansPerRequest",
+        "maxSpansPerRequest", "maxAnyValueDepth", "maxArrayValuesPerAnyValue", "maxKvListValuesPerAnyValue",
+    )  # fmt: skip
+    return OtlpLimits(
+        max_compressed_bytes=options.whole("maxCompressedBytes", 4 << 20, 1),
+        max_decoded_bytes=options.whole("maxDecodedBytes", 16 << 20, 1),
+        max_resource_spans_per_request=options.whole("maxResourceSpansPerRequest", 1024, 1),
+        max_scope_spans_per_request=options.whole("maxScopeSpansPerRequest", 4096, 1),
+        max_spans_per_request=options.whole("maxSpansPerRequest", 50_000, 1),
+        max_any_value_depth=options.whole("maxAnyValueDepth", 16, 1, MAX_DEPTH),
+        max_array_values_per_any_value=options.whole("maxArrayValuesPerAnyValue", 256, 0),
+        max_kv_list_values_per_any_value=options.whole("maxKvListValuesPerAnyValue", 256, 0),
+    )
+
+
+#: Names whose values are never stored, in lower case.
+SECRETS = frozenset(
+    {"password", "token", "secret", "authorization", "cookie", "apikey", "api_key", "set-cookie", "x-api-key"}
+)
+#: How many words at the end of a name can be a secret name together.
+MAX_WORDS = 4
+#: Names whose answer is remembered. Programs use few names, and the same again and again.
+REMEMBERED_NAMES = 4096
+
+STATEMENTS = frozenset({"db.statement", "db.query.text"})
+_URLS = frozenset({"url.full", "http.url", "http.target", "url.original"})
+_QUERY = "url.query"
+_WORDS = re.compile("[._-]+")
+
+
+def secret_names(more: Iterable[str]) -> Callable[[str], bool]:
+    """Tells whether a name is a secret one: as a whole, from one of its dots on, or its last words, however they are
+    joined."""
+    secrets = SECRETS.union(more)
+
+    @lru_cache(REMEMBERED_NAMES)
+    def is_secret(name: str) -> bool:
+        name = name.lower()
+        rest, dot = name, "."
+        while dot:
+            if rest in secrets:
+                return True
+            _, dot, rest = rest.partition(".")
+        return _ends_secret(name, secrets)
+
+    return is_secret
+
+
+def _ends_secret(name: str, secrets: frozenset[str]) -> bool:
+    words = [word for word in _WORDS.split(name) if word]
+    for count in range(1, min(MAX_WORDS, len(words)) + 1):
+        last = words[-count:]
+        if any(joint.join(last) in secrets for joint in (".", "-", "_", "")):
+            return True
+    return False
+
+
+def without_query(url: str) -> str:
+    """A URL without what is asked, where on the page, and who asks."""
+    url = url.partition("#")[0].partition("?")[0]
+    scheme, separator, rest = url.partition("://")
+    if not separator or "@" not in rest:
+        return url
+    authority, slash, path = rest.partition("/")
+    return f"{scheme}://{authority.rpartition('@')[2]}{slash}{path}"
+
+
+def shorten(text: str, most: int) -> str:
+    """The beginning of a text that has too many bytes, in whole characters."""
+    if len(text) * 4 <= most or len(data := text.encode()) <= most:
+        return text
+    return data[:most].decode(errors="ignore")
+
+
+class Attributes:
+    """Puts attributes into the form that they are stored in. One object per profile."""
+
+    def __init__(self, settings: OtelSettings) -> None:
+        self._limits = settings.attribute_limits
+        self._keeps_statements = settings.keeps_statements
+        self._keeps_queries = settings.keeps_queries
+        self._is_secret = secret_names(settings.redact_keys)
+
+    def clean(self, given: Any, path: str, redacted: list[str]) -> tuple[dict[str, Any], int]:
+        """The attributes, and how many there were too many. Where secrets were goes into ``redacted``."""
+        if given is None:
+            return {}, 0
+        if type(given) is not dict:
+            raise SchemaError(f"otel-traces record.{path} must be an object")
+        cleaned: dict[str, Any] = {}
+        most, longest = self._limits.max_attributes_per_span, self._limits.max_attribute_value_bytes
+        is_secret = self._is_secret
+        dropped = 0
+        for name, value in given.items():
+            if len(cleaned) >= most:
+                dropped += 1
+                continue
+            if is_secret(name):
+                redacted.append(f"{path}.{name}")
+                value = REDACTED
+            elif name in _POLICED:
+                value = self._policed(name, value)
+                if value is None:
+                    continue
+            elif type(value) is str:
+                if len(value) * 4 > longest:
+                    value = shorten(value, longest)
+            elif type(value) is dict or type(value) is list:
+                value = self._inner(value, f"{path}.{name}", redacted)
+            cleaned[name] = value
+        return cleaned, dropped
+
+    def _policed(self, name: str, value: Any) -> Any:
+        """What of a statement or a URL may be stored; None: nothing."""
+        if type(value) is not str:
+            return None
+        if name in STATEMENTS:
+            return self.statement(value)
+        return None if name == _QUERY and not self._keeps_queries else self.url(value)
+
+    def statement(self, text: str) -> str | None:
+        return shorten(text, self._limits.max_statement_bytes) if self._keeps_statements else None
+
+    def url(self, text: str) -> str | None:
+        return self.text(text if self._keeps_queries else without_query(text))
+
+    def text(self, text: str) -> str | None:
+        """A text that is not too long, without the space around it; None if nothing is left."""
+        return shorten(text, self._limits.max_attribute_value_bytes).strip() or None
+
+    def _inner(self, value: Any, path: str, redacted: list[str]) -> Any:
+        if type(value) is dict:
+            cleaned = {}
+            for name, inner in value.items():
+                where = f"{path}.{name}"
+                if self._is_secret(name):
+                    redacted.append(where)
+                    cleaned[name] = REDACTED
+                else:
+                    cleaned[name] = self._inner(inner, where, redacted)
+            return cleaned
+        if type(value) is list:
+            return [self._inner(inner, f"{path}.{index}", redacted) for index, inner in enumerate(value)]
+        return shorten(value, self._limits.max_attribute_value_bytes) if type(value) is str else value
+
+
+_POLICED = STATEMENTS | _URLS | {_QUERY}

@@ -1,0 +1,1 @@
+"""What is true of every log of a server, whatever the protocol."""

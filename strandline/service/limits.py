@@ -1,0 +1,71 @@
+"""How much may be under way at a time: requests of a key, and open streams of everybody and of a key.
+
+Only used on the event loop's thread. Where there is no key to attribute something to, the bound per key does not apply.
+"""
+
+from __future__ import annotations
+
+from strandline.service.access import Access
+from strandline.service.unread import UnreadBytes
+
+
+class Slots:
+    """At most ``total`` at a time, and ``per_key`` of each key; 0: no bound.
+
+    Whoever got True from ``acquire`` calls ``release`` exactly once, with the same access.
+    """
+
+    __slots__ = ("_by_key", "_per_key", "_total", "used")
+
+    def __init__(self, total: int = 0, per_key: int = 0) -> None:
+        self._total = total
+        self._per_key = per_key
+        #: How many are taken now, by everybody.
+        self.used = 0
+        #: Only keys that hold some are in here.
+        self._by_key: dict[str, int] = {}
+
+    def room(self, access: Access) -> bool:
+        """Whether ``acquire`` would succeed now."""
+        if self._total and self.used >= self._total:
+            return False
+        return not self._per_key or not access.id or self._by_key.get(access.id, 0) < self._per_key
+
+    def acquire(self, access: Access) -> bool:
+        """Take a slot; False when there is none, and then nothing is taken."""
+        if not self.room(access):
+            return False
+        self.used += 1
+        if self._per_key and access.id:
+            self._by_key[access.id] = self._by_key.get(access.id, 0) + 1
+        return True
+
+    def release(self, access: Access) -> None:
+        if not self.used:
+            raise RuntimeError("a slot was released that nobody had taken")
+        if self._per_key and access.id:
+            held = self._by_key.get(access.id, 0)
+            if not held:
+                raise RuntimeError(f"a slot was released that the key {access.id} had not taken")
+            if held == 1:
+                del self._by_key[access.id]
+            else:
+                self._by_key[access.id] = held - 1
+        self.used -= 1
+
+
+class Limits:
+    """``requests`` are in flight until answered; ``streams``, event streams and WebSockets, are open until they end;
+    ``unread`` is what clients have not read yet."""
+
+    def __init__(
+        self,
+        *,
+        max_inflight_per_key: int = 0,
+        max_sse_connections: int = 0,
+        max_sse_connections_per_key: int = 0,
+        unread: UnreadBytes | None = None,
+    ) -> None:
+        self.unread = UnreadBytes() if unread is None else unread
+        self.requests = Slots(per_key=max_inflight_per_key)
+        self.streams = Slots(max_sse_connections, max_sse_connections_per_key)

@@ -1,0 +1,172 @@
+"""The configuration of a log: as clients give and see it on one side, the engine's on the other."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from strandline.engine import Config
+from strandline.engine.record import PLAIN_NAME
+from strandline.service.access import FULL_ACCESS, Access
+from strandline.service.problems import invalid, may_not_touch
+
+Kind = Literal["log", "queue"]
+Count = Annotated[int, Meta(ge=0, le=(1 << 62) - 1)]
+
+#: A topic's name in a body. It is checked when a topic is made, and not where one is looked up: the schema is for those
+#: who write clients.
+NameField = Annotated[str, Meta(extra_json_schema={"pattern": f"^{PLAIN_NAME.pattern}$"})]
+#: A lease is never shorter or longer than this.
+LEASE_MS = (100, 86_400_000)
+MAX_CLAIM_JITTER_MS = 5_000
+
+
+class TopicConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The configuration of a topic in a request. A member that is left out has its default."""
+
+    type: Kind | UnsetType = UNSET
+    ttl_ms: Count = 0
+    cap_records: Count = 0
+    cap_bytes: Count = 0
+    discard: Literal["old", "reject"] = "old"
+    compact: bool = False
+    durable: bool | None = None
+    durability: Literal["ephemeral", "memory", "disk", "fsync"] | None = None
+    priority: Annotated[int, Meta(ge=-(1 << 31), le=(1 << 31) - 1)] | None = None
+    auto_priority: bool = True
+    auto_create: bool = True
+    idempotency_window_ms: Count = 120_000
+    dedupe_node: bool = True
+    lease_ms: Count = 30_000
+    claim_jitter_ms: Count = 0
+    max_deliveries: Count = 0
+    dead_letter: NameField | None = None
+    leases_durable: bool = False
+
+    def kind(self, default: Kind = "log") -> Kind:
+        """The type that is asked for, or the default when nothing is said of it."""
+        return default if isinstance(self.type, UnsetType) else self.type
+
+
+class Traits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What of a topic's configuration the engine does not know: kept in the log's attributes."""
+
+    type: Kind = "log"
+    priority: int | None = None
+    auto_priority: bool = True
+    auto_create: bool = True
+    dedupe_node: bool = True
+    lease_ms: int = 30_000
+    claim_jitter_ms: int = 0
+    max_deliveries: int = 0
+    dead_letter: str | None = None
+    leases_durable: bool = False
+
+
+#: Where the traits are among the attributes of a log.
+ATTRIBUTE = "topics"
+
+
+def check_name(name: str) -> str:
+    if PLAIN_NAME.fullmatch(name) is None:
+        raise invalid(
+            f"{name!r} cannot name a topic: 1 to 255 letters, digits and . _ : -, starting with a letter or digit",
+        )
+    return name
+
+
+def engine_config(name: str, wanted: TopicConfig, kind: Kind) -> Config:
+    """The engine's configuration for what was asked for."""
+    if wanted.dead_letter is not None:
+        _check_dead_letter(name, wanted.dead_letter)
+    if wanted.compact and kind == "queue":
+        raise invalid("compact is not supported for queues", {"topic": name})
+    traits = Traits(
+        type=kind,
+        priority=wanted.priority,
+        auto_priority=wanted.auto_priority,
+        auto_create=wanted.auto_create,
+        dedupe_node=wanted.dedupe_node,
+        lease_ms=clamp_lease(wanted.lease_ms),
+        claim_jitter_ms=min(wanted.claim_jitter_ms, MAX_CLAIM_JITTER_MS),
+        max_deliveries=wanted.max_deliveries,
+        dead_letter=wanted.dead_letter,
+        leases_durable=wanted.leases_durable,
+    )
+    return Config(
+        durability=wanted.durability or ("fsync" if wanted.durable else "disk"),
+        ttl_ms=wanted.ttl_ms,
+        cap_records=wanted.cap_records,
+        cap_bytes=wanted.cap_bytes,
+        discard=wanted.discard,
+        compact=wanted.compact,
+        idempotency_window_ms=wanted.idempotency_window_ms,
+        attributes={ATTRIBUTE: msgspec.to_builtins(traits)},
+    )
+
+
+def default_config() -> Config:
+    """What a log is like that is created without a configuration."""
+    return engine_config("", TopicConfig(), "log")
+
+
+def check_config(wanted: TopicConfig, access: Access) -> None:
+    """Refuse a configuration that names a topic which the key may not touch."""
+    if wanted.dead_letter is not None and not access.may_touch(wanted.dead_letter):
+        raise may_not_touch(wanted.dead_letter, "dead_letter")
+
+
+def keep_hidden(wanted: TopicConfig, traits: Traits, access: Access) -> TopicConfig:
+    """The wanted configuration, with what the key can neither see nor name and so cannot have meant to remove."""
+    hidden = traits.dead_letter
+    if wanted.dead_letter is not None or hidden is None or access.may_touch(hidden):
+        return wanted
+    return msgspec.structs.replace(wanted, dead_letter=hidden)
+
+
+def clamp_lease(lease_ms: int) -> int:
+    return max(LEASE_MS[0], min(LEASE_MS[1], lease_ms))
+
+
+def _check_dead_letter(name: str, dead_letter: str) -> None:
+    if PLAIN_NAME.fullmatch(dead_letter) is None or dead_letter == name:
+        why = "it is the queue itself" if dead_letter == name else "it cannot name a topic"
+        raise invalid(f"dead_letter {dead_letter!r}: {why}", {"dead_letter": dead_letter})
+
+
+def traits_of(config: Config) -> Traits:
+    """A log that another protocol made has the default ones."""
+    return msgspec.convert(config.attributes.get(ATTRIBUTE, {}), Traits)
+
+
+def kind_of(config: Config) -> Kind:
+    """Only the type: quick enough to ask of every log there is."""
+    kind: Kind = config.attributes.get(ATTRIBUTE, {}).get("type", "log")
+    return kind
+
+
+def config_json(config: Config, traits: Traits, access: Access = FULL_ACCESS) -> dict[str, Any]:
+    """The whole configuration, as every answer shows it; without a name that the key may not touch."""
+    dead_letter = traits.dead_letter
+    return {
+        "type": traits.type,
+        "ttl_ms": config.ttl_ms,
+        "cap_records": config.cap_records,
+        "cap_bytes": config.cap_bytes,
+        "discard": config.discard,
+        "compact": config.compact,
+        "durable": config.durability == "fsync",
+        "durability": config.durability,
+        "priority": traits.priority,
+        "auto_priority": traits.auto_priority,
+        "auto_create": traits.auto_create,
+        "idempotency_window_ms": config.idempotency_window_ms,
+        "dedupe_node": traits.dedupe_node,
+        "lease_ms": traits.lease_ms,
+        "claim_jitter_ms": traits.claim_jitter_ms,
+        "max_deliveries": traits.max_deliveries,
+        "dead_letter": dead_letter if dead_letter is None or access.may_touch(dead_letter) else None,
+        "leases_durable": traits.leases_durable,
+    }

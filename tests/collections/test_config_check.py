@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from strandline.collections.config import (
+    AppendOnly,
+    Collection,
+    CollectionRateLimit,
+    CollectionsConfig,
+    QueueEvents,
+    RateDimension,
+    RateLimit,
+    RateRule,
+)
+from strandline.collections.config_check import check, warnings_about
+from strandline.collections.errors import BadCollections
+
+APPEND = AppendOnly()
+
+
+def collection(**options: Any) -> Collection:
+    chosen: dict[str, Any] = {
+        "name": "events", "storage_path": "events/{day}", "read_roles": ("user",), "write_roles": ("user",),
+        "append_only": APPEND, **options,
+    }  # fmt: skip
+    return Collection(**chosen)
+
+
+def errors_of(*collections: Collection, **options: Any) -> tuple[str, ...]:
+    try:
+        check(CollectionsConfig(collections=collections, **options))
+    except BadCollections as error:
+        return error.errors
+    return ()
+
+
+def doubts_of(*collections: Collection) -> list[str]:
+    config = CollectionsConfig(collections=collections)
+    check(config)
+    return warnings_about(config)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"encryption": "delegated"},
+        {"object_schema": {"type": "object", "required": ["a"]}},
+        {"ttl_ms": 1},
+        {"push_only": True},
+        {"listable": True},
+        {"root_only": True},
+        {"queue": QueueEvents(topic="told", subject_param="day")},
+        {"rate_limit": CollectionRateLimit(window_ms=1, max_requests=1)},
+        {"append_only": AppendOnly(persist=False, allow_full=False), "queue": QueueEvents(), "storage_path": "events"},
+        {"append_only": AppendOnly(max_items=1, chunk_size=1, max_pull_limit=1, max_checkpoint_age_ms=1)},
+        {"allowed_mime_types": ("text/plain", "Application/JSON")},
+        {"write_roles": ()},
+        {"read_roles": (), "pull_only": True, "append_only": None},
+    ],
+)
+def test_what_goes_together(options: dict[str, Any]) -> None:
+    assert errors_of(collection(**options)) == ()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"storage_path": "/events"}, "storage_path: it must not start with /"),
+        ({"storage_path": "events/{day"}, "storage_path: '{day' is not a placeholder"),
+        ({"storage_path": "e" * 600}, "storage_path: it must have 1 to 512 bytes"),
+        ({"storage_path": "a\u200bb"}, "storage_path: it has characters that cannot be printed"),
+        ({"pull_only": True, "push_only": True, "append_only": None}, "it cannot be both pull_only and push_only"),
+        ({"pull_only": True}, "append_only cannot be combined with pull_only"),
+        ({"allowed_mime_types": ("image/*",)}, "append_only needs application/json among the allowed_mime_types"),
+        ({"allowed_mime_types": (), "append_only": None}, "allowed_mime_types is empty"),
+        (
+            {"allowed_mime_types": ("image/*",), "append_only": None, "object_schema": {}},
+            "object_schema needs application/json",
+        ),
+        ({"object_schema": {"type": "nonsense"}}, "object_schema is not a JSON Schema: "),
+        ({"object_schema": {"$ref": "https://example.org/other"}}, "object_schema is not a JSON Schema: "),
+        ({"bundle": "b"}, "append_only cannot be combined with bundle"),
+        ({"append_only": AppendOnly(persist=False, max_items=1)}, "append_only.max_items needs persist = true"),
+        ({"append_only": AppendOnly(persist=False, chunk_size=1)}, "append_only.chunk_size needs persist = true"),
+        ({"append_only": AppendOnly(persist=False, max_pull_limit=1)}, "append_only.max_pull_limit needs persist"),
+        (
+            {"append_only": AppendOnly(persist=False, max_checkpoint_age_ms=1)},
+            "append_only.max_checkpoint_age_ms needs persist",
+        ),
+        ({"listable": True, "storage_path": "events"}, "listable needs a placeholder as the last segment"),
+        ({"listable": True, "storage_path": "{day}/events"}, "listable needs a placeholder as the last segment"),
+        ({"listable": True, "append_only": AppendOnly(persist=False)}, "listable cannot be combined with append_only"),
+        ({"listable": True, "append_only": None, "bundle": "b"}, "listable cannot be combined with bundle"),
+        ({"root_only": True, "read_roles": ("public",)}, 'root_only cannot be combined with the role "public"'),
+        ({"root_only": True, "write_roles": ("public",)}, 'root_only cannot be combined with the role "public"'),
+        ({"read_roles": ()}, "read_roles is empty"),
+        ({"rate_limit": CollectionRateLimit()}, "rate_limit has no window_ms and max_requests"),
+        (
+            {
+                "rate_limit": CollectionRateLimit(
+                    pull=RateRule(window_ms=1, max_requests=1, bucket="ip", ip=RateDimension())
+                )
+            },
+            "rate_limit.pull has both a bucket and limits per identity or ip",
+        ),
+        (
+            {"queue": QueueEvents(subject_param="room")},
+            "queue.subject_param: the storage_path has no placeholder {room}",
+        ),
+        ({"queue": QueueEvents(subject_id_pattern="(")}, "queue.subject_id_pattern is not a regular expression"),
+        ({"queue": QueueEvents(topic="a/b")}, "queue.topic: 'a/b' cannot name a topic"),
+        (
+            {"storage_path": "events", "queue": QueueEvents()},
+            'queue.topic: its events would go to the log "events", which is the document of the collection "events"',
+        ),
+    ],
+)
+def test_what_does_not_go_together(options: dict[str, Any], message: str) -> None:
+    (error,) = errors_of(collection(**options))
+    assert error.startswith(f'collection "events": {message}')
+
+
+def test_everything_is_told_at_once() -> None:
+    errors = errors_of(collection(read_roles=()), collection(pull_only=True), collection(name="b", storage_path=""))
+    assert len(errors) == 4
+    with pytest.raises(BadCollections) as caught:
+        check(CollectionsConfig(collections=(collection(read_roles=()), collection(pull_only=True))))
+    assert str(caught.value).count("\n  - ") == 3
+
+
+def test_a_name_is_there_once_in_a_namespace() -> None:
+    twice = (collection(), collection(storage_path="other"))
+    assert errors_of(*twice) == ('collection "events": there is another collection of this name',)
+    assert errors_of(collection(), namespaces={"acme": (collection(),), "globex": (collection(),)}) == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("a.b", "its name may have letters"),
+        ("", "its name may have letters"),
+        ("a\n", "its name may have letters"),
+        ("pull", "this name is a word of the protocol"),
+        ("batch", "this name is a word of the protocol"),
+        ("v1", "this name is taken"),
+        ("stream", "this name is taken"),
+        ("tables", "this name is taken"),
+    ],
+)
+def test_a_namespace_has_a_name_that_is_free(name: str, message: str) -> None:
+    (error,) = errors_of(namespaces={name: (collection(),)})
+    assert error.startswith(f'namespace "{name}": {message}')
+
+
+def test_errors_say_in_which_namespace_they_are() -> None:
+    assert errors_of(namespaces={"acme": ()}) == ('namespace "acme": it has no collection',)
+    (error,) = errors_of(namespaces={"acme": (collection(read_roles=()),)})
+    assert error.startswith('namespace "acme": collection "events": read_roles is empty')
+
+
+def test_a_limit_for_all_collections_completes_the_others() -> None:
+    limited = collection(rate_limit=CollectionRateLimit())
+    assert errors_of(limited, rate_limit=RateLimit(window_ms=1, max_requests=1)) == ()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"append_only": None}, "it is not append-only"),
+        ({"write_roles": ("public",)}, 'write_roles has "public"'),
+        ({"read_roles": ("cap:read:notes",)}, 'read_roles has "cap:read:notes", which is about another collection'),
+        ({"write_roles": ("self",)}, 'the role "self" has no effect'),
+        ({"append_only": AppendOnly(persist=False)}, "append_only.persist is false and there is no queue"),
+        ({"append_only": AppendOnly(chunk_size=1)}, "append_only.chunk_size has no effect"),
+    ],
+)
+def test_what_is_likely_not_meant(options: dict[str, Any], message: str) -> None:
+    (doubt,) = doubts_of(collection(**options))
+    assert doubt.startswith(f'collection "events": {message}')
+
+
+def test_what_is_likely_meant() -> None:
+    fine = collection(
+        storage_path="events/{identity}", read_roles=("public", "cap:read:events", "cap:read:*"), write_roles=("self",)
+    )
+    assert doubts_of(fine) == []
+
+
+def test_a_collection_that_no_path_leads_to_is_told() -> None:
+    (doubt,) = doubts_of(collection(), collection(name="same", storage_path="events/{date}"))
+    assert doubt.startswith('collection "same": its documents have the same paths as those of "events"')

@@ -1,0 +1,298 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from strandline.collections.config import (
+    AppendOnly,
+    Collection,
+    CollectionRateLimit,
+    CollectionsConfig,
+    FieldPermission,
+    QueueEvents,
+    RateDimension,
+    RateLimit,
+    RateRule,
+)
+from strandline.collections.config_sources import ConfigReader
+from strandline.collections.errors import BadCollections
+
+MINIMAL = {"name": "events", "storage_path": "events/{day}", "read_roles": ["user"], "append_only": True}
+
+
+def from_tables(*collections: dict[str, Any], **tables: Any) -> CollectionsConfig:
+    reader = ConfigReader()
+    reader.read_tables({"collection": list(collections), **tables})
+    return reader.config()
+
+
+def from_file(directory: Path, document: object) -> CollectionsConfig:
+    path = directory / "starfish.json"
+    path.write_bytes(document if isinstance(document, bytes) else msgspec.json.encode(document))
+    reader = ConfigReader()
+    reader.read_file(path)
+    return reader.config()
+
+
+def errors_of(*collections: dict[str, Any], **tables: Any) -> list[str]:
+    with pytest.raises(BadCollections) as caught:
+        from_tables(*collections, **tables)
+    return [error.removeprefix('collections.collection: collection "events": ') for error in caught.value.errors]
+
+
+EVERYTHING = Collection(
+    name="events",
+    storage_path="events/{day}",
+    read_roles=("admin",),
+    write_roles=("user", "cap:write:events"),
+    encryption="delegated",
+    max_body_bytes=1000,
+    rate_limit=CollectionRateLimit(
+        window_ms=1,
+        max_requests=2,
+        bucket="ip",
+        push=RateRule(window_ms=3, max_requests=4, bucket="identity+ip"),
+        pull=RateRule(identity=RateDimension(window_ms=5), ip=RateDimension(max_requests=6)),
+        list=RateRule(),
+    ),
+    cache_duration_ms=7,
+    object_schema={"type": "object", "properties": {"snake_case": {"type": "null"}, "camelCase": {}}},
+    allowed_mime_types=("application/json", "text/plain"),
+    push_only=True,
+    append_only=AppendOnly(
+        field="entries", max_items=8, chunk_size=9, require_author_signature=False, allow_full=False, max_pull_limit=10,
+        max_checkpoint_age_ms=11,
+    ),
+    ttl_ms=12,
+    field_permissions={"some_field": FieldPermission(read_roles=("a",), write_roles=("b",))},
+    listable=True,
+    root_only=True,
+    queue=QueueEvents(
+        topic="told", include_params=True, include_body=True, include_identity=True, subject_param="day",
+        subject_id_pattern="^x$",
+    ),
+    durability="disk",
+    strict=False,
+)  # fmt: skip
+
+
+def snake(value: Any) -> Any:
+    """A collection as it is written in TOML."""
+    if isinstance(value, msgspec.Struct):
+        given = {name: snake(one) for name, one in msgspec.structs.asdict(value).items()}
+        return {name: one for name, one in given.items() if one is not None}
+    if isinstance(value, dict):
+        return {name: snake(one) for name, one in value.items()}
+    return list(value) if isinstance(value, tuple) else value
+
+
+def test_every_option_is_read_in_both_spellings() -> None:
+    assert from_tables(snake(EVERYTHING)).collections == (EVERYTHING,)
+    assert from_tables(msgspec.to_builtins(EVERYTHING)).collections == (EVERYTHING,)
+
+
+def test_every_option_of_a_declared_collection_is_kept() -> None:
+    reader = ConfigReader()
+    reader.read_declared([EVERYTHING])
+    assert reader.config().collections == (EVERYTHING,)
+
+
+def test_everything_differs_from_its_default() -> None:
+    """So that the tests above are about all options."""
+    plain = Collection(name="", storage_path="")
+    same = {name for name in Collection.__struct_fields__ if getattr(plain, name) == getattr(EVERYTHING, name)}
+    assert same == {"pull_only", "bundle"}, "which do not go together with others"
+
+
+def test_what_is_left_out_has_a_default() -> None:
+    (read,) = from_tables(MINIMAL).collections
+    assert read == Collection(
+        name="events", storage_path="events/{day}", read_roles=("user",), append_only=AppendOnly()
+    )
+
+
+@pytest.mark.parametrize(("given", "read"), [(True, AppendOnly()), (False, None), (None, None), ({}, AppendOnly())])
+def test_append_only_may_be_yes_or_no(given: object, read: AppendOnly | None) -> None:
+    assert from_tables({**MINIMAL, "append_only": given}).collections[0].append_only == read
+
+
+def test_the_strategy_of_appending_is_by_timestamp() -> None:
+    assert from_tables({**MINIMAL, "append_only": {"type": "by_timestamp"}}).collections[0].append_only == AppendOnly()
+    (error,) = errors_of({**MINIMAL, "append_only": {"type": "by_magic"}})
+    assert error == "append_only: type is 'by_magic'; the only one there is is by_timestamp"
+
+
+def test_limits_and_queues_may_be_yes_or_no() -> None:
+    everywhere = {"window_ms": 1, "max_requests": 1}
+    (read,) = from_tables({**MINIMAL, "rate_limit": True, "queue": True}, rate_limit=everywhere).collections
+    assert (read.rate_limit, read.queue) == (CollectionRateLimit(), QueueEvents())
+    (read,) = from_tables({**MINIMAL, "rate_limit": False, "queue": False}).collections
+    assert (read.rate_limit, read.queue) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"name": ""}, "collections.collection: collection \"\": name is ''; expected text"),
+        ({"read_roles": "public"}, "read_roles is 'public'; expected a list of roles"),
+        ({"read_roles": [1]}, "read_roles is [1]; expected a list of roles"),
+        ({"encryption": "rot13"}, "encryption is 'rot13'; expected none or delegated"),
+        ({"max_body_bytes": 0}, "max_body_bytes is 0; expected a whole number, 1 or more"),
+        ({"max_body_bytes": "1"}, "max_body_bytes is '1'; expected a whole number, 1 or more"),
+        ({"ttl_ms": True}, "ttl_ms is True; expected a whole number, 1 or more"),
+        ({"listable": 1}, "listable is 1; expected true or false"),
+        ({"append_only": {"maxItems": -1}}, "append_only: max_items is -1; expected a whole number, 1 or more"),
+        ({"append_only": "yes"}, "append_only is 'yes'; expected a table"),
+        ({"append_only": {"max_itmes": 1}}, "append_only: unknown key 'max_itmes'; did you mean 'max_items'?"),
+        ({"rate_limit": {"bucket": "moon"}}, "rate_limit: bucket is 'moon'; expected identity, ip or identity+ip"),
+        (
+            {"field_permissions": {"a": {"readRoles": 1}}},
+            "field_permissions.a: read_roles is 1; expected a list of roles",
+        ),
+        ({"object_schema": []}, "object_schema is []; expected a JSON Schema"),
+        ({"durability": "stone"}, "durability is 'stone'; expected ephemeral, memory, disk or fsync"),
+        ({"readRoles": ["a"]}, "read_roles is there twice, in both spellings"),
+        ({"colour": "red"}, "unknown key 'colour'"),
+        ({"restrictions": [{"mode": "deny"}]}, "restrictions by identity are not enforced here"),
+    ],
+)
+def test_a_value_that_cannot_be_is_told_where_it_is(options: dict[str, Any], message: str) -> None:
+    error = errors_of({**MINIMAL, **options})[0]
+    assert error.startswith(message)
+
+
+def test_errors_of_form_and_of_sense_are_told_together() -> None:
+    errors = errors_of({"name": "events", "colour": 1}, {**MINIMAL, "name": "b", "pull_only": True}, "nonsense")  # type: ignore[arg-type]
+    assert errors == [
+        "unknown key 'colour'",
+        "storage_path is missing",
+        "collections.collection: collection 3 is 'nonsense'; expected a table",
+        'collection "b": append_only cannot be combined with pull_only: nothing could ever be appended',
+    ]
+
+
+def test_options_without_an_effect_are_told() -> None:
+    config = from_tables({**MINIMAL, "keyring_path": "k", "forceFullFetch": True, "restrictions": []})
+    assert "keyring_path has no effect: a keyring is a document like others" in config.warnings[0]
+    assert "forceFullFetch has no effect" in config.warnings[1]
+    assert len(config.warnings) == 2
+
+
+def test_namespaces_are_tables() -> None:
+    config = from_tables(namespace={"acme": {"collection": [MINIMAL]}, "globex": {"collection": [MINIMAL]}})
+    assert list(config.namespaces) == ["acme", "globex"]
+    assert errors_of(namespace={"acme": {"collection": [MINIMAL], "restrictions": [1], "colour": 1}}) == [
+        "collections.namespace.acme: restrictions by identity are not enforced here; give roles with a role enricher "
+        "instead",
+        "collections.namespace.acme: unknown key 'colour'; collections are [[collections.namespace.acme.collection]]",
+    ]
+    assert errors_of(namespace={"acme": 1})[0] == "collections.namespace.acme is 1; expected a table"
+
+
+# --- files of Starfish -------------------------------------------------------------------------------------------
+
+PUBLISHED = {
+    "version": 1,
+    "collections": [
+        {
+            "name": "events",
+            "storagePath": "events/{date}",
+            "readRoles": ["cap:read:events"],
+            "writeRoles": ["cap:write:events"],
+            "encryption": "none",
+            "maxBodyBytes": 65536,
+            "appendOnly": {"type": "by_timestamp", "chunkSize": 10000},
+            "rateLimit": True,
+            "bundle": None,
+        },
+        {
+            "name": "settings",
+            "storagePath": "users/{identity}/settings",
+            "readRoles": ["self"],
+            "writeRoles": ["self"],
+            "encryption": "delegated",
+            "maxBodyBytes": 65536,
+        },
+    ],
+    "namespaces": {"acme": {"collections": [{**MINIMAL, "encryption": "none"}]}},
+    "rateLimit": {"windowMs": 60000, "maxRequests": 100},
+}
+
+
+def test_a_published_configuration_is_read(tmp_path: Path) -> None:
+    config = from_file(tmp_path, PUBLISHED)
+    assert [one.name for one in config.collections] == ["events", "settings"]
+    assert config.collections[0].append_only == AppendOnly(chunk_size=10000)
+    assert list(config.namespaces) == ["acme"]
+    assert config.rate_limit == RateLimit(window_ms=60000, max_requests=100)
+    chunks, regular = config.warnings
+    assert chunks.startswith('collection "events": append_only.chunk_size has no effect')
+    assert regular.startswith('collection "settings": it is not append-only')
+
+
+def test_what_is_unknown_in_a_published_configuration_is_a_warning(tmp_path: Path) -> None:
+    document = {**PUBLISHED, "later": 1, "collections": [{**MINIMAL, "remote": {}}], "namespaces": None}
+    config = from_file(tmp_path, document)
+    path = tmp_path / "starfish.json"
+    assert config.warnings == (
+        f"{path}: later has no effect",
+        f'{path}: collections: collection "events": remote has no effect',
+    )
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        (b"nonsense", "is not JSON"),
+        (b"\xff", "is not JSON"),
+        (b"[]", "is []; expected a table"),
+        ({"collections": []}, "version is None; expected 1"),
+        ({"version": 2, "collections": []}, "version is 2; expected 1"),
+        ({"version": 1, "collections": {}}, "collections is {}; expected a list of collections"),
+        ({"version": 1, "restrictions": [{"mode": "deny", "identities": ["x"]}]}, "restrictions by identity"),
+        ({"version": 1, "namespaces": {"a": {"collections": [MINIMAL], "restrictions": [1]}}}, "restrictions by"),
+        ({"version": 1, "rateLimit": {"windowMs": 1}}, "max_requests is missing"),
+    ],
+)
+def test_a_file_that_cannot_be_is_refused(tmp_path: Path, document: object, message: str) -> None:
+    with pytest.raises(BadCollections) as caught:
+        from_file(tmp_path, document)
+    assert message in caught.value.errors[0]
+    assert "starfish.json" in caught.value.errors[0]
+
+
+def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+    reader = ConfigReader()
+    reader.read_file(tmp_path / "absent.json")
+    with pytest.raises(BadCollections, match=r"cannot read .*absent.json: No such file"):
+        reader.config()
+
+
+def test_sources_are_added_up(tmp_path: Path) -> None:
+    reader = ConfigReader()
+    reader.read_tables({"collection": [{**MINIMAL, "name": "first", "storage_path": "first"}]})
+    path = tmp_path / "starfish.json"
+    path.write_bytes(msgspec.json.encode(PUBLISHED))
+    reader.read_file(path)
+    reader.read_declared([Collection(name="last", storage_path="last", read_roles=("a",), append_only=AppendOnly())])
+    reader.read_declared([EVERYTHING], "globex")
+    config = reader.config()
+    assert [one.name for one in config.collections] == ["first", "events", "settings", "last"]
+    assert list(config.namespaces) == ["acme", "globex"]
+
+
+def test_two_sources_must_not_contradict_each_other(tmp_path: Path) -> None:
+    reader = ConfigReader()
+    reader.read_tables({"collection": [MINIMAL], "rate_limit": {"window_ms": 1, "max_requests": 1}})
+    path = tmp_path / "starfish.json"
+    path.write_bytes(msgspec.json.encode(PUBLISHED))
+    reader.read_file(path)
+    with pytest.raises(BadCollections) as caught:
+        reader.config()
+    assert caught.value.errors == (
+        f"{path}: rateLimit: there is another limit for all collections, which says something else",
+        'collection "events": there is another collection of this name',
+    )

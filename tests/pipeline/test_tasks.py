@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import os
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from strandline.lake.reporter import describe
+from strandline.pipeline.tasks import about_item, parallelism, work
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_every_item_is_worked_on_in_other_processes(spark: SparkSession) -> None:
+    from support.task_items import Doubled, Number, double
+
+    assert parallelism(spark) == 2
+    waves = list(work(spark, double, [Number(n) for n in range(11)], Number, Doubled))
+    assert [len(wave) for wave in waves] == [8, 3]
+    results = [result for wave in waves for result in wave]
+    assert sorted(result.value for result in results) == [2 * n for n in range(11)]
+    assert os.getpid() not in {result.process for result in results}
+    assert isinstance(results[0], msgspec.Struct)
+
+
+def test_an_error_says_what_the_task_was_about_and_the_cause(spark: SparkSession) -> None:
+    from pyspark.errors import PySparkException
+    from support.task_items import Doubled, Number, refuse
+
+    with pytest.raises(PySparkException) as caught:
+        list(work(spark, refuse, [Number(7)], Number, Doubled, 1))
+    assert describe(caught.value) == "refuse failed on Number: OSError: [Errno 28] No space left on device: 'file-7'"
+
+
+def test_what_an_item_is_about_is_said_in_a_line() -> None:
+    piece = SimpleNamespace(log="a", first=1, last=9)
+    assert about_item(SimpleNamespace(pieces=[piece])) == "log 'a' seqs 1 to 9"
+    assert about_item(SimpleNamespace(piece=piece, lake=None)) == "log 'a' seqs 1 to 9"
+    assert about_item(SimpleNamespace(path="1.parquet")) == "1.parquet"
+    assert about_item(SimpleNamespace(paths=["1", "2", "3", "4", "5"])) == "1, 2, 3 and 2 more"
+    works = [SimpleNamespace(pieces=[piece]), SimpleNamespace(paths=["pieces/1"])]
+    assert about_item(SimpleNamespace(work=works)) == "log 'a' seqs 1 to 9, pieces/1"

@@ -1,0 +1,511 @@
+from __future__ import annotations
+
+import json
+import socket
+from time import time
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from support.server_process import ServerProcess
+from support.topics_client import Client, eventually
+
+ENDPOINTS: dict[str, dict[str, Any]] = {
+    "claim": {"node": "worker"},
+    "ack": {"node": "worker", "seqs": [1]},
+    "nack": {"node": "worker", "seqs": [1]},
+    "extend": {"node": "worker", "seqs": [1], "lease_ms": 1000},
+}
+HOLDERS = ("ack", "nack", "extend")
+
+
+def path(topic: str, endpoint: str) -> str:
+    return f"/v0/topics/{topic}/{endpoint}"
+
+
+def counters(client: Client, topic: str) -> dict[str, int]:
+    found: dict[str, int] = client.get(topic)["queue"]
+    return found
+
+
+def seqs(jobs: list[dict[str, Any]]) -> list[int]:
+    return [job["$seq"] for job in jobs]
+
+
+# --- claiming --------------------------------------------------------------------------------------------------------
+
+
+def test_a_claim_answers_with_the_jobs_and_their_leases(client: Client, topic: str) -> None:
+    client.queue(
+        topic, [{"data": {"a": 1}, "tag": "t", "meta": {"m": 2}, "node": "producer"}, {"data": 2}, {"data": 3}]
+    )
+    before = int(time() * 1000)
+    answer = client.call("POST", path(topic, "claim"), {"node": "worker", "max": 2, "lease_ms": 5000})
+    after = int(time() * 1000)
+    assert list(answer) == ["topic", "claimed", "count", "ready", "performance"]
+    assert (answer["topic"], answer["count"], answer["ready"]) == (topic, 2, 1)
+    assert list(answer["performance"]) == ["server_total_ms", "throttle_wait_ms"]
+    first, second = answer["claimed"]
+    assert list(first) == ["$seq", "lease_id", "deadline", "$ts", "$tag", "deliveries", "data", "meta"]
+    assert list(second) == ["$seq", "lease_id", "deadline", "$ts", "deliveries", "data"]
+    assert (first["$seq"], first["lease_id"], first["deliveries"]) == (1, "lease_1", 1)
+    assert (first["$tag"], first["data"], first["meta"]) == ("t", {"a": 1}, {"m": 2})
+    assert (second["$seq"], second["lease_id"]) == (2, "lease_2")
+    assert before + 5000 <= first["deadline"] <= after + 5000
+
+
+def test_an_empty_queue_is_no_error(client: Client, topic: str) -> None:
+    client.queue(topic)
+    answer = client.call("POST", path(topic, "claim"), {"node": "worker", "max": 5})
+    assert (answer["claimed"], answer["count"], answer["ready"]) == ([], 0, 0)
+
+
+@pytest.mark.parametrize("fields", [{}, {"max": 0}, {"max": 1}])
+def test_without_a_number_one_job_is_claimed(client: Client, topic: str, fields: dict[str, Any]) -> None:
+    client.queue(topic, [1, 2])
+    assert seqs(client.claim(topic, **fields)) == [1]
+
+
+def test_no_more_than_the_limit_is_claimed_or_acked_at_a_time(client: Client, topic: str) -> None:
+    client.queue(topic, list(range(1001)))
+    assert len(client.claim(topic, max=(1 << 32) - 1)) == 1000
+    for endpoint in HOLDERS:
+        body = {**ENDPOINTS[endpoint], "seqs": list(range(1, 1002))}
+        error = client.refused("POST", path(topic, endpoint), body, status=400)
+        assert (error["code"], error["detail"]) == ("batch_too_large", {"seqs": 1001, "max": 1000})
+    assert client.ack(topic, list(range(1, 1001)))["acked"] == 1000
+    assert client.get(topic)["count"] == 1
+
+
+@pytest.mark.parametrize(("wanted", "granted"), [(0, 100), (1, 100), (250, 250), (10**12, 86_400_000)])
+def test_leases_are_neither_too_short_nor_too_long(client: Client, topic: str, wanted: int, granted: int) -> None:
+    client.queue(topic, [1])
+    before = int(time() * 1000)
+    [job] = client.claim(topic, lease_ms=wanted)
+    assert before + granted <= job["deadline"] <= int(time() * 1000) + granted
+
+
+def test_the_lease_of_the_topic_counts_unless_the_claim_says_otherwise(client: Client, topic: str) -> None:
+    client.queue(topic, [1], lease_ms=7000)
+    before = int(time() * 1000)
+    [job] = client.claim(topic)
+    assert before + 7000 <= job["deadline"] <= int(time() * 1000) + 7000
+
+
+def test_a_job_is_handed_out_to_one_worker_at_a_time(client: Client, topic: str) -> None:
+    client.queue(topic, [1, 2, 3])
+    assert seqs(client.claim(topic, "a", max=2)) == [1, 2]
+    assert seqs(client.claim(topic, "b", max=2)) == [3]
+    assert client.claim(topic, "c") == []
+    assert counters(client, topic) == {"ready": 0, "in_flight": 3, "delayed": 0, "dead_lettered": 0}
+
+
+def test_a_lease_that_is_over_makes_the_job_claimable_again(client: Client, topic: str) -> None:
+    client.queue(topic, [1, 2])
+    [job] = client.claim(topic, "slow", lease_ms=100)
+    # Reclaimed before fresh: the second job is not touched before the first comes back.
+    again = eventually(lambda: [one for one in client.claim(topic, "other", max=2) if one["$seq"] == 1])
+    assert again[0]["deliveries"] == 2
+    assert again[0]["lease_id"] != job["lease_id"]
+    assert client.ack(topic, [1], "slow")["skipped"] == [1]
+    assert client.extend(topic, [1], "slow", lease_ms=1000)["skipped"] == [1]
+    assert client.nack(topic, [1], "slow")["skipped"] == [1]
+    assert client.ack(topic, [1], "other")["acked"] == 1
+
+
+def test_urgent_jobs_come_first_and_say_so(client: Client, topic: str) -> None:
+    client.queue(topic, [{"data": 1}, {"data": 2, "priority": 5}, {"data": 3, "priority": -1}])
+    jobs = client.claim(topic, max=3)
+    assert seqs(jobs) == [2, 1, 3]
+    assert [job.get("priority") for job in jobs] == [5, None, -1]
+
+
+def test_a_job_with_a_time_cannot_be_claimed_before_it(client: Client, topic: str) -> None:
+    when = int(time() * 1000) + 150
+    client.queue(topic, [{"data": 1, "not_before_ts": when}, {"data": 2, "not_before_ts": when + 3_600_000}])
+    [job] = eventually(lambda: client.claim(topic, max=2))
+    assert job["$seq"] == 1
+    assert time() * 1000 >= when
+    assert counters(client, topic)["delayed"] == 1
+
+
+def test_claimed_jobs_can_still_be_read(client: Client, topic: str) -> None:
+    client.queue(topic, [1, 2])
+    client.claim(topic, max=2)
+    assert seqs(client.diff(topic)["records"]) == [1, 2]
+
+
+def test_a_claim_finds_what_a_router_has_on_its_way(client: Client, topic: str) -> None:
+    source = topic + "-source"
+    client.put(source)
+    client.queue(topic)
+    client.call("PUT", f"/v0/routers/{topic}", {"source": source, "dest": topic}, status=201)
+    client.write(source, ["job"])
+    assert [job["data"] for job in client.claim(topic)] == ["job"]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"node": ""},
+        {"node": None},
+        {"node": 5},
+        {"node": "n" * 129},
+        {"node": "ä" * 65},
+        {"max": -1},
+        {"max": 1.5},
+        {"max": "1"},
+        {"lease_ms": -1},
+        {"lease_ms": "1000"},
+    ],
+)
+def test_a_claim_that_makes_no_sense_is_refused(client: Client, topic: str, fields: dict[str, Any]) -> None:
+    client.queue(topic, [1])
+    error = client.refused("POST", path(topic, "claim"), {"node": "worker", **fields}, status=400)
+    assert error["code"] == "invalid_request"
+    assert counters(client, topic)["ready"] == 1
+
+
+def test_a_claim_needs_a_body_with_a_node(client: Client, topic: str) -> None:
+    client.queue(topic, [1])
+    for body in (None, b"", b"{}", b"[]", b"{", b'{"max":1}'):
+        assert client.refused("POST", path(topic, "claim"), body, status=400)["code"] == "invalid_request"
+    response = client.http.post(path(topic, "claim"), content=b'{"node":"a"}', headers={"content-type": "text/plain"})
+    assert response.status_code == 415
+
+
+# --- every endpoint --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("endpoint", ENDPOINTS)
+def test_a_queue_must_be_there_and_be_a_queue(client: Client, topic: str, endpoint: str) -> None:
+    body = ENDPOINTS[endpoint]
+    error = client.refused("POST", path(topic, endpoint), body, status=404)
+    assert (error["code"], error["detail"]) == ("topic_not_found", {"topic": topic})
+    client.put(topic)
+    error = client.refused("POST", path(topic, endpoint), body, status=409)
+    assert (error["code"], error["detail"]) == ("not_a_queue", {"topic": topic})
+    # What the request says is looked at last.
+    assert client.refused("POST", path(topic, endpoint), {**body, "node": ""}, status=409)["code"] == "not_a_queue"
+
+
+@pytest.mark.parametrize("endpoint", HOLDERS)
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"node": ""},
+        {"node": None},
+        {"seqs": None},
+        {"seqs": 1},
+        {"seqs": ["1"]},
+        {"seqs": [-1]},
+        {"seqs": [1.5]},
+        {"seqs": [1], "lease_ids": []},
+        {"seqs": [1], "lease_ids": ["lease_1", "lease_2"]},
+        {"seqs": [1], "lease_ids": ["lease_"]},
+        {"seqs": [1], "lease_ids": ["lease_G"]},
+        {"seqs": [1], "lease_ids": ["1"]},
+        {"seqs": [1], "lease_ids": [1]},
+    ],
+)
+def test_a_request_of_a_holder_that_makes_no_sense_is_refused(
+    client: Client, topic: str, endpoint: str, fields: dict[str, Any]
+) -> None:
+    client.queue(topic, [1])
+    client.claim(topic)
+    error = client.refused("POST", path(topic, endpoint), {**ENDPOINTS[endpoint], **fields}, status=400)
+    assert error["code"] == "invalid_request"
+    assert counters(client, topic)["in_flight"] == 1
+
+
+@pytest.mark.parametrize("endpoint", HOLDERS)
+def test_a_request_of_a_holder_needs_a_body(client: Client, topic: str, endpoint: str) -> None:
+    client.queue(topic, [1])
+    assert client.refused("POST", path(topic, endpoint), status=415)["code"] == "unsupported_media_type"
+    assert client.refused("POST", path(topic, endpoint), b"", status=400)["code"] == "invalid_request"
+    for missing in ENDPOINTS[endpoint]:
+        body = {name: value for name, value in ENDPOINTS[endpoint].items() if name != missing}
+        assert client.refused("POST", path(topic, endpoint), body, status=400)["code"] == "invalid_request"
+
+
+@pytest.mark.parametrize("endpoint", HOLDERS)
+def test_no_seqs_are_nothing_to_do(client: Client, topic: str, endpoint: str) -> None:
+    client.queue(topic, [1])
+    client.claim(topic)
+    answer = client.call("POST", path(topic, endpoint), {**ENDPOINTS[endpoint], "seqs": []})
+    assert (answer[f"{endpoint.removesuffix('e')}ed"], answer["skipped"]) == (0, [])
+    assert counters(client, topic)["in_flight"] == 1
+
+
+@pytest.mark.parametrize("endpoint", HOLDERS)
+def test_a_fence_keeps_out_whoever_has_an_older_lease(client: Client, topic: str, endpoint: str) -> None:
+    client.queue(topic, [1, 2, 3])
+    old = client.claim(topic, max=3)
+    client.nack(topic, [1])
+    [new] = client.claim(topic)
+    body = {**ENDPOINTS[endpoint], "seqs": [1, 2, 3]}
+    leases = [old[0]["lease_id"], old[1]["lease_id"], ""]
+    answer = client.call("POST", path(topic, endpoint), {**body, "lease_ids": leases})
+    assert answer["skipped"] == [1]
+    answer = client.call("POST", path(topic, endpoint), {**body, "seqs": [1], "lease_ids": [new["lease_id"]]})
+    assert answer["skipped"] == []
+
+
+# --- ack, nack, extend -----------------------------------------------------------------------------------------------
+
+
+def test_an_ack_deletes_what_the_node_holds_and_tells_what_it_skipped(client: Client, topic: str) -> None:
+    client.queue(topic, [1, 2, 3, 4])
+    client.claim(topic, "a", max=2)
+    client.claim(topic, "b")
+    answer = client.ack(topic, [1, 3, 4, 99, 2, 1], "a")
+    assert list(answer) == ["topic", "acked", "skipped", "ready", "in_flight", "performance"]
+    assert (answer["topic"], answer["acked"], answer["skipped"]) == (topic, 2, [3, 4, 99, 1])
+    assert (answer["ready"], answer["in_flight"]) == (1, 1)
+    assert list(answer["performance"]) == ["server_total_ms"]
+    assert seqs(client.diff(topic)["records"]) == [3, 4]
+    assert client.ack(topic, [1, 2], "a")["acked"] == 0
+
+
+def test_an_ack_of_a_durable_queue_tells_how_long_the_disk_took(client: Client, topic: str) -> None:
+    client.queue(topic, [1], durability="fsync")
+    client.claim(topic)
+    assert client.ack(topic, [1])["performance"]["fsync_ms"] > 0
+    assert "fsync_ms" not in client.ack(topic, [1])["performance"]
+
+
+def test_a_nack_gives_the_job_back_at_once(client: Client, topic: str) -> None:
+    client.queue(topic, [1, 2])
+    client.claim(topic)
+    answer = client.nack(topic, [1, 2])
+    assert list(answer) == ["topic", "nacked", "skipped", "ready", "in_flight", "performance"]
+    assert (answer["nacked"], answer["skipped"], answer["ready"], answer["in_flight"]) == (1, [2], 2, 0)
+    [job] = client.claim(topic, "other")
+    assert (job["$seq"], job["deliveries"]) == (1, 2)
+
+
+def test_a_nack_can_keep_the_job_away_for_a_while(client: Client, topic: str) -> None:
+    client.queue(topic, [1])
+    client.claim(topic)
+    before = time()
+    answer = client.nack(topic, [1], delay_ms=150)
+    assert (answer["ready"], answer["in_flight"]) == (0, 0)
+    [job] = eventually(lambda: client.claim(topic))
+    assert time() - before >= 0.149
+    assert job["deliveries"] == 2
+
+
+def test_a_nack_keeps_no_job_away_for_ever(client: Client, topic: str) -> None:
+    client.queue(topic, [1])
+    client.claim(topic)
+    assert client.nack(topic, [1], delay_ms=1 << 62)["nacked"] == 1
+    assert counters(client, topic)["delayed"] == 1
+    for delay in (-1, "1", 1.5):
+        body = {**ENDPOINTS["nack"], "delay_ms": delay}
+        client.refused("POST", path(topic, "nack"), body, status=400)
+
+
+def test_an_extension_sets_the_deadline_and_keeps_the_lease(client: Client, topic: str) -> None:
+    client.queue(topic, [1, 2])
+    [job] = client.claim(topic, lease_ms=60_000)
+    before = int(time() * 1000)
+    answer = client.extend(topic, [1, 2], lease_ms=5000)
+    assert list(answer) == ["topic", "extended", "skipped", "deadlines", "performance"]
+    assert (answer["extended"], answer["skipped"]) == (1, [2])
+    assert before + 5000 <= answer["deadlines"]["1"] <= int(time() * 1000) + 5000
+    assert client.ack(topic, [1], lease_ids=[job["lease_id"]])["acked"] == 1
+
+
+@pytest.mark.parametrize(("wanted", "granted"), [(0, 100), (10**12, 86_400_000)])
+def test_an_extension_is_neither_too_short_nor_too_long(client: Client, topic: str, wanted: int, granted: int) -> None:
+    client.queue(topic, [1])
+    client.claim(topic)
+    before = int(time() * 1000)
+    deadline = client.extend(topic, [1], lease_ms=wanted)["deadlines"]["1"]
+    assert before + granted <= deadline <= int(time() * 1000) + granted
+
+
+# --- cohorts ---------------------------------------------------------------------------------------------------------
+
+
+def test_claims_of_one_window_share_what_there_is(client: Client, server: ServerProcess, topic: str) -> None:
+    client.queue(topic, list(range(8)), claim_jitter_ms=1000)
+    address = urlsplit(server.url)
+    connections = [socket.create_connection((address.hostname, address.port), timeout=15) for _ in range(4)]
+    for number, connection in enumerate(connections):
+        body = json.dumps({"node": f"worker-{number}", "max": 8}).encode()
+        head = f"POST {path(topic, 'claim')} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+        connection.sendall(f"{head}connection: close\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body)
+    answers = []
+    for connection in connections:
+        with connection, connection.makefile("rb") as file:
+            answers.append(json.loads(file.read().partition(b"\r\n\r\n")[2]))
+    assert [answer["count"] for answer in answers] == [2, 2, 2, 2]
+    assert sorted(seq for answer in answers for seq in seqs(answer["claimed"])) == list(range(1, 9))
+
+
+def test_a_claim_that_waits_for_others_is_told_when_the_queue_goes(client: Client, topic: str) -> None:
+    client.queue(topic, [1], claim_jitter_ms=5000)
+    other = Client(client.url)
+    try:
+        address = urlsplit(client.url)
+        with socket.create_connection((address.hostname, address.port), timeout=15) as connection:
+            body = b'{"node":"a"}'
+            head = f"POST {path(topic, 'claim')} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+            connection.sendall(f"{head}connection: close\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body)
+            # Whichever of the two comes first: there is no such queue.
+            other.drop(topic)
+            with connection.makefile("rb") as file:
+                assert file.readline().split()[1] == b"404"
+    finally:
+        other.close()
+
+
+# --- dead letters ----------------------------------------------------------------------------------------------------
+
+
+def deliver_too_often(client: Client, topic: str, jobs: list[Any]) -> None:
+    """Make dead letters of the jobs of a queue that allows one delivery."""
+    client.queue(topic, jobs, max_deliveries=1, dead_letter=f"{topic}.dead")
+    claimed = client.claim(topic, max=len(jobs))
+    client.nack(topic, seqs(claimed))
+    assert client.claim(topic, max=len(jobs)) == []
+
+
+def test_a_job_that_was_delivered_too_often_becomes_a_dead_letter(client: Client, topic: str) -> None:
+    deliver_too_often(client, topic, [{"data": {"a": 1}, "tag": "t", "meta": {"m": 1}, "node": "n"}])
+    assert counters(client, topic) == {"ready": 0, "in_flight": 0, "delayed": 0, "dead_lettered": 1}
+    assert client.get(topic)["count"] == 0
+    [letter] = client.diff(f"{topic}.dead", include_tags=True)["records"]
+    assert (letter["data"], letter["$tag"], letter["$node"]) == ({"a": 1}, "t", "n")
+    assert letter["meta"] == {
+        "m": 1,
+        "$dead_letter_from": topic,
+        "$dead_letter_deliveries": "1",
+        "$dead_letter_src_seq": "1",
+    }
+
+
+def test_a_queue_cannot_be_its_own_dead_letter_topic(client: Client, topic: str) -> None:
+    body = {"type": "queue", "max_deliveries": 1, "dead_letter": topic}
+    error = client.refused("PUT", f"/v0/topics/{topic}", body, status=400)
+    assert error["detail"] == {"dead_letter": topic}
+
+
+def test_dead_letters_are_moved_back_to_where_they_came_from(client: Client, topic: str) -> None:
+    deliver_too_often(client, topic, [{"data": 1, "tag": "t", "meta": {"m": 1}, "node": "n"}, {"data": 2}])
+    answer = client.call("POST", path(f"{topic}.dead", "redrive"))
+    assert list(answer) == ["topic", "redriven", "to", "remaining", "performance"]
+    assert (answer["redriven"], answer["to"], answer["remaining"]) == (2, {topic: 2}, 0)
+    first, second = client.diff(topic, include_tags=True)["records"]
+    assert (first["data"], first["$tag"], first["meta"], first["$node"]) == (1, "t", {"m": 1}, "n")
+    assert "meta" not in second
+    assert [job["deliveries"] for job in client.claim(topic, max=2)] == [1, 1]
+
+
+def test_dead_letters_are_moved_as_many_and_as_chosen(client: Client, topic: str) -> None:
+    dead = f"{topic}.dead"
+    deliver_too_often(client, topic, [{"data": n, "tag": tag} for n, tag in enumerate(("a:1", "b:1", "a:2", "a:3"))])
+    answer = client.call("POST", path(dead, "redrive"), {"match": ["tag", "Glob", "a:*"], "limit": 2})
+    assert (answer["redriven"], answer["remaining"]) == (2, 2)
+    answer = client.call("POST", path(dead, "redrive"), {"match": "b:1"})
+    assert (answer["redriven"], answer["remaining"]) == (1, 1)
+    assert [record["data"] for record in client.diff(dead)["records"]] == [3]
+
+
+def test_dead_letters_are_moved_to_a_topic_of_choice(client: Client, topic: str) -> None:
+    dead, other = f"{topic}.dead", f"{topic}.other"
+    deliver_too_often(client, topic, [1])
+    error = client.refused("POST", path(dead, "redrive"), {"to": other}, status=404)
+    assert error["detail"] == {"topic": other}
+    assert client.refused("POST", path(dead, "redrive"), {"to": dead}, status=400)["code"] == "invalid_request"
+    client.put(other)
+    assert client.call("POST", path(dead, "redrive"), {"to": other})["to"] == {other: 1}
+    assert [record["data"] for record in client.diff(other)["records"]] == [1]
+
+
+def test_dead_letters_stay_when_nobody_knows_where_they_belong(client: Client, topic: str) -> None:
+    dead = f"{topic}.dead"
+    deliver_too_often(client, topic, [1])
+    client.write(dead, ["never was a job"])
+    client.drop(topic)
+    answer = client.call("POST", path(dead, "redrive"), {})
+    assert (answer["redriven"], answer["to"], answer["remaining"]) == (0, {}, 2)
+
+
+def test_a_redrive_that_makes_no_sense_is_refused(client: Client, topic: str) -> None:
+    assert client.refused("POST", path(topic, "redrive"), {}, status=404)["detail"] == {"topic": topic}
+    client.put(topic)
+    for body in ({"limit": -1}, {"limit": "1"}, {"to": 5}, {"match": ["tag", "Like", "x"]}, {"match": 5}):
+        client.refused("POST", path(topic, "redrive"), body, status=400)
+
+
+# --- keys ------------------------------------------------------------------------------------------------------------
+
+
+def test_keys_need_the_scopes_and_the_names(start_server: Any, lane: str) -> None:
+    server = start_server(lane=lane, keys="all,r:read,w:write,rw:rw,rwd:rw+delete:mine,d:delete", max_claim=2)
+    client = server.client()
+    client.queue("mine", [1, 2, 3], max_deliveries=1, dead_letter="mine.dead")
+    client.queue("other", [1])
+    for key, endpoint, status in (
+        ("r", "claim", 403),
+        ("w", "claim", 403),
+        ("rw", "claim", 200),
+        ("r", "ack", 403),
+        ("w", "ack", 200),
+        ("r", "nack", 403),
+        ("w", "nack", 200),
+        ("r", "extend", 403),
+        ("w", "extend", 200),
+        ("rw", "redrive", 403),
+        ("d", "redrive", 403),
+        ("rwd", "redrive", 200),
+    ):
+        body = ENDPOINTS.get(endpoint, {})
+        response = server.client(key).request("POST", path("mine", endpoint), body)
+        assert response.status_code == status, (key, endpoint, response.text)
+    limited = server.client("rwd")
+    for endpoint in (*ENDPOINTS, "redrive"):
+        assert limited.refused("POST", path("other", endpoint), ENDPOINTS.get(endpoint, {}), status=403)
+    error = limited.refused("POST", path("mine", "redrive"), {"to": "other"}, status=403)
+    assert error["detail"] == {"topic": "other"}
+    assert server.client("").refused("POST", path("mine", "claim"), {"node": "a"}, status=401)
+    # The limit is a setting.
+    assert len(client.claim("mine", max=5)) == 2
+    error = client.refused("POST", path("mine", "ack"), {"node": "a", "seqs": [1, 2, 3]}, status=400)
+    assert error["detail"] == {"seqs": 3, "max": 2}
+
+
+def test_a_limited_key_moves_no_dead_letters_to_where_it_may_not_write(start_server: Any) -> None:
+    server = start_server(keys="all,dead:rw+delete:dead")
+    client = server.client()
+    client.queue("jobs", [1], max_deliveries=1, dead_letter="dead")
+    client.claim("jobs")
+    client.nack("jobs", [1])
+    assert client.claim("jobs") == []
+    assert server.client("dead").call("POST", path("dead", "redrive"), {})["redriven"] == 0
+    assert client.call("POST", path("dead", "redrive"), {})["to"] == {"jobs": 1}
+
+
+# --- restarts --------------------------------------------------------------------------------------------------------
+
+
+def test_leases_and_acks_survive_a_kill_as_promised(start_server: Any) -> None:
+    server = start_server()
+    client = server.client()
+    client.queue("durable", [1, 2, 3], durability="fsync", leases_durable=True)
+    client.queue("plain", [1, 2], durability="fsync")
+    [job] = client.claim("durable", "a", lease_ms=60_000)
+    client.claim("durable", "a")
+    assert client.ack("durable", [2], "a")["acked"] == 1
+    client.claim("plain", max=2)
+    server.kill()
+    server.start()
+    client = server.client()
+    assert seqs(client.claim("durable", "b", max=9)) == [3]
+    assert client.ack("durable", [1], "a", lease_ids=[job["lease_id"]])["acked"] == 1
+    # No job is lost, whether or not its lease was.
+    assert client.get("plain")["count"] == 2
+    state = client.get("plain")["queue"]
+    assert state["ready"] + state["in_flight"] == 2

@@ -1,0 +1,106 @@
+"""A log that belongs to a table or a collection is changed by its owner only. Every other protocol may read it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from support.arrow_client import ARROW, encode, table
+from support.every_protocol import COLLECTIONS, Request
+from support.server_process import ServerProcess
+from support.tables_client import POLLS
+from support.topics_client import Client
+
+PROFILE = {"apiVersion": "durable.streams/profile/v1", "profile": {"kind": "generic"}}
+#: The logs that have owners, as names and as parts of paths.
+OWNED = {"table": "note/p", "changes of a table": "note~changes/p", "collection": "open/d"}
+
+
+def changes_of(name: str) -> dict[str, Request]:
+    """Requests of other protocols that would change the log."""
+    path = name.replace("/", "%2F")
+    records = {"records": [{"data": 1}]}
+    return {
+        "topics: write": Request("POST", f"/v0/topics/{path}", records),
+        "topics: write to several": Request("POST", "/v0/write", {"writes": [{"topic": name, **records}]}),
+        "topics: configure": Request("PUT", f"/v0/topics/{path}", {"ttl_ms": 1}),
+        "topics: delete records": Request("POST", f"/v0/topics/{path}/delete", {"before_seq": 100}),
+        "topics: drop": Request("DELETE", f"/v0/topics/{path}"),
+        "routers: forward into it": Request("PUT", "/v0/routers/r", {"source": "other", "dest": name}),
+        "streams: append": Request("POST", f"/v1/stream/{name}", {"a": 1}),
+        "streams: create": Request("PUT", f"/v1/stream/{name}", b"", "text/plain"),
+        "streams: schema": Request("POST", f"/v1/stream/{name}/_schema", {"schema": {"type": "object"}}),
+        "streams: profile": Request(
+            "POST",
+            f"/v1/stream/{name}/_profile",
+            PROFILE,
+        ),
+        "streams: delete": Request("DELETE", f"/v1/stream/{name}"),
+        "arrow: append": Request("POST", f"/arrow/records/{name}", encode(table({"a": 1})), ARROW),
+    }
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    place = tmp_path_factory.mktemp("ownership")
+    (place / "collections.json").write_text(json.dumps(COLLECTIONS))
+    settings = {"config_file": str(place / "collections.json"), "declare": POLLS}
+    process = ServerProcess(place / "data", fast_lane=True, settings=settings)
+    try:
+        client = process.start().client()
+        client.write("other", [1])
+        for request in (
+            Request("POST", "/tables/note/append", {"parent": "p", "payload": {"a": 1}}),
+            Request("POST", "/tables/note/update", {"id": "p:1", "patch": {"a": 2}}),
+            Request("POST", "/push/open/d", {"data": {"a": 1}}),
+        ):
+            assert request.send(client).is_success, request
+        yield client
+    finally:
+        process.end()
+
+
+@pytest.mark.parametrize("kind", OWNED)
+@pytest.mark.parametrize("change", changes_of("x"))
+def test_nobody_but_its_owner_changes_a_log(client: Client, kind: str, change: str) -> None:
+    name = OWNED[kind]
+    before = client.http.get(f"/arrow/records/{name}").content
+    response = changes_of(name)[change].send(client)
+    assert response.status_code in (400, 404, 409), (change, response.text)
+    assert client.http.get(f"/arrow/records/{name}").content == before
+
+
+@pytest.mark.parametrize("kind", OWNED)
+def test_other_protocols_read_it(client: Client, kind: str) -> None:
+    name = OWNED[kind]
+    assert client.http.get(f"/v1/stream/{name}", params={"format": "json"}).json()
+    assert client.http.get(f"/arrow/records/{name}").is_success
+
+
+def test_rows_and_seqs_of_a_table_survive_a_delete_by_streams(client: Client) -> None:
+    appended = Request("POST", "/tables/note/append", {"parent": "kept", "payload": {"a": 1}}).send(client).json()
+    assert client.http.delete("/v1/stream/note/kept").status_code == 409
+    again = Request("POST", "/tables/note/append", {"parent": "kept", "payload": {"a": 2}}).send(client).json()
+    assert again["seq"] == appended["seq"] + 1
+
+
+@pytest.mark.parametrize(
+    "creation",
+    [
+        Request("PUT", "/v1/stream/note/squatted", b"", "application/json"),
+        Request("PUT", "/v1/stream/note~changes/squatted", b"", "application/json"),
+        Request("POST", "/arrow/records/note/squatted?create=true", encode(table({"a": 1})), ARROW),
+    ],
+)
+def test_the_names_of_a_declared_table_cannot_be_taken(client: Client, creation: Request) -> None:
+    response = creation.send(client)
+    assert response.status_code in (400, 409), response.text
+    assert Request("POST", "/tables/note/append", {"parent": "squatted", "payload": {"a": 1}}).send(client).is_success
+
+
+def test_a_fork_of_a_table_is_a_stream_of_its_own(client: Client) -> None:
+    head = {"stream-forked-from": "/v1/stream/note/p", "content-type": "application/json"}
+    assert client.http.put("/v1/stream/copy", headers=head).status_code == 201
+    assert Request("POST", "/v1/stream/copy", {"a": 1}).send(client).is_success
+    assert client.http.delete("/v1/stream/copy").status_code == 204

@@ -1,0 +1,1 @@
+"""Servers, clients, models and data that several tests use."""

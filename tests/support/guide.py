@@ -1,0 +1,237 @@
+"""The guide to streams, followed: its programs are written to files, its commands run, their output compared.
+
+Run as a program, it follows the guide on a server of its own and writes down what came back.
+
+In a block of ``console``, a line that begins with ``$`` is a command and what follows is its output. A program is named
+by its first line, ``# name`` or ``// name``. A comment ``<!-- meanwhile -->`` before a block says that it runs while
+the next one does; with a text, ``<!-- meanwhile: text -->``, the next one waits until that was said.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from time import monotonic, sleep
+from typing import NamedTuple
+
+from support.document_tables import ROOT
+
+GUIDE = ROOT / "docs/streams.md"
+#: What the guide tells its readers to set: webhooks go to their own machine.
+SETTINGS = {"webhook_allow_loopback": True}
+#: Where the guide says that the server listens, and programs of its own.
+SERVER_PORT, PROGRAM_PORT = 4000, 8000
+#: No command takes this long. Generous: the machine may be busy.
+PATIENCE_SECONDS = 60.0
+POLL_SECONDS = 0.01
+NEEDED = ("bash", "curl", "jq", "node")
+
+_BLOCK = re.compile(r"(?:<!-- meanwhile(?:: (?P<sign>.*?))? -->\n)?```(?P<kind>\w+)\n(?P<text>.*?)```\n", re.DOTALL)
+_PROGRAM = re.compile(r"(?:#|//) (\S+\.\w+)\n")
+
+#: Headers that are on every answer, or are no business of the protocol.
+_LEFT_OUT = re.compile(
+    r"^(?:date|server|connection|transfer-encoding|content-length|x-content-type-options|vary|search-[\w-]+"
+    r"|cross-origin-resource-policy|content-security-policy|access-control-[\w-]+): .*\n",
+    re.MULTILINE | re.IGNORECASE,
+)
+#: What is another one whenever the guide is followed.
+_VARYING = (
+    (re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"), "<time>"),
+    (re.compile(r"\b1[789]\d{11}\b"), "<ms>"),
+    (re.compile(r'("\w*_?(?:took|time|get|scan|enumerate|merge|decode|fallback\w*)_ms": ?)[\d.]+'), r"\1<n>"),
+    (re.compile(r'("server_total_ms":|"wal_append_ms":|"fsync_ms":|"throttle_wait_ms":)[\d.]+'), r"\1<n>"),
+    (re.compile(r'(stream-cursor: |"streamCursor":")\d+'), r"\1<n>"),
+    (re.compile(r'("(?:wake_id|token|callback_token|kid|x)": ?")[^"]+'), r"\1<secret>"),
+    (re.compile(r"\b[0-9a-f]{16}:\d+"), "<cursor>"),
+    (re.compile(r"(etag: .*):[0-9a-f]+\.[0-9a-f]+\."), r"\1:<epoch>."),
+)
+
+
+class Step(NamedTuple):
+    """A command, and the output that the guide shows."""
+
+    command: str
+    output: str
+
+
+class Block(NamedTuple):
+    """``start`` and ``end`` are where it stands in the document. ``sign``: None unless it runs beside the next one."""
+
+    kind: str
+    text: str
+    sign: str | None
+    start: int
+    end: int
+
+
+def blocks(document: str) -> Iterator[Block]:
+    for match in _BLOCK.finditer(document):
+        beside = match[0].startswith("<!--")
+        yield Block(match["kind"], match["text"], (match["sign"] or "") if beside else None, *match.span("text"))
+
+
+def steps(text: str) -> list[Step]:
+    """The commands of a block of ``console``."""
+    found: list[list[str]] = []
+    for line in text.splitlines(keepends=True):
+        if line.startswith("$ "):
+            found.append([line[2:], ""])
+        elif _is_open(found[-1][0]):
+            found[-1][0] += line
+        else:
+            found[-1][1] += line
+    return [Step(command.rstrip("\n"), output) for command, output in found]
+
+
+def _is_open(command: str) -> bool:
+    """Whether the command goes on in the next line."""
+    if command.endswith("\\\n"):
+        return True
+    try:
+        shlex.split(command)
+    except ValueError:
+        return True
+    return False
+
+
+def settled(output: str) -> str:
+    """The output without what is another one every time."""
+    for pattern, replacement in _VARYING:
+        output = pattern.sub(replacement, output)
+    return output
+
+
+class Follower:
+    """Follows the guide against the server that listens at ``port``, in an empty directory."""
+
+    def __init__(self, port: int, directory: Path, modules: Path) -> None:
+        self._directory = directory
+        self._ports = {SERVER_PORT: port, PROGRAM_PORT: _free_port()}
+        self._exports: list[str] = []
+        self._beside: tuple[Block, subprocess.Popen[str]] | None = None
+        self.patience = PATIENCE_SECONDS
+        (directory / "node_modules").symlink_to(modules)
+        self._environment = {**os.environ, "no_proxy": "*", "PYTHONUNBUFFERED": "1"}
+        self._environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+
+    def follow(self, document: str) -> Iterator[tuple[Block, str]]:
+        """Every block of ``console`` with what it should say, as soon as that is known."""
+        for block in blocks(document):
+            if block.kind == "console":
+                yield from self._run(block)
+            elif program := _PROGRAM.match(block.text):
+                (self._directory / program[1]).write_text(self._there(block.text))
+        assert self._beside is None, "nothing follows what was to run beside it"
+
+    def close(self) -> None:
+        """Leave no process behind."""
+        if self._beside is not None:
+            self._beside[1].kill()
+            self._beside[1].wait()
+
+    def _run(self, block: Block) -> Iterator[tuple[Block, str]]:
+        if block.sign is not None:
+            (step,) = steps(block.text)
+            self._beside = block, self._start(step.command, block.sign)
+            return
+        said = ""
+        for step in steps(block.text):
+            said += _shown(step.command, self._output(step.command))
+        yield block, said
+        if self._beside is not None:
+            other, process = self._beside
+            command = steps(other.text)[0].command
+            assert process.wait(PATIENCE_SECONDS) == 0, f"{command} ended badly:\n{self._said().read_text()}"
+            self._beside = None
+            yield other, _shown(command, self._here(self._said().read_text()))
+
+    def _output(self, command: str) -> str:
+        if command.startswith("export "):
+            self._exports.append(command)
+        done = subprocess.run(self._bash(command), **self._surroundings(), capture_output=True, timeout=self.patience)
+        assert done.returncode == 0, f"{command}\nended with {done.returncode}\n{done.stdout}{done.stderr}"
+        return self._here(done.stdout)
+
+    def _start(self, command: str, sign: str) -> subprocess.Popen[str]:
+        with self._said().open("w") as said:
+            process = subprocess.Popen(self._bash(command), **self._surroundings(), stdout=said, stderr=said)
+        deadline = monotonic() + PATIENCE_SECONDS
+        while sign not in self._said().read_text():
+            if process.poll() is not None or monotonic() > deadline:
+                process.kill()
+                raise AssertionError(f"{command}\ndid not say {sign!r}, but:\n{self._said().read_text()}")
+            sleep(POLL_SECONDS)
+        return process
+
+    def _bash(self, command: str) -> list[str]:
+        return ["bash", "-c", self._there("\n".join([*self._exports, command]))]
+
+    def _surroundings(self) -> dict[str, object]:
+        return {"cwd": self._directory, "env": self._environment, "stdin": subprocess.DEVNULL, "text": True}
+
+    def _said(self) -> Path:
+        return self._directory / ".said"
+
+    def _there(self, text: str) -> str:
+        for shown, port in self._ports.items():
+            text = re.sub(rf"\b{shown}\b", str(port), text)
+        return text
+
+    def _here(self, text: str) -> str:
+        for shown, port in self._ports.items():
+            text = re.sub(rf"\b{port}\b", str(shown), text)
+        return text
+
+
+def _shown(command: str, output: str) -> str:
+    """As it stands in the guide."""
+    if re.search(r"curl -s\w*[iI]", command):
+        output = _LEFT_OUT.sub("", output.replace("\r\n", "\n"))
+        output = output.rstrip("\n")
+    if output and not output.endswith("\n"):
+        output += "\n"
+    return f"$ {command}\n{output}"
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def rewritten(document: str, follower: Follower) -> str:
+    """The document with what really came back."""
+    found = dict[Block, str]()
+    for block, said in follower.follow(document):
+        found[block] = said
+    for block in sorted(found, key=lambda block: -block.start):
+        document = document[: block.start] + found[block] + document[block.end :]
+    return document
+
+
+def _main() -> None:
+    from support.server_process import ServerProcess
+
+    with tempfile.TemporaryDirectory() as temporary:
+        directory = Path(temporary)
+        (directory / "followed").mkdir()
+        server = ServerProcess(directory / "data", settings=SETTINGS).start()
+        follower = Follower(server.port, directory / "followed", ROOT / "tests/conformance/node_modules")
+        try:
+            GUIDE.write_text(rewritten(GUIDE.read_text(), follower))
+        finally:
+            follower.close()
+            server.end()
+
+
+if __name__ == "__main__":
+    _main()

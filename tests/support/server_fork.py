@@ -1,0 +1,62 @@
+"""Server processes that are forked from one process per test run, which has imported the server already.
+
+Importing takes more than a second of processor time, and the tests start hundreds of servers. A forked server is a
+process like any other: it has its own sockets, files, signals and exit code. ``tests/cli`` starts the command itself.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+_context = multiprocessing.get_context("forkserver")
+_context.set_forkserver_preload(["strandline.cli.commands", "strandline.cli.serve", "strandline.server.run"])
+
+
+class ServerFork:
+    """``strandline`` with ``arguments``, with the calls of :class:`subprocess.Popen` that tests use."""
+
+    def __init__(self, arguments: list[str], environment: dict[str, str], log: Path) -> None:
+        # As a child of this process would have them.
+        inherited = os.getcwd(), resource.getrlimit(resource.RLIMIT_NOFILE)
+        self._process = _context.Process(target=_run, args=(arguments, environment, str(log), *inherited))
+        self._process.start()
+        assert self._process.pid is not None
+        self.pid: int = self._process.pid
+
+    def poll(self) -> int | None:
+        return self._process.exitcode
+
+    def wait(self, timeout: float) -> int:
+        self._process.join(timeout)
+        code = self._process.exitcode
+        if code is None:
+            raise subprocess.TimeoutExpired("strandline", timeout)
+        return code
+
+    def send_signal(self, number: int) -> None:
+        if self._process.exitcode is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self._process.kill()
+
+
+def _run(arguments: list[str], environment: dict[str, str], log: str, directory: str, files: tuple[int, int]) -> None:
+    os.chdir(directory)
+    resource.setrlimit(resource.RLIMIT_NOFILE, files)
+    os.environ.clear()
+    os.environ.update(environment)
+    output = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    for standard in (1, 2):
+        os.dup2(output, standard)
+    os.close(output)
+    sys.argv = ["strandline", *arguments]
+
+    from strandline.cli.main import main
+
+    main()

@@ -78,10 +78,20 @@ def start_server(tmp_path: Path) -> Iterator[StartServer]:
     numbers = count()
 
     def start(
-        *, keys: str | None = None, data: Path | None = None, lane: str = "fast", ready: bool = True, **settings: Any
+        *,
+        keys: str | None = None,
+        data: Path | None = None,
+        lane: str = "fast",
+        ready: bool = True,
+        open_files: int | None = None,
+        **settings: Any,
     ) -> ServerProcess:
         process = ServerProcess(
-            data or tmp_path / f"data-{next(numbers)}", fast_lane=lane == "fast", keys=keys, settings=settings
+            data or tmp_path / f"data-{next(numbers)}",
+            fast_lane=lane == "fast",
+            keys=keys,
+            settings=settings,
+            open_files=open_files,
         )
         endings.callback(process.end)
         if ready:

@@ -9,7 +9,7 @@ from time import perf_counter
 
 import msgspec
 import pytest
-from gate_calls import ask_gate
+from support.gate_calls import ask_gate
 from support.server_process import ServerProcess
 from support.topics_client import Client
 

@@ -402,7 +402,7 @@ def test_connections_have_a_cap(start_server: StartServer, lane: str) -> None:
 
 @contextmanager
 def open_files(most: int) -> Iterator[None]:
-    """Processes that are started meanwhile may open this many files."""
+    """This process may open this many files."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
     try:
@@ -412,8 +412,7 @@ def open_files(most: int) -> Iterator[None]:
 
 
 def test_connections_leave_files_for_the_journal(start_server: StartServer, lane: str) -> None:
-    with open_files(160):
-        server = start_server(lane=lane, journal_bytes=50_000)
+    server = start_server(lane=lane, open_files=160, journal_bytes=50_000)
     client = server.client()
     client.put("a", durability="fsync")
     with ExitStack() as stack:

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from live_server import KINDS, LONG_SECONDS, SILENT, LiveServer, ask, live_server, read_to_end, read_until, wait_for
+from support.live_server import KINDS, LONG_SECONDS, LiveServer, ask, live_server, read_to_end, read_until, wait_for
 
 from strandline.service import live, unread
 from strandline.service.access import FULL_ACCESS
@@ -66,9 +66,8 @@ def test_a_client_that_goes_away_while_the_response_opens_gives_back_its_slot(se
 def test_a_response_without_a_slot_is_refused(server: LiveServer, kind: str) -> None:
     with ExitStack() as stack:
         for _ in range(SLOTS):
-            line = stack.enter_context(server.connect())
-            line.sendall(SILENT)
-        wait_for(lambda: server.open == (SLOTS, SLOTS))
+            stack.enter_context(server.connect_silent())
+        assert server.open == (SLOTS, SLOTS)
         refused = stack.enter_context(server.connect())
         ask(server, refused, kind)
         answer = refused.recv(1 << 16)

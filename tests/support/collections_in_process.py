@@ -10,8 +10,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from gate_calls import ask_gate
-
 from strandline.collections import AppendOnly, Collection, Declared, RateLimit, Roles
 from strandline.collections.config import CollectionsConfig
 from strandline.collections.config_check import check
@@ -31,6 +29,7 @@ from strandline.service.kernel import Kernel
 from strandline.service.limits import Limits
 from strandline.signing.author_proofs import sign
 from strandline.signing.keys import Signer
+from support.gate_calls import ask_gate
 from support.signed_calls import headers_of, plain
 
 #: What :mod:`signed_calls` signs at.

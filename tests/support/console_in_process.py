@@ -11,8 +11,6 @@ from time import perf_counter
 from types import TracebackType
 from typing import Any, TypeVar
 
-from gate_calls import ask_gate
-
 from strandline.delivery.hub import Hub
 from strandline.engine import Batch, Config, Engine, Log, ManualClock, Options
 from strandline.protocols.console.catalogue import SMALL
@@ -29,6 +27,7 @@ from strandline.service.access import Keys
 from strandline.service.http import Call, Head, Reply, Stream
 from strandline.service.kernel import Kernel
 from strandline.service.limits import Limits
+from support.gate_calls import ask_gate
 from support.watch_sessions import ListSink
 
 NOW = 1_714_000_000_000

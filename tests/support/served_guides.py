@@ -50,7 +50,7 @@ class ServedGuide(NamedTuple):
         """Follow it, and see that everything comes back that it shows."""
         with self.follower(directory) as following:
             for block, said in following.follow(self.path.read_text()):
-                assert settled(said) == settled(block.text), "write the answers again with: make docs"
+                assert settled(said) == settled(block.text), f"{said}\nwrite the answers again with: make docs"
 
 
 COLLECTIONS = ServedGuide(ROOT / "docs" / "collections.md", "collections.toml")

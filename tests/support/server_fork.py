@@ -18,12 +18,16 @@ _context.set_forkserver_preload(["strandline.cli.commands", "strandline.cli.serv
 
 
 class ServerFork:
-    """``strandline`` with ``arguments``, with the calls of :class:`subprocess.Popen` that tests use."""
+    """``strandline`` with ``arguments``, with the calls of :class:`subprocess.Popen` that tests use.
 
-    def __init__(self, arguments: list[str], environment: dict[str, str], log: Path) -> None:
-        # As a child of this process would have them.
-        inherited = os.getcwd(), resource.getrlimit(resource.RLIMIT_NOFILE)
-        self._process = _context.Process(target=_run, args=(arguments, environment, str(log), *inherited))
+    It may have ``open_files`` files open at a time, by default as many as this process."""
+
+    def __init__(
+        self, arguments: list[str], environment: dict[str, str], log: Path, open_files: int | None = None
+    ) -> None:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        files = soft if open_files is None else open_files, hard
+        self._process = _context.Process(target=_run, args=(arguments, environment, str(log), os.getcwd(), files))
         self._process.start()
         assert self._process.pid is not None
         self.pid: int = self._process.pid

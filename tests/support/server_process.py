@@ -30,7 +30,7 @@ NEVER_BUSY_MS = 10_000
 
 class ServerProcess:
     """``strandline serve`` on a free port of the loopback. ``settings`` are named as in the server's settings; they
-    count before those in the file ``config``.
+    count before those in the file ``config``. It may have ``open_files`` files open at a time.
 
     A process that was stopped or killed can be started again on the same data, at another port unless told which.
     """
@@ -43,8 +43,10 @@ class ServerProcess:
         keys: str | None = None,
         settings: dict[str, object] | None = None,
         config: Path | None = None,
+        open_files: int | None = None,
     ) -> None:
         self.data = data
+        self._open_files = open_files
         self._config = config
         self.keys = keys
         self.url = ""
@@ -80,7 +82,7 @@ class ServerProcess:
             command += ["--config", str(self._config)]
         if not self._fast_lane:
             command.append("--no-fast-lane")
-        self._process = ServerFork(command, self._environment(), self._log_file)
+        self._process = ServerFork(command, self._environment(), self._log_file, self._open_files)
         deadline = monotonic() + START_SECONDS
         while not self._port_file.exists():
             self._check_alive()

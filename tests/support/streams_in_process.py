@@ -10,7 +10,6 @@ from time import perf_counter
 from typing import Any
 
 import msgspec
-from gate_calls import ask_gate
 
 from strandline.delivery.hub import Hub
 from strandline.engine import Engine, ManualClock, Options
@@ -22,6 +21,7 @@ from strandline.service.http import Call, Head, Later, Reply, Stream
 from strandline.service.kernel import Kernel
 from strandline.service.limits import Limits
 from strandline.service.workers import Workers
+from support.gate_calls import ask_gate
 from support.streams_client import JSON
 
 NOW = 1_700_000_000_000

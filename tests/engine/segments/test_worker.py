@@ -177,9 +177,9 @@ def test_closing_gives_up_the_job_under_way(disk: LocalDisk, worker: SealingWork
 
 PARENT = """
 import sys
-from strandline.engine.segments.worker import Worker
+from strandline.engine.segments.worker import SealingWorker
 from strandline.engine.segments.jobs import Keep, SealJob
-worker = Worker(sys.argv[1])
+worker = SealingWorker(sys.argv[1])
 worker.run(SealJob(1, "nothing", [], []))
 print(worker.process_id, flush=True)
 if sys.argv[2] == "busy":

@@ -10,8 +10,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from gate_calls import ask_gate
 from support.arrow_client import ArrowClient, table
+from support.gate_calls import ask_gate
 
 from strandline.delivery.hub import Hub
 from strandline.engine import Batch, Config, Engine, ManualClock

@@ -92,6 +92,18 @@ class LiveServer:
         line.connect(("127.0.0.1", self.port))
         return line
 
+    def connect_silent(self) -> socket.socket:
+        """A connection whose live response holds a slot and has nothing to send. Connections of earlier tests may hold
+        slots for a moment after their clients are gone."""
+        deadline = monotonic() + PATIENCE_SECONDS
+        while True:
+            line = self.connect()
+            line.sendall(SILENT)
+            if line.recv(12, socket.MSG_WAITALL) == b"HTTP/1.1 200":
+                return line
+            line.close()
+            assert monotonic() < deadline, "no slot became free in time"
+
 
 @contextmanager
 def live_server(data: Path, lane: str, slots: int = 0, slow_ms: int = LONG_SECONDS * 1000) -> Iterator[LiveServer]:

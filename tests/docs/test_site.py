@@ -63,7 +63,7 @@ def test_a_broken_link_stops_the_build(link: str, tmp_path: Path) -> None:
     (tmp_path / "docs/index.md").write_text(f"# Front\n\n[broken]({link})\n")
     (tmp_path / "docs/glossary.md").write_text("# Glossary\n")
     config = (ROOT / "mkdocs.yml").read_text().partition("\nnav:")[0]
-    config = config.replace("tools/site/theme", str(ROOT / "tools/site/theme"))
+    config = config.replace("tools/site/", f"{ROOT}/tools/site/")
     (tmp_path / "mkdocs.yml").write_text(config)
     done = build(tmp_path / "site", "--config-file", str(tmp_path / "mkdocs.yml"))
     assert done.returncode != 0

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from command_line import render as render_command_line
@@ -20,3 +22,13 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 def _rendered(comment: re.Match[str]) -> str:
     name, *arguments = comment[1].split()
     return RENDERED[name](*arguments)
+
+
+#: What the theme brings and the server has no use for.
+UNUSED = ("404.html", "sitemap.xml*", "assets/javascripts/lunr", "**/*.map")
+
+
+def on_post_build(config: Any, **_: Any) -> None:
+    for pattern in UNUSED:
+        for path in list(Path(config.site_dir).glob(pattern)):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()

@@ -6,7 +6,6 @@ from typing import Any
 
 from strandline.engine.record import MAX_TIME
 from strandline.protocols.console import keys, logs, queues, read, routes, wire
-from strandline.protocols.console.assets import MEDIA_TYPES, TEXT
 from strandline.protocols.console.catalogue import SORTS
 from strandline.protocols.console.errors import PROBLEMS
 from strandline.protocols.console.kinds import KINDS
@@ -15,7 +14,6 @@ from strandline.service.openapi import (
     EVENTS,
     Answer,
     Described,
-    Header,
     Operation,
     Parameter,
     Schema,
@@ -24,6 +22,7 @@ from strandline.service.openapi import (
 from strandline.service.openapi import TEXT as STRING
 from strandline.service.parameters import MAX_SEQ
 from strandline.service.problems import ErrorAnswer
+from strandline.service.static_files import FILE_ANSWERS, FILE_PARAMETERS, moved_answer
 
 _GROUP = "console"
 _SEQ: Schema = {"type": "integer", "minimum": 0, "maximum": MAX_SEQ}
@@ -74,23 +73,17 @@ only new records are told."""
 _QUEUE = """How many jobs there are of each kind; of those that workers hold, and those that wait for their time, the
 ones first with which something happens next; and the jobs that are handed out next, in that order."""
 
-_TAG = Header("ETag", "Which version of the file it is.", STRING, required=True)
-_FILES = {media_type.decode().partition(";")[0]: STRING for media_type in (*MEDIA_TYPES.values(), TEXT)}
-
 _OPERATIONS: dict[tuple[str, str], Operation] = {
     ("GET", routes.PAGE): Operation(
         group=_GROUP,
         summary="Go to the console",
-        answers=(Answer(308, "It is at `/console/`.", {"text/plain": STRING}),),
+        answers=moved_answer("/console/"),
     ),
     ("GET", routes.ASSET): Operation(
         group=_GROUP,
         summary="Get a file of the console",
-        answers=(Answer(200, "The file.", _FILES, (_TAG,)), Answer(304, "It is the one in `If-None-Match`.")),
-        parameters=(
-            Parameter("path", "path", "Which file; none: the page.", STRING, required=True),
-            Parameter("If-None-Match", "header", "The versions that one has.", STRING),
-        ),
+        answers=FILE_ANSWERS,
+        parameters=FILE_PARAMETERS,
         errors=("not_found",),
     ),
     ("GET", routes.SESSION): Operation(

@@ -8,6 +8,7 @@ from strandline.delivery.queues import Queue
 from strandline.engine.commit import Commit
 from strandline.protocols.topics.settings import TopicsSettings
 from strandline.protocols.topics.topics import Topic, Topics
+from strandline.protocols.topics.wire import Performance
 from strandline.service.http import Call
 from strandline.service.kernel import Kernel
 from strandline.service.settings import DeliverySettings, LimitSettings
@@ -62,5 +63,5 @@ class Context:
         topic.consumed_at = self.hub.now()
 
 
-def performance(call: Call) -> bytes:
-    return b'"performance":{"server_total_ms":%.3f}' % call.elapsed_ms()
+def performance(call: Call) -> Performance:
+    return Performance(round(call.elapsed_ms(), 3))

@@ -8,18 +8,13 @@ import msgspec
 
 from strandline.engine import Deleted
 from strandline.protocols.topics.context import Context, performance
-from strandline.protocols.topics.match import MatchField, parse_match
-from strandline.protocols.topics.settings import MAX_SEQ, U64
+from strandline.protocols.topics.match import parse_match
+from strandline.protocols.topics.settings import MAX_SEQ
 from strandline.protocols.topics.topics import Topic
+from strandline.protocols.topics.wire import DeleteBody, RecordsDeleted
 from strandline.service.catalog import check_change
-from strandline.service.http import Call, Reply
+from strandline.service.http import Call, Reply, json_reply
 from strandline.service.problems import invalid
-
-
-class DeleteBody(msgspec.Struct):
-    before_seq: U64 | None = None
-    match: MatchField = None
-
 
 _decoder = msgspec.json.Decoder(DeleteBody)
 
@@ -54,7 +49,14 @@ class Deleting:
 
 def _reply(call: Call, topic: Topic, deleted: Deleted) -> Reply:
     state = topic.log.state()
-    return Reply(
-        b'{"topic":%b,"deleted":%d,"earliest_seq":%d,"head_seq":%d,"count":%d,"bytes":%d,%b}'
-        % (topic.json_name, deleted.count, state.earliest, state.head, state.count, state.size, performance(call))
+    return json_reply(
+        RecordsDeleted(
+            topic=topic.name,
+            deleted=deleted.count,
+            earliest_seq=state.earliest,
+            head_seq=state.head,
+            count=state.count,
+            bytes=state.size,
+            performance=performance(call),
+        )
     )

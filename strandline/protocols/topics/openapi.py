@@ -6,16 +6,9 @@ from typing import Any
 
 from strandline.engine.record import PLAIN_NAME
 from strandline.protocols.topics import consumers, routers, wire
-from strandline.protocols.topics.delete import DeleteBody
 from strandline.protocols.topics.descriptions import DESCRIPTIONS
 from strandline.protocols.topics.errors import PROBLEMS, RENAMED
-from strandline.protocols.topics.jobs import AckBody, ClaimBody, ExtendBody, NackBody
 from strandline.protocols.topics.list import DEFAULT_PAGE, MAX_PAGE
-from strandline.protocols.topics.multi_write import MultiWriteBody
-from strandline.protocols.topics.read import DiffBody
-from strandline.protocols.topics.redrive import RedriveBody
-from strandline.protocols.topics.watch import WatchBody
-from strandline.protocols.topics.write import WriteBody
 from strandline.service import log_config
 from strandline.service.openapi import (
     EVENT_STREAM,
@@ -142,7 +135,7 @@ _RECORDS: dict[tuple[str, str], Operation] = {
         group="records",
         summary="Write records",
         description="All of them or none. Makes the topic if there is none; a `config` for that needs the admin scope.",
-        body={JSON: WriteBody},
+        body={JSON: wire.WriteBody},
         answers=shown(wire.WriteAnswer, created="The records were written, and the topic was created for them."),
         parameters=(_PATH["topic"], _RETURN_SEQS, _IDEMPOTENCY),
         errors=_WRITE_ERRORS,
@@ -151,7 +144,7 @@ _RECORDS: dict[tuple[str, str], Operation] = {
         group="records",
         summary="Write records to several topics in one step",
         description="All of it happens or nothing, also in a crash.",
-        body={JSON: MultiWriteBody},
+        body={JSON: wire.MultiWriteBody},
         answers=shown(
             wire.MultiWriteAnswer, created="The records were written, and at least one topic was created for them."
         ),
@@ -165,7 +158,7 @@ _RECORDS: dict[tuple[str, str], Operation] = {
             "The records behind `from_seq`. Go on with `next_from_seq`. With `wait_ms` the answer waits until there is "
             "something. A `tombstone` says which records are gone that nobody deleted."
         ),
-        body={JSON: DiffBody},
+        body={JSON: wire.DiffBody},
         answers=shown(wire.DiffAnswer),
         parameters=(_PATH["topic"],),
         errors=_ABSENT,
@@ -174,7 +167,7 @@ _RECORDS: dict[tuple[str, str], Operation] = {
         group="records",
         summary="Delete records for good",
         description="Those before a seq, those whose tag matches, or those of which both is true.",
-        body={JSON: DeleteBody},
+        body={JSON: wire.DeleteBody},
         answers=shown(wire.RecordsDeleted),
         parameters=(_PATH["topic"],),
         errors=(*_ABSENT, "read_only", "disk_full"),
@@ -200,7 +193,7 @@ _CONSUMERS: dict[tuple[str, str], Operation] = {
         group="consumers",
         summary="Commit how far a consumer has come",
         description="Makes the consumer if there is none. Going back is allowed.",
-        body={JSON: consumers.CommitBody},
+        body={JSON: wire.CommitBody},
         answers=shown(wire.ConsumerAnswer),
         parameters=(_PATH["topic"], _PATH["consumer"]),
         errors=(*_ABSENT, "read_only", "disk_full"),
@@ -220,7 +213,7 @@ _QUEUES: dict[tuple[str, str], Operation] = {
         group="queues",
         summary="Claim jobs",
         description="Each is this worker's until its deadline. The most urgent come first, then the oldest.",
-        body={JSON: ClaimBody},
+        body={JSON: wire.ClaimBody},
         answers=shown(wire.ClaimAnswer),
         parameters=(_PATH["topic"],),
         errors=(*_ABSENT, "not_a_queue", "read_only", "disk_full"),
@@ -229,7 +222,7 @@ _QUEUES: dict[tuple[str, str], Operation] = {
         group="queues",
         summary="Report jobs as done",
         description="They are deleted. Those that the worker does not hold are in `skipped`.",
-        body={JSON: AckBody},
+        body={JSON: wire.AckBody},
         answers=shown(wire.AckAnswer),
         parameters=(_PATH["topic"],),
         errors=_HELD,
@@ -237,7 +230,7 @@ _QUEUES: dict[tuple[str, str], Operation] = {
     ("POST", _ONE + "/nack"): Operation(
         group="queues",
         summary="Give jobs back",
-        body={JSON: NackBody},
+        body={JSON: wire.NackBody},
         answers=shown(wire.NackAnswer),
         parameters=(_PATH["topic"],),
         errors=_HELD,
@@ -246,7 +239,7 @@ _QUEUES: dict[tuple[str, str], Operation] = {
         group="queues",
         summary="Hold jobs for longer",
         description="`deadlines` are the new ones, by seq.",
-        body={JSON: ExtendBody},
+        body={JSON: wire.ExtendBody},
         answers=shown(wire.ExtendAnswer),
         parameters=(_PATH["topic"],),
         errors=_HELD,
@@ -268,7 +261,7 @@ _QUEUES: dict[tuple[str, str], Operation] = {
         group="queues",
         summary="Move dead letters back",
         description="To the queues that they came from, or all to one topic. `to` counts them by where they went.",
-        body={JSON: RedriveBody},
+        body={JSON: wire.RedriveBody},
         answers=shown(wire.RedriveAnswer),
         parameters=(_PATH["topic"],),
         errors=(*_ABSENT, "not_writable", "topic_full", "record_too_large", "read_only", "disk_full"),
@@ -291,7 +284,7 @@ _ROUTERS: dict[tuple[str, str], Operation] = {
         group="routers",
         summary="Create or change a router",
         description="It copies what is written to `source` from now on to `dest`. The two cannot be changed later.",
-        body={JSON: routers.RouterBody},
+        body={JSON: wire.RouterBody},
         answers=shown(wire.RouterPut, created="The router was created."),
         parameters=(_PATH["router"],),
         errors=(*_ABSENT, "not_writable", "topic_exists_incompatible", "router_cycle", "read_only", "disk_full"),
@@ -324,7 +317,7 @@ _WATCHING: dict[tuple[str, str], Operation] = {
             "`topics` has a member per topic, or per pattern: a name that ends in `*` stands for all topics that begin "
             "like it, those made later included. Then open the stream at `stream_url`."
         ),
-        body={JSON: WatchBody},
+        body={JSON: wire.WatchBody},
         answers=shown(wire.WatchAnswer),
         parameters=(_flag("lenient", False, "The same as `lenient` in the body."),),
         errors=_ABSENT,

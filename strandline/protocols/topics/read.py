@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -15,7 +15,7 @@ from strandline.engine.errors import UnknownLog
 from strandline.protocols.topics.consumers import stored_cursor
 from strandline.protocols.topics.context import Context
 from strandline.protocols.topics.errors import topic_not_found
-from strandline.protocols.topics.match import Match, MatchField, parse_match
+from strandline.protocols.topics.match import Match, parse_match
 from strandline.protocols.topics.pages import Pages, Rendered
 from strandline.protocols.topics.settings import (
     DEFAULT_LIMIT,
@@ -23,31 +23,13 @@ from strandline.protocols.topics.settings import (
     MAX_PAGE_BYTES,
     MAX_SEQ,
     MAX_WAIT_MS,
-    U64,
     TopicsSettings,
 )
 from strandline.protocols.topics.topics import Topic
+from strandline.protocols.topics.wire import DiffBody, NodesField
 from strandline.service.admission import Replying, reply_of
 from strandline.service.http import Call, Reply
 from strandline.service.problems import invalid
-
-
-class DiffBody(msgspec.Struct, gc=False):
-    #: None: from the consumer's cursor, or from the start.
-    from_seq: U64 | None = None
-    limit: U64 = 0
-    node: str | list[str] | None = None
-    include_tags: bool = False
-    include_meta: bool = True
-    wait_ms: U64 = 0
-    max_batch_bytes: U64 = 0
-    match: MatchField = None
-    since_ts: U64 | None = None
-    #: A named consumer: read on from where it has committed.
-    consumer: str | None = None
-    #: Only the last record of each tag, as of now.
-    view: Literal["latest"] | None = None
-
 
 _decoder = msgspec.json.Decoder(DiffBody)
 
@@ -101,7 +83,7 @@ def clamp_bytes(max_bytes: int) -> int:
     return min(max_bytes or DEFAULT_PAGE_BYTES, MAX_PAGE_BYTES)
 
 
-def node_set(node: str | list[str] | None) -> frozenset[str] | None:
+def node_set(node: NodesField) -> frozenset[str] | None:
     if not node:
         return None
     return frozenset((node,) if isinstance(node, str) else node)

@@ -43,3 +43,8 @@ MAX_PAGE_BYTES = 8 << 20
 MAX_IDEMPOTENCY_KEY_BYTES = 256
 #: A nacked job can be kept away for at most this long.
 MAX_NACK_DELAY_MS = 86_400_000
+#: The byte budget of an event of a watch session, and how long its streams may be silent, unless the client asks for
+#: something else.
+DEFAULT_FRAME_BYTES = 262_144
+DEFAULT_HEARTBEAT_MS = 15_000
+MAX_HEARTBEAT_MS = 60_000

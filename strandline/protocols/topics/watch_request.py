@@ -3,53 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
-
-import msgspec
-from msgspec import Meta
 
 from strandline.delivery.watch import FeedPosition, FeedReader, Feeds, FeedView
 from strandline.engine import Log
 from strandline.engine.errors import UnknownLog
 from strandline.protocols.topics.context import Context
 from strandline.protocols.topics.errors import topic_not_found
-from strandline.protocols.topics.match import MatchField, parse_match
+from strandline.protocols.topics.match import parse_match
 from strandline.protocols.topics.read import Selection, clamp_bytes, clamp_limit, node_set
 from strandline.protocols.topics.settings import DEFAULT_LIMIT, TopicsSettings
 from strandline.protocols.topics.topics import Topic
+from strandline.protocols.topics.wire import TopicOptions, WatchedTopic, WatchOptions
 from strandline.service.access import Access
 from strandline.service.catalog import holds_json
 from strandline.service.problems import Refusal, invalid, may_not_touch
-
-Natural = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
-
-
-class TopicOptions(msgspec.Struct, gc=False):
-    """What may be said of each topic or pattern."""
-
-    from_seq: Natural = 0
-    #: Start at the head: only what is written from now on.
-    tail: bool = False
-    match: MatchField = None
-    since_ts: Natural | None = None
-
-
-class WatchOptions(msgspec.Struct, kw_only=True):
-    """What may be said of everything that is watched."""
-
-    node: str | list[str] | None = None
-    limit: Natural = 0
-    max_batch_bytes: Natural = 0
-    include_meta: bool = True
-    include_tags: bool = False
-    include_data: bool = True
-    consistency: Literal["eventual", "strong"] = "eventual"
-    #: For all topics that have none of their own.
-    match: MatchField = None
-    since_ts: Natural | None = None
-    #: Leave out topics that do not exist, instead of refusing the request.
-    lenient: bool = False
 
 
 class TopicView(FeedView):
@@ -125,8 +94,8 @@ class Start(NamedTuple):
     head: int
     earliest: int
 
-    def json(self) -> dict[str, int]:
-        return {"from_seq": self.cursor, "head_seq": self.head, "earliest_seq": self.earliest}
+    def shown(self) -> WatchedTopic:
+        return WatchedTopic(from_seq=self.cursor, head_seq=self.head, earliest_seq=self.earliest)
 
 
 class Request(NamedTuple):

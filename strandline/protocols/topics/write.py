@@ -14,7 +14,6 @@ from strandline.engine import Appended, Batch, Log
 from strandline.engine.commit import Commit
 from strandline.nearest_name import with_nearest
 from strandline.protocols.topics.batches import (
-    RecordsField,
     check_idempotency_key,
     check_utf8,
     is_scheduled,
@@ -27,23 +26,14 @@ from strandline.protocols.topics.batches import (
 from strandline.protocols.topics.context import Context
 from strandline.protocols.topics.records import number_list
 from strandline.protocols.topics.topics import Topic, config_of_new
+from strandline.protocols.topics.wire import WriteBody
 from strandline.service.http import Call, Later, Reply
-from strandline.service.log_config import TopicConfig
 
 T = TypeVar("T")
 #: A write of more records than this gains nothing by being appended together with others.
 MAX_GATHERED_RECORDS = 16
 #: A group of this size is appended at once.
 MAX_GATHERED_BYTES = 1 << 20
-
-
-class WriteBody(msgspec.Struct, gc=False):
-    records: RecordsField
-    node: str | None = None
-    idempotency_key: str | None = None
-    create: bool | None = None
-    config: TopicConfig | None = None
-    disable_backpressure: bool = False
 
 
 _decoder = msgspec.json.Decoder(WriteBody)

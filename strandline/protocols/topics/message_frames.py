@@ -10,7 +10,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from strandline.engine import Page
 from strandline.protocols.topics.errors import MEMBERS, RENAMED
-from strandline.protocols.topics.event_frames import CaughtUpEvent, RecordEvent, TombstoneEvent, TopicDeletedEvent
+from strandline.protocols.topics.event_frames import CaughtUpEvent, TombstoneEvent, TopicDeletedEvent, WatchedRecord
 from strandline.protocols.topics.records import render_records
 from strandline.protocols.topics.topics import Topic
 from strandline.protocols.topics.watch_request import TopicView
@@ -91,10 +91,10 @@ class PublishAck(msgspec.Struct, tag_field="op", tag="ack"):
     """Written as bytes, by ``ack_message``. ``seqs`` is null where the client wants none."""
 
     request_id: Raw
-    seqs: list[Number] | None
     topic: str
     first_seq: Number
     last_seq: Number
+    seqs: list[Number] | None
     head_seq: Number
     count: Number
     created: bool
@@ -102,8 +102,14 @@ class PublishAck(msgspec.Struct, tag_field="op", tag="ack"):
     performance: WritePerformance
 
 
-class RecordMessage(RecordEvent, tag_field="op", tag="record"):
+class RecordMessage(msgspec.Struct, tag_field="op", tag="record"):
     """Written as bytes, by ``MessageView``."""
+
+    topic: str
+    from_seq: Number
+    to_seq: Number
+    head_seq: Number
+    records: list[WatchedRecord]
 
 
 class CaughtUp(CaughtUpEvent, tag_field="op", tag="caught_up"):

@@ -25,7 +25,7 @@ LEAST_RECORD_BYTES = 11
 
 
 def check_utf8(body: bytes) -> None:
-    """What is kept raw is not looked at when it is decoded, but whoever reads it must be able to."""
+    """Decoding does not check raw members, so refuse a body that readers could not decode."""
     if not body.isascii():
         try:
             body.decode()

@@ -43,7 +43,7 @@ def consumers_of(topic: Topic) -> dict[str, ConsumerState]:
 class Consumers:
     def __init__(self, context: Context) -> None:
         self._context = context
-        #: The topics that have any, so that nobody has to look at all topics; some may have lost theirs since.
+        #: The topics that have consumers, so that ``lags`` need not read all topics; some may have lost theirs since.
         self._topics = {book.name: None for book in context.engine.by_epoch.values() if _has_any(book.cursors)}
 
     def lags(self, prefixes: tuple[str, ...]) -> Iterator[tuple[str, str, int]]:

@@ -50,7 +50,7 @@ class Context:
     def catch_up(self, topic: Topic) -> Commit[Any] | None:
         """Let everything arrive that is on its way into the topic, so that a reader sees what was written before.
 
-        A commit if some of it waits for the disk: whoever can wait, waits with ``caught_up``.
+        Returns a commit if some of it waits for the disk; wait for it with ``caught_up``.
         """
         return self.routers.catch_up(topic.log)
 

@@ -1,4 +1,4 @@
-"""Removing records for good, by seq and by tag."""
+"""Deleting records permanently, by seq and by tag."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Deleting:
         return self._delete(call, topic, before, match and match.key, match and match.prefix)
 
     async def _delete(self, call: Call, topic: Topic, before: int | None, key: str | None, prefix: str | None) -> Reply:
-        # Sealed records must be looked at to be deleted, and they may not be at hand.
+        # Sealed records must be read before they are deleted, and they may not be in memory.
         commit = await self._context.workers.normal.run(topic.log.delete, before=before, key=key, prefix=prefix)
         deleted = await self._context.hub.when_done(commit, lambda deleted: deleted)
         if topic.traits.type == "queue":

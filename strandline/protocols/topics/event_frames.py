@@ -63,7 +63,7 @@ class TombstoneEvent(msgspec.Struct):
 class TopicDeletedEvent(msgspec.Struct):
     topic: str
     head_seq: Number
-    reason: Literal["deleted"] = "deleted"
+    reason: Literal["deleted"]
 
 
 class ErrorEvent(msgspec.Struct, kw_only=True):
@@ -102,7 +102,7 @@ def decode_cursor(text: str) -> dict[str, int] | None:
 
 
 class EventContent:
-    """What is made of a page: whoever is at the same place gets these bytes. Only the ids may differ."""
+    """A page as events. Readers at the same position share these bytes; only the ids may differ."""
 
     __slots__ = ("_name", "_whole", "caught_up", "next_after", "records", "tombstone")
 
@@ -156,12 +156,12 @@ def tombstone_frame(topic: Topic, tombstone: Tombstone, *, too_old: bool) -> byt
 
 
 def behind_tombstone(tombstone: Tombstone, piece: FeedPage) -> int:
-    """The cursor right behind a loss: whoever comes back with it misses nothing and is told nothing twice."""
-    # A recreated log begins anew, before the end of the range that was lost.
+    """The cursor right after a loss: a reader that resumes from it misses nothing and gets nothing twice."""
+    # A recreated log starts again at 1, before the end of the range that was lost.
     behind = tombstone.earliest - 1 if tombstone.reason == "recreated" else tombstone.gap_to
     return min(behind, piece.next_after)
 
 
 def deleted_frame(place: FeedPosition) -> bytes:
     topic = topic_of(place)
-    return sse.frame(b"topic-deleted", encode(TopicDeletedEvent(topic.name, topic.log.head)))
+    return sse.frame(b"topic-deleted", encode(TopicDeletedEvent(topic.name, topic.log.head, "deleted")))

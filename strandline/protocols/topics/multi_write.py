@@ -74,7 +74,7 @@ class MultiWriting:
             patient=body.disable_backpressure,
         )
 
-    # --- what is asked for -----------------------------------------------------------------------------------------
+    # --- the request -----------------------------------------------------------------------------------------------
 
     def _check(self, call: Call, body: MultiWriteBody) -> None:
         if not body.writes:
@@ -194,7 +194,7 @@ def _outcomes(
     for write in writes:
         part, whole = parts[write.topic], appended[write.topic]
         if whole.deduped and whole.count != len(part.batch):
-            # The key was used for something else before: that is what there is to tell.
+            # The key was used for another write before: answer with that one.
             first, last = whole.first, whole.last
         else:
             first = behind.get(write.topic, whole.first)

@@ -173,7 +173,7 @@ class Reading:
         wait_ms: int,
         waited_ms: float,
     ) -> Reply:
-        """Read what is not at hand on another thread, and wait until there is something or the time is up."""
+        """Read sealed records on another thread, and wait for a record until the time is up."""
         loop = self._context.hub.loop
         until = loop.time() + wait_ms / 1000
         cursor = after
@@ -188,7 +188,7 @@ class Reading:
             self._context.hub.watch(topic.log, poll)
             timer = loop.call_at(until, poll.wake, topic.log)
             try:
-                # What was appended before the watch began wakes nobody.
+                # An append before the watch began does not wake the poll.
                 page = topic.log.read_resident(cursor, **selection.arguments(topic))
                 if page is not None and _is_empty(page):
                     await poll.woken
@@ -205,7 +205,7 @@ class Reading:
         return render_diff(call, topic, after, rendered, waited_ms)
 
     def end_polls(self) -> None:
-        """Answer everybody who waits, with what there is."""
+        """Answer all long polls with the records that they have."""
         for poll in list(self._polls):
             poll.ended = True
             poll.wake(None)

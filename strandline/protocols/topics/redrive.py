@@ -36,7 +36,7 @@ class Redriving:
         if to is not None:
             to.check_takes_writes()
         maximum = context.settings.max_batch_records
-        # They must be read first, and they may not be at hand.
+        # They must be read first, and they may not be in memory.
         redriven = await context.workers.normal.run(
             self._move, topic.log, None if to is None else to.log, access, min(body.limit or maximum, maximum), match
         )

@@ -37,7 +37,7 @@ MAX_SEQ = (1 << 63) - 1
 
 DEFAULT_LIMIT = 256
 MAX_WAIT_MS = 30_000
-#: The byte budget of a page: when none is asked for, and at the most.
+#: The byte budget of a page: the default, and the maximum.
 DEFAULT_PAGE_BYTES = 1 << 20
 MAX_PAGE_BYTES = 8 << 20
 MAX_IDEMPOTENCY_KEY_BYTES = 256

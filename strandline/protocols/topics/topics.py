@@ -44,7 +44,7 @@ class Topic:
 
     @property
     def is_plain(self) -> bool:
-        """Whether every append to it is the same: it is no queue, never full, and nobody else has a say in it."""
+        """Whether every append to it is the same: it is not a queue, never full, and has no notes of another protocol."""
         config = self.log.config
         if config is not self._config:
             self._look_at(config)

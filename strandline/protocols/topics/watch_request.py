@@ -108,7 +108,7 @@ class Request(NamedTuple):
 
 
 def resolve(context: Context, access: Access, request: Request) -> tuple[dict[str, Start], list[Pattern]]:
-    """Find everything that is asked for, or refuse: nothing has changed then."""
+    """Find the topics and patterns of a request, or refuse it without a change."""
     maximum = context.settings.max_watch_topics
     if not request.topics:
         raise invalid("topics must name at least one topic")
@@ -185,7 +185,7 @@ def topic_of(place: FeedPosition) -> Topic:
 
 
 class Watcher(FeedReader):
-    """Somebody who watches topics. ``listening`` while it wants to be told of anything."""
+    """A client that watches topics. ``listening`` between ``listen`` and ``unlisten``."""
 
     __slots__ = ("access", "context", "feeds", "listening", "patterns", "places")
 
@@ -214,7 +214,7 @@ class Watcher(FeedReader):
         self.listening = False
 
     def attach(self, place: FeedPosition) -> bool:
-        """Be told of news at the place; False when its log has gone."""
+        """Get new records from this position on; False when its log is gone."""
         topic = topic_of(place)
         self.context.consumed(topic)
         self.context.catch_up(topic)
@@ -261,7 +261,7 @@ class Watcher(FeedReader):
                 place.feed.queue(place)
 
     def leave(self) -> None:
-        """Be told nothing any more; the places stay."""
+        """Stop getting records; the positions stay."""
         self.unlisten()
         for place in self.places.values():
             self.feeds.detach(place)

@@ -64,7 +64,7 @@ DEFAULT_LIMIT = 1000
 #: So much may wait to be sent before a socket gets no more deliveries; they go on from the log when it is less.
 MAX_WAITING_MESSAGES = 16
 MAX_WAITING_BYTES = 1 << 20
-#: So many publishes may be under way before no further command is read.
+#: With this number of publishes under way, no further command is read.
 MAX_UNDER_WAY = 256
 #: The elements of smaller messages are not counted: making objects of all of them takes a few milliseconds.
 COUNTED_FROM_CHARACTERS = 64 << 10
@@ -377,7 +377,7 @@ class Socket(Watcher):
         topic = topic_of(place)
         self.places.pop(topic.name, None)
         self._fresh.discard(place)
-        self.put(text_of(TopicDeletedMessage(topic.name, topic.log.head)))
+        self.put(text_of(TopicDeletedMessage(topic.name, topic.log.head, "deleted")))
         self.cover_again(topic.name)
 
     def paced(self, place: FeedPosition) -> None:

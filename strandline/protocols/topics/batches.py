@@ -147,11 +147,6 @@ def _joined(batches: Sequence[Batch], columns: Sequence[Sequence[T | None] | Non
     return joined
 
 
-def size_of(batch: Batch) -> int:
-    """What the batch counts towards a quota: data and metas."""
-    return sum(map(len, batch.data)) + sum(len(meta) for meta in batch.metas or () if meta is not None)
-
-
 def is_scheduled(records: list[WriteRecord]) -> bool:
     """Whether any of the records says when or how urgently it is to be done."""
     for record in records:  # noqa: SIM110 - a generator would take twice as long

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any
 
 from strandline.delivery.queues import Queue
 from strandline.engine.commit import Commit
@@ -12,8 +12,6 @@ from strandline.protocols.topics.wire import Performance
 from strandline.service.http import Call
 from strandline.service.kernel import Kernel
 from strandline.service.settings import DeliverySettings, LimitSettings
-
-T = TypeVar("T")
 
 
 class Context:

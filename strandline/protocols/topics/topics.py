@@ -44,7 +44,7 @@ class Topic:
 
     @property
     def is_plain(self) -> bool:
-        """Whether every append to it is the same: it is no queue, never full, and nobody else has a say in it."""
+        """Whether every append to it is the same: it is not a queue, never full, without notes of another protocol."""
         config = self.log.config
         if config is not self._config:
             self._look_at(config)
@@ -52,7 +52,9 @@ class Topic:
 
     def check_takes_writes(self) -> None:
         """Refuse where the log has an owner, is closed, or has a schema that only streams check."""
-        check_append(self.log)
+        # Only notes can say so: a topic is never one of the server's own logs.
+        if self.log.notes:
+            check_append(self.log)
 
     def _look_at(self, config: Config) -> None:
         self._traits = traits_of(config)

@@ -37,6 +37,15 @@ class CollectionsContext:
         self.rate_limiter = RateLimiter(config)
         self.reader = ElementReader()
         self.workers = kernel.workers
+        kernel.catalog.reservations.append(self._reserved)
+
+    def _reserved(self, name: str) -> str | None:
+        """Documents of a declared collection are in logs that only the collection creates."""
+        for index in self.collections.namespaces.values():
+            owner = index.owner_of(name)
+            if owner is not None:
+                return f"the name belongs to the collection {owner.name!r}: append with POST /push"
+        return None
 
     async def caller_of(self, call: Call) -> Caller:
         """The caller of a request for several documents, or for none. One without a valid certificate has no roles."""

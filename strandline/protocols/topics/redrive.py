@@ -14,6 +14,7 @@ from strandline.protocols.topics.context import Context, performance
 from strandline.protocols.topics.match import Match, MatchField, parse_match
 from strandline.protocols.topics.topics import Topic, takes_writes
 from strandline.service.access import Access
+from strandline.service.catalog import check_change
 from strandline.service.http import Call, Reply
 from strandline.service.log_config import NameField
 from strandline.service.problems import invalid, may_not_touch
@@ -42,6 +43,7 @@ class Redriving:
         if body.to is not None and not access.may_touch(body.to):
             raise may_not_touch(body.to, "topic")
         topic = context.topics.get(call.param("topic"))
+        check_change(topic.log)
         to = None if body.to is None else context.topics.get(body.to)
         if to is topic:
             raise invalid("dead letters cannot be moved to the topic that they are in", {"topic": topic.name})

@@ -15,8 +15,7 @@ from strandline.engine.errors import DamagedFile, UnknownLog
 from strandline.protocols.tables.context import TablesContext
 from strandline.protocols.tables.errors import error_body
 from strandline.protocols.tables.json import Authors, Rendered, authors_of
-from strandline.protocols.tables.live_views import CHANGES, ROWS, Change, LiveLog, Noted
-from strandline.protocols.tables.merged import Cursor, Stretch, Told, merge
+from strandline.protocols.tables.live_feed import CHANGES, ROWS, Change, Cursor, LiveLog, Noted, Stretch, Told, merge
 from strandline.protocols.tables.wire import PurgeEvent, ReadyEvent, RestoreAllEvent, RmEvent, encode
 from strandline.service import sse
 from strandline.service.access import Access

@@ -8,8 +8,8 @@ from strandline.engine.record import MAX_TIME
 from strandline.protocols.console import keys, logs, queues, read, routes, wire
 from strandline.protocols.console.assets import MEDIA_TYPES, TEXT
 from strandline.protocols.console.catalogue import SORTS
+from strandline.protocols.console.errors import PROBLEMS
 from strandline.protocols.console.kinds import KINDS
-from strandline.service import problems
 from strandline.service.openapi import (
     EVENT_STREAM,
     EVENTS,
@@ -23,15 +23,9 @@ from strandline.service.openapi import (
 )
 from strandline.service.openapi import TEXT as STRING
 from strandline.service.parameters import MAX_SEQ
+from strandline.service.problems import ErrorAnswer
 
 _GROUP = "console"
-PROBLEMS = problems.by_code(
-    [
-        problems.INVALID_REQUEST, problems.UNAUTHORIZED, problems.FORBIDDEN, problems.NOT_FOUND,
-        problems.LOG_NOT_FOUND, problems.NOT_ACCEPTABLE, problems.NOT_A_QUEUE, problems.THROTTLED,
-        problems.DAMAGED_DATA, problems.INTERNAL, problems.NOT_READY, problems.SHUTTING_DOWN,
-    ]
-)  # fmt: skip
 _SEQ: Schema = {"type": "integer", "minimum": 0, "maximum": MAX_SEQ}
 _MOMENT: Schema = {
     "oneOf": [{"type": "integer", "minimum": 0, "maximum": MAX_TIME}, {"type": "string", "format": "date-time"}]
@@ -235,7 +229,7 @@ CONSOLE = Described(
     groups={_GROUP: "The console, and what it asks: for people who look on."},
     operations=_OPERATIONS,
     problems=PROBLEMS,
-    error=problems.ErrorAnswer,
+    error=ErrorAnswer,
     descriptions={
         "LogRow": _LOG_FIELDS,
         "ConsoleLogAnswer": {

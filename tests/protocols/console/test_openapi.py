@@ -17,7 +17,8 @@ from support.streams_client import StreamsClient
 from support.topics_client import Client
 
 from strandline.protocols.console import routes
-from strandline.protocols.console.openapi import CONSOLE, PROBLEMS
+from strandline.protocols.console.errors import PROBLEMS
+from strandline.protocols.console.openapi import CONSOLE
 from strandline.server.openapi_routes import DOCUMENT_PATH
 
 #: Requests that are made up for each operation and each of the logs that it is about.

@@ -62,6 +62,7 @@ class Administering:
         config = msgspec.structs.replace(config, attributes={**topic.log.config.attributes, **config.attributes})
         if config == topic.log.config:
             return self._put_reply(call, topic, created=False)
+        self._context.topics.check_dead_letter(config)
         return self._change(call, topic, config)
 
     async def _change(self, call: Call, topic: Topic, config: Any) -> Reply:

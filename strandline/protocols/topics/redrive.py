@@ -12,6 +12,7 @@ from strandline.protocols.topics.match import Match, parse_match
 from strandline.protocols.topics.topics import Topic, takes_writes
 from strandline.protocols.topics.wire import RedriveAnswer, RedriveBody
 from strandline.service.access import Access
+from strandline.service.catalog import check_change
 from strandline.service.http import Call, Reply, json_reply
 from strandline.service.problems import invalid, may_not_touch
 
@@ -30,6 +31,7 @@ class Redriving:
         if body.to is not None and not access.may_touch(body.to):
             raise may_not_touch(body.to, "topic")
         topic = context.topics.get(call.param("topic"))
+        check_change(topic.log)
         to = None if body.to is None else context.topics.get(body.to)
         if to is topic:
             raise invalid("dead letters cannot be moved to the topic that they are in", {"topic": topic.name})

@@ -109,10 +109,17 @@ class Topics:
     def create(self, name: str, config: Config) -> tuple[Topic, Commit[Log]]:
         """Create a topic that is not there. It can be used at once and is durable when the commit is done."""
         check_name(name)
+        self.check_dead_letter(config)
         _, commit = self.catalog.create(name, config)
         topic = self.find(name)
         assert topic is not None
         return topic, commit
+
+    def check_dead_letter(self, config: Config) -> None:
+        """Refuse a configuration that sends dead letters to a log with an owner."""
+        dead_letter = traits_of(config).dead_letter
+        if dead_letter is not None:
+            self.catalog.check_target(dead_letter)
 
     def page(self, prefix: str, after: str, limit: int, prefixes: tuple[str, ...]) -> tuple[list[Topic], bool]:
         """Topics in the order of their names, from behind ``after`` on, and whether there are more."""

@@ -77,11 +77,11 @@ def test_out_in_and_audited(spark: SparkSession, tmp_path: Path) -> None:
         engine.create("orders").wait().append(Batch([b'{"n":%d}' % n for n in range(500)], ["k"] * 500)).wait()
         engine.seal()
     code, said, _ = run("export", "--data", data, "--to", out, "--format", "csv", "orders")
-    assert (code, said.startswith("500 records of 1 logs in 1 files, ")) == (0, True)
+    assert (code, said.startswith("exported 500 records of 1 log to 1 file, ")) == (0, True)
     code, _, said = run("export", "--data", data, "--to", out, "--format", "csv")
     assert (code, "--overwrite" in said) == (2, True)
     code, _, said = run("export", "nothing", "--data", data, "--to", tmp_path / "x")
-    assert (code, "no such logs: nothing" in said) == (2, True)
+    assert (code, "logs not found: nothing" in said) == (2, True)
 
     arguments = ["import", out, "--format", "csv", "--exported", "--log", "copy", "--data", again, "--json"]
     code, said, _ = run(*arguments)
@@ -159,7 +159,7 @@ def test_rows_that_are_in_the_lake_twice_are_removed_on_request(spark: SparkSess
     history.close()
     with claim(lake, lambda: 0):
         code, _, told = run("pipeline", "audit", "--data", data, "--repair")
-        assert (code, "another pipeline is at work" in told) == (4, True)
+        assert (code, "another pipeline uses the lake" in told) == (4, True)
     code, said, _ = run("pipeline", "audit", "--data", data, "--repair")
     assert (code, said.splitlines()[-1]) == (0, "1 log, 3 records: no findings")
     assert "3 rows are extra copies of others (seqs 1 to 3); they were removed" in " ".join(said.split())

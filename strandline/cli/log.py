@@ -245,8 +245,8 @@ def _fields(answer: LogDetails) -> dict[str, Any]:
         fields |= _configured(state.config)
         if state.queue is not None:
             fields["jobs"] = (
-                f"{state.queue.ready:,} ready, {state.queue.in_flight:,} in flight, {state.queue.delayed:,} delayed, "
-                f"{state.queue.dead_lettered:,} dead letters"
+                f"{state.queue.ready:,} ready, {state.queue.in_flight:,} leased, {state.queue.delayed:,} delayed, "
+                f"{state.queue.dead_lettered:,} dead-lettered"
             )
     return fields
 

@@ -146,9 +146,8 @@ def append_command(
 def _describe(outcome: AppendOutcome) -> str:
     created = f"created log {outcome.log}; " if outcome.created else ""
     if outcome.repeated and not outcome.appended:
-        return (
-            f"{created}appended nothing: the idempotency key was used for {counted(outcome.repeated, 'record')} before"
-        )
+        count = counted(outcome.repeated, "record")
+        return f"{created}appended nothing: {count} with this idempotency key were appended before"
     repeated = f"; skipped {outcome.repeated:,} that were appended before" if outcome.repeated else ""
     seqs = "" if outcome.first is None else f", {seq_range(outcome.first, outcome.last)}"
     return f"{created}appended {counted(outcome.appended, 'record')}{seqs}{repeated}"

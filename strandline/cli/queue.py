@@ -60,7 +60,7 @@ def peek_command(
     print_fields({_WORDS.get(word, word): count for word, count in _counted(state).items()})
 
 
-_WORDS = {"in_flight": "leased", "dead_lettered": "dead letters", "dead_letter": "dead-letter log"}
+_WORDS = {"in_flight": "leased", "dead_lettered": "dead-lettered", "dead_letter": "dead-letter log"}
 
 
 def _counted(state: TopicState) -> dict[str, object]:

@@ -14,7 +14,7 @@ from rich.filesize import decimal
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
-from strandline.cli.output import open_console, put, say
+from strandline.cli.output import counted, open_console, put, say
 from strandline.lake.status import Lag, PipelineProblem, RoundSummary, StageStatus, StageSummary
 
 if TYPE_CHECKING:
@@ -171,7 +171,8 @@ def describe_stage(stage: StageSummary) -> str:
 def describe_round(summary: RoundSummary, lag: Lag) -> str:
     seconds = (summary.end - summary.begin) / 1000
     outcome = f"failed: {summary.error}" if summary.error else "stopped" if summary.stopped else "done"
-    return f"round {outcome} after {seconds:.1f} s; lag: {lag.behind:,} of {lag.heads:,} records in {lag.logs:,} logs"
+    logs = counted(lag.logs, "log")
+    return f"round {outcome} after {seconds:.1f} s; lag: {lag.behind:,} of {lag.heads:,} records in {logs}"
 
 
 def describe_problem(problem: PipelineProblem) -> str:

@@ -103,7 +103,7 @@ def test_once_covers_what_is_there_and_ends(data: Path, stand_in: Spark) -> None
     assert (status.state, status.rounds_total, status.records_total) == ("ended", 1, {"records": 7})
     assert "records: 7 records, 100 bytes in" in result.stderr
     assert "round done after" in result.stderr
-    assert "lag: 0 of 7 records in 1 logs" in result.stderr
+    assert "lag: 0 of 7 records in 1 log" in result.stderr
 
 
 def test_what_it_is_told_reaches_spark_and_the_round(data: Path, stand_in: Spark, tmp_path: Path) -> None:

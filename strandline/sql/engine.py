@@ -79,7 +79,7 @@ def _bound(database: duckdb.DuckDBPyConnection, logs: Logs, statement: str) -> d
             logs.check_names(statement)
             return relation
         if not logs.add(missing):
-            raise QueryFailed(f"there is no log {missing!r}", "not_found")
+            raise QueryFailed(f"log {missing!r} not found; list the names with `strandline log ls`", "not_found")
 
 
 # --- where logs and lake are ---------------------------------------------------------------------------------------
@@ -91,7 +91,10 @@ def _opened(source: SqlSource) -> Iterator[tuple[History, LakeView | None]]:
     place = str(Path(source.path) / "lake") if source.path else _told_lake(source)
     if source.lake is not None:
         if not place:
-            raise QueryFailed("this key does not see what was erased, and may read no lake", "not_allowed")
+            raise QueryFailed(
+                "this API key is restricted to some logs and cannot read a lake; remove --lake to read from the logs",
+                "not_allowed",
+            )
         place = source.lake
     view = _view(place, source) if place else None
     history = open_history(path=source.path, url=source.url, key=source.key, cold_url=source.cold)
@@ -107,13 +110,13 @@ def _view(place: str, source: SqlSource) -> LakeView | None:
     try:
         view = LakeView(Lake.at(place))
     except (OSError, DeltaError, BaseError) as error:
-        told = f"the lake at {place} cannot be read: {str(error).splitlines()[0]}"
+        message = f"cannot read the lake at {place}: {str(error).splitlines()[0]}"
         if is_chosen:
-            raise QueryFailed(told) from None
-        source.warn(f"{told}; everything is read from the logs")
+            raise QueryFailed(message) from None
+        source.warn(f"warning: {message}; reading everything from the logs")
         return None
     if is_chosen and not view.exists:
-        raise QueryFailed(f"there is no lake at {place}", "not_found")
+        raise QueryFailed(f"no lake found at {place}; create one with `strandline pipeline run`", "not_found")
     return view if view.exists else None
 
 

@@ -181,7 +181,11 @@ class Logs:
         for word in words_of(statement):
             made = self._made.get(word.lower(), word)
             if made != word and self._find(word) is not None:
-                raise QueryFailed(f"DuckDB cannot tell the logs {made!r} and {word!r} apart", "statement")
+                raise QueryFailed(
+                    f"the logs {made!r} and {word!r} differ only in case, which DuckDB ignores; "
+                    "name one of them per statement",
+                    "statement",
+                )
 
     def _find(self, name: str) -> LogInfo | None:
         try:

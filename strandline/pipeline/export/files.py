@@ -258,9 +258,9 @@ class _Directory:
     def __init__(self, target: Path, overwrite: bool) -> None:
         self._target = target
         if target.exists() and not target.is_dir():
-            raise TargetNotEmpty(f"{target} is a file")
+            raise TargetNotEmpty(f"{target} is a file; expected a directory")
         if target.is_dir() and any(target.iterdir()) and not overwrite:
-            raise TargetNotEmpty(f"{target} is not empty; with --overwrite it is replaced")
+            raise TargetNotEmpty(f"{target} is not empty; replace its files with --overwrite")
         run = uuid.uuid4().hex[:12]
         self._aside = target.with_name(f".{target.name}.{run}.export")
         self._old = target.with_name(f".{target.name}.{run}.replaced")
@@ -293,7 +293,7 @@ class _Objects:
         self._before = list(lake.names(""))
         self._published = False
         if self._before and not overwrite:
-            raise TargetNotEmpty(f"there is something in {lake.url} already; with --overwrite it is replaced")
+            raise TargetNotEmpty(f"{lake.url} is not empty; replace its files with --overwrite")
 
     def publish(self, manifest: bytes) -> None:
         self.lake.write(MANIFEST, manifest)

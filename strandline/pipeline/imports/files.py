@@ -51,19 +51,23 @@ class RowShape(msgspec.Struct, frozen=True, kw_only=True):
     def check(self) -> None:
         """Raises BadShape."""
         if not self.log and self.log_column is None and not self.exported:
-            raise BadShape("say with --log where the records go, or with --log-column which column says so")
+            raise BadShape("specify the log to append to with --log, or the column with its name with --log-column")
         if self.key_column is not None and self.key_path is not None:
-            raise BadShape("give one of --key-column and --key-path")
+            raise BadShape("--key-column cannot be combined with --key-path")
         if self.exported and self.columns:
-            raise BadShape("what was exported says by itself which column is what: give no columns with --exported")
+            raise BadShape(
+                "--exported cannot be combined with options for columns: an export describes its own columns"
+            )
         if self.keep_ts and not self.exported:
-            raise BadShape("--keep-ts is for what was exported; else say with --ts-column which column is the time")
+            raise BadShape(
+                "--keep-ts needs --exported; for other files, specify the column of the time with --ts-column"
+            )
         if self.log and self.log_column is not None:
-            raise BadShape("give one of --log and --log-column")
+            raise BadShape("--log cannot be combined with --log-column")
         if self.format != "csv" and (self.types or self.delimiter != ","):
-            raise BadShape("--type and --delimiter are for CSV")
+            raise BadShape("--type and --delimiter need --format csv")
         if len(self.delimiter) != 1 or not self.delimiter.isascii():
-            raise BadShape(f"a delimiter is one character, which {self.delimiter!r} is not")
+            raise BadShape(f"--delimiter is {self.delimiter!r}; expected one character")
         if self.key_path is not None:
             try:
                 parse_pointer(self.key_path)
@@ -132,7 +136,7 @@ def find_files(sources: Sequence[str]) -> list[SourceFile]:
     for source in sources:
         files = list(_in_store(source) if "://" in source else _on_disk(source))
         if not files:
-            raise NothingToImport(f"there are no files: {source}")
+            raise NothingToImport(f"no files found: {source}")
         found |= {file.path: file for file in files}
     return list(found.values())
 
@@ -189,7 +193,7 @@ def _row_groups(file: SourceFile) -> Iterator[tuple[int, int | None]]:
         with file.place.open(file.name) as reader:
             metadata = pq.read_metadata(reader)
     except (pa.ArrowException, OSError) as error:
-        raise UnreadableFile(f"{file.path} is no Parquet file: {error}") from None
+        raise UnreadableFile(f"{file.path} is not a Parquet file: {error}") from None
     start = rows = 0
     for group in range(metadata.num_row_groups):
         rows += metadata.row_group(group).num_rows

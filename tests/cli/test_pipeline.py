@@ -155,7 +155,7 @@ def test_a_supervised_one_runs_when_it_is_asked_and_ends_with_who_asks(data: Pat
     ("error", "code"),
     [
         (SparkUnavailable("there is no Java\nand no pyspark"), 3),
-        (UnknownLogs("there are no such logs: x"), 2),
+        (UnknownLogs("unknown logs: x"), 2),
         (LakeOfAnother("the lake is of another directory"), 1),
         (OSError(28, "No space left on device"), 1),
     ],

@@ -221,4 +221,4 @@ def test_statements_that_are_wrong_are_told(cli: Cli, name: str, cli_server: Ser
     cli.fails(2, "sql", " ; ")
     assert cli.lines("sql", "-", input="select 7 as n") == ["n", "7"]
     cli.lines("log", "append", name.upper(), "1")
-    assert "apart" in cli.fails(2, "sql", f'select a.seq from "{name}" a, "{name.upper()}" b')
+    assert "differ only in case" in cli.fails(2, "sql", f'select a.seq from "{name}" a, "{name.upper()}" b')

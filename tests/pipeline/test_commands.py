@@ -40,7 +40,7 @@ def run(*arguments: object) -> tuple[int, str, str]:
     ("arguments", "words"),
     [
         (["import", "x", "--format", "csv", "--log", "a"], "either --data or --url"),
-        (["import", "x", "--format", "csv", "--data", "d"], "say with --log"),
+        (["import", "x", "--format", "csv", "--data", "d"], "no target log"),
         (["import", "x", "--format", "csv", "--log", "a", "--data", "d", "--master", "spark://h:1"], "--staging"),
         (["import", "x", "--format", "csv", "--log", "a", "--data", "d", "--type", "b=decimal"], "boolean"),
         (["import", "x", "--format", "csv", "--log", "a", "--data", "d", "--type", "b"], "name=value"),
@@ -50,7 +50,7 @@ def run(*arguments: object) -> tuple[int, str, str]:
             ["import", "h:1", "--format", "kafka", "--log", "a", "--data", "d", "--topic", "t", "--key-path", "/a"],
             "--log",
         ),
-        (["import", "nowhere", "--format", "csv", "--log", "a", "--data", "d"], "there are no files: nowhere"),
+        (["import", "nowhere", "--format", "csv", "--log", "a", "--data", "d"], "no files found at nowhere"),
         (["export", "--to", "x"], "one of --data, --url and --lake"),
         (["export", "--to", "x", "--data", "nowhere"], "not a directory"),
         (["export", "--to", "x", "--lake", "l", "--since", "soon"], "no time"),
@@ -81,7 +81,7 @@ def test_out_in_and_audited(spark: SparkSession, tmp_path: Path) -> None:
     code, _, said = run("export", "--data", data, "--to", out, "--format", "csv")
     assert (code, "--overwrite" in said) == (2, True)
     code, _, said = run("export", "nothing", "--data", data, "--to", tmp_path / "x")
-    assert (code, "no such logs: nothing" in said) == (2, True)
+    assert (code, "unknown logs: nothing" in said) == (2, True)
 
     arguments = ["import", out, "--format", "csv", "--exported", "--log", "copy", "--data", again, "--json"]
     code, said, _ = run(*arguments)
@@ -92,7 +92,7 @@ def test_out_in_and_audited(spark: SparkSession, tmp_path: Path) -> None:
     bad.write_bytes(b"1\nno\n")
     code, said, told = run("import", bad, "--format", "jsonl", "--log", "copy", "--data", again)
     assert (code, said) == (1, "nothing was appended: 1 rows are bad\n")
-    assert f"{bad}:2: it is no JSON" in told
+    assert f"{bad}:2: not valid JSON" in told
     with Engine.open(again, background=False):
         code, _, said = run("import", bad, "--format", "jsonl", "--log", "copy", "--data", again)
         assert (code, "in use" in said) == (1, True)
@@ -162,7 +162,7 @@ def test_rows_that_are_in_the_lake_twice_are_removed_on_request(spark: SparkSess
         assert (code, "another pipeline is at work" in told) == (4, True)
     code, said, _ = run("pipeline", "audit", "--data", data, "--repair")
     assert (code, said.splitlines()[-1]) == (0, "1 logs, 3 records: sound")
-    assert "3 rows are extra copies of others (seqs 1 to 3); they were removed" in " ".join(said.split())
+    assert "3 rows are extra copies (seqs 1 to 3); they were removed" in " ".join(said.split())
     assert sum(file.rows for file in records(lake).files()) == 3
 
 

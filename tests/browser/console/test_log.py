@@ -172,7 +172,7 @@ class TestDeleting:
         name = shop.topic(records=10)
         page = visit(f"log/{name}")
         page.get_by_role("button", name="Delete…").click()
-        page.get_by_role("radio", name="Before a sequence number").check()
+        page.get_by_role("radio", name="Before seq").check()
         page.get_by_role("spinbutton", name="Before sequence number").fill("8")
         page.get_by_role("button", name="Delete 7 records").click()
         expect(rows(page, "Records")).to_have_count(3)

@@ -54,7 +54,7 @@ def test_some_dead_letters_are_driven_elsewhere(visit: Visit, shop: Shop, rows: 
     expect(rows(page, "Dead letters")).to_have_count(2)
     page.get_by_role("button", name="Re-drive…").click()
     page.get_by_label("Key filter").fill("customer:ann")
-    page.get_by_label("To", exact=True).fill(elsewhere)
+    page.get_by_label("Destination", exact=True).fill(elsewhere)
     page.get_by_role("dialog").get_by_role("button", name="Re-drive").click()
     expect(rows(page, "Dead letters")).to_have_count(1)
     assert shop.state(elsewhere)["count"] == 1

@@ -76,7 +76,7 @@ def test_a_key_that_may_only_read_changes_nothing(visit: Visit, guarded: Shop, r
     expect(page.get_by_role("button", name="Append", exact=True)).to_have_attribute(
         "title", "Your API key lacks the write scope"
     )
-    page.get_by_role("tab", name="State and configuration").click()
+    page.get_by_role("tab", name="Configuration").click()
     expect(page.get_by_label("Durability")).to_be_disabled()
     guarded.write("orders", 4)
     page.get_by_role("tab", name="Records").click()

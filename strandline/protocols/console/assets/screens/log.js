@@ -17,7 +17,7 @@ import { openRecords } from "./log/records.js";
 import { openSchema } from "./log/schema.js";
 
 const REFRESH_MS = 2000;
-const TABS = [["records", "Records"], ["keys", "Keys"], ["config", "State and configuration"], ["schema", "Schema"], ["readers", "Readers and routers"]];
+const TABS = [["records", "Records"], ["keys", "Keys"], ["config", "Configuration"], ["schema", "Schema"], ["readers", "Readers and routers"]];
 const OPEN = { records: openRecords, keys: openKeys, config: openConfig, schema: openSchema, readers: openReaders };
 
 export function open(root, params) {
@@ -67,7 +67,7 @@ export function open(root, params) {
     bar.element.hidden = true;
     replace(head);
     replace(buttons);
-    const text = error.status === 404 ? `The log “${name}” does not exist. It was deleted, or it is created with its first record.` : error.message;
+    const text = error.status === 404 ? `The log “${name}” does not exist. It was deleted, or nothing has been written to it yet.` : error.message;
     replace(place, failure({ status: error.status, message: text }, () => location.reload()));
   };
   const refresher = repeat(REFRESH_MS, ask, failed);

@@ -68,7 +68,7 @@ function draw(body, overview) {
   const charts = [
     [chart({ title: "Appends", series: [{ label: "appends" }], format: rate, sync, level: 2, height: 170, whole: true }), (one) => [one.appends]],
     [chart({ title: "Bytes", series: [{ label: "bytes", colour: "series-7" }], format: (value) => `${bytes(value)}/s`, sync, level: 2, height: 170, whole: true }), (one) => [one.bytes]],
-    [chart({ title: "Journal flush time", series: [{ label: "p50", colour: "series-4" }, { label: "p99", colour: "series-2" }], format: micros, sync, level: 2 }), (one) => [one.flush_p50_us, one.flush_p99_us]],
+    [chart({ title: "Flush time", series: [{ label: "p50", colour: "series-4" }, { label: "p99", colour: "series-2" }], format: micros, sync, level: 2 }), (one) => [one.flush_p50_us, one.flush_p99_us]],
     [chart({ title: "Memory", series: [{ label: "resident", colour: "series-3" }], format: bytes, sync, level: 2 }), (one) => [one.rss_bytes]],
     [chart({ title: "Connections", series: [{ label: "connections", colour: "series-6" }], format: short, sync, level: 2, whole: true }), (one) => [one.connections]],
     [chart({ title: "Pressure", series: [{ label: "pressure", colour: "series-5" }], format: (value) => value.toFixed(2), sync, level: 2 }), (one) => [one.pressure]],

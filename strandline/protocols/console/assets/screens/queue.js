@@ -127,7 +127,7 @@ function deadLetters(rows) {
     { title: "Seq", width: "90px", cell: (row) => h("button.link", { type: "button", onclick: () => look(row) }, count(row.seq)) },
     { title: "Failed", width: "100px", cell: (row) => ago(row.ts) },
     { title: "Deliveries", class: "number.wide-only", width: "100px", cell: (row) => row.meta?.$dead_letter_deliveries ?? "–" },
-    { title: "Job", class: "number.wide-only", width: "100px", cell: (row) => row.meta?.$dead_letter_src_seq ?? "–" },
+    { title: "Job seq", class: "number.wide-only", width: "100px", cell: (row) => row.meta?.$dead_letter_src_seq ?? "–" },
     { title: "Data", class: "data", cell: (row) => preview(row) },
   ], rows);
 }

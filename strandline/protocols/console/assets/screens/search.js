@@ -100,7 +100,7 @@ export function open(root, params) {
 
 function undeclared(log, fields) {
   const found = fields.length ? ` Its records contain the fields ${fields.slice(0, 8).map((one) => one.name).join(", ")}${fields.length > 8 ? " …" : ""}.` : "";
-  return empty("This log cannot be searched", `Search needs fields that the schema of the log declares, and this log declares none.${found} You can add a schema before the first record; a profile includes one.`, h("a.button", { href: address("log", log, { tab: "schema" }) }, "Open schema"));
+  return empty("This log cannot be searched", `Search uses the fields that the schema of a log declares. This log declares none.${found} You can add a schema before the first record; a profile includes one.`, h("a.button", { href: address("log", log, { tab: "schema" }) }, "Open schema"));
 }
 
 const SYNTAX = [

@@ -25,7 +25,7 @@ const FIELDS = {
   idempotency_window_ms: { label: "Idempotency window (ms)", kind: "number", say: (value) => (value ? duration(value) : "off") },
   dedupe_node: { label: "Do not send nodes their own records", kind: "flag" },
   lease_ms: { label: "Lease duration (ms)", kind: "number", say: duration, queue: true },
-  max_deliveries: { label: "Max deliveries", kind: "number", say: (value) => (value ? count(value) : "unlimited"), hint: "0: unlimited; otherwise the job then becomes a dead letter", queue: true },
+  max_deliveries: { label: "Max deliveries", kind: "number", say: (value) => (value ? count(value) : "unlimited"), hint: "0: unlimited; after the last delivery a job becomes a dead letter", queue: true },
   dead_letter: { label: "Dead-letter log", kind: "text", queue: true },
   claim_jitter_ms: { label: "Claim batching window (ms)", kind: "number", say: (value) => (value ? duration(value) : "off"), queue: true },
   leases_durable: { label: "Leases survive a power failure", kind: "flag", queue: true },
@@ -121,7 +121,7 @@ function read(one, control) {
 function facts(log) {
   const rows = [
     ["Kind", log.kind],
-    ["Owner", log.note],
+    ["About", log.note],
     ["Writable by", log.writable_by.join(", ") || "no protocol"],
     ["Media type", log.media_type],
     ["Head", count(log.head)],

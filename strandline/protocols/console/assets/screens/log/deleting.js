@@ -34,7 +34,7 @@ export function deleteRecords(log, suggested, done) {
     danger: true,
     wide: true,
     body: [
-      segments("Which records", [["key", "By key"], ["prefix", "By key prefix"], ["before", "Before a sequence number"]], by, (value) => ((by = value), adapt())),
+      segments("Which records", [["key", "By key"], ["prefix", "By prefix"], ["before", "Before seq"]], by, (value) => ((by = value), adapt())),
       ...Object.values(fields),
       outcome,
     ],

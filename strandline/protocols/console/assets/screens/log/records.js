@@ -31,7 +31,7 @@ export function openRecords(place, log, { code, buttons, options, reload }) {
   const live = liveMark();
   const window = new Window(log.name, filter, { changed, state: live.set, lost });
 
-  const goTo = h("input.go-to", { placeholder: "Number or time", "aria-label": "Go to a sequence number or time", title: "123456, 2026-11-15 10:30, 10:30:15, -15m", autocomplete: "off", spellcheck: "false" });
+  const goTo = h("input.go-to", { placeholder: "Seq or time", "aria-label": "Go to a sequence number or time", title: "123456, 2026-11-15 10:30, 10:30:15, -15m", autocomplete: "off", spellcheck: "false" });
   const keyField = h("input.key-filter", { type: "search", placeholder: "Key or prefix*", "aria-label": "Filter by key", autocomplete: "off", spellcheck: "false", value: filter.key, dataset: { search: "" } });
   const slider = h("input.slider", { type: "range", "aria-label": "Position in the log", min: 1, max: 1, value: 1 });
   const pause = h("button", { type: "button", "aria-label": "Pause" });

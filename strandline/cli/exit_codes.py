@@ -1,4 +1,4 @@
-"""Exit codes: one table for all commands that talk to a server. docs/cli.md documents it."""
+"""Exit codes: one table for all commands that talk to a server. docs/how-to/cli.md documents it."""
 
 from __future__ import annotations
 

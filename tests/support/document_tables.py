@@ -88,16 +88,16 @@ def queue_configuration_table() -> Iterator[str]:
 
 #: Every table with the document that it is in.
 GENERATED: dict[str, tuple[Path, Callable[[], Iterator[str]]]] = {
-    "settings": (ROOT / "docs/operations.md", settings_table),
-    "topics-variables": (ROOT / "docs/operations.md", topics_variables_table),
-    "other-variables": (ROOT / "docs/operations.md", other_variables_table),
-    "collection-options": (ROOT / "docs/collections.md", partial(options_table, Collection)),
-    "append-only-options": (ROOT / "docs/collections.md", partial(options_table, AppendOnly)),
-    "queue-options": (ROOT / "docs/collections.md", partial(options_table, QueueEvents)),
-    "queue-configuration": (ROOT / "docs/queues.md", queue_configuration_table),
-    "errors": (ROOT / "docs/topics.md", partial(problems_table, PROBLEMS)),
-    "table-errors": (ROOT / "docs/tables.md", partial(problems_table, TABLE_PROBLEMS)),
-    "stream-errors": (ROOT / "docs/streams.md", partial(problems_table, STREAM_PROBLEMS)),
+    "settings": (ROOT / "docs/how-to/operations.md", settings_table),
+    "topics-variables": (ROOT / "docs/how-to/operations.md", topics_variables_table),
+    "other-variables": (ROOT / "docs/how-to/operations.md", other_variables_table),
+    "collection-options": (ROOT / "docs/tutorials/collections.md", partial(options_table, Collection)),
+    "append-only-options": (ROOT / "docs/tutorials/collections.md", partial(options_table, AppendOnly)),
+    "queue-options": (ROOT / "docs/tutorials/collections.md", partial(options_table, QueueEvents)),
+    "queue-configuration": (ROOT / "docs/tutorials/queues.md", queue_configuration_table),
+    "errors": (ROOT / "docs/tutorials/topics.md", partial(problems_table, PROBLEMS)),
+    "table-errors": (ROOT / "docs/tutorials/tables.md", partial(problems_table, TABLE_PROBLEMS)),
+    "stream-errors": (ROOT / "docs/tutorials/streams.md", partial(problems_table, STREAM_PROBLEMS)),
 }
 
 

@@ -1,4 +1,4 @@
-"""What the answers of this face look like."""
+"""The answers of the console API."""
 
 from __future__ import annotations
 

@@ -87,7 +87,11 @@ def test_rows_that_were_read_from_logs_say_where_they_come_from() -> None:
         ("a", {"data": StringType(), "key": LongType()}, "column key must be string, got bigint"),
         ("a", {"data": StringType(), "meta": LongType()}, "column meta must be string or binary"),
         ("a", {"data": StringType(), "source": StringType()}, "source and position belong together"),
-        ("a", {"data": StringType(), "source": StringType(), "position": StringType()}, "column position must be an integer"),
+        (
+            "a",
+            {"data": StringType(), "source": StringType(), "position": StringType()},
+            "column position must be an integer",
+        ),
         (None, {"data": StringType(), "log": LongType()}, "column log must be string"),
     ],
 )

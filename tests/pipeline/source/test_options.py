@@ -49,8 +49,14 @@ def test_what_is_said_to_the_cold_tier_is_passed_on() -> None:
         ({"path": "/d", "payload": "xml"}, "payload must be one of string, bytes, variant, columns"),
         ({"path": "/d", "own": "maybe"}, "own must be true or false"),
         ({"path": "/d", "startingOffsets": "middle"}, "startingOffsets must be one of earliest, latest"),
-        ({"path": "/d", "startingOffsets": "latest", "startSeq": "1"}, "startSeq and startingOffsets cannot be combined"),
-        ({"path": "/d", "rowsPerPartition": "1", "splitsPerLog": "1"}, "rowsPerPartition and splitsPerLog cannot be combined"),
+        (
+            {"path": "/d", "startingOffsets": "latest", "startSeq": "1"},
+            "startSeq and startingOffsets cannot",
+        ),
+        (
+            {"path": "/d", "rowsPerPartition": "1", "splitsPerLog": "1"},
+            "rowsPerPartition and splitsPerLog cannot",
+        ),
         ({"path": "/d", "splitsPerLog": "0"}, "splitsPerLog must be an integer"),
         ({"path": "/d", "prefix": ""}, "prefix must not be empty"),
     ],

@@ -50,7 +50,7 @@ def choose(logs: list[LogInfo], chosen: Chosen) -> list[LogInfo]:
     """Raises UnknownLogs if a named log does not exist."""
     missing = set(chosen.logs) - {info.name for info in logs}
     if missing:
-        raise UnknownLogs(f"unknown logs: {', '.join(sorted(missing))}")
+        raise UnknownLogs(f"logs not found: {', '.join(sorted(missing))}")
     if chosen.logs:
         logs = [info for info in logs if info.name in set(chosen.logs)]
     return [info for info in logs if info.name.startswith(chosen.prefix)]

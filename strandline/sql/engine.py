@@ -79,7 +79,7 @@ def _bound(database: duckdb.DuckDBPyConnection, logs: Logs, statement: str) -> d
             logs.check_names(statement)
             return relation
         if not logs.add(missing):
-            raise QueryFailed(f"log {missing!r} does not exist", "not_found")
+            raise QueryFailed(f"log {missing!r} not found; list the names with `strandline log ls`", "not_found")
 
 
 # --- locations of logs and lake ------------------------------------------------------------------------------------
@@ -92,7 +92,8 @@ def _opened(source: SqlSource) -> Iterator[tuple[History, LakeView | None]]:
     if source.lake is not None:
         if not place:
             raise QueryFailed(
-                "this API key may not read a lake, because it does not see the erasures of all logs", "not_allowed"
+                "this API key is restricted to some logs and cannot read a lake; remove --lake to read from the logs",
+                "not_allowed",
             )
         place = source.lake
     view = _view(place, source) if place else None
@@ -109,13 +110,13 @@ def _view(place: str, source: SqlSource) -> LakeView | None:
     try:
         view = LakeView(Lake.at(place))
     except (OSError, DeltaError, BaseError) as error:
-        told = f"cannot read the lake at {place}: {str(error).splitlines()[0]}"
+        message = f"cannot read the lake at {place}: {str(error).splitlines()[0]}"
         if is_chosen:
-            raise QueryFailed(told) from None
-        source.warn(f"{told}; reading everything from the logs instead")
+            raise QueryFailed(message) from None
+        source.warn(f"warning: {message}; reading everything from the logs")
         return None
     if is_chosen and not view.exists:
-        raise QueryFailed(f"no lake at {place}", "not_found")
+        raise QueryFailed(f"no lake found at {place}; create one with `strandline pipeline run`", "not_found")
     return view if view.exists else None
 
 

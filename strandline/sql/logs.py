@@ -182,7 +182,8 @@ class Logs:
             made = self._made.get(word.lower(), word)
             if made != word and self._find(word) is not None:
                 raise QueryFailed(
-                    f"the logs {made!r} and {word!r} differ only in case, and DuckDB cannot use both in one statement",
+                    f"the logs {made!r} and {word!r} differ only in case, which DuckDB ignores; "
+                    "name one of them per statement",
                     "statement",
                 )
 

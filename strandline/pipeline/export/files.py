@@ -257,9 +257,9 @@ class _Directory:
     def __init__(self, target: Path, overwrite: bool) -> None:
         self._target = target
         if target.exists() and not target.is_dir():
-            raise TargetNotEmpty(f"{target} is a file: give a directory")
+            raise TargetNotEmpty(f"{target} is a file; expected a directory")
         if target.is_dir() and any(target.iterdir()) and not overwrite:
-            raise TargetNotEmpty(f"{target} is not empty: give another target, or --overwrite to replace its content")
+            raise TargetNotEmpty(f"{target} is not empty; replace its files with --overwrite")
         run = uuid.uuid4().hex[:12]
         self._aside = target.with_name(f".{target.name}.{run}.export")
         self._old = target.with_name(f".{target.name}.{run}.replaced")
@@ -292,7 +292,7 @@ class _Objects:
         self._before = list(lake.names(""))
         self._published = False
         if self._before and not overwrite:
-            raise TargetNotEmpty(f"{lake.url} is not empty: give another target, or --overwrite to replace its content")
+            raise TargetNotEmpty(f"{lake.url} is not empty; replace its files with --overwrite")
 
     def publish(self, manifest: bytes) -> None:
         self.lake.write(MANIFEST, manifest)

@@ -51,19 +51,23 @@ class RowShape(msgspec.Struct, frozen=True, kw_only=True):
     def check(self) -> None:
         """Raises BadShape."""
         if not self.log and self.log_column is None and not self.exported:
-            raise BadShape("no target log: give --log NAME, or --log-column for the column with the log name")
+            raise BadShape("specify the log to append to with --log, or the column with its name with --log-column")
         if self.key_column is not None and self.key_path is not None:
-            raise BadShape("--key-column and --key-path cannot be combined: give one of them")
+            raise BadShape("--key-column cannot be combined with --key-path")
         if self.exported and self.columns:
-            raise BadShape("--exported defines the columns: do not combine it with column options")
+            raise BadShape(
+                "--exported cannot be combined with options for columns: an export describes its own columns"
+            )
         if self.keep_ts and not self.exported:
-            raise BadShape("--keep-ts requires --exported: use --ts-column to take the time from a column")
+            raise BadShape(
+                "--keep-ts needs --exported; for other files, specify the column of the time with --ts-column"
+            )
         if self.log and self.log_column is not None:
-            raise BadShape("--log and --log-column cannot be combined: give one of them")
+            raise BadShape("--log cannot be combined with --log-column")
         if self.format != "csv" and (self.types or self.delimiter != ","):
-            raise BadShape("--type and --delimiter require CSV files")
+            raise BadShape("--type and --delimiter need --format csv")
         if len(self.delimiter) != 1 or not self.delimiter.isascii():
-            raise BadShape(f"invalid delimiter {self.delimiter!r}: expected one ASCII character")
+            raise BadShape(f"--delimiter is {self.delimiter!r}; expected one character")
         if self.key_path is not None:
             try:
                 parse_pointer(self.key_path)
@@ -132,7 +136,7 @@ def find_files(sources: Sequence[str]) -> list[SourceFile]:
     for source in sources:
         files = list(_in_store(source) if "://" in source else _on_disk(source))
         if not files:
-            raise NothingToImport(f"no files found at {source}")
+            raise NothingToImport(f"no files found: {source}")
         found |= {file.path: file for file in files}
     return list(found.values())
 

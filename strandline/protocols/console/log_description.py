@@ -16,7 +16,7 @@ from strandline.protocols.console.wire import ConsoleLogAnswer, ConsumerRow, For
 from strandline.service.access import Access
 from strandline.service.catalog import CLOSED, CONSUMER, may_see, media_type_of, profile_of, registry_of
 from strandline.service.http import Call, Reply
-from strandline.service.log_config import config_json, traits_of
+from strandline.service.log_config import shown_config, traits_of
 
 
 def row_of(log: Log, rates: Rates) -> dict[str, Any]:
@@ -52,7 +52,7 @@ class Describing:
             **row,
             epoch=log.epoch,
             floor=floor,
-            config=config_json(log.config, traits_of(log.config), call.access),
+            config=shown_config(log.config, traits_of(log.config), call.access),
             media_type=media_type_of(log),
             schema=bool(registry_of(log).schemas),
             profile=profile_of(log).kind,

@@ -26,7 +26,7 @@ from strandline.protocols.console.wire import (
 )
 from strandline.service.access import Access
 from strandline.service.http import Call, Reply
-from strandline.service.log_config import config_json, traits_of
+from strandline.service.log_config import shown_config, traits_of
 from strandline.service.parameters import number
 from strandline.service.problems import not_a_queue
 
@@ -85,7 +85,7 @@ class Queueing:
         answer = QueueAnswer(
             name=log.name,
             counts=QueueCounts(**_counts(log, queue)),
-            config=config_json(log.config, traits_of(log.config), access),
+            config=shown_config(log.config, traits_of(log.config), access),
             # Ordered by when their state changes next.
             held=[
                 HeldJob(

@@ -1,7 +1,7 @@
-"""The documentation at ``/docs``, the API in a browser at ``/docs/api``, and where a browser goes from ``/``.
+"""The documentation at ``/docs``, the API in a browser at ``/docs/api``, and the redirect of browsers from ``/``.
 
-``make docs`` builds the site into the package, and a wheel brings it along. The viewer of the API is always there: it
-shows the OpenAPI document of this very server.
+``make docs`` builds the site into the package, and wheels include it. The viewer of the API is always installed. It
+shows the OpenAPI document of the server that serves it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ NOT_INSTALLED = (
 
 
 class Documentation:
-    """Files are read and compressed on a thread: the largest of them take a while."""
+    """Reads and compresses files on a thread, because the largest files take tens of milliseconds."""
 
     def __init__(self, workers: Workers, site: Path = SITE) -> None:
         self._workers = workers
@@ -62,7 +62,7 @@ class Documentation:
         ]
 
     def root(self, call: Call) -> Reply:
-        """GET /. A browser goes to the console; for programs there is nothing here."""
+        """GET /. Redirects browsers to the console. Other clients get 404, or 401 without an API key."""
         if b"text/html" in call.head.headers.get(b"accept", b""):
             headers = ((b"location", b"console/"), (b"cache-control", b"no-store"), (b"vary", b"accept"))
             return Reply(b"", 307, TEXT, headers)
@@ -110,19 +110,19 @@ _GROUP = "documentation"
 
 DOCUMENTATION = Described(
     name="documentation",
-    groups={_GROUP: "The documentation and this description of the API, for people with a browser."},
+    groups={_GROUP: "The documentation and the description of the API, for browsers."},
     operations={
         ("GET", ROOT): Operation(
             group=_GROUP,
-            summary="Go to the console",
+            summary="Redirect to the console",
             description="Requests that do not accept `text/html` get `not_found`.",
             answers=(Answer(307, "The console is at `/console/`.", {"text/plain": STRING}),),
             errors=("unauthorized", "not_found"),
         ),
         ("GET", PAGES): Operation(
             group=_GROUP,
-            summary="Go to the documentation",
-            answers=moved_answer("/docs/"),
+            summary="Redirect to the documentation",
+            answers=moved_answer("`/docs/`"),
             errors=("not_found",),
         ),
         ("GET", PAGE): Operation(
@@ -133,7 +133,7 @@ DOCUMENTATION = Described(
             errors=("not_found",),
         ),
         ("GET", API): Operation(
-            group=_GROUP, summary="Go to the description of the API", answers=moved_answer("/docs/api/")
+            group=_GROUP, summary="Redirect to the description of the API", answers=moved_answer("`/docs/api/`")
         ),
         ("GET", API_FILE): Operation(
             group=_GROUP,

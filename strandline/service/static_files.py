@@ -1,6 +1,6 @@
-"""Static files of a page: public code, packaged with the server, and served as they are.
+"""Static files of a page: public, packaged with the server, and served unchanged.
 
-Everything of a file is worked out when it is first asked for and kept: what it is, its tag, and its compressed form.
+The media type, the ETag and the compressed form of a file are computed at its first request and kept.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ MEDIA_TYPES = {
 }
 TEXT = b"text/plain; charset=utf-8"
 
-#: Nothing but the server's own files, and nothing within a page but elements: what a record holds never runs.
+#: Allows only the server's own files and no inline code, so the content of a record never runs.
 POLICY = (
     b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
     b"connect-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
-#: A browser asks every time whether it has the newest, and is mostly told that it has: no name changes with a release.
+#: File names do not change between releases, so a browser revalidates a file every time and mostly gets a 304.
 HEADERS = (
     (b"content-security-policy", POLICY),
     (b"cache-control", b"no-cache"),
@@ -42,7 +42,7 @@ HEADERS = (
 
 
 class _File:
-    """One file, in the two forms that it is sent in. They have different tags: a strong one is of the very bytes."""
+    """One file, plain and compressed. Each form has its own strong ETag."""
 
     __slots__ = ("body", "content_type", "gzip_tag", "gzipped", "tag")
 
@@ -52,7 +52,7 @@ class _File:
         digest = sha256(self.body).hexdigest()[:32]
         self.tag = f'"{digest}"'.encode()
         self.gzip_tag = f'"{digest}-gzip"'.encode()
-        # The time would make it another one with every start.
+        # A timestamp would change the compressed bytes with every start.
         self.gzipped = gzip.compress(self.body, mtime=0)
 
     def reply(self, head: Head) -> Reply:
@@ -68,7 +68,7 @@ class _File:
 
 
 class StaticFiles:
-    """The files below a directory, as they are when this is made."""
+    """The files below a directory. The directory is listed once, at the start."""
 
     def __init__(self, directory: Path) -> None:
         self._paths = {path.relative_to(directory).as_posix(): path for path in directory.rglob("*") if path.is_file()}
@@ -92,22 +92,25 @@ class StaticFiles:
 
 
 def moved(call: Call, directory: str) -> Reply:
-    """To a directory whose final slash is missing, next to where the request went. The location is relative, for
-    servers behind a proxy with a path of its own."""
+    """Redirect to the path with a slash at the end. The location is relative, so that it works behind a proxy that adds
+    a path; ``directory`` is the last segment of the path."""
     query = f"?{call.head.query_string}" if call.head.query_string else ""
     return Reply(b"", 308, TEXT, ((b"location", f"{directory}/{query}".encode("latin-1")),))
 
 
 # --- how the routes of files are described ---------------------------------------------------------------------------
 
-_TAG = Header("ETag", "Which version of the file it is.", STRING, required=True)
+_TAG = Header("ETag", "The version of the file.", STRING, required=True)
 _CONTENTS = {media_type.decode().partition(";")[0]: STRING for media_type in (*MEDIA_TYPES.values(), TEXT)}
-FILE_ANSWERS = (Answer(200, "The file.", _CONTENTS, (_TAG,)), Answer(304, "It is the one in `If-None-Match`."))
+FILE_ANSWERS = (
+    Answer(200, "The file.", _CONTENTS, (_TAG,)),
+    Answer(304, "The file has not changed since the version in `If-None-Match`."),
+)
 FILE_PARAMETERS = (
-    Parameter("path", "path", "The path of the file; empty: the first page.", STRING, required=True),
-    Parameter("If-None-Match", "header", "The versions that the client has.", STRING),
+    Parameter("path", "path", "The path of the file; empty for the first page.", STRING, required=True),
+    Parameter("If-None-Match", "header", "The ETags of the versions that the client has.", STRING),
 )
 
 
 def moved_answer(place: str) -> tuple[Answer, ...]:
-    return (Answer(308, f"It is at `{place}`.", {"text/plain": STRING}),)
+    return (Answer(308, f"The page is at {place}.", {"text/plain": STRING}),)

@@ -25,5 +25,5 @@ class Assets:
         path = call.param("path") or INDEX
         reply = self._files.reply(path, call.head)
         if reply is None:
-            raise Refusal(NOT_FOUND, f"the console has no file {PurePosixPath(path).name!r}")
+            raise Refusal(NOT_FOUND, f"the console has no file named {PurePosixPath(path).name!r}")
         return reply

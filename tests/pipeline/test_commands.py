@@ -92,7 +92,7 @@ def test_out_in_and_audited(spark: SparkSession, tmp_path: Path) -> None:
     bad.write_bytes(b"1\nno\n")
     code, said, told = run("import", bad, "--format", "jsonl", "--log", "copy", "--data", again)
     assert (code, said) == (1, "appended nothing: 1 invalid row; fix the rows, or skip them with --bad skip\n")
-    assert f"{bad}:2: it is no JSON" in told
+    assert f"{bad}:2: not valid JSON" in told
     with Engine.open(again, background=False):
         code, _, said = run("import", bad, "--format", "jsonl", "--log", "copy", "--data", again)
         assert (code, "in use" in said) == (1, True)
@@ -162,7 +162,7 @@ def test_rows_that_are_in_the_lake_twice_are_removed_on_request(spark: SparkSess
         assert (code, "another pipeline uses the lake" in told) == (4, True)
     code, said, _ = run("pipeline", "audit", "--data", data, "--repair")
     assert (code, said.splitlines()[-1]) == (0, "1 log, 3 records: no findings")
-    assert "3 rows are extra copies of others (seqs 1 to 3); they were removed" in " ".join(said.split())
+    assert "3 rows are extra copies (seqs 1 to 3); they were removed" in " ".join(said.split())
     assert sum(file.rows for file in records(lake).files()) == 3
 
 

@@ -51,11 +51,11 @@ def test_what_is_said_to_the_cold_tier_is_passed_on() -> None:
         ({"path": "/d", "startingOffsets": "middle"}, "startingOffsets must be one of earliest, latest"),
         (
             {"path": "/d", "startingOffsets": "latest", "startSeq": "1"},
-            "startSeq and startingOffsets cannot",
+            "startSeq and startingOffsets cannot be combined",
         ),
         (
             {"path": "/d", "rowsPerPartition": "1", "splitsPerLog": "1"},
-            "rowsPerPartition and splitsPerLog cannot",
+            "rowsPerPartition and splitsPerLog cannot be combined",
         ),
         ({"path": "/d", "splitsPerLog": "0"}, "splitsPerLog must be an integer"),
         ({"path": "/d", "prefix": ""}, "prefix must not be empty"),

@@ -213,7 +213,7 @@ def test_a_long_table_is_cut_and_says_so(cli: Cli) -> None:
 
 
 def test_statements_that_are_wrong_are_told(cli: Cli, name: str, cli_server: ServerProcess) -> None:
-    assert "log 'no_such_log' does not exist" in cli.fails(3, "sql", "select * from no_such_log")
+    assert "log 'no_such_log' not found" in cli.fails(3, "sql", "select * from no_such_log")
     assert "Parser Error" in cli.fails(2, "sql", "selec 1")
     cli.lines("log", "append", name, "1")
     assert "nothing_like_it" in cli.fails(2, "sql", f'select nothing_like_it from "{name}"')

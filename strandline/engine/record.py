@@ -75,9 +75,15 @@ def check_name(name: str) -> str:
     return name
 
 
+#: The names of the server's own logs begin with this.
+INTERNAL_PREFIX = "_"
+#: Why nobody else gets such a name.
+RESERVED_NAME = "names that start with an underscore are reserved for the server"
+
+
 def is_internal(name: str) -> bool:
     """Whether a log of this name belongs to the server. No protocol creates or changes such a log for a client."""
-    return name.startswith("_")
+    return name.startswith(INTERNAL_PREFIX)
 
 
 def check_cursor(name: str, seq: int = 0) -> None:

@@ -7,6 +7,8 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from strandline.engine import Batch, Log, Page
+from strandline.engine.ownership import CLOSED as CLOSED_NOTE
+from strandline.engine.ownership import JSON, PROFILE, REGISTRY, media_type
 from strandline.engine.record import is_internal
 from strandline.protocols.streams import offsets
 from strandline.protocols.streams.append import routing_key
@@ -21,8 +23,6 @@ from strandline.schema.profiles import GENERIC, Profile
 from strandline.schema.registry import Registry
 from strandline.service.access import Access
 from strandline.service.admission import Replying, reply_of
-from strandline.service.catalog import CLOSED as CLOSED_NOTE
-from strandline.service.catalog import JSON, PROFILE, REGISTRY, media_type
 from strandline.service.http import Call, Head, Reply
 from strandline.service.problems import FORBIDDEN, Headers, Refusal, body_too_large, may_not_touch
 

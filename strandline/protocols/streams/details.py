@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from strandline.engine.ownership import REGISTRY
 from strandline.protocols.streams import offsets
 from strandline.protocols.streams.index_status import Inspected, family_sizes, index_status
 from strandline.protocols.streams.list import profile_of, time
 from strandline.protocols.streams.stream import STREAM_SEQ
 from strandline.schema.profiles import show
-from strandline.service.catalog import REGISTRY
 
 #: What object stores are asked for. Segments are shared by streams, so that no request is made for one of them.
 _ARTIFACTS = (

@@ -8,6 +8,7 @@ import msgspec
 
 from strandline.engine import Batch
 from strandline.engine.commit import Commit
+from strandline.engine.ownership import JSON, media_type
 from strandline.engine.record import MAX_RECORD_BYTES
 from strandline.protocols.streams.context import StreamsContext
 from strandline.protocols.streams.errors import NO_STORE, bad_request, conflict
@@ -21,7 +22,6 @@ from strandline.schema.errors import SchemaError
 from strandline.schema.profiles import OtelTraces, load_profile
 from strandline.schema.registry import Registry
 from strandline.service.admission import reply_of
-from strandline.service.catalog import JSON, media_type
 from strandline.service.http import Call, Head, Reply
 from strandline.service.problems import UNSUPPORTED_MEDIA_TYPE, Refusal, body_too_large, may_not_touch
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
+from strandline.engine.ownership import REGISTRY
 from strandline.protocols.streams.context import StreamsContext
 from strandline.protocols.streams.errors import JSON, NO_STORE
 from strandline.schema.registry import Registry
-from strandline.service.catalog import REGISTRY
 from strandline.service.http import Answer, Call, Later, Reply
 
 

@@ -122,9 +122,7 @@ class Administering:
         """GET /v0/topics"""
         context, now = self._context, self._context.hub.now()
         touch = call.flag("touch", False)
-        found, more = context.topics.page(
-            call.query.get("prefix", ""), start_after(call), page_size(call), call.access.prefixes
-        )
+        found, more = context.topics.page(call.query.get("prefix", ""), start_after(call), page_size(call), call.access)
         rows: list[dict[str, Any]] = []
         for topic in found:
             state = topic.log.state()

@@ -23,7 +23,6 @@ from strandline.delivery.subscriptions.subscription import Glob
 from strandline.delivery.subscriptions.webhooks import HttpCourier
 from strandline.engine import Commit, Log
 from strandline.engine.errors import EngineError
-from strandline.engine.record import is_internal
 from strandline.protocols.streams.context import StreamsContext
 from strandline.protocols.streams.errors import (
     JSON,
@@ -48,9 +47,9 @@ from strandline.protocols.streams.subscriptions.bodies import (
     define,
     relative,
 )
-from strandline.service.access import Access
+from strandline.service.access import FULL_ACCESS, Access
 from strandline.service.admission import Replying
-from strandline.service.catalog import SYSTEM, is_hidden
+from strandline.service.catalog import SYSTEM, Catalog
 from strandline.service.http import Call, Handler, Later, Reply, Route, preflight
 from strandline.service.problems import FORBIDDEN, Refusal, may_not_touch
 
@@ -62,7 +61,7 @@ class StreamsDialect(Dialect):
         self._context = context
 
     def visible(self, log: Log) -> bool:
-        return (not is_internal(log.name) or log.name in SYSTEM) and not is_hidden(log)
+        return log.name in SYSTEM or Catalog.visible(log, FULL_ACCESS)
 
     def wake_log(self, name: str) -> Log | None:
         try:

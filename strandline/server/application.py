@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -217,9 +217,11 @@ class Application:
         tables = Tables(kernel.engine, declared.tables, hooks=declared.hooks)
         return TablesProtocol(TablesContext(kernel, tables, users))
 
-    async def _serve_socket(self, receive: Receive, send: Send, access: Access) -> None:
+    async def _serve_socket(
+        self, accept: Callable[[], Awaitable[None]], receive: Receive, send: Send, access: Access
+    ) -> None:
         assert self.topics is not None, "the gate admits nobody before"
-        await self.topics.websockets.serve(receive, send, access, self.limits.unread)
+        await self.topics.websockets.serve(accept, receive, send, access, self.limits.unread)
 
     def _progress(self, progress: float) -> None:
         """Called by the thread that replays the journal."""

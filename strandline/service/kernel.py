@@ -67,7 +67,7 @@ class Kernel:
         for router in self.routers.touching(log):
             if not access.may_touch_all(router.name, router.source.name, router.dest.name):
                 message = f"{log.name!r} cannot be deleted: it has a router that the API key may not access"
-                raise Refusal(FORBIDDEN, message, {"topic": log.name})
+                raise Refusal(FORBIDDEN, message, {"log": log.name})
 
     def _forget(self, log: Log) -> None:
         """A log is about to be dropped: its routers and leases go with it."""

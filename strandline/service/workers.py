@@ -20,7 +20,7 @@ from functools import partial
 from time import monotonic, perf_counter
 from typing import Any, NamedTuple, TypeVar
 
-from strandline.engine.errors import EngineClosed
+from strandline.engine.errors import SOON_MS, EngineClosed
 from strandline.service.problems import Throttled
 
 log = logging.getLogger(__name__)
@@ -41,8 +41,6 @@ CALLBACK_THREADS = 16
 LOOKUP_THREADS = 8
 #: Requests that may wait for a thread of a class. A client that gets through after a thousand others has long gone.
 MAX_WAITING = 1_000
-#: What a refused request is told to wait. Most work takes less than a second.
-RETRY_AFTER_MS = 1_000
 #: How long closing waits for work that has begun. Afterwards that work finds the engine closed.
 CLOSE_SECONDS = 10.0
 
@@ -74,7 +72,7 @@ class WorkClass(Executor):
         """
         if len(self._waiting) >= self.max_waiting:
             self.refused += 1
-            raise Throttled(RETRY_AFTER_MS)
+            raise Throttled(SOON_MS)
         future = self.submit(work, *arguments, **named)
         answer = asyncio.wrap_future(future)
         if until is None:

@@ -15,7 +15,7 @@ from strandline.protocols.console.rates import Rates
 from strandline.protocols.console.read import Reading
 from strandline.protocols.console.routers import Routing
 from strandline.protocols.console.tail import Tailing
-from strandline.service.http import Handler, Route
+from strandline.service.http import NO_STORE, Handler, Route
 
 PAGE = "/console"
 ASSET = "/console/{path}"
@@ -35,7 +35,6 @@ FIELDS = API + "/fields/{name}"
 ROUTERS = API + "/routers"
 
 #: What was true a moment ago is no answer to the next question.
-NO_STORE = (b"cache-control", b"no-store")
 
 
 class ConsoleProtocol:

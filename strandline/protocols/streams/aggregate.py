@@ -7,11 +7,11 @@ import msgspec
 from strandline.engine import Log
 from strandline.protocols.streams.context import StreamsContext
 from strandline.protocols.streams.coverage import covered
-from strandline.protocols.streams.errors import JSON, NO_STORE
+from strandline.protocols.streams.errors import JSON
 from strandline.query.aggregate import AggregateResult
 from strandline.query.requests import AggregateRequest, parse_aggregate_body
 from strandline.query.values import format_date
-from strandline.service.http import Call, Reply
+from strandline.service.http import NO_STORE, Call, Reply
 
 
 class Aggregating:

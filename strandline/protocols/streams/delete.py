@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from strandline.protocols.streams.context import StreamsContext
-from strandline.protocols.streams.replies import NO_STORE
 from strandline.protocols.streams.streams import check_name
 from strandline.service.admission import Replying
-from strandline.service.http import Call, Reply
+from strandline.service.http import NO_STORE, Call, Reply
 
 
 class Deleting:

@@ -21,12 +21,12 @@ from strandline.engine import Batch, Log
 from strandline.engine.errors import EngineError
 from strandline.protocols.streams import offsets
 from strandline.protocols.streams.context import StreamsContext
-from strandline.protocols.streams.errors import JSON, NO_STORE, bad_request, not_found, overloaded
+from strandline.protocols.streams.errors import JSON, bad_request, not_found, overloaded
 from strandline.protocols.streams.grammar import number
 from strandline.protocols.streams.stream import Stream, StreamTraits
 from strandline.schema.profiles.state_protocol import StateProtocol
 from strandline.schema.profiles.touch_settings import TouchSettings
-from strandline.service.http import Call, Later, Reply
+from strandline.service.http import NO_STORE, Call, Later, Reply
 from strandline.service.problems import Refusal
 
 #: Where it is told every ten seconds what has happened.

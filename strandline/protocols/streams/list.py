@@ -11,10 +11,10 @@ from strandline.engine.errors import UnknownLog
 from strandline.engine.reads.status import cold_through, sealed_through
 from strandline.protocols.streams import offsets
 from strandline.protocols.streams.context import StreamsContext
-from strandline.protocols.streams.errors import JSON, NO_STORE, bad_request
+from strandline.protocols.streams.errors import JSON, bad_request
 from strandline.protocols.streams.grammar import iso, number
 from strandline.protocols.streams.stream import Stream
-from strandline.service.http import Call, Reply
+from strandline.service.http import NO_STORE, Call, Reply
 
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 1000

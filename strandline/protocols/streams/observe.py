@@ -11,7 +11,7 @@ import msgspec
 from strandline.protocols.streams import offsets
 from strandline.protocols.streams.context import StreamsContext
 from strandline.protocols.streams.coverage import covered
-from strandline.protocols.streams.errors import JSON, NO_STORE, bad_request
+from strandline.protocols.streams.errors import JSON, bad_request
 from strandline.protocols.streams.observe_request import ObserveRequest, parse_observe_request
 from strandline.protocols.streams.stream import Stream
 from strandline.query.bound import bind_search
@@ -23,7 +23,7 @@ from strandline.query.searcher import Searcher
 from strandline.query.values import format_date, parse_date
 from strandline.schema.profiles import Evlog, OtelTraces
 from strandline.schema.profiles.otel_tree import TraceTree
-from strandline.service.http import Call, Reply
+from strandline.service.http import NO_STORE, Call, Reply
 from strandline.service.problems import may_not_touch
 
 Document = dict[str, Any]

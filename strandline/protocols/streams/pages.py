@@ -14,7 +14,6 @@ from strandline.protocols.streams.offsets import encode
 from strandline.protocols.streams.read_request import Ask
 from strandline.protocols.streams.replies import (
     CLOSED,
-    NO_STORE,
     UP_TO_DATE,
     disposition,
     end_offset,
@@ -27,7 +26,7 @@ from strandline.query.bound import Bound, bind_filter
 from strandline.query.config import SearchConfig
 from strandline.query.language import parse
 from strandline.query.matcher import filter_rows
-from strandline.service.http import Reply
+from strandline.service.http import NO_STORE, Reply
 from strandline.service.problems import Headers, Refusal
 
 #: So many records are filtered at a time.

@@ -6,11 +6,11 @@ import msgspec
 
 from strandline.engine.ownership import PROFILE, REGISTRY
 from strandline.protocols.streams.context import StreamsContext
-from strandline.protocols.streams.errors import JSON, NO_STORE
+from strandline.protocols.streams.errors import JSON
 from strandline.schema.profiles import GENERIC, Profile, parse_profile_update, show
 from strandline.schema.registry import Registry
 from strandline.service.admission import Replying
-from strandline.service.http import Call, Reply
+from strandline.service.http import NO_STORE, Call, Reply
 from strandline.service.problems import may_not_touch
 
 

@@ -14,10 +14,10 @@ from strandline.protocols.streams.events import EventStream
 from strandline.protocols.streams.offsets import cursor
 from strandline.protocols.streams.pages import Found, Pages, beyond, body_of, lost
 from strandline.protocols.streams.read_request import Ask
-from strandline.protocols.streams.replies import CLOSED, NO_STORE, UP_TO_DATE, end_offset, kept, lifetime, next_offset
+from strandline.protocols.streams.replies import CLOSED, UP_TO_DATE, end_offset, kept, lifetime, next_offset
 from strandline.protocols.streams.stream import Stream
 from strandline.query.bound import Bound
-from strandline.service.http import Answer, Call, Later, Reply
+from strandline.service.http import NO_STORE, Answer, Call, Later, Reply
 from strandline.service.problems import Headers
 
 

@@ -42,7 +42,6 @@ _ACTIVE = frozenset((
 ))  # fmt: skip
 _ATTACHMENT: Headers = ((b"content-disposition", b"attachment"),)
 
-NO_STORE = (b"cache-control", b"no-store")
 CLOSED = (b"stream-closed", b"true")
 UP_TO_DATE = (b"stream-up-to-date", b"true")
 COMPACT = (b"stream-compact", b"true")

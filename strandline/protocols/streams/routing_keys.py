@@ -8,9 +8,9 @@ import msgspec
 
 from strandline.engine.reads.keys import KeyPage, keys_of
 from strandline.protocols.streams.context import StreamsContext
-from strandline.protocols.streams.errors import JSON, NO_STORE, bad_request
+from strandline.protocols.streams.errors import JSON, bad_request
 from strandline.protocols.streams.grammar import number
-from strandline.service.http import Call, Reply
+from strandline.service.http import NO_STORE, Call, Reply
 
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 500

@@ -6,9 +6,9 @@ import msgspec
 
 from strandline.engine.ownership import REGISTRY
 from strandline.protocols.streams.context import StreamsContext
-from strandline.protocols.streams.errors import JSON, NO_STORE
+from strandline.protocols.streams.errors import JSON
 from strandline.schema.registry import Registry
-from strandline.service.http import Answer, Call, Later, Reply
+from strandline.service.http import NO_STORE, Answer, Call, Later, Reply
 
 
 class Schemas:

@@ -13,14 +13,14 @@ from strandline.engine import Log
 from strandline.protocols.streams import offsets
 from strandline.protocols.streams.context import StreamsContext
 from strandline.protocols.streams.coverage import covered, milliseconds
-from strandline.protocols.streams.errors import JSON, NO_STORE
+from strandline.protocols.streams.errors import JSON
 from strandline.protocols.streams.stream import Stream
 from strandline.query.order import OFFSET, SortKey, SortValues
 from strandline.query.requests import SearchRequest, parse_search_body, parse_search_query
 from strandline.query.search import FoundRecord, SearchResult
 from strandline.query.values import plain
 from strandline.schema.registry import Registry
-from strandline.service.http import Call, Reply
+from strandline.service.http import NO_STORE, Call, Reply
 
 
 class Searching:

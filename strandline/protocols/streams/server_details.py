@@ -18,12 +18,12 @@ from strandline.engine import Log
 from strandline.engine.errors import UnknownLog
 from strandline.engine.reads.status import LogStatus, status_of
 from strandline.protocols.streams.context import StreamsContext
-from strandline.protocols.streams.errors import JSON, NO_STORE
+from strandline.protocols.streams.errors import JSON
 from strandline.protocols.streams.grammar import iso
 from strandline.protocols.streams.memory import GC, SQLITE
 from strandline.service.access import Access
 from strandline.service.catalog import Catalog
-from strandline.service.http import Call, Reply
+from strandline.service.http import NO_STORE, Call, Reply
 from strandline.service.workers import BULK_THREADS
 
 #: How many streams are named in each respect, of so many that are looked at.

@@ -6,8 +6,9 @@ from typing import Any
 
 import msgspec
 
+from strandline.engine.errors import SOON_MS
 from strandline.service import problems
-from strandline.service.http import Reply
+from strandline.service.http import NO_STORE, Reply
 from strandline.service.problems import (
     DAMAGED_DATA,
     DISK_FULL,
@@ -24,7 +25,6 @@ from strandline.service.problems import (
     READ_ONLY,
     RECORD_TOO_LARGE,
     SHUTTING_DOWN,
-    SOON_MS,
     THROTTLED,
     UNAUTHORIZED,
     UNSUPPORTED_MEDIA_TYPE,
@@ -128,7 +128,7 @@ class Errors:
         return self._reply(refusal.renamed(RENAMED), {} if refusal.detail is None else {"detail": refusal.detail})
 
     def _reply(self, refusal: Refusal, more: dict[str, Any]) -> Reply:
-        headers = ((b"cache-control", b"no-store"), *refusal.headers)
+        headers = (NO_STORE, *refusal.headers)
         if refusal.status == 401:
             headers += ((b"www-authenticate", b"Bearer"),)
         error = {"code": refusal.code, "message": refusal.message, **self._about, **more}

@@ -13,8 +13,6 @@ from strandline.service.http import Call
 
 B = TypeVar("B", bound=Struct)
 
-MAX_SEQ = (1 << 62) - 1
-
 
 class _Body(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     pass

@@ -7,9 +7,10 @@ from collections.abc import Awaitable
 import msgspec
 
 from strandline.engine import Deleted
+from strandline.engine.record import MAX_SEQ
 from strandline.protocols.topics.context import Context, performance
 from strandline.protocols.topics.match import MatchField, parse_match
-from strandline.protocols.topics.settings import MAX_SEQ, U64
+from strandline.protocols.topics.settings import U64
 from strandline.protocols.topics.topics import Topic
 from strandline.service.catalog import check_change
 from strandline.service.http import Call, Reply

@@ -26,7 +26,6 @@ from strandline.engine.errors import EngineError
 from strandline.protocols.streams.context import StreamsContext
 from strandline.protocols.streams.errors import (
     JSON,
-    NO_STORE,
     not_found,
     refuse,
     subscription_invalid,
@@ -50,7 +49,7 @@ from strandline.protocols.streams.subscriptions.bodies import (
 from strandline.service.access import FULL_ACCESS, Access
 from strandline.service.admission import Replying
 from strandline.service.catalog import SYSTEM, Catalog
-from strandline.service.http import Call, Handler, Later, Reply, Route, preflight
+from strandline.service.http import NO_STORE, Call, Handler, Later, Reply, Route, preflight
 from strandline.service.problems import FORBIDDEN, Refusal, may_not_touch
 
 log = logging.getLogger(__name__)

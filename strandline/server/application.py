@@ -180,7 +180,7 @@ class Application:
             engine, hub, self.limits.streams, self.workers, target_latency_ms=settings.delivery.target_latency_ms
         )
         self.admission, self.live = kernel.admission, kernel.live
-        shelf = IndexCatalog(Lake.at(settings.lake), Path(settings.storage.data_dir) / COMPANIONS)
+        shelf = IndexCatalog(Lake.at(settings.lake), Path(settings.storage.data_dir) / COMPANIONS, self.workers.lake)
         self.tables = self._open_tables(kernel)
         self.topics = TopicsProtocol(Context(kernel, settings.topics, settings.limits, settings.delivery))
         self.streams = StreamsProtocol(StreamsContext(kernel, settings.streams, shelf), self.gate.answered)

@@ -39,6 +39,8 @@ CALLBACK_THREADS = 16
 #: The system's resolver can block for many seconds while a name server does not answer. Names of other servers are
 #: found meanwhile.
 LOOKUP_THREADS = 8
+#: As many as the index catalog asks for at a time.
+LAKE_THREADS = 8
 #: Requests that may wait for a thread of a class. A client that gets through after a thousand others has long gone.
 MAX_WAITING = 1_000
 #: How long closing waits for work that has begun. Afterwards that work finds the engine closed.
@@ -145,6 +147,8 @@ class Workers:
         self.callbacks = self._add("callbacks", CALLBACK_THREADS)
         #: Addresses of host names.
         self.lookups = self._add("lookups", LOOKUP_THREADS)
+        #: Requests to the lake's object store. It may never answer.
+        self.lake = self._add("lake", LAKE_THREADS)
 
     def in_order(self, name: str) -> WorkClass:
         """A new class whose work is done one after the other, in the order in which it came."""
@@ -216,7 +220,7 @@ class Workers:
 
     def close(self, seconds: float = CLOSE_SECONDS) -> None:
         """Take no more work, fail what waits with :class:`EngineClosed`, and wait for what has begun. Functions of
-        applications and lookups are not waited for: they do not use the engine."""
+        applications, lookups and object stores are not waited for: they do not use the engine."""
         with self._changed:
             self._closed = True
             dropped = [future for each in self._classes for future in each.drop_waiting()]
@@ -224,7 +228,7 @@ class Workers:
         for future in dropped:
             if future.set_running_or_notify_cancel():
                 future.set_exception(EngineClosed())
-        foreign, until = (self.callbacks, self.lookups), monotonic() + seconds
+        foreign, until = (self.callbacks, self.lookups, self.lake), monotonic() + seconds
         with self._changed:
             while any(each.active for each in self._classes if each not in foreign) and monotonic() < until:
                 self._changed.wait(until - monotonic())

@@ -72,7 +72,7 @@ def test_a_class_uses_its_threads_and_no_more(workers: Workers) -> None:
     blocked.wait_for(3)
 
 
-@pytest.mark.parametrize("full", ["bulk", "callbacks", "lookups", "normal"])
+@pytest.mark.parametrize("full", ["bulk", "callbacks", "lake", "lookups", "normal"])
 def test_a_full_class_delays_no_other(workers: Workers, full: str) -> None:
     blocked = fill(getattr(workers, full), more=5)
 

@@ -39,7 +39,7 @@ def owner_of(name: str, notes: Mapping[str, Any]) -> str | None:
             return "it is a document of a collection: append with POST /push"
         if TABLE in notes:
             return "it has rows of a table: use the endpoints of the table"
-    return "it is one of the server's own logs" if is_internal(name) else None
+    return "it is an internal log of the server" if is_internal(name) else None
 
 
 def closed_to_others(name: str, notes: Mapping[str, Any]) -> str | None:

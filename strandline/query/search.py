@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from time import perf_counter
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -28,6 +28,9 @@ from strandline.query.providers import Provider
 from strandline.query.relevance import Relevance, is_scored, mark_of
 from strandline.query.requests import SearchRequest
 from strandline.query.values import raw_values_of
+
+#: The abilities of an index, as the protocol calls them: exact values, values in order, words, rollups, metrics.
+Family = Literal["exact", "col", "fts", "agg", "mblk"]
 
 
 class Coverage(Struct, frozen=True, kw_only=True):
@@ -55,8 +58,8 @@ class Coverage(Struct, frozen=True, kw_only=True):
     #: Whether something was taken as it had been added up before.
     used_rollups: bool = False
     caught_up: int = 0
-    #: Which of the abilities of the index were used: exact, col, fts, agg.
-    families: tuple[str, ...] = ()
+    #: Which of the abilities of the index were used.
+    families: tuple[Family, ...] = ()
 
     @property
     def missing(self) -> int:
@@ -74,7 +77,7 @@ class Coverage(Struct, frozen=True, kw_only=True):
         return self.through < self.head or bool(self.gaps)
 
     @property
-    def mode(self) -> str:
+    def mode(self) -> Literal["complete", "published"]:
         return "published" if self.missing else "complete"
 
     @property
@@ -82,7 +85,7 @@ class Coverage(Struct, frozen=True, kw_only=True):
         return not self.missing and not self.timed_out
 
 
-def families_of(bound: Bound) -> Iterator[str]:
+def families_of(bound: Bound) -> Iterator[Family]:
     """What a query asks an index for: "exact" values, values in order or at all ("col"), or words ("fts")."""
     match bound:
         case AndB(children) | OrB(children) | AnyOfB(children):
@@ -141,7 +144,7 @@ class SearchResult(Struct, frozen=True):
     next_after: SortValues | None
 
     @property
-    def relation(self) -> str:
+    def relation(self) -> Literal["eq", "gte"]:
         """ "eq" if the hits are certainly all there are behind the place where the search began."""
         return "eq" if self.coverage.complete and self.next_after is None else "gte"
 
@@ -292,5 +295,5 @@ def first_omitted(log: Log, cover: Cover, head: int) -> int | None:
     return page.ts[0] if page.ts else None
 
 
-def _sorting_families(keys: Sequence[SortKey]) -> set[str]:
+def _sorting_families(keys: Sequence[SortKey]) -> set[Family]:
     return {"fts" if key.name == SCORE else "col" for key in keys if key.name != OFFSET}

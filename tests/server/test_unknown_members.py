@@ -29,6 +29,7 @@ def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     )
     process = ServerProcess(declared.parent / "data", settings={"declare": declared}).start()
     with httpx.Client(base_url=process.url, trust_env=False, timeout=30) as client:
+        client.put("/v0/topics/kept").raise_for_status()
         client.put("/v1/stream/s", headers={"content-type": "application/json"}).raise_for_status()
         yield client
     process.end()
@@ -51,6 +52,18 @@ def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
         (
             "PUT", "/v0/routers/r", {"source": "t", "dest": "u", "presrve_tag": False},
             "unknown member 'presrve_tag'; did you mean 'preserve_tag'?",
+        ),
+        (
+            "PUT", "/v0/topics/kept/consumers/c", {"seq": 0, "sec": 1},
+            "unknown member 'sec'; did you mean 'seq'?",
+        ),
+        (
+            "POST", "/v0/watch", {"topics": {"kept": {}}, "include_tag": True},
+            "unknown member 'include_tag'; did you mean 'include_tags'?",
+        ),
+        (
+            "POST", "/v0/watch", {"topics": {"kept": {"from": 1}}},
+            "unknown member 'from' in topics[...]; did you mean 'from_seq'?",
         ),
         (
             "PUT", "/v1/stream/__ds/subscriptions/w", {**SUBSCRIPTION, "lease_ttl": 1000},

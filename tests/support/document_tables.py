@@ -21,7 +21,7 @@ from strandline.protocols.topics.errors import PROBLEMS
 from strandline.server.settings import OPTIONS, SECTIONS, TOPICS_VARIABLES, toml, variable_of
 from strandline.server.settings_sources import OTHER_VARIABLES
 from strandline.service.access import Keys
-from strandline.service.log_config import TopicConfig, config_json, engine_config, traits_of
+from strandline.service.log_config import TopicConfig, engine_config, shown_config, traits_of
 from strandline.service.problems import Problem
 from strandline.setting import settings_of
 
@@ -81,7 +81,7 @@ def queue_configuration_table() -> Iterator[str]:
     config = engine_config("queue", TopicConfig(), "queue")
     yield "| option | default | meaning |"
     yield "|---|---|---|"
-    for name, default in config_json(config, traits_of(config)).items():
+    for name, default in msgspec.structs.asdict(shown_config(config, traits_of(config))).items():
         shown = "needed" if name == "type" else "none" if default is None else _default(default)
         yield f"| `{name}` | {shown} | {DESCRIPTIONS['TopicConfig'][name]} |"
 

@@ -1,7 +1,7 @@
-"""Where records are appended, by url or by path, with the progress of whoever writes them.
+"""The targets of appends, by URL or by path, with the progress of writers.
 
-Both keep a writer's progress as a note of the log, changed in one step with the append, and make the append only if the
-progress is what the writer takes it for.
+Both store the progress of a writer as a note of the log that changes in the same step as the append, and append only if
+the stored progress is what the writer expects.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from strandline.pipeline.source.options import LogLocation
 
 Progress = dict[str, Any]
 
-#: The notes under which both keep the progress of writers.
+#: The prefix of the notes that store the progress of writers.
 PREFIX = "progress/"
 MAX_WRITER = 55
 
 
 class CannotAppend(Exception):
-    """The records cannot go where they are to go. The message says why; nothing was appended."""
+    """The records cannot be appended to the target. The message gives the reason; nothing was appended."""
 
 
 class AppendTarget(Protocol):
@@ -42,19 +42,19 @@ class AppendTarget(Protocol):
         ts: int | None = None,
     ) -> AppendResult:
         """Append all rows of a table, or none; see :class:`~strandline.history.remote.ServerTarget`. Raises
-        ProgressConflict if the progress is not what it was taken for."""
+        ProgressConflict if the stored progress is not ``before``."""
 
     def progress(self, log: str, writer: str) -> Progress | None:
-        """How far a writer has come. Raises UnknownLog."""
+        """The progress of a writer. Raises UnknownLog."""
 
     def forget(self, log: str, writer: str) -> bool:
-        """Forget how far a writer has come."""
+        """Delete the progress of a writer. Returns whether there was any."""
 
 
 @contextmanager
 def open_target(place: LogLocation, *, sync: bool = True) -> Iterator[AppendTarget]:
-    """With ``sync`` false, what is appended by path is durable only when this is closed: until then a power cut may
-    take the last of it, together with the progress that came with it."""
+    """Open a target. With ``sync`` false, appends by path are durable only after this is closed: until then a power
+    failure may lose the last ones together with their progress."""
     if place.url:
         yield ServerTarget(place.url, place.key)
         return
@@ -62,14 +62,14 @@ def open_target(place: LogLocation, *, sync: bool = True) -> Iterator[AppendTarg
         engine = Engine.open(place.path)
     except DirectoryInUse as error:
         raise CannotAppend(
-            f"{place.path} is in use, most likely by a server: write by its url, which needs no directory"
+            f"{place.path} is in use, probably by a server: write through the url of the server instead"
         ) from error
     with engine:
         yield DirectoryTarget(engine, sync=sync)
 
 
 class DirectoryTarget:
-    """The logs of a directory that this process has open."""
+    """The logs of a directory that this process has opened."""
 
     def __init__(self, engine: Engine, *, sync: bool = True) -> None:
         self._engine = engine
@@ -93,7 +93,7 @@ class DirectoryTarget:
             if writer is not None:
                 noted = target.notes.get(PREFIX + writer)
                 if noted != before:
-                    raise ProgressConflict(f"writer {writer!r} of log {log!r} has come elsewhere", noted)
+                    raise ProgressConflict(f"the progress of writer {writer!r} in log {log!r} changed", noted)
             commit = target.append(batch, notes=notes, ts=ts)
         done = commit.wait()
         if self._sync:
@@ -118,7 +118,7 @@ class DirectoryTarget:
         found = self._engine.find(name)
         why = closed_to_others(name, {} if found is None else found.notes)
         if why is not None:
-            raise CannotAppend(f"nothing can be appended to log {name!r}: {why}")
+            raise CannotAppend(f"cannot append to log {name!r}: {why}")
         if found is not None:
             return found
         if not create:
@@ -143,4 +143,6 @@ def _check_json(values: list[bytes], log: str, what: str) -> None:
             value.decode()
             decode(value)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise CannotAppend(f"log {log!r} holds JSON, and the {what} {value[:80]!r} is none: {error}") from None
+            raise CannotAppend(
+                f"log {log!r} requires JSON, but the {what} {value[:80]!r} is invalid: {error}"
+            ) from None

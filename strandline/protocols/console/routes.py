@@ -1,4 +1,4 @@
-"""The face as a whole: its routes, and what it does again and again."""
+"""The console as a whole: its routes and its sampling."""
 
 from __future__ import annotations
 
@@ -33,8 +33,6 @@ QUEUES = API + "/queues"
 QUEUE = API + "/queue/{name}"
 FIELDS = API + "/fields/{name}"
 ROUTERS = API + "/routers"
-
-#: What was true a moment ago is no answer to the next question.
 
 
 class ConsoleProtocol:
@@ -73,11 +71,11 @@ class ConsoleProtocol:
         ]
 
     def begin(self) -> None:
-        """Take samples from now on."""
+        """Start sampling."""
         self.overview.begin()
 
     def close(self) -> None:
-        """No request is served any more."""
+        """Stop sampling."""
         self.overview.stop()
 
 
@@ -93,5 +91,6 @@ def _route(path: str, handler: Handler, *scopes: str, stream: bool = False, own_
         own_access=own_access,
         any_case=True,
         spans="name" if named else "",
+        # Answers describe the current moment, so they must not be cached.
         headers=() if stream else (NO_STORE,),
     )

@@ -152,7 +152,7 @@ def test_a_repair_is_planned_again_if_the_table_moves(bed: Bed, monkeypatch: pyt
 
     monkeypatch.setattr(TableSnapshot, "commit", commit)
     most = ATTEMPTS
-    with pytest.raises(LakeInUse, match="changed again and again while it was repaired"):
+    with pytest.raises(LakeInUse, match="kept changing during the repair"):
         repair(bed)
     most, disturbed = 1, 0
     repair(bed)

@@ -71,7 +71,7 @@ def test_a_log_that_has_an_owner_takes_no_import(spark: SparkSession, tmp_path: 
     with Engine.open(tmp_path / "data", background=False) as engine:
         engine.create("owned", notes={note: "x"}, batch=Batch([b"{}"])).wait()
     (tmp_path / "rows.jsonl").write_text('{"n": 1}\n')
-    with pytest.raises(CannotAppend, match="nothing can be appended to log 'owned'"):
+    with pytest.raises(CannotAppend, match="cannot append to log 'owned'"):
         import_into(spark, tmp_path / "data", str(tmp_path / "rows.jsonl"), RowShape(format="jsonl", log="owned"))
     assert len(records_of(tmp_path / "data")["owned"]) == 1
 
@@ -106,7 +106,7 @@ def test_an_export_has_what_was_chosen_or_is_not_made(spark: SparkSession, data:
     assert from_lake.logs == {"orders": 5}
     (part,) = from_lake.files
     assert (tmp_path / "from-lake" / part).read_bytes() == (out / "part-000000.csv").read_bytes()
-    with pytest.raises(ExportFailed, match="no such records of nothing"):
+    with pytest.raises(ExportFailed, match="no matching records of nothing"):
         export_lake(spark, lake, str(tmp_path / "x"), "csv", ExportSelection(Chosen(logs=["nothing"])), Silent())
 
     # A view pins the files; what is damaged is so under both names.

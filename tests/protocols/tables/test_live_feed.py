@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline.protocols.tables.json import Rendered
-from strandline.protocols.tables.live_views import Change, Noted
-from strandline.protocols.tables.merged import Cursor, Stretch, merge
+from strandline.protocols.tables.live_feed import Change, Cursor, Noted, Stretch, merge
 
 
 @st.composite

@@ -1,12 +1,11 @@
-"""What requests about subscriptions say, decoded and checked."""
+"""What requests about subscriptions ask for, checked."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated, Literal
 
 import msgspec
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET
 
 from strandline.delivery.subscriptions import WEBHOOK, SubscriptionDefinition
 from strandline.delivery.subscriptions.subscription import Ack, Glob
@@ -14,67 +13,29 @@ from strandline.nearest_name import decode_body
 from strandline.protocols.streams import offsets
 from strandline.protocols.streams.errors import subscription_invalid
 from strandline.protocols.streams.streams import check_name
+from strandline.protocols.streams.subscriptions.wire import (
+    AckWakeBody,
+    ClaimWakeBody,
+    HolderBody,
+    StreamsBody,
+    SubscriptionBody,
+)
 from strandline.service.problems import Refusal
 
-MIN_LEASE_MS, MAX_LEASE_MS, DEFAULT_LEASE_MS = 1_000, 600_000, 30_000
 MAX_ID_BYTES = 256
-#: Streams that one request may name.
-MAX_NAMED = 10_000
-
-Words = Annotated[str, Meta(max_length=4096)]
-
-
-class WebhookBody(msgspec.Struct, forbid_unknown_fields=True):
-    url: str
-
-
-class SubscriptionBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    type: Literal["webhook", "pull-wake"]
-    pattern: str | None = None
-    streams: Annotated[list[str], Meta(max_length=MAX_NAMED)] | None = None
-    webhook: WebhookBody | None = None
-    wake_stream: str | None = None
-    lease_ttl_ms: Annotated[int, Meta(ge=MIN_LEASE_MS, le=MAX_LEASE_MS)] = DEFAULT_LEASE_MS
-    description: Words | None = None
-
-
-class StreamsBody(msgspec.Struct, forbid_unknown_fields=True):
-    streams: Annotated[list[str], Meta(min_length=1, max_length=MAX_NAMED)]
-
-
-class ClaimWakeBody(msgspec.Struct):
-    worker: Annotated[str, Meta(min_length=1, max_length=1024)]
-
-
-class AckWakeBody(msgspec.Struct):
-    """``path`` is another word for ``stream``."""
-
-    offset: str
-    stream: str | UnsetType = UNSET
-    path: str | UnsetType = UNSET
-
-    @property
-    def ack(self) -> Ack:
-        name = self.path if self.stream is UNSET else self.stream
-        if name is UNSET:
-            raise subscription_invalid("an ack names its stream")
-        # The start of a stream is a place to read from, but nothing that could have been processed.
-        return relative(name), offsets.decode(self.offset)
-
-
-class HolderBody(msgspec.Struct):
-    """What a holder of a wake says: which one it is, how far it has come, and whether it is done."""
-
-    wake_id: str
-    generation: int
-    acks: Annotated[list[AckWakeBody], Meta(max_length=MAX_NAMED)] | None = None
-    done: bool | None = None
-
 
 decode_subscription = partial(decode_body, msgspec.json.Decoder(SubscriptionBody))
 decode_streams = partial(decode_body, msgspec.json.Decoder(StreamsBody))
 decode_claim = msgspec.json.Decoder(ClaimWakeBody).decode
 decode_holder = msgspec.json.Decoder(HolderBody).decode
+
+
+def ack_of(body: AckWakeBody) -> Ack:
+    name = body.path if body.stream is UNSET else body.stream
+    if name is UNSET:
+        raise subscription_invalid("an ack names its stream")
+    # The start of a stream is a place to read from, but nothing that could have been processed.
+    return relative(name), offsets.decode(body.offset)
 
 
 def relative(name: str) -> str:

@@ -1,4 +1,5 @@
-"""PUT: making a stream, with its first records if the request has some, or as a fork of another one."""
+"""PUT and DELETE: making a stream, with its first records if the request has some, or as a fork of another one; and
+taking it away."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from strandline.schema.profiles import GENERIC, Profile
 from strandline.schema.registry import Registry
 from strandline.service.access import Access
 from strandline.service.admission import Replying, reply_of
-from strandline.service.http import Call, Head, Reply
+from strandline.service.http import NO_STORE, Call, Head, Reply
 from strandline.service.problems import FORBIDDEN, Headers, Refusal, body_too_large, may_not_touch
 
 PREFIX = "/v1/stream/"
@@ -138,7 +139,7 @@ class _Plan(NamedTuple):
     prefix_key: str | None = None
 
 
-class Creating:
+class Lifecycle:
     def __init__(self, context: StreamsContext) -> None:
         self._context = context
 
@@ -205,6 +206,16 @@ class Creating:
                 return Batch.of(plan.prefix, plan.prefix_key)
             return Batch([plan.prefix, body], [plan.prefix_key, head.key])
         return batch
+
+    def delete(self, call: Call) -> Replying:
+        """DELETE /v1/stream/{name}. Repeating it is no error; a stream that never was is."""
+        context, streams = self._context, self._context.streams
+        context.check_path(call)
+        name = check_name(call.param("name"))
+        if streams.find(name) is None and streams.was_deleted(name):
+            return _deleted(None)
+        stream = context.stream_to_change(call)
+        return context.admission.after(streams.delete(stream, call.access), _deleted)
 
     # --- forks ---------------------------------------------------------------------------------------------------
 
@@ -314,3 +325,7 @@ def _described(stream: Stream, status: int, location: bytes = b"") -> Reply:
     if location:
         headers += ((b"location", location),)
     return Reply(b"", status, stream.content_type_bytes, headers)
+
+
+def _deleted(_: object) -> Reply:
+    return Reply(b"", 204, headers=(NO_STORE,))

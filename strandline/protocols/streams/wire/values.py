@@ -1,8 +1,4 @@
-"""What the answers of the protocol have in common. The handlers write them as they go; the types in this package
-describe them to others.
-
-A field that has UNSET as its default is left out where there is nothing to say.
-"""
+"""Values that many answers have, and the body of an error."""
 
 from __future__ import annotations
 
@@ -14,9 +10,9 @@ from msgspec import UNSET, Meta, UnsetType
 Number = Annotated[int, Meta(ge=0)]
 Milliseconds = Annotated[float, Meta(ge=0)]
 Offset = Annotated[str, Meta(pattern="^[0-9A-HJKMNP-TV-Z]{26}$")]
-#: A time by RFC 3339, in UTC.
+#: A time in UTC, as in RFC 3339.
 Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
-#: A whole number as text, because it may be larger than JavaScript can count.
+#: A whole number as text, because it may be larger than the integers of JavaScript.
 Digits = Annotated[str, Meta(pattern="^-?[0-9]+$")]
 
 

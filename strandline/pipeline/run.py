@@ -1,4 +1,4 @@
-"""The process of a pipeline: what it claims, when Spark starts, one round or many, and how it ends.
+"""The process of a pipeline: claims the lake, starts Spark, and runs one round or many.
 
 ``run`` opens the Spark session after it has claimed the lake, and closes both. Stopping between two commits loses
 nothing: the next process continues with the progress that is in the tables.

@@ -16,6 +16,11 @@ from strandline.service.log_config import TopicConfig
 RECORDS = [{"data": 1}]
 SUBSCRIPTION = {"type": "pull-wake", "pattern": "a/*", "wake_stream": "wake"}
 AT = {"kind": "date", "bindings": [{"version": 1, "jsonPointer": "/at"}]}
+LENS = {
+    "apiVersion": "durable.lens/v1", "schema": "s", "from": 0, "to": 1,
+    "ops": [{"op": "wrap", "path": "/a", "mode": "singleton"}],
+}  # fmt: skip
+TEMPLATE = {"entity": "e", "fields": [{"name": "a", "encoding": "string"}]}
 SEARCH = {"primaryTimestampField": "at", "fields": {"at": AT}}
 
 
@@ -31,6 +36,9 @@ def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     with httpx.Client(base_url=process.url, trust_env=False, timeout=30) as client:
         client.put("/v0/topics/kept").raise_for_status()
         client.put("/v1/stream/s", headers={"content-type": "application/json"}).raise_for_status()
+        client.put("/v1/stream/touched", headers={"content-type": "application/json"}).raise_for_status()
+        touch = {"profile": {"kind": "state-protocol", "touch": {"enabled": True}}}
+        client.post("/v1/stream/touched/_profile", json=touch).raise_for_status()
         yield client
     process.end()
 
@@ -84,6 +92,24 @@ def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
         (
             "POST", "/v1/stream/s/_profile", {"profile": {"kind": "evlog", "redactkeys": []}},
             "profile.redactkeys is not supported; did you mean 'redactKeys'?",
+        ),
+        (
+            "POST", "/v1/stream/s/_profile",
+            {"profile": {"kind": "state-protocol", "touch": {"enabled": True, "memory": {"bucketMS": 5}}}},
+            "profile.touch.memory.bucketMS is not supported; did you mean 'bucketMs'?",
+        ),
+        (
+            "POST", "/v1/stream/s/_schema",
+            {"schema": {"type": "object"}, "lens": {**LENS, "descripton": ""}},
+            "lens.descripton is not supported; did you mean 'description'?",
+        ),
+        (
+            "POST", "/v1/stream/touched/touch/templates/activate", {"templates": [{**TEMPLATE, "entities": "e"}]},
+            "unknown member 'entities' in templates[0]; did you mean 'entity'?",
+        ),
+        (
+            "POST", "/v1/observe/request", {"streams": {"events": "s"}, "lookups": {}},
+            "request.lookups is not supported; did you mean 'lookup'?",
         ),
         (
             "POST", "/tables/note/append", {"parent": "b", "payload": {}, "idempotencykey": "k"},

@@ -7,10 +7,10 @@ from collections.abc import Awaitable
 import msgspec
 
 from strandline.engine import Deleted
+from strandline.engine.record import MAX_SEQ
 from strandline.nearest_name import decode_body
 from strandline.protocols.topics.context import Context, performance
 from strandline.protocols.topics.match import parse_match
-from strandline.protocols.topics.settings import MAX_SEQ
 from strandline.protocols.topics.topics import Topic
 from strandline.protocols.topics.wire import DeleteBody, RecordsDeleted
 from strandline.service.catalog import check_change

@@ -13,9 +13,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType, field
 
-from strandline.engine.record import Reason
+from strandline.engine.record import MAX_SEQ, Reason
 from strandline.protocols.topics.match import MatchField
-from strandline.protocols.topics.settings import DEFAULT_FRAME_BYTES, DEFAULT_HEARTBEAT_MS, MAX_SEQ, U64
+from strandline.protocols.topics.settings import DEFAULT_FRAME_BYTES, DEFAULT_HEARTBEAT_MS, U64
 from strandline.service.log_config import ConfigShown, Kind, NameField, Number, TopicConfig
 
 Natural = Annotated[int, Meta(ge=0, le=MAX_SEQ)]

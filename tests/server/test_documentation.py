@@ -50,9 +50,9 @@ class Site:
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
     directory = tmp_path / "site"
-    (directory / "tutorials/topics").mkdir(parents=True)
+    (directory / "reference/topics").mkdir(parents=True)
     (directory / "index.html").write_text("<title>front</title>")
-    (directory / "tutorials/topics/index.html").write_text("<title>topics</title>")
+    (directory / "reference/topics/index.html").write_text("<title>topics</title>")
     (directory / "style.css").write_text("a { color: red }")
     (tmp_path / "secret.html").write_text("secret")
     return directory
@@ -66,7 +66,7 @@ def site(directory: Path) -> Iterator[Site]:
 
 
 def test_pages_are_served_with_a_policy(site: Site) -> None:
-    for path, title in (("/docs/", b"front"), ("/docs/tutorials/topics/", b"topics")):
+    for path, title in (("/docs/", b"front"), ("/docs/reference/topics/", b"topics")):
         reply = site.ask(path)
         assert (reply.status, reply.body) == (200, b"<title>%s</title>" % title)
         assert reply.content_type == b"text/html; charset=utf-8"
@@ -76,11 +76,11 @@ def test_pages_are_served_with_a_policy(site: Site) -> None:
 
 def test_a_page_is_behind_its_slash(site: Site) -> None:
     assert site.location("/docs") == (308, b"docs/")
-    assert site.location("/docs/tutorials/topics") == (308, b"topics/")
+    assert site.location("/docs/reference/topics") == (308, b"topics/")
     assert site.location("/docs/api") == (308, b"api/")
 
 
-@pytest.mark.parametrize("path", ["nothing", "tutorials/", "../secret.html", "..%2Fsecret.html", "%2Fetc%2Fpasswd"])
+@pytest.mark.parametrize("path", ["nothing", "reference/", "../secret.html", "..%2Fsecret.html", "%2Fetc%2Fpasswd"])
 def test_there_is_nothing_but_the_pages(site: Site, path: str) -> None:
     reply = site.ask(f"/docs/{path}")
     assert reply.status == 404
@@ -89,7 +89,7 @@ def test_there_is_nothing_but_the_pages(site: Site, path: str) -> None:
 
 def test_a_server_without_the_site_says_how_to_get_it(tmp_path: Path) -> None:
     site = Site(tmp_path / "missing")
-    for path in ("/docs", "/docs/", "/docs/tutorials/topics/"):
+    for path in ("/docs", "/docs/", "/docs/reference/topics/"):
         reply = site.ask(path)
         assert reply.status == 404
         assert NOT_INSTALLED.encode() in reply.body

@@ -160,10 +160,10 @@ GENERATED: dict[str, tuple[Path, Callable[[], Iterator[str]]]] = {
     "other-variables": (REFERENCE / "settings.md", other_variables_table),
     "metrics": (REFERENCE / "metrics.md", metrics_table),
     **{f"{name}-errors": (REFERENCE / "errors.md", partial(problems_table, codes)) for name, codes in PROBLEMS.items()},
-    "collection-options": (ROOT / "docs/tutorials/collections.md", partial(options_table, Collection)),
-    "append-only-options": (ROOT / "docs/tutorials/collections.md", partial(options_table, AppendOnly)),
-    "queue-options": (ROOT / "docs/tutorials/collections.md", partial(options_table, QueueEvents)),
-    "queue-configuration": (ROOT / "docs/tutorials/queues.md", queue_configuration_table),
+    "collection-options": (REFERENCE / "collections.md", partial(options_table, Collection)),
+    "append-only-options": (REFERENCE / "collections.md", partial(options_table, AppendOnly)),
+    "queue-options": (REFERENCE / "collections.md", partial(options_table, QueueEvents)),
+    "queue-configuration": (REFERENCE / "queues.md", queue_configuration_table),
 }
 
 

@@ -15,10 +15,10 @@ from strandline.cli.commands import COMMANDS, put_together
 DOCS = Path(__file__).parents[2] / "docs"
 #: Commands that the documents run come first.
 SOURCES = (
-    "how-to/cli.md",
+    "how-to/use-the-command-line.md",
     "how-to/backup.md",
     "how-to/operations.md",
-    "tutorials/pipeline.md",
+    "reference/pipeline.md",
     "how-to/*.md",
     "**/*.md",
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from strandline.engine.record import MAX_TIME
+from strandline.engine.record import MAX_SEQ, MAX_TIME
 from strandline.protocols.console import keys, logs, queues, read, routes, wire
 from strandline.protocols.console.catalogue import SORTS
 from strandline.protocols.console.errors import PROBLEMS
@@ -20,7 +20,6 @@ from strandline.service.openapi import (
     shown,
 )
 from strandline.service.openapi import TEXT as STRING
-from strandline.service.parameters import MAX_SEQ
 from strandline.service.problems import ErrorAnswer
 from strandline.service.static_files import FILE_ANSWERS, FILE_PARAMETERS, moved_answer
 

@@ -6,6 +6,7 @@ import msgspec
 
 from strandline.delivery.queues import Redriven, redrive
 from strandline.engine import Log
+from strandline.nearest_name import decode_body
 from strandline.protocols.topics.context import Context, performance
 from strandline.protocols.topics.match import Match, parse_match
 from strandline.protocols.topics.topics import Topic, takes_writes
@@ -24,7 +25,7 @@ class Redriving:
 
     async def redrive(self, call: Call) -> Reply:
         """POST /v0/topics/{topic}/redrive"""
-        body = _decoder.decode(call.body) if call.body else RedriveBody()
+        body = decode_body(_decoder, call.body) if call.body else RedriveBody()
         match = parse_match(body.match)
         context, access = self._context, call.access
         if body.to is not None and not access.may_touch(body.to):

@@ -233,7 +233,7 @@ class DiffAnswer(msgspec.Struct):
     performance: DiffPerformance
 
 
-class DeleteBody(msgspec.Struct):
+class DeleteBody(msgspec.Struct, forbid_unknown_fields=True):
     before_seq: U64 | None = None
     match: MatchField = None
 
@@ -298,7 +298,7 @@ class ExtendBody(AckBody, kw_only=True, gc=False):
     lease_ms: Natural
 
 
-class RedriveBody(msgspec.Struct):
+class RedriveBody(msgspec.Struct, forbid_unknown_fields=True):
     to: NameField | None = None
     limit: Natural = 0
     match: MatchField = None

@@ -114,7 +114,7 @@ class Follower:
 
     def __init__(self, port: int, directory: Path, modules: Path) -> None:
         self._directory = directory
-        self._ports = {SERVER_PORT: port, PROGRAM_PORT: _free_port()}
+        self._ports = {SERVER_PORT: port, PROGRAM_PORT: free_port()}
         self._exports: list[str] = []
         self._beside: tuple[Block, subprocess.Popen[str]] | None = None
         self.patience = PATIENCE_SECONDS
@@ -206,7 +206,7 @@ def _shown(command: str, output: str) -> str:
     return f"$ {command}\n{output}"
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]

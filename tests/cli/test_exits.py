@@ -46,7 +46,7 @@ def test_no_server_is_told_in_one_line_and_makes_exit_code_4(
     result = Cli(NOBODY)(*command)
     assert result.exit_code == Exit.UNREACHABLE, result.output
     assert (len(result.stderr.splitlines()), result.stdout) == (1, "")
-    assert f"the server at {NOBODY} does not answer" in result.stderr
+    assert f"no answer from {NOBODY}" in result.stderr
     assert "start the server with `strandline serve`, or set --url" in result.stderr
 
 
@@ -94,7 +94,7 @@ def test_names_are_completed_from_the_server(cli: Cli, name: str, monkeypatch: p
 
 
 def test_the_guide_has_every_exit_code_and_every_command() -> None:
-    guide = (ROOT / "docs/how-to/cli.md").read_text()
+    guide = (ROOT / "docs/how-to/use-the-command-line.md").read_text()
     table = guide.partition("## Exit codes\n")[2].partition("\n## ")[0]
     assert {int(code) for code in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)} >= {int(code) for code in Exit}
     commands = get_command(app)

@@ -91,13 +91,13 @@ GENERATED: dict[str, tuple[Path, Callable[[], Iterator[str]]]] = {
     "settings": (ROOT / "docs/how-to/operations.md", settings_table),
     "topics-variables": (ROOT / "docs/how-to/operations.md", topics_variables_table),
     "other-variables": (ROOT / "docs/how-to/operations.md", other_variables_table),
-    "collection-options": (ROOT / "docs/tutorials/collections.md", partial(options_table, Collection)),
-    "append-only-options": (ROOT / "docs/tutorials/collections.md", partial(options_table, AppendOnly)),
-    "queue-options": (ROOT / "docs/tutorials/collections.md", partial(options_table, QueueEvents)),
-    "queue-configuration": (ROOT / "docs/tutorials/queues.md", queue_configuration_table),
-    "errors": (ROOT / "docs/tutorials/topics.md", partial(problems_table, PROBLEMS)),
-    "table-errors": (ROOT / "docs/tutorials/tables.md", partial(problems_table, TABLE_PROBLEMS)),
-    "stream-errors": (ROOT / "docs/tutorials/streams.md", partial(problems_table, STREAM_PROBLEMS)),
+    "collection-options": (ROOT / "docs/reference/collections.md", partial(options_table, Collection)),
+    "append-only-options": (ROOT / "docs/reference/collections.md", partial(options_table, AppendOnly)),
+    "queue-options": (ROOT / "docs/reference/collections.md", partial(options_table, QueueEvents)),
+    "queue-configuration": (ROOT / "docs/reference/queues.md", queue_configuration_table),
+    "errors": (ROOT / "docs/reference/topics.md", partial(problems_table, PROBLEMS)),
+    "table-errors": (ROOT / "docs/reference/tables.md", partial(problems_table, TABLE_PROBLEMS)),
+    "stream-errors": (ROOT / "docs/reference/streams.md", partial(problems_table, STREAM_PROBLEMS)),
 }
 
 

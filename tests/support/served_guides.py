@@ -53,9 +53,9 @@ class ServedGuide(NamedTuple):
                 assert settled(said) == settled(block.text), f"{said}\nwrite the answers again with: make docs-answers"
 
 
-COLLECTIONS = ServedGuide(ROOT / "docs/tutorials/collections.md", "collections.toml")
-TABLES = ServedGuide(ROOT / "docs/tutorials/tables.md", "polls.py", "declare")
-QUEUES = ServedGuide(ROOT / "docs/tutorials/queues.md")
+COLLECTIONS = ServedGuide(ROOT / "docs/reference/collections.md", "collections.toml")
+TABLES = ServedGuide(ROOT / "docs/reference/tables.md", "polls.py", "declare")
+QUEUES = ServedGuide(ROOT / "docs/reference/queues.md")
 GUIDES = {guide.path.stem: guide for guide in (COLLECTIONS, TABLES, QUEUES)}
 
 

@@ -1,6 +1,6 @@
 """The logs with live invalidation, on the event loop: when each of them is processed, and its statistics.
 
-docs/how-to/touch.md explains the statistics.
+docs/reference/live-invalidation.md explains the statistics.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ class Address:
     def failure(self, error: httpx.HTTPError | httpx.InvalidURL, request: Request) -> StrandlineError:
         """The exception for an httpx error."""
         sent = not isinstance(error, _NOT_SENT)
-        what = f"no answer from {self.url} to {request.method} {request.target.partition('?')[0]}"
+        what = f"the server at {self.url} does not answer: {request.method} {request.target.partition('?')[0]}"
         if isinstance(error, httpx.TimeoutException):
             return TimedOut(f"{what}: timed out ({type(error).__name__})", sent=sent)
         return Unreachable(f"{what}: {error or type(error).__name__}", sent=sent)

@@ -118,7 +118,7 @@ def configure(path: str, config: TopicConfigArguments) -> Request:
 
 def merged_config(current: types.TopicConfig, changes: TopicConfigArguments) -> TopicConfigArguments:
     """The current configuration with changed members."""
-    return cast(TopicConfigArguments, {**msgspec.structs.asdict(current), **checked_config(changes, "update")})
+    return cast(TopicConfigArguments, {**msgspec.structs.asdict(current), **changes})
 
 
 def checked_config(config: TopicConfigArguments, function: str) -> TopicConfigArguments:

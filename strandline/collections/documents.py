@@ -20,11 +20,10 @@ from strandline.collections.permissions import Caller, check_fields_writable
 from strandline.collections.settings import REPLAY_WINDOW_MS
 from strandline.engine import Append, Batch, Commit, Config, Engine, Log
 from strandline.engine.errors import EngineError, LogFull
+from strandline.engine.ownership import COLLECTION
 from strandline.engine.record import is_internal
 from strandline.signing.canonical_json import canonical, parse
 
-#: The note of a log that is a document. Other protocols may read such a log, and do not append to it.
-NOTE = "collection"
 #: Documents that are kept in memory. When there are more, all are dropped and looked up again.
 MAX_KNOWN = 100_000
 #: A document that remembers this many versions drops those before its head.
@@ -193,7 +192,7 @@ class Documents:
         if log is None:
             self._known.pop(key, None)
             return None
-        if NOTE not in log.notes:
+        if COLLECTION not in log.notes:
             message = f"another protocol created the log {key!r}; it is not a document of a collection"
             raise CollectionError("not_a_document", message)
         if len(self._known) >= MAX_KNOWN:
@@ -216,7 +215,7 @@ class Documents:
                     last = f"{prefix}{item}/{_LAST}"
                     break
                 log = engine.find(name)
-                if item and log is not None and NOTE in log.notes and log.head:
+                if item and log is not None and COLLECTION in log.notes and log.head:
                     items.append(item)
                     if len(items) == most:
                         return items
@@ -243,7 +242,7 @@ class Documents:
         if is_internal(path.key):
             raise invalid_path()  # such names belong to the server's internal logs
         config = Config(durability=path.collection.durability, idempotency_window_ms=REPLAY_WINDOW_MS)
-        created = self._engine.create(path.key, config, notes={NOTE: path.collection.name})
+        created = self._engine.create(path.key, config, notes={COLLECTION: path.collection.name})
         document = self.find(path.key)
         assert document is not None
         document.settled = True

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from strandline.engine.errors import SOON_MS
+
 #: A document cannot be found by its path:
 #:
 #: - ``path_not_found``: no collection has documents at this path.
@@ -115,4 +117,4 @@ def invalid_path() -> CollectionError:
 def queue_unavailable(why: str) -> CollectionError:
     """Retrying helps once the topic takes records again, which can be soon."""
     message = f"the event of this append cannot be written: {why}. Nothing was stored"
-    return CollectionError("queue_unavailable", message, retry_after_ms=1000)
+    return CollectionError("queue_unavailable", message, retry_after_ms=SOON_MS)

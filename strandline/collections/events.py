@@ -19,6 +19,7 @@ from strandline.collections.errors import queue_unavailable
 from strandline.collections.settings import REPLAY_WINDOW_MS
 from strandline.engine import Commit, Config, Engine, Log
 from strandline.engine.errors import EngineError
+from strandline.engine.ownership import closed_to_others
 
 log = logging.getLogger(__name__)
 
@@ -52,8 +53,9 @@ class EngineTopics:
         if found is None:
             created = self._engine.create(name, Config(idempotency_window_ms=REPLAY_WINDOW_MS))
             return OpenedTopic(self._engine.log(name), created)
-        if found.notes:
-            raise queue_unavailable(f"the log {name!r} belongs to another protocol")
+        why = closed_to_others(name, found.notes)
+        if why is not None:
+            raise queue_unavailable(f"the log {name!r} takes no events: {why}")
         return OpenedTopic(found, None)
 
     def discard(self, log: Log) -> None:

@@ -76,7 +76,7 @@ class RoleFunctions:
     """Calls the functions of an application. ``run`` calls a plain function on a thread; what ``run`` itself raises
     passes through. Each function may take ``timeout_ms``."""
 
-    def __init__(self, roles: Roles, run: Run = asyncio.to_thread, timeout_ms: int = 5000) -> None:
+    def __init__(self, roles: Roles, run: Run, timeout_ms: int = 5000) -> None:
         self._roles = roles
         self._run = run
         self._timeout = timeout_ms / 1000

@@ -133,6 +133,9 @@ class Engine:
         self.totals = Totals()
         self.side_totals = Totals()
         self.quota = Quota(self.totals, options.max_logs, options.max_total_bytes)
+        #: Called with every log that is created or forked, by the thread that does it and with the lock held: they must
+        #: be quick. Its first records may not be visible yet.
+        self.created: list[Callable[[Log], None]] = []
         self._threads: list[BackgroundThread] = []
         #: Which background tasks fail, those of the engine and of whoever uses it.
         self.health = Health()
@@ -503,6 +506,13 @@ class Engine:
             except Exception:
                 # The change has been made: whoever made it, and the other listeners, are not to blame.
                 log.exception("a listener of the log %r failed", book.name)
+
+    def tell_created(self, created: Log) -> None:
+        for listener in list(self.created):
+            try:
+                listener(created)
+            except Exception:
+                log.exception("a listener for new logs failed at the log %r", created.name)
 
     def begin_snapshot(self, boundary_wanted: Callable[[], RoundSnapshot]) -> RoundSnapshot:
         """Switch to a new journal file and take down, from here on, every log as it was at the switch.

@@ -6,6 +6,9 @@ without parsing the message. An operation that raises has changed nothing.
 
 from __future__ import annotations
 
+#: When a request that was refused is worth another try: a limit or a pause is usually over within a second.
+SOON_MS = 1_000
+
 
 class EngineError(Exception):
     """Base of everything the engine raises on purpose."""
@@ -115,7 +118,7 @@ class QuotaExceeded(EngineError):
     """One more log, or these records, would exceed a bound on all logs together; ``limit`` names the bound."""
 
     #: Space comes back when records expire or are removed, which takes at least this long to be worth another try.
-    retry_after_ms = 1_000
+    retry_after_ms = SOON_MS
 
     def __init__(self, limit: str, maximum: int) -> None:
         what = "there can be no more logs" if limit == "max_logs" else "the records do not fit"
@@ -271,7 +274,7 @@ class SealingBehind(EngineError):
     """More is written than can be sealed: nothing was taken. Try again once some of the backlog is sealed."""
 
     #: Long enough for a round of sealing to make some progress.
-    retry_after_ms = 1_000
+    retry_after_ms = SOON_MS
 
     def __init__(self, unsealed: int, budget: int) -> None:
         super().__init__(

@@ -22,6 +22,8 @@ MAX_NAME_BYTES = 512
 MAX_CURSOR_BYTES = 512
 #: The names that topics can have. Every protocol, shell and URL carries them without escapes.
 PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}", re.ASCII)
+#: Seqs are signed numbers of 64 bits.
+MAX_SEQ = (1 << 63) - 1
 #: The end of the year 9999, behind which no calendar goes that records are looked at with.
 MAX_TIME = 253_402_300_799_999
 
@@ -75,9 +77,15 @@ def check_name(name: str) -> str:
     return name
 
 
+#: The names of the server's own logs begin with this.
+INTERNAL_PREFIX = "_"
+#: Why nobody else gets such a name.
+RESERVED_NAME = "names that start with an underscore are reserved for the server"
+
+
 def is_internal(name: str) -> bool:
     """Whether a log of this name belongs to the server. No protocol creates or changes such a log for a client."""
-    return name.startswith("_")
+    return name.startswith(INTERNAL_PREFIX)
 
 
 def check_cursor(name: str, seq: int = 0) -> None:
@@ -88,7 +96,7 @@ def check_cursor(name: str, seq: int = 0) -> None:
         size = 0
     if not 1 <= size <= MAX_CURSOR_BYTES:
         raise BadRequest(f"a cursor's name must be Unicode text of 1 to {MAX_CURSOR_BYTES} bytes")
-    if type(seq) is not int or not 0 <= seq < 1 << 63:
+    if type(seq) is not int or not 0 <= seq <= MAX_SEQ:
         raise BadRequest(f"a cursor's seq must be a whole number from 0 to 2^63 - 1, not {seq!r}")
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
+from strandline.engine.ownership import JSON, REGISTRY, media_type_of
 from strandline.engine.state.forks import earliest_of, evict_floor_of
 from strandline.engine.state.logbook import Logbook
 
@@ -30,7 +29,7 @@ class LogInfo(msgspec.Struct, frozen=True, kw_only=True):
     earliest: int
     floor: int
     last_ts: int
-    media_type: str = "application/json"
+    media_type: str = JSON
     registry: bytes | None = None
     base: ForkBase | None = None
     ephemeral: bool = False
@@ -53,16 +52,10 @@ def info_of(book: Logbook) -> LogInfo:
         earliest=earliest_of(book),
         floor=evict_floor_of(book),
         last_ts=book.last_ts,
-        media_type=_media_type(book.config.attributes.get("streams")),
-        registry=notes.get("registry"),
+        media_type=media_type_of(book.config),
+        registry=notes.get(REGISTRY),
         base=None if book.base is None else ForkBase(book.base.point.epoch, book.base.through),
         ephemeral=book.config.durability == "ephemeral",
         records=book.count,
         gaps=[(gap.first, gap.last) for gap in book.gaps],
     )
-
-
-def _media_type(traits: Any) -> str:
-    """A log that was not made as a stream is JSON."""
-    content_type: str = (traits or {}).get("content_type", "application/json")
-    return content_type.partition(";")[0].strip().lower()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -180,7 +180,7 @@ class Application:
             engine, hub, self.limits.streams, self.workers, target_latency_ms=settings.delivery.target_latency_ms
         )
         self.admission, self.live = kernel.admission, kernel.live
-        shelf = IndexCatalog(Lake.at(settings.lake), Path(settings.storage.data_dir) / COMPANIONS)
+        shelf = IndexCatalog(Lake.at(settings.lake), Path(settings.storage.data_dir) / COMPANIONS, self.workers.lake)
         self.tables = self._open_tables(kernel)
         self.topics = TopicsProtocol(Context(kernel, settings.topics, settings.limits, settings.delivery))
         self.streams = StreamsProtocol(StreamsContext(kernel, settings.streams, shelf), self.gate.answered)
@@ -217,9 +217,11 @@ class Application:
         tables = Tables(kernel.engine, declared.tables, hooks=declared.hooks)
         return TablesProtocol(TablesContext(kernel, tables, users))
 
-    async def _serve_socket(self, receive: Receive, send: Send, access: Access) -> None:
+    async def _serve_socket(
+        self, accept: Callable[[], Awaitable[None]], receive: Receive, send: Send, access: Access
+    ) -> None:
         assert self.topics is not None, "the gate admits nobody before"
-        await self.topics.websockets.serve(receive, send, access, self.limits.unread)
+        await self.topics.websockets.serve(accept, receive, send, access, self.limits.unread)
 
     def _progress(self, progress: float) -> None:
         """Called by the thread that replays the journal."""

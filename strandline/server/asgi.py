@@ -139,10 +139,14 @@ async def _send_last_reply(receive: Receive, send: Send, reply: Reply, most: int
     await send({"type": "http.response.body", "body": b""})
 
 
+#: Accepts a connection, or raises Refusal, and talks to the client.
+ServeSocket = Callable[[Callable[[], Awaitable[None]], Receive, Send, Access], Awaitable[None]]
+
+
 class SocketDoor:
     """The ASGI app behind a WebSocket's path: lets in whom the gate admits, and hands over the bare connection."""
 
-    def __init__(self, gate: Gate, serve: Callable[[Receive, Send, Access], Awaitable[None]]) -> None:
+    def __init__(self, gate: Gate, serve: ServeSocket) -> None:
         self._gate = gate
         self._serve = serve
 
@@ -150,14 +154,9 @@ class SocketDoor:
         websocket = WebSocket(scope, receive, send)
         try:
             access = self._gate.admit_socket(_headers(scope, self._gate))
+            await self._serve(websocket.accept, receive, send, access)
         except Refusal as refusal:
             await _deny(websocket, refuse(refusal))
-            return
-        try:
-            await websocket.accept()
-            await self._serve(receive, send, access)
-        finally:
-            self._gate.limits.streams.release(access)
 
 
 async def _deny(websocket: WebSocket, reply: Reply) -> None:

@@ -38,13 +38,12 @@ MAX_HELD_BYTES = 1 << 20
 class HotHead(Head):
     """A head of a hot route, as remembered: checked, and admitted or refused. A body of ``length`` follows it."""
 
-    __slots__ = ("keep_alive", "length")
+    __slots__ = ("keep_alive",)
 
     def __init__(
-        self, method: str, path: str, query_string: str, headers: dict[bytes, bytes], length: int, keep_alive: bool
+        self, method: str, path: str, query_string: str, headers: dict[bytes, bytes], keep_alive: bool
     ) -> None:
         super().__init__(method, path, query_string, headers)
-        self.length = length
         self.keep_alive = keep_alive
 
     @property
@@ -105,10 +104,9 @@ class Heads:
             return None
         if not self._trusted:
             self._gate.origins.drop_forwarded(parsed.headers)
-        length = int(parsed.headers.get(b"content-length", b"0"))
-        if length > self._gate.max_body_bytes:
+        head = HotHead(parsed.method, parsed.path, parsed.query, parsed.headers, parsed.keep_alive)
+        if head.length > self._gate.max_body_bytes:
             return None  # the other lane knows how to leave a body unread
-        head = HotHead(parsed.method, parsed.path, parsed.query, parsed.headers, length, parsed.keep_alive)
         self._gate.find(head)
         if head.route is None or not head.route.fast:
             return None

@@ -59,7 +59,6 @@ from strandline.service.problems import (
     lacks_scope,
     may_not_touch,
     shutting_down,
-    too_many_streams,
     unauthorized,
 )
 from strandline.service.workers import Workers
@@ -134,7 +133,9 @@ class Gate:
     # --- what depends on the head alone --------------------------------------------------------------------
 
     def find(self, head: Head) -> None:
-        """Set the head's route and parameters; leaves the route None when there is none."""
+        """Set the head's route and parameters, unless they are set; leaves the route None when there is none."""
+        if head.route is not None:
+            return
         found = self._paths.find(head.path)
         if found is not None:
             methods, params = found
@@ -191,15 +192,13 @@ class Gate:
         return access
 
     def admit_socket(self, headers: Mapping[bytes, bytes]) -> Access:
-        """Who opens a WebSocket: the key must be in a header. Takes one of the streams, or raises Refusal."""
+        """Who opens a WebSocket: the key must be in a header. Raises Refusal."""
         self.status.check()
         head = Head("GET", "", "", headers)
         self.origins.check(head)
         access = self._identify(head)
         if access is None:
             raise unauthorized()
-        if not self.limits.streams.acquire(access):
-            raise too_many_streams()
         return access
 
     def _no_route(self, head: Head) -> Refusal:
@@ -212,16 +211,17 @@ class Gate:
         return Refusal(NOT_FOUND, f"nothing exists at {head.path}")
 
     def _check_length(self, head: Head) -> None:
-        if body_length(head) > self.max_body_bytes:
+        if head.length < 0:
+            raise Refusal(INVALID_REQUEST, "Invalid Content-Length")
+        if head.length > self.max_body_bytes:
             raise body_too_large(self.max_body_bytes)
 
     def leaves_body(self, head: Head) -> bool:
         """Whether a refused request has a body that the server does not read to its end: a body that is too large, one
         that may be, or one that the client sends only on demand."""
         headers = head.headers
-        stated = headers.get(b"content-length", b"0")
-        too_long = not stated.isdigit() or int(stated) > self.max_body_bytes
-        return too_long or b"transfer-encoding" in headers or b"expect" in headers
+        stated = 0 <= head.length <= self.max_body_bytes
+        return not stated or b"transfer-encoding" in headers or b"expect" in headers
 
     # --- a request -----------------------------------------------------------------------------------------
 
@@ -324,8 +324,7 @@ class Gate:
         if len(call.body) > self.max_body_bytes:
             raise body_too_large(self.max_body_bytes)
         elements = route.elements or self._elements
-        media_type = call.head.headers.get(b"content-type", b"").lower()
-        if elements is None or not media_type.startswith(b"application/json"):
+        if elements is None or not _says_json(call.head):
             return route.handler(call)
         if not elements.may_be_exceeded(call.body):
             return route.handler(call)
@@ -393,14 +392,6 @@ Send = Callable[[Call, Answer], None]
 NOBODY = Access("", frozenset(), ())
 
 
-def body_length(head: Head) -> int:
-    """The length that the request states for its body; 0 if it states none."""
-    stated = head.headers.get(b"content-length") or b"0"
-    if not stated.isdigit():
-        raise Refusal(INVALID_REQUEST, "Invalid Content-Length")
-    return int(stated)
-
-
 async def _settled(answer: Answer | Later | Awaitable[Answer]) -> Answer:
     """What a handler has answered, waited for if it takes longer."""
     return answer if isinstance(answer, Reply | Stream) else await answer
@@ -435,9 +426,13 @@ def _check_accept(head: Head) -> None:
         raise Refusal(NOT_ACCEPTABLE, "the answer is an event stream: send Accept: text/event-stream")
 
 
+def _says_json(head: Head) -> bool:
+    return head.headers.get(b"content-type", b"").lower().startswith(b"application/json")
+
+
 def _check_media_type(head: Head, route: Route) -> None:
-    if route.body == "any" or head.headers.get(b"content-type", b"").startswith(b"application/json"):
+    if route.body == "any" or _says_json(head):
         return
-    has_body = body_length(head) > 0 or b"transfer-encoding" in head.headers
+    has_body = head.length > 0 or b"transfer-encoding" in head.headers
     if has_body or route.body == "required":
         raise Refusal(UNSUPPORTED_MEDIA_TYPE, "the content type must be application/json")

@@ -45,7 +45,7 @@ SLICE_ROWS = 200
 
 async def measure(application: Application, access: Access, as_json: bool) -> Reply:
     """The metrics, with the names that the one who asks may know of."""
-    snapshot = await take_snapshot(application, access.prefixes)
+    snapshot = await take_snapshot(application, access)
     if as_json:
         return Reply(await application.workers.urgent.run(render_json, snapshot))
     return Reply(await application.workers.urgent.run(_text, snapshot), content_type=TEXT_TYPE)
@@ -55,7 +55,7 @@ def _text(snapshot: Snapshot) -> bytes:
     return render_text(snapshot) + process_text()
 
 
-async def take_snapshot(application: Application, prefixes: tuple[str, ...]) -> Snapshot:
+async def take_snapshot(application: Application, access: Access) -> Snapshot:
     topics, engine = application.topics, application.engine
     started = Snapshot(
         ready=application.status.serving,
@@ -76,7 +76,7 @@ async def take_snapshot(application: Application, prefixes: tuple[str, ...]) -> 
         return started
     context = topics.context
     # Before the totals: a queue that is looked at for the first time is known to hold jobs from then on.
-    topic_rows = await _topic_rows(context, prefixes)
+    topic_rows = await _topic_rows(context, access)
     totals, stats = engine.totals, engine.stats()
     return msgspec.structs.replace(
         started,
@@ -93,8 +93,8 @@ async def take_snapshot(application: Application, prefixes: tuple[str, ...]) -> 
         pressure=context.admission.pressure.level,
         throttled=context.admission.pressure.throttled,
         topic_rows=topic_rows,
-        router_rows=_router_rows(context, prefixes),
-        consumer_rows=_consumer_rows(topics, prefixes),
+        router_rows=_router_rows(context, access.prefixes),
+        consumer_rows=_consumer_rows(topics, access.prefixes),
         background=engine.health.totals(),
         failing=frozenset(trouble.task for trouble in engine.health.troubles()),
         pipeline=Standing() if application.keeper is None else application.keeper.standing,
@@ -102,9 +102,9 @@ async def take_snapshot(application: Application, prefixes: tuple[str, ...]) -> 
     )
 
 
-async def _topic_rows(context: Context, prefixes: tuple[str, ...]) -> list[TopicRow]:
+async def _topic_rows(context: Context, access: Access) -> list[TopicRow]:
     """The first topics by name, and one more than are shown if there are more."""
-    topics, _ = context.topics.page("", "", MAX_ROWS + 1, prefixes)
+    topics, _ = context.topics.page("", "", MAX_ROWS + 1, access)
     rows: list[TopicRow] = []
     for at, topic in enumerate(topics):
         if at % SLICE_ROWS == SLICE_ROWS - 1:

@@ -48,7 +48,7 @@ def run(settings: Settings, program: Program | None = None, declared: Declared |
         listener = listen(settings.server.host, settings.server.port)
     except OSError as error:
         log.critical(
-            "cannot listen on %s port %d: %s; choose another address with --host and --port",
+            "cannot listen on %s:%d: %s; choose another address with --host and --port",
             settings.server.host,
             settings.server.port,
             error.strerror or error,

@@ -20,7 +20,7 @@ from typing import Protocol, TypeVar
 
 from strandline.delivery.hub import Hub
 from strandline.engine.commit import Commit
-from strandline.engine.errors import SealingBehind
+from strandline.engine.errors import SOON_MS, SealingBehind
 from strandline.service.http import Later, Reply
 from strandline.service.problems import Throttled
 
@@ -41,8 +41,6 @@ _WEIGHT = 0.2
 _MOST = 20.0
 #: This number of waiting deliveries is full pressure.
 FULL_DEPTH = 20_000
-#: How long a refused client waits at low pressure; twice as long at full pressure.
-RETRY_AFTER_MS = 1_000
 #: From this share of the budget for unsealed records on, writes wait.
 SLOW_FROM = 0.5
 #: How long a write waits when the budget is full. The wait grows with the square, so that a short burst is hardly
@@ -137,7 +135,7 @@ class Pressure:
         refused = (self.shedding and priority < 0) or (level >= REFUSE_FROM and priority < URGENT)
         if refused and not patient:
             self.throttled += 1
-            raise Throttled(int(RETRY_AFTER_MS * (1 + level)))
+            raise Throttled(int(SOON_MS * (1 + level)))  # twice as long at full pressure
         urgency = max(0.0, min(1.0, (priority + 1000) / 2000))
         return PARK_MAX_MS * level * (1.0 - urgency) + (PARK_MAX_MS if refused else 0.0)
 
@@ -213,8 +211,17 @@ class Admission:
         if commit.done:
             return make(commit.wait())
         later = Later()
+        self.settle(later, commit, make)
+        return later
+
+    def settle(
+        self, later: Later, commit: Commit[T], make: Callable[[T], Reply], is_wanted: Callable[[], bool] | None = None
+    ) -> None:
+        """Settle ``later`` once the commit is done, if the answer is still wanted then."""
 
         def settle() -> None:
+            if is_wanted is not None and not is_wanted():
+                return
             try:
                 reply = make(commit.wait())
             except Exception as error:
@@ -223,7 +230,6 @@ class Admission:
                 later.settle(reply)
 
         self._hub.on_done(commit, settle)
-        return later
 
 
 async def reply_of(answer: Replying) -> Reply:

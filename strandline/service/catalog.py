@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from sys import maxunicode
 from typing import Any
@@ -19,7 +19,17 @@ from strandline.engine import Batch, Config, Engine, Log
 from strandline.engine.commit import Commit
 from strandline.engine.errors import EngineError, NotWritable
 from strandline.engine.operations.erasures import NAME as ERASURES
-from strandline.engine.record import is_internal
+from strandline.engine.ownership import (
+    GONE,
+    JSON,
+    PROFILE,
+    REGISTRY,
+    STREAMS,
+    closed_to_others,
+    media_type_of,
+    owner_of,
+)
+from strandline.engine.record import INTERNAL_PREFIX, RESERVED_NAME, is_internal
 from strandline.engine.state.log_names import Span
 from strandline.schema.profiles import GENERIC, Profile, load_profile
 from strandline.schema.registry import Registry
@@ -29,12 +39,6 @@ from strandline.service.log_config import kind_of
 
 log = logging.getLogger(__name__)
 
-#: The attribute of logs that were created as streams.
-STREAMS = "streams"
-#: Notes that streams keep with their logs.
-CLOSED, GONE, REGISTRY, PROFILE = "closed", "gone", "registry", "profile"
-#: The note of a log that is a document of a collection, and of one that has rows of a table.
-COLLECTION, TABLE = "collection", "table"
 #: The names of the cursors of consumers begin with this.
 CONSUMER = "consumer:"
 #: The server's own streams that every client may read.
@@ -42,33 +46,15 @@ METRICS_STREAM = "__stream_metrics__"
 SYSTEM = frozenset({METRICS_STREAM})
 #: The server's own logs that a key without the admin scope may read: followers must learn what was erased.
 READABLE = SYSTEM | {ERASURES}
-#: Names of the server's own logs lie between these.
-_INTERNAL = ("_", "`")
 #: When the removal of an expired log that failed is tried again.
 RETRY_MS = 1000
-
-JSON = "application/json"
 
 
 # --- what a log is --------------------------------------------------------------------------------------------------
 
 
-def media_type_of(log: Log) -> str:
-    """What the records are. A log that was not created as a stream holds JSON."""
-    traits = log.config.attributes.get(STREAMS)
-    if traits is None:
-        return JSON
-    content_type: str = traits.get("content_type", JSON)
-    return media_type(content_type)
-
-
-def media_type(value: str) -> str:
-    """A content type without its parameters, for comparing."""
-    return value.partition(";")[0].strip().lower()
-
-
 def holds_json(log: Log) -> bool:
-    return media_type_of(log) == JSON
+    return media_type_of(log.config) == JSON
 
 
 def is_hidden(log: Log) -> bool:
@@ -90,77 +76,55 @@ def profile_of(log: Log) -> Profile:
 # --- who may change it ----------------------------------------------------------------------------------------------
 
 
-def owner_of(log: Log) -> str | None:
-    """Who alone may change the log, and how to do it; None: every protocol may."""
-    notes = log.notes
-    if notes:
-        if COLLECTION in notes:
-            return "it is a document of a collection: append with POST /push"
-        if TABLE in notes:
-            return "it has rows of a table: use the endpoints of the table"
-    return "it is one of the server's own logs" if is_internal(log.name) else None
-
-
 def check_change(log: Log) -> None:
     """Raise unless every protocol may configure the log, remove it, and delete its records."""
-    why = owner_of(log)
+    why = owner_of(log.name, log.notes)
     if why is not None:
         raise NotWritable(log.name, why)
 
 
-def closed_to_others(log: Log) -> str | None:
-    """Why records cannot be appended to the log by topics and arrow, which know nothing of schemas; None: they can."""
-    notes = log.notes
-    why = owner_of(log)
-    if why is not None or not notes:
-        return why
-    if GONE in notes:
-        return "it is a stream that was deleted, and is kept for its forks"
-    if CLOSED in notes:
-        return "it is a stream that was closed"
-    if REGISTRY in notes or PROFILE in notes:
-        return "it is a stream with a schema or a profile: append with POST /v1/stream"
-    return None
-
-
 def check_append(log: Log) -> None:
-    """Raise where ``closed_to_others`` gives a reason."""
+    """Raise unless topics and arrow, which know nothing of schemas, may append to the log."""
     if log.notes or is_internal(log.name):
-        why = closed_to_others(log)
+        why = closed_to_others(log.name, log.notes)
         if why is not None:
             raise NotWritable(log.name, why)
-
-
-def may_see(log: Log, access: Access) -> bool:
-    """Whether the log exists for the holder of a key. Hidden logs and those of the server are for administrators."""
-    if not access.may_touch(log.name):
-        return False
-    if is_hidden(log) or (is_internal(log.name) and log.name not in READABLE):
-        return access.may("admin")
-    return True
 
 
 # --- the namespace --------------------------------------------------------------------------------------------------
 
 
-class Catalog:
-    """``now`` gives milliseconds. Everything here happens on the loop."""
+#: Names that are read from the engine in one step of a listing.
+_CHUNK = 500
 
-    def __init__(self, engine: Engine, now: Callable[[], int]) -> None:
+
+class Catalog:
+    """``now`` gives milliseconds. Everything here happens on the loop, except where it says otherwise; ``post`` has
+    something done there by any thread."""
+
+    def __init__(self, engine: Engine, now: Callable[[], int], post: Callable[[Callable[[], None]], None]) -> None:
         self.engine = engine
         self._now = now
+        self._post = post
         self._lifetimes: dict[str, Lifetime] = {}
         self._expiring: list[tuple[int, str]] = []
         #: The names of logs that were deleted and are kept for their forks, in order.
         self.hidden: list[str] = []
         #: How many logs are queues.
         self.queues = 0
-        #: Called with every log that was created, and with every log that is about to be dropped. They must be quick.
+        #: Called with every log that was created, whoever created it, but for the server's own: soon, if the log is
+        #: still there. They must be quick.
         self.created: dict[Callable[[Log], None], None] = {}
+        #: Called with every log that is about to be dropped. They must be quick.
         self.dropping: list[Callable[[Log], None]] = []
         #: Each gives the reason why a log of this name is created by its owner only; None: it is not.
         self.reservations: list[Callable[[str], str | None]] = []
         self._load()
+        engine.created.append(self._hear_of)
+
+    def stop(self) -> None:
+        """Hear of no more logs."""
+        self.engine.created.remove(self._hear_of)
 
     def _load(self) -> None:
         for book in list(self.engine.by_epoch.values()):
@@ -178,6 +142,11 @@ class Catalog:
     def count(self) -> int:
         """How many logs there are, without the server's own."""
         return sum(self.engine.totals.logs.values())
+
+    @property
+    def visible_count(self) -> int:
+        """As ``count``, without the hidden ones."""
+        return self.count - len(self.hidden)
 
     # --- finding -----------------------------------------------------------------------------------------------------
 
@@ -201,12 +170,48 @@ class Catalog:
         if lifetime is not None:
             lifetime.use(self._now())
 
+    # --- what a key may see ------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def visible(log: Log, access: Access, *, internal: bool = False) -> bool:
+        """Whether the log exists for the holder of a key. ``internal``: the server's own logs and hidden ones as well,
+        most of them for administrators only. Any thread may ask."""
+        if not access.may_touch(log.name):
+            return False
+        if is_hidden(log) or is_internal(log.name):
+            return internal and (access.may("admin") or (log.name in READABLE and not is_hidden(log)))
+        return True
+
+    def names(
+        self,
+        access: Access,
+        limit: int,
+        *,
+        prefix: str = "",
+        after: str = "",
+        position: int = 0,
+        internal: bool = False,
+    ) -> list[str]:
+        """The names of visible logs in order, with a prefix, after a name, from a position on (counted from 0). Any
+        thread may ask. With ``internal`` there may be some that are not visible. ``sweep`` first: expired logs count.
+        """
+        with self.engine.lock:
+            hidden = () if internal else self.hidden
+            wanted = spans(access.prefixes, prefix, after, internal=internal)
+            return self.engine.names_at(wanted, hidden, position, limit)
+
+    def walk(self, access: Access, *, prefix: str = "", after: str = "", internal: bool = False) -> Iterator[str]:
+        """As ``names``, without a limit. Logs that come or go meanwhile are listed or not."""
+        while names := self.names(access, _CHUNK, prefix=prefix, after=after, internal=internal):
+            yield from names
+            after = names[-1]
+
     # --- creating ----------------------------------------------------------------------------------------------------
 
     def check_name(self, name: str) -> None:
         """Raise if logs of this name belong to the server, a table or a collection."""
         if is_internal(name):
-            raise NotWritable(name, "names that start with an underscore are reserved for the server")
+            raise NotWritable(name, RESERVED_NAME)
         for reserved in self.reservations:
             why = reserved(name)
             if why is not None:
@@ -242,17 +247,30 @@ class Catalog:
         log = self.engine.log(name)
         self.queues += kind_of(log.config) == "queue"
         self._note_lifetime(log)
-        for listener in list(self.created):
-            listener(log)
         return log, commit
+
+    def _hear_of(self, log: Log) -> None:
+        """The engine has created a log. On the thread that asked for it: tables and collections have their own."""
+        if not is_internal(log.name):
+            self._post(lambda: self._tell(log))
+
+    def _tell(self, log_: Log) -> None:
+        for listener in list(self.created):
+            if log_.dropped:
+                return
+            try:
+                listener(log_)
+            except Exception:
+                log.exception("a listener for new logs failed at the log %r", log_.name)
 
     # --- removing ----------------------------------------------------------------------------------------------------
 
     def remove(self, log: Log) -> Commit[Any]:
         """Drop the log, or hide it while it has forks."""
         if log.forks:
-            commit = log.note({GONE: True})
-            insort(self.hidden, log.name)
+            with self.engine.lock:
+                commit = log.note({GONE: True})
+                insort(self.hidden, log.name)
             return commit
         return self.drop(log)
 
@@ -261,12 +279,13 @@ class Catalog:
         base = log.base
         for listener in self.dropping:
             listener(log)
-        commit = log.drop()
+        with self.engine.lock:  # for those who list names on another thread
+            commit = log.drop()
+            at = bisect_left(self.hidden, log.name)
+            if self.hidden[at : at + 1] == [log.name]:
+                del self.hidden[at]
         self.queues -= kind_of(log.config) == "queue"
         self._lifetimes.pop(log.name, None)
-        at = bisect_left(self.hidden, log.name)
-        if self.hidden[at : at + 1] == [log.name]:
-            del self.hidden[at]
         if base is not None:
             source = base[0]
             if is_hidden(source) and not source.forks:
@@ -327,9 +346,9 @@ class Catalog:
 # --- listing --------------------------------------------------------------------------------------------------------
 
 
-def spans(prefixes: Sequence[str], prefix: str, after: str) -> list[Span]:
+def spans(prefixes: Sequence[str], prefix: str = "", after: str = "", *, internal: bool = False) -> list[Span]:
     """Where the names are that have the prefix and one of the prefixes (any, if there are none), come after ``after``,
-    and are not the server's own."""
+    and are not the server's own unless ``internal``."""
     allowed = [prefix if prefix.startswith(each) else each for each in prefixes or ("",) if _meet(each, prefix)]
     found: list[Span] = []
     last: str | None = None
@@ -338,7 +357,10 @@ def spans(prefixes: Sequence[str], prefix: str, after: str) -> list[Span]:
         if last is None or not each.startswith(last):
             last = each
             found.append((each, _end_of(each)))
-    return list(_clipped(found, f"{after}\0" if after else ""))
+    first = f"{after}\0" if after else ""
+    if internal:
+        return [(max(low, first), high) for low, high in found]
+    return list(_without_internal(found, first))
 
 
 def _meet(one: str, other: str) -> bool:
@@ -351,8 +373,9 @@ def _end_of(prefix: str) -> str | None:
     return prefix[:-1] + chr(ord(prefix[-1]) + 1) if prefix else None
 
 
-def _clipped(found: Iterable[Span], first: str) -> Iterable[Span]:
-    own, after_own = _INTERNAL
+def _without_internal(found: Iterable[Span], first: str) -> Iterable[Span]:
+    own, after_own = INTERNAL_PREFIX, _end_of(INTERNAL_PREFIX)
+    assert after_own is not None
     for low, high in found:
         low = max(low, first)
         if low < own:

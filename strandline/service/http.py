@@ -89,12 +89,15 @@ class Sink(Protocol):
         """How much of what was written waits for the reader."""
 
 
+NO_STORE = (b"cache-control", b"no-store")
+
+
 class Stream(ABC):
     """An answer without an end. All its methods are called on the event loop's thread."""
 
     __slots__ = ()
     content_type = EVENT_STREAM
-    headers: tuple[tuple[bytes, bytes], ...] = ((b"cache-control", b"no-store"), (b"x-accel-buffering", b"no"))
+    headers: tuple[tuple[bytes, bytes], ...] = (NO_STORE, (b"x-accel-buffering", b"no"))
 
     @abstractmethod
     def opened(self, sink: Sink) -> None:
@@ -281,8 +284,8 @@ class Head:
     """Everything of a request but its body."""
 
     __slots__ = (
-        "_query", "access", "further", "headers", "memo", "method", "params", "path", "query_string", "refused",
-        "route",
+        "_query", "access", "further", "headers", "length", "memo", "method", "params", "path", "query_string",
+        "refused", "route",
     )  # fmt: skip
 
     def __init__(self, method: str, path: str, query_string: str, headers: Mapping[bytes, bytes]) -> None:
@@ -291,6 +294,9 @@ class Head:
         self.query_string = query_string
         #: By lower-case name; of a repeated header the last.
         self.headers = headers
+        stated = headers.get(b"content-length") or b"0"
+        #: The length that the request states for its body; 0: it states none, -1: it is not a number.
+        self.length = int(stated) if stated.isdigit() else -1
         self.route: Route | None = None
         self.params: Mapping[str, str] = {}
         self.access: Access | None = None

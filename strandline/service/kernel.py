@@ -40,7 +40,7 @@ class Kernel:
         self.pressure = Pressure(hub.scheduler, target_latency_ms, lambda: engine.backlog.share)
         self.admission = Admission(hub, self.pressure)
         self.workers = workers
-        self.catalog = Catalog(engine, hub.now)
+        self.catalog = Catalog(engine, hub.now, hub.post)
         self.queues = Queues(engine, hub.now, self._dead_letter_log)
         self.dispatchers = Dispatchers(hub, self._hold_back)
         self.routers = Routers(engine, hub)
@@ -58,6 +58,7 @@ class Kernel:
 
     def stop(self) -> None:
         self._sweeping.stop()
+        self.catalog.stop()
 
     # --- removing a log ----------------------------------------------------------------------------------------------
 
@@ -66,7 +67,7 @@ class Kernel:
         for router in self.routers.touching(log):
             if not access.may_touch_all(router.name, router.source.name, router.dest.name):
                 message = f"{log.name!r} cannot be deleted: it has a router that the API key may not access"
-                raise Refusal(FORBIDDEN, message, {"topic": log.name})
+                raise Refusal(FORBIDDEN, message, {"log": log.name})
 
     def _forget(self, log: Log) -> None:
         """A log is about to be dropped: its routers and leases go with it."""

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import Enum
 from typing import ClassVar, Protocol, TypeVar
 
@@ -67,6 +69,20 @@ class LiveResponses:
         """Refuse a response for which there is no slot now. The slot is taken when the connection opens."""
         if not self.slots.room(access):
             raise too_many_streams()
+
+    @contextmanager
+    def connection(self, response: Live, access: Access) -> Iterator[None]:
+        """The whole life of a response that is a connection by itself: its slot, or a refusal, and its entry here."""
+        if not self.slots.acquire(access):
+            raise too_many_streams()
+        self.add(response)
+        try:
+            if self.draining:
+                response.shut_down()
+            yield
+        finally:
+            self.remove(response)
+            self.slots.release(access)
 
     def add(self, response: Live) -> None:
         self._open.setdefault(type(response), {})[response] = None

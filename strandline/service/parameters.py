@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from strandline.engine.record import MAX_TIME
+from strandline.engine.record import MAX_SEQ, MAX_TIME
 from strandline.service.http import Call
 from strandline.service.problems import invalid
 
@@ -18,7 +18,6 @@ _RFC3339 = re.compile(
     r"(\d{4}-\d{2}-\d{2})[Tt](\d{2}:\d{2}:\d{2})(?:\.(\d{1,9}))?(?:([Zz])|([+-])(\d{2}):(\d{2}))", re.ASCII
 )
 _NUMBER = re.compile(r"[0-9]{1,19}", re.ASCII)
-MAX_SEQ = (1 << 63) - 1
 
 
 def unescape(path: str) -> str:

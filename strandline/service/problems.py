@@ -15,6 +15,7 @@ from msgspec import UNSET, UnsetType
 
 from strandline.delivery.queues.jobs import QueueError
 from strandline.engine.errors import (
+    SOON_MS,
     BadConfig,
     BadName,
     BadRequest,
@@ -73,8 +74,6 @@ def by_code(problems: Iterable[Problem]) -> dict[str, Problem]:
 
 # --- the shared codes ------------------------------------------------------------------------------------------------
 
-#: A limit or a pause is usually over within a second.
-SOON_MS = 1_000
 #: Somebody has to free space or restart the server.
 LATER_MS = 5_000
 

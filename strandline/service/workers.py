@@ -20,7 +20,7 @@ from functools import partial
 from time import monotonic, perf_counter
 from typing import Any, NamedTuple, TypeVar
 
-from strandline.engine.errors import EngineClosed
+from strandline.engine.errors import SOON_MS, EngineClosed
 from strandline.service.problems import Throttled
 
 log = logging.getLogger(__name__)
@@ -39,10 +39,10 @@ CALLBACK_THREADS = 16
 #: The system's resolver can block for many seconds while a name server does not answer. Names of other servers are
 #: found meanwhile.
 LOOKUP_THREADS = 8
+#: As many as the index catalog asks for at a time.
+LAKE_THREADS = 8
 #: Requests that may wait for a thread of a class. A client that gets through after a thousand others has long gone.
 MAX_WAITING = 1_000
-#: What a refused request is told to wait. Most work takes less than a second.
-RETRY_AFTER_MS = 1_000
 #: How long closing waits for work that has begun. Afterwards that work finds the engine closed.
 CLOSE_SECONDS = 10.0
 
@@ -74,7 +74,7 @@ class WorkClass(Executor):
         """
         if len(self._waiting) >= self.max_waiting:
             self.refused += 1
-            raise Throttled(RETRY_AFTER_MS)
+            raise Throttled(SOON_MS)
         future = self.submit(work, *arguments, **named)
         answer = asyncio.wrap_future(future)
         if until is None:
@@ -147,6 +147,8 @@ class Workers:
         self.callbacks = self._add("callbacks", CALLBACK_THREADS)
         #: Addresses of host names.
         self.lookups = self._add("lookups", LOOKUP_THREADS)
+        #: Requests to the lake's object store. It may never answer.
+        self.lake = self._add("lake", LAKE_THREADS)
 
     def in_order(self, name: str) -> WorkClass:
         """A new class whose work is done one after the other, in the order in which it came."""
@@ -218,7 +220,7 @@ class Workers:
 
     def close(self, seconds: float = CLOSE_SECONDS) -> None:
         """Take no more work, fail what waits with :class:`EngineClosed`, and wait for what has begun. Functions of
-        applications and lookups are not waited for: they do not use the engine."""
+        applications, lookups and object stores are not waited for: they do not use the engine."""
         with self._changed:
             self._closed = True
             dropped = [future for each in self._classes for future in each.drop_waiting()]
@@ -226,7 +228,7 @@ class Workers:
         for future in dropped:
             if future.set_running_or_notify_cancel():
                 future.set_exception(EngineClosed())
-        foreign, until = (self.callbacks, self.lookups), monotonic() + seconds
+        foreign, until = (self.callbacks, self.lookups, self.lake), monotonic() + seconds
         with self._changed:
             while any(each.active for each in self._classes if each not in foreign) and monotonic() < until:
                 self._changed.wait(until - monotonic())

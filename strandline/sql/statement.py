@@ -37,7 +37,7 @@ def check_statement(text: str) -> None:
     except duckdb.Error as error:
         raise QueryFailed(str(error).strip(), "statement") from None
     if len(statements) != 1:
-        raise QueryFailed(f"found {len(statements)} statements; expected one", "statement")
+        raise QueryFailed(f"expected one SQL statement, got {len(statements)}", "statement")
 
 
 def missing_table(error: duckdb.Error) -> str | None:

@@ -7,8 +7,6 @@ from typing import NamedTuple
 
 from strandline.tables.errors import BadDeclaration, invalid
 
-#: The note that the logs of tables carry, so that no other protocol appends to them.
-NOTE = "table"
 #: Members of a row beside its payload, and words that mean something where rows are asked for.
 RESERVED = frozenset({
     "id", "parent", "seq", "userId", "createdAt", "updatedAt", "deletedAt", "idempotencyKey", "author", "own", "or",

@@ -13,9 +13,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from strandline.engine import Amend, Append, Batch, Commit, Config, Delete, Engine, Hide, Log, Restore
+from strandline.engine.ownership import TABLE
 from strandline.tables.declaration import TableDeclaration
 from strandline.tables.errors import MisusedHook, TableError
-from strandline.tables.names import NOTE, RowId, changes_log, rows_log
+from strandline.tables.names import RowId, changes_log, rows_log
 from strandline.tables.pending import Coming, Effects, Known, PendingEffect
 from strandline.tables.rows import Change, Row, data_of, encode_change, meta_of, row_of
 
@@ -270,7 +271,7 @@ class TableStep:
         return log
 
 
-_NOTES = {NOTE: True}
+_NOTES = {TABLE: True}
 
 
 def _config(table: TableDeclaration) -> Config:
@@ -298,7 +299,7 @@ def _changes_batch(told: Sequence[Change]) -> Batch:
 def find_log(engine: Engine, name: str) -> Log | None:
     """The log of this name, if there is one; raises TableError if it does not belong to a table."""
     log = engine.find(name)
-    if log is not None and NOTE not in log.notes:
+    if log is not None and TABLE not in log.notes:
         raise TableError("CONFLICT", f"there is a log {name!r} that does not belong to a table")
     return log
 

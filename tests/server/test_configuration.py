@@ -176,4 +176,4 @@ def test_a_port_that_is_taken_is_told(tmp_path: Path, endings: ExitStack) -> Non
     elsewhere.mkdir()
     second = serve(elsewhere, endings, "--host", address)
     assert second.process.wait(30) == 1
-    assert f"cannot listen on {address}" in second.log()
+    assert f"cannot listen on {address}: Address already in use; choose another address" in second.log()

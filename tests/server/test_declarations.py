@@ -103,7 +103,10 @@ def test_collections_are_found_too() -> None:
         ("1 / 0", "cannot import polls.py: ZeroDivisionError"),
         ("def broken(:", "cannot import polls.py: SyntaxError"),
         (POLL + "\nother = make_log('poll', parent='site', schema=Poll)", "two tables have the name 'poll'"),
-        (POLL + "\nvote = make_log('vote', parent=poll, schema=Poll)\ndel poll, the_same", "needs its parent 'poll'"),
+        (
+            POLL + "\nvote = make_log('vote', parent=poll, schema=Poll)\ndel poll, the_same",
+            "has the parent 'poll', which is not declared",
+        ),
         (POLL + "\nidentify = 7", "identify is int; expected a function"),
         (POLL + "\nhooks = {'before_append': print}", "hooks is dict; expected Hooks("),
         (POLL + "\nmake_log('a/b', parent='site', schema=Poll)", "polls.py: a table's name must be"),

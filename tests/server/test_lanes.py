@@ -256,6 +256,11 @@ def test_expect_continue(lanes: Lanes) -> None:
     assert lanes.both(send(head.replace(b"application/json", b"text/plain"))).startswith(b"HTTP/1.1 415 ")
 
 
+def test_a_media_type_has_no_case(lanes: Lanes) -> None:
+    written = request("POST", "/v0/topics/case", RECORD)
+    assert lanes.both(send(written.replace(b"application/json", b"Application/JSON"))).startswith(b"HTTP/1.1 201 ")
+
+
 def until_closed(data: bytes) -> Callable[[RawConnection], bytes]:
     def talk(connection: RawConnection) -> bytes:
         connection.send(data)

@@ -49,6 +49,12 @@ def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
         ("PUT", "/v0/topics/t", {"durabilty": "fsync"}, "unknown member 'durabilty'; did you mean 'durability'?"),
         ("PUT", "/v0/topics/t", {"maxDeliveries": 1}, "unknown member 'maxDeliveries'; did you mean 'max_deliveries'?"),
         ("PUT", "/v0/topics/t", {"xyzzy": 1}, "unknown member 'xyzzy'"),
+        # A misspelt filter would remove or move more than the caller meant.
+        (
+            "POST", "/v0/topics/kept/delete", {"before_seq": 9, "mach": ["a"]},
+            "unknown member 'mach'; did you mean 'match'?",
+        ),
+        ("POST", "/v0/topics/kept/redrive", {"limits": 1}, "unknown member 'limits'; did you mean 'limit'?"),
         (
             "POST", "/v0/topics/t", {"records": RECORDS, "config": {"durabilty": "fsync"}},
             "unknown member 'durabilty' in config; did you mean 'durability'?",

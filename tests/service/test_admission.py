@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from strandline.engine.errors import SOON_MS
 from strandline.service.admission import (
     FULL_DEPTH,
     PARK_FROM,
     PARK_MAX_MS,
     REFUSE_FROM,
-    RETRY_AFTER_MS,
     SAMPLE_MS,
     SHED_FROM,
     SHED_UNTIL,
@@ -132,7 +132,7 @@ def test_under_high_pressure_the_least_urgent_are_sent_away() -> None:
     pressure = late(late_for(SHED_FROM + 0.02))
     with pytest.raises(Throttled) as caught:
         pressure.delay_ms(-1, False)
-    assert RETRY_AFTER_MS < caught.value.retry_after_ms <= 2 * RETRY_AFTER_MS
+    assert SOON_MS < caught.value.retry_after_ms <= 2 * SOON_MS
     assert pressure.delay_ms(0, False) > 0
     assert pressure.throttled == 1
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from support.arrow_client import ARROW, encode, table
 from support.every_protocol import COLLECTIONS, Request
@@ -13,12 +15,24 @@ from support.server_process import ServerProcess
 from support.tables_client import POLLS
 from support.topics_client import Client
 
+from strandline.history.directory import DirectoryHistory
+from strandline.pipeline.source.options import LogLocation
+from strandline.pipeline.source.targets import CannotAppend, open_target
+
 PROFILE = {"apiVersion": "durable.streams/profile/v1", "profile": {"kind": "generic"}}
 #: The logs that have owners. Topics, which have no slashes in the names that they create, could take the last one.
 OWNED = {"table": "note/p", "changes of a table": "note~changes/p", "collection": "open/d", "plain name": "flat"}
 OPEN: list[dict[str, Any]] = COLLECTIONS["collections"]  # type: ignore[assignment]
 FLAT = {**OPEN[0], "name": "flat", "storagePath": "flat"}
 RESERVED = {**OPEN[0], "name": "reserved", "storagePath": "reserved"}
+
+#: How the owners make them.
+OWNERS = (
+    Request("POST", "/tables/note/append", {"parent": "p", "payload": {"a": 1}}),
+    Request("POST", "/tables/note/update", {"id": "p:1", "patch": {"a": 2}}),
+    Request("POST", "/push/open/d", {"data": {"a": 1}}),
+    Request("POST", "/push/flat", {"data": {"a": 1}}),
+)
 
 
 def changes_of(name: str) -> dict[str, Request]:
@@ -52,21 +66,19 @@ def changes_of(name: str) -> dict[str, Request]:
     }
 
 
-@pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    place = tmp_path_factory.mktemp("ownership")
+def server_in(place: Path) -> ServerProcess:
     (place / "collections.json").write_text(json.dumps({**COLLECTIONS, "collections": [*OPEN, FLAT, RESERVED]}))
     settings = {"config_file": str(place / "collections.json"), "declare": POLLS}
-    process = ServerProcess(place / "data", fast_lane=True, settings=settings)
+    return ServerProcess(place / "data", fast_lane=True, settings=settings)
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    process = server_in(tmp_path_factory.mktemp("ownership"))
     try:
         client = process.start().client()
         client.write("other", [1])
-        for request in (
-            Request("POST", "/tables/note/append", {"parent": "p", "payload": {"a": 1}}),
-            Request("POST", "/tables/note/update", {"id": "p:1", "patch": {"a": 2}}),
-            Request("POST", "/push/open/d", {"data": {"a": 1}}),
-            Request("POST", "/push/flat", {"data": {"a": 1}}),
-        ):
+        for request in OWNERS:
             assert request.send(client).is_success, request
         yield client
     finally:
@@ -152,3 +164,25 @@ def test_a_fork_of_a_table_is_a_stream_of_its_own(client: Client) -> None:
     assert client.http.put("/v1/stream/copy", headers=head).status_code == 201
     assert Request("POST", "/v1/stream/copy", {"a": 1}).send(client).is_success
     assert client.http.delete("/v1/stream/copy").status_code == 204
+
+
+def test_a_log_that_has_an_owner_cannot_be_written_by_path(tmp_path: Path) -> None:
+    """As Spark and imports do that get a data directory instead of a server."""
+    process = server_in(tmp_path)
+    try:
+        client = process.start().client()
+        for request in OWNERS:
+            assert request.send(client).is_success, request
+        process.stop()
+    finally:
+        process.end()
+    with open_target(LogLocation(path=str(tmp_path / "data"))) as target:
+        for name in OWNED.values():
+            with pytest.raises(CannotAppend, match=f"cannot append to log '{name}'"):
+                target.append(name, pa.table({"data": pa.array([b"{}"], pa.binary())}))
+        assert target.append("other", pa.table({"data": pa.array([b"{}"], pa.binary())})).count == 1
+    history = DirectoryHistory(tmp_path / "data")
+    assert {info.name: info.head for info in history.logs() if info.name in OWNED.values()} == dict.fromkeys(
+        OWNED.values(), 1
+    )
+    history.close()

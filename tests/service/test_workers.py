@@ -9,8 +9,7 @@ from time import perf_counter
 
 import pytest
 
-from strandline.engine.errors import EngineClosed
-from strandline.service import workers as module
+from strandline.engine.errors import SOON_MS, EngineClosed
 from strandline.service.problems import Throttled
 from strandline.service.workers import WorkClass, Workers
 
@@ -73,7 +72,7 @@ def test_a_class_uses_its_threads_and_no_more(workers: Workers) -> None:
     blocked.wait_for(3)
 
 
-@pytest.mark.parametrize("full", ["bulk", "callbacks", "lookups", "normal"])
+@pytest.mark.parametrize("full", ["bulk", "callbacks", "lake", "lookups", "normal"])
 def test_a_full_class_delays_no_other(workers: Workers, full: str) -> None:
     blocked = fill(getattr(workers, full), more=5)
 
@@ -107,7 +106,7 @@ def test_a_request_is_refused_when_too_many_wait(workers: Workers, monkeypatch: 
     async def test() -> None:
         with pytest.raises(Throttled) as refused:
             await workers.normal.run(lambda: 1)
-        assert refused.value.retry_after_ms == module.RETRY_AFTER_MS
+        assert refused.value.retry_after_ms == SOON_MS
         assert workers.normal.refused == 1
         # The server's own work has a bound elsewhere.
         internal = workers.normal.submit(lambda: 2)

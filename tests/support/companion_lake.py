@@ -22,6 +22,7 @@ from strandline.query.index_files.catalog import IndexCatalog
 from strandline.query.index_files.file import IndexFile, open_index_file
 from strandline.query.index_files.table import ERASURES, FOLDER, LISTED, TABLE, IndexEntry, listed_in, listed_table
 from strandline.query.searcher import Searcher
+from strandline.service.workers import Workers
 from support.searched_log import CONFIG, NOW, ROOM, Bed, encode
 
 
@@ -33,7 +34,7 @@ class CompanionBed(Bed):
         self.root = root
         self.lake = Lake.at(root / "lake")
         self.table = LakeTable(self.lake, TABLE, LISTED)
-        self.shelf = IndexCatalog(self.lake, root / "cache", look_seconds=0)
+        self.shelf = IndexCatalog(self.lake, root / "cache", Workers().lake, look_seconds=0)
         self.covered = self.searcher = Searcher(ROOM, self.shelf)
         self.bare = Searcher(ROOM)
         self._files = 0

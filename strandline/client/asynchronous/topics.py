@@ -187,6 +187,7 @@ class AsyncTopic(Generic[T]):
 
         The server has no request for this: the client reads the configuration and writes it back with the changes. A
         change that another client makes in between is lost."""
+        calls.checked_config(changes, "update")
         current = (await self.state(touch=False)).config
         return await self.configure(**calls.merged_config(current, changes))
 

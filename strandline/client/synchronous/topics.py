@@ -189,6 +189,7 @@ class Topic(Generic[T]):
 
         The server has no request for this: the client reads the configuration and writes it back with the changes. A
         change that another client makes in between is lost."""
+        calls.checked_config(changes, "update")
         current = (self.state(touch=False)).config
         return self.configure(**calls.merged_config(current, changes))
 

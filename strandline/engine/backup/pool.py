@@ -29,12 +29,11 @@ import xxhash
 from strandline.engine.clock import later
 from strandline.engine.errors import BadConfig, DamagedFile, EngineError, MissingFile, UnsupportedFormat
 from strandline.engine.file_names import Kind, check_name, check_number, is_name
+from strandline.engine.record import MAX_TIME
 from strandline.engine.segments.cold_tier import ObjectStoreCold, directory_of
 from strandline.engine.state.checkpoints import Manifest, checked
 
 VERSION = 1
-#: The last millisecond of the year 9999.
-MAX_TIME = 253_402_300_799_999
 #: Files are copied in pieces of about this size.
 PIECE_BYTES = 8 << 20
 

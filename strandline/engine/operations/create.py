@@ -94,8 +94,11 @@ class _Creation:
         if block is None:
             if self._extras is not None:
                 book.note(self._extras, now)
-            return engine.later((book,), log, None)
-        return self._append(log, block, now)
+            commit = engine.later((book,), log, None)
+        else:
+            commit = self._append(log, block, now)
+        engine.tell_created(log)
+        return commit
 
     def _journal(self, book: Logbook, block: Block | None, now: int) -> None:
         engine, ephemeral = self._engine, book.config.durability == "ephemeral"

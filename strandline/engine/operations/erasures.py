@@ -29,9 +29,6 @@ NAME = "__erasures__"
 MAX_BYTES = 64 << 20
 _CONFIG = Config(durability="fsync", cap_bytes=MAX_BYTES)
 
-#: Logs that are kept on the side are nobody's records.
-_ON_THE_SIDE = "__"
-
 #: A selection of more seqs than this is told in several events: a record must not be too large.
 SEQS_PER_EVENT = 10_000
 
@@ -66,6 +63,13 @@ class Erasure(msgspec.Struct, frozen=True):
 
 _encode = msgspec.json.Encoder().encode
 _decoder = msgspec.json.Decoder(Erasure)
+
+
+def is_told(name: str) -> bool:
+    """Whether removals from a log of this name are told. Only the logs that the server keeps for itself are left out,
+    with two underscores. That is fewer than ``is_internal`` covers: earlier versions copied a log like ``_x``, which a
+    program had created, into the lake, and the copies must still follow."""
+    return not name.startswith("__")
 
 
 def read_erasure(data: bytes) -> Erasure:
@@ -127,7 +131,7 @@ def _may_be_kept(book: Logbook, select: Select) -> bool:
     does not matter: the copies may still be there."""
     first = 1 if book.base is None else book.base.through + 1
     last = select.bound if select.before is None else min(select.bound, select.before - 1)
-    if last < first or book.name.startswith(_ON_THE_SIDE):
+    if last < first or not is_told(book.name):
         return False
     if select.seqs is not None and not any(first <= seq <= last for seq in select.seqs):
         return False

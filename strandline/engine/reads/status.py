@@ -9,6 +9,9 @@ from typing import NamedTuple
 
 from strandline.engine.engine import Engine
 from strandline.engine.log import Log
+from strandline.engine.operations.erasures import NAME as ERASURES
+from strandline.engine.ownership import REGISTRY
+from strandline.engine.record import is_internal
 from strandline.engine.segments.store import UnknownSegment
 from strandline.engine.state.forks import chain, layers, revision_of
 from strandline.engine.state.logbook import Logbook
@@ -136,11 +139,6 @@ def rewrites_of(log: Log) -> int:
     return sum(book.rewrites for book in chain(log.book))
 
 
-#: Names of internal logs begin with this; they do not count.
-_INTERNAL = "__"
-_ERASURES = "__erasures__"
-
-
 class EngineExtent(NamedTuple):
     """Comparable with an earlier extent of the same engine. ``records`` and ``erasures`` are comparable across a
     restart too."""
@@ -160,13 +158,13 @@ def extent_of(engine: Engine) -> EngineExtent:
     written = engine.journal.written
     records = registries = 0
     for book in list(engine.by_epoch.values()):
-        if book.name.startswith(_INTERNAL) or book.config.durability == "ephemeral":
+        if is_internal(book.name) or book.config.durability == "ephemeral":
             continue
         records += book.head
         if book.notes is not None:
-            registry = book.notes.packed.get("registry")
+            registry = book.notes.packed.get(REGISTRY)
             if registry is not None:
                 # The hash of bytes is computed once for each of them.
                 registries ^= hash((book.epoch, registry))
-    erasures = engine.find(_ERASURES)
+    erasures = engine.find(ERASURES)
     return EngineExtent(records, 0 if erasures is None else erasures.head, registries, written)

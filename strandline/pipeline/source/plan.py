@@ -24,6 +24,7 @@ from pyspark.sql.datasource import (
 )
 
 from strandline.engine.errors import UnknownLog
+from strandline.engine.record import is_internal
 from strandline.history.log_info import LogInfo
 from strandline.history.pieces import Piece, SegmentPiece, Where
 from strandline.history.source import History
@@ -138,9 +139,6 @@ def _microseconds(value: datetime) -> int:
 
 # --- The records that a query reads, and their distribution over tasks ----------------------------------------------
 
-#: The prefix of internal logs, which are read only if they are selected by name or prefix.
-OWN = "_"
-
 
 class Work(msgspec.Struct, array_like=True):
     """The work of one task. ``pieces`` are all remote or all local. ``registries`` are those of the logs, by epoch, as
@@ -178,8 +176,9 @@ class ReadRange(msgspec.Struct):
 def chosen_logs(history: History, options: ReadOptions, *, all_there: bool) -> list[LogInfo]:
     """The logs that the options select. With ``all_there``, a missing log raises UnknownLog."""
     if options.logs is None:
-        own = options.prefix.startswith(OWN)
-        return [log for log in history.logs(options.prefix) if own or not log.name.startswith(OWN)]
+        # Internal logs are read only if they are selected by name or prefix.
+        own = is_internal(options.prefix)
+        return [log for log in history.logs(options.prefix) if own or not is_internal(log.name)]
     found = []
     for name in options.logs:
         try:

@@ -14,8 +14,7 @@ import msgspec
 
 from strandline.engine import Batch, Engine, Log
 from strandline.engine.errors import DirectoryInUse, UnknownLog
-from strandline.engine.record import is_internal
-from strandline.history.log_info import info_of
+from strandline.engine.ownership import JSON, closed_to_others, media_type_of
 from strandline.history.remote import AppendResult, ProgressConflict, ServerTarget
 from strandline.pipeline.source.options import LogLocation
 
@@ -24,13 +23,6 @@ Progress = dict[str, Any]
 #: The prefix of the notes that store the progress of writers.
 PREFIX = "progress/"
 MAX_WRITER = 55
-#: Notes of streams that only their own protocol may append to, and the reasons.
-_CLOSED = {
-    "gone": "the stream was deleted",
-    "closed": "the stream is closed",
-    "registry": "the stream has a schema, which only the server checks: write by url instead",
-    "profile": "the stream has a profile, which only the server supports: write by url instead",
-}
 
 
 class CannotAppend(Exception):
@@ -95,7 +87,7 @@ class DirectoryTarget:
         ts: int | None = None,
     ) -> AppendResult:
         target = self._find(log, create)
-        batch = _batch(table, log, is_json=_is_json(target))
+        batch = _batch(table, log, is_json=media_type_of(target.config) == JSON)
         notes = None if writer is None else {PREFIX + writer: progress}
         with self._engine.lock:
             if writer is not None:
@@ -123,21 +115,15 @@ class DirectoryTarget:
         return True
 
     def _find(self, name: str, create: bool) -> Log:
-        if is_internal(name):
-            raise CannotAppend(f"{name!r} is an internal log of the server")
         found = self._engine.find(name)
-        if found is None:
-            if not create:
-                raise UnknownLog(name)
-            return self._engine.create(name).wait()
-        for note, why in _CLOSED.items():
-            if note in found.notes:
-                raise CannotAppend(f"cannot append to log {name!r}: {why}")
-        return found
-
-
-def _is_json(log: Log) -> bool:
-    return info_of(log.book).media_type == "application/json"
+        why = closed_to_others(name, {} if found is None else found.notes)
+        if why is not None:
+            raise CannotAppend(f"cannot append to log {name!r}: {why}")
+        if found is not None:
+            return found
+        if not create:
+            raise UnknownLog(name)
+        return self._engine.create(name).wait()
 
 
 def _batch(table: Any, log: str, *, is_json: bool) -> Batch:

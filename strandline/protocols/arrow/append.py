@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from strandline.engine import Appended, Batch, Commit, Log
+from strandline.engine.ownership import media_type
 from strandline.engine.record import is_internal
 from strandline.protocols.arrow.context import ArrowContext
 from strandline.protocols.arrow.decoder import Rules, decode
@@ -13,7 +14,7 @@ from strandline.protocols.arrow.errors import progress_conflict
 from strandline.protocols.arrow.progress import Advance
 from strandline.protocols.arrow.wire import AppendAnswer
 from strandline.service.admission import reply_of
-from strandline.service.catalog import check_append, media_type, media_type_of
+from strandline.service.catalog import check_append, holds_json
 from strandline.service.http import Call, Reply
 from strandline.service.log_config import check_name, default_config
 from strandline.service.parameters import moment, name_of
@@ -71,7 +72,7 @@ class Appending:
 
     def _rules(self, log: Log | None) -> Rules:
         settings, options = self._context.limits, self._context.engine.options
-        is_json = log is None or media_type_of(log) == "application/json"
+        is_json = log is None or holds_json(log)
         return Rules(
             is_json=is_json,
             max_bytes=self._max_bytes,

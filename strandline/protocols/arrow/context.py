@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 from strandline.engine import Log
 from strandline.engine.record import is_internal
 from strandline.service.access import Access
-from strandline.service.catalog import may_see
+from strandline.service.catalog import Catalog
 from strandline.service.kernel import Kernel
 from strandline.service.problems import FORBIDDEN, Refusal, log_not_found
 
@@ -53,11 +53,11 @@ class ArrowContext:
             log = self.engine.find(name)
             if log is None:
                 raise log_not_found(name)
-            if not may_see(log, access):
+            if not Catalog.visible(log, access, internal=True):
                 raise Refusal(FORBIDDEN, f"{name!r} is an internal log; reading it requires the admin scope")
             return log
         log = self.kernel.catalog.find(name)
-        if log is None or not may_see(log, access):
+        if log is None or not Catalog.visible(log, access, internal=True):
             raise log_not_found(name)
         self.kernel.catalog.use(log)
         return log

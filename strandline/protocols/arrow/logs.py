@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 import msgspec
 from msgspec import UNSET
 
@@ -9,14 +11,13 @@ from strandline.engine import Log
 from strandline.engine.errors import UnknownLog
 from strandline.engine.operations.journaled import let_all_expire
 from strandline.engine.reads.status import live_ranges_of
-from strandline.engine.record import is_internal
 from strandline.history.log_info import LogInfo, info_of
 from strandline.protocols.arrow.context import ArrowContext
 from strandline.protocols.arrow.errors import epoch_changed
 from strandline.protocols.arrow.progress import progress_of, writer_of
 from strandline.protocols.arrow.wire import LogAnswer, LogsAnswer, OneLogAnswer
 from strandline.service.access import Access
-from strandline.service.catalog import is_hidden, may_see
+from strandline.service.catalog import Catalog
 from strandline.service.http import Call, Reply
 from strandline.service.parameters import name_of, number
 
@@ -36,16 +37,9 @@ class Listing:
         return await self._context.work(lambda: self._list(call.access, prefix, after, limit, internal))
 
     def _list(self, access: Access, prefix: str, after: str, limit: int, internal: bool) -> Reply:
-        infos: list[LogInfo] = []
-        more = True
-        while more and len(infos) <= limit:
-            names = self._context.engine.names(prefix, after, limit + 1)
-            more = len(names) > limit
-            for name in names:
-                after = name
-                info = self._shown(name, access, internal)
-                if info is not None:
-                    infos.append(info)
+        names = self._context.kernel.catalog.walk(access, prefix=prefix, after=after, internal=internal)
+        described = (self._shown(name, access, internal) for name in names)
+        infos = list(islice((info for info in described if info is not None), limit + 1))
         shown = infos[:limit]
         return Reply(
             msgspec.json.encode(
@@ -59,9 +53,7 @@ class Listing:
 
     def _shown(self, name: str, access: Access, internal: bool) -> LogInfo | None:
         log = self._context.engine.find(name)
-        if log is None or not may_see(log, access):
-            return None
-        if not internal and (is_internal(name) or is_hidden(log)):
+        if log is None or not Catalog.visible(log, access, internal=internal):
             return None
         try:
             return _info(log)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from strandline.engine.record import MAX_SEQ
 from strandline.history.pieces import BATCH_ROWS
 from strandline.protocols.arrow import wire
 from strandline.protocols.arrow.decoder import MAX_ROWS
@@ -13,13 +14,12 @@ from strandline.protocols.arrow.logs import DEFAULT_LOGS, MAX_LOGS
 from strandline.protocols.arrow.progress import AFTER, BEFORE, MAX_WRITER
 from strandline.protocols.arrow.read import MAX_BATCH_ROWS
 from strandline.protocols.arrow.routes import LOG, LOGS, PROGRESS, RECORDS
-from strandline.service import parameters
 from strandline.service.openapi import TEXT, Answer, Described, Header, Operation, Parameter, Schema, shown
 from strandline.service.problems import ErrorAnswer
 
 _GROUP = "arrow"
 _BINARY: Schema = {"type": "string", "format": "binary"}
-_SEQ: Schema = {"type": "integer", "minimum": 0, "maximum": parameters.MAX_SEQ}
+_SEQ: Schema = {"type": "integer", "minimum": 0, "maximum": MAX_SEQ}
 _TIME: Schema = {"oneOf": [{"type": "integer", "minimum": 0}, {"type": "string", "format": "date-time"}]}
 _JSON_OBJECT = "A JSON object; what is not ASCII is escaped."
 

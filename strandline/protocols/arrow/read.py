@@ -15,7 +15,7 @@ from strandline.protocols.arrow.context import ArrowContext
 from strandline.protocols.arrow.encoder import COMPRESSIONS, MEDIA_TYPE, encoded
 from strandline.protocols.arrow.errors import epoch_changed
 from strandline.service.access import Access
-from strandline.service.http import Call
+from strandline.service.http import NO_STORE, Call
 from strandline.service.live import LiveResponse
 from strandline.service.parameters import choice, moment, name_of, number
 from strandline.service.problems import Headers
@@ -49,7 +49,7 @@ class Reading:
         await context.settled(found)
         through = state.head if through is None else min(through, state.head)
         headers = (
-            (b"cache-control", b"no-store"),
+            NO_STORE,
             (b"strandline-epoch", b"%d" % state.epoch),
             (b"strandline-earliest", b"%d" % state.earliest),
             (b"strandline-through", b"%d" % through),

@@ -14,9 +14,10 @@ from strandline.collections.settings import REPLAY_WINDOW_MS
 from strandline.delivery.hub import Hub
 from strandline.engine import Log
 from strandline.engine.errors import NotWritable, QuotaExceeded
+from strandline.engine.ownership import media_type_of
 from strandline.protocols.collections.authorization import Authorizer, address_of
 from strandline.protocols.collections.errors import Refused
-from strandline.service.catalog import Catalog, check_append, holds_json, media_type_of
+from strandline.service.catalog import Catalog, check_append, holds_json
 from strandline.service.http import Call
 from strandline.service.kernel import Kernel
 from strandline.service.log_config import TopicConfig, check_name, engine_config
@@ -78,7 +79,7 @@ class CatalogTopics:
                 config = engine_config(name, TopicConfig(idempotency_window_ms=REPLAY_WINDOW_MS), "log")
                 log, created = catalog.create(name, config)
             if not holds_json(log):
-                raise NotWritable(name, f"it holds {media_type_of(log)}")
+                raise NotWritable(name, f"it holds {media_type_of(log.config)}")
             check_append(log)
         except (NotWritable, QuotaExceeded, Refusal) as error:
             raise queue_unavailable(str(error)) from None

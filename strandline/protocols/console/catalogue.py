@@ -15,14 +15,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from strandline.engine import Engine
 from strandline.engine.state.log_names import Span
 from strandline.engine.state.logbook import Logbook
 from strandline.protocols.console.context import ConsoleContext
 from strandline.protocols.console.kinds import KINDS, Kind, kind_of
 from strandline.protocols.console.rates import Rates
-from strandline.service.access import Access
-from strandline.service.catalog import CONSUMER, GONE, spans
+from strandline.service.access import FULL_ACCESS, Access
+from strandline.service.catalog import CONSUMER, Catalog, spans
 
 #: Tables of at most this many logs are built quickly and never kept, so they are always current.
 SMALL = 10_000
@@ -63,32 +62,31 @@ class Listed(NamedTuple):
 class Table:
     """The logs at one moment, ordered by name. Immutable."""
 
-    def __init__(self, engine: Engine, made_at: int) -> None:
+    def __init__(self, catalog: Catalog, made_at: int) -> None:
         self.made_at = made_at
         self.names: list[str] = []
         self._kinds, numbers = array("b"), [array("q") for _ in range(4)]
-        self._fill(engine, numbers)
+        self._fill(catalog, numbers)
         self.kinds: Ints = np.frombuffer(self._kinds, np.int8)
         self.records, self.size, self.last, self.lag = (np.frombuffer(each, np.int64) for each in numbers)
         self._views: dict[Wanted, Ints] = {}
 
-    def _fill(self, engine: Engine, numbers: list[array[int]]) -> None:
+    def _fill(self, catalog: Catalog, numbers: list[array[int]]) -> None:
         names, kinds, (records, sizes, lasts, lags) = self.names, self._kinds, numbers
-        everything = engine.names()
-        for start in range(0, len(everything), STEP):
-            for name in everything[start : start + STEP]:
-                log = None if name[0] == "_" else engine.find(name)
-                if log is None or GONE in log.notes:
-                    continue
-                book = log.book
-                names.append(name)
-                kinds.append(_CODES[kind_of(book.config, log.notes)])
-                records.append(book.count)
-                sizes.append(book.size)
-                lasts.append(book.last_ts)
-                lag = lag_of(book)
-                lags.append(NO_LAG if lag is None else lag)
-            sleep(0)
+        for at, name in enumerate(catalog.walk(FULL_ACCESS), 1):
+            if at % STEP == 0:
+                sleep(0)
+            log = catalog.engine.find(name)
+            if log is None:  # dropped a moment ago
+                continue
+            book = log.book
+            names.append(name)
+            kinds.append(_CODES[kind_of(book.config, log.notes)])
+            records.append(book.count)
+            sizes.append(book.size)
+            lasts.append(book.last_ts)
+            lag = lag_of(book)
+            lags.append(NO_LAG if lag is None else lag)
 
     def rows(self, wanted: Wanted, rates: Rates) -> Ints:
         """The indexes of the wanted logs, in order."""
@@ -104,7 +102,7 @@ class Table:
         mask = np.ones(len(self.names), bool)
         if wanted.prefixes:
             mask[:] = False
-            for start, end in self._between(spans(wanted.prefixes, "", "")):
+            for start, end in self._between(spans(wanted.prefixes)):
                 mask[start:end] = True
         if wanted.kind is not None:
             mask &= self.kinds == _CODES[wanted.kind]
@@ -173,17 +171,14 @@ class Catalogue:
         # Remove expired logs, so that they are not counted.
         catalog.sweep()
         if wanted == Wanted():
-            hidden = list(catalog.hidden)
-            return await self._context.work(lambda: self._by_name(hidden, offset, limit))
+            return await self._context.work(lambda: self._by_name(offset, limit))
         table = await self.table()
         return await self._context.work(lambda: self._page(table, wanted, offset, limit))
 
-    def _by_name(self, hidden: list[str], offset: int, limit: int) -> Listed:
-        engine = self._context.engine
-        hidden = [name for name in hidden if engine.find(name) is not None]
-        with engine.lock:
-            names = engine.names_at(spans((), "", ""), hidden, offset, limit)
-            return Listed(names, max(sum(engine.totals.logs.values()) - len(hidden), 0))
+    def _by_name(self, offset: int, limit: int) -> Listed:
+        catalog = self._context.kernel.catalog
+        with catalog.engine.lock:
+            return Listed(catalog.names(FULL_ACCESS, limit, position=offset), catalog.visible_count)
 
     def _page(self, table: Table, wanted: Wanted, offset: int, limit: int) -> Listed:
         rows = table.rows(wanted, self._rates)
@@ -193,8 +188,7 @@ class Catalogue:
         """The number of logs, records and bytes that the caller may see."""
         engine = self._context.engine
         if not access.prefixes:
-            totals, hidden = engine.totals, self._context.kernel.catalog.hidden
-            return max(sum(totals.logs.values()) - len(hidden), 0), totals.records, totals.size
+            return self._context.kernel.catalog.visible_count, engine.totals.records, engine.totals.size
         table, wanted = await self.table(), Wanted(prefixes=access.prefixes)
 
         def count() -> tuple[int, int, int]:
@@ -225,8 +219,8 @@ class Catalogue:
             await asyncio.wait([self._making])
 
     def _begin(self, now: int) -> asyncio.Future[Table]:
-        making = self._making = self._context.hub.loop.run_in_executor(
-            self._context.workers.bulk, Table, self._context.engine, now
+        making = self._making = asyncio.wrap_future(
+            self._context.workers.bulk.submit(Table, self._context.kernel.catalog, now)
         )
         making.add_done_callback(self._made)
         return making

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from strandline.delivery.watch import Feeds
 from strandline.engine import Log
-from strandline.service.catalog import may_see
+from strandline.service.catalog import Catalog
 from strandline.service.http import Call
 from strandline.service.kernel import Kernel
 from strandline.service.parameters import name_of
@@ -43,7 +43,7 @@ class ConsoleContext:
         """The log that the path names, for viewing. Viewing does not count as a use of the log."""
         name = name_of(call)
         log = self.kernel.catalog.find(name)
-        if log is None or not may_see(log, call.access):
+        if log is None or not Catalog.visible(log, call.access, internal=True):
             raise log_not_found(name)
         return log
 

@@ -10,7 +10,7 @@ import msgspec
 from strandline.engine import Log
 from strandline.protocols.console.context import ConsoleContext
 from strandline.protocols.console.wire import FieldRow, FieldsAnswer
-from strandline.service.catalog import media_type_of, registry_of
+from strandline.service.catalog import holds_json, registry_of
 from strandline.service.http import Call, Reply
 
 #: The number of recent records that are inspected, and limits for their size, depth and fields.
@@ -52,7 +52,7 @@ def declared_fields(log: Log) -> list[FieldRow]:
 
 def fields_of_records(log: Log) -> list[FieldRow]:
     """The fields of the last records, ordered by name. A field with different types is "mixed"."""
-    if media_type_of(log) != "application/json":
+    if not holds_json(log):
         return []
     types: dict[str, str] = {}
     for data in log.read_back(None, LOOKED_AT, max_bytes=MAX_BYTES).data:

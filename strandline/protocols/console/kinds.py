@@ -6,16 +6,9 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from strandline.engine import Config, Log
+from strandline.engine.ownership import CLOSED, COLLECTION, STREAMS, TABLE, closed_to_others, media_type_of
 from strandline.engine.record import is_internal
-from strandline.service.catalog import (
-    CLOSED,
-    COLLECTION,
-    STREAMS,
-    TABLE,
-    closed_to_others,
-    is_hidden,
-    media_type_of,
-)
+from strandline.service.catalog import holds_json, is_hidden
 from strandline.service.log_config import kind_of as topic_kind
 
 Kind = Literal["topic", "queue", "stream", "collection", "table"]
@@ -45,7 +38,7 @@ def writable_by(log: Log) -> list[Protocol]:
         return ["tables"]
     if is_hidden(log) or CLOSED in notes or is_internal(log.name):
         return []
-    topics = closed_to_others(log) is None and media_type_of(log) == "application/json"
+    topics = closed_to_others(log.name, notes) is None and holds_json(log)
     return ["topics", "streams"] if topics else ["streams"]
 
 
@@ -53,12 +46,12 @@ def belongs(log: Log) -> str:
     """A sentence that says what the log belongs to, and how to append to it."""
     if is_internal(log.name):
         return "internal log of the server"
-    why = closed_to_others(log)
+    why = closed_to_others(log.name, log.notes)
     if why is not None:
         return why
     kind = kind_of(log.config, log.notes)
-    if kind == "stream" and media_type_of(log) != "application/json":
-        return f"stream of {media_type_of(log)}: append with POST /v1/stream"
+    if kind == "stream" and not holds_json(log):
+        return f"stream of {media_type_of(log.config)}: append with POST /v1/stream"
     return f"created as a {kind}; topics and streams can both append to it"
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from strandline.engine import Log
+from strandline.engine.ownership import CLOSED, media_type_of
 from strandline.protocols.console.catalogue import lag_of
 from strandline.protocols.console.context import ConsoleContext
 from strandline.protocols.console.kinds import belongs, kind_of, note_of, writable_by
@@ -14,7 +15,7 @@ from strandline.protocols.console.rates import Rates
 from strandline.protocols.console.routers import Routing
 from strandline.protocols.console.wire import ConsoleLogAnswer, ConsumerRow, ForkAnswer
 from strandline.service.access import Access
-from strandline.service.catalog import CLOSED, CONSUMER, may_see, media_type_of, profile_of, registry_of
+from strandline.service.catalog import CONSUMER, Catalog, profile_of, registry_of
 from strandline.service.http import Call, Reply
 from strandline.service.log_config import shown_config, traits_of
 
@@ -53,7 +54,7 @@ class Describing:
             epoch=log.epoch,
             floor=floor,
             config=shown_config(log.config, traits_of(log.config), call.access),
-            media_type=media_type_of(log),
+            media_type=media_type_of(log.config),
             schema=bool(registry_of(log).schemas),
             profile=profile_of(log).kind,
             closed=CLOSED in log.notes,
@@ -72,7 +73,7 @@ class Describing:
 def _fork(log: Log, access: Access) -> ForkAnswer | None:
     """The log that this one was forked from, unless the caller may not see it."""
     base = log.base
-    if base is None or not may_see(base[0], access):
+    if base is None or not Catalog.visible(base[0], access, internal=True):
         return None
     return ForkAnswer(of=base[0].name, through=base[1])
 

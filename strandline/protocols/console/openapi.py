@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from strandline.engine.record import MAX_TIME
+from strandline.engine.record import MAX_SEQ, MAX_TIME
 from strandline.protocols.console import keys, logs, queues, read, routes, wire
 from strandline.protocols.console.assets import MEDIA_TYPES, TEXT
 from strandline.protocols.console.catalogue import SORTS
@@ -22,7 +22,6 @@ from strandline.service.openapi import (
     shown,
 )
 from strandline.service.openapi import TEXT as STRING
-from strandline.service.parameters import MAX_SEQ
 from strandline.service.problems import ErrorAnswer
 
 _GROUP = "console"

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from strandline.engine import Log, Record, Tombstone
+from strandline.engine.ownership import media_type_of
 from strandline.engine.record import is_internal
-from strandline.service.catalog import media_type_of
 from strandline.service.http import quote
 
 #: Media types that are text although they do not start with ``text/``.
@@ -26,7 +26,7 @@ Payload = Callable[[bytes], bytes]
 
 def payload_of(log: Log) -> Payload:
     """The renderer for the data of the log's records."""
-    media_type = media_type_of(log)
+    media_type = media_type_of(log.config)
     if is_internal(log.name):
         # Internal logs contain JSON as well as other data.
         return _any_payload

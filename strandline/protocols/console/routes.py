@@ -15,7 +15,7 @@ from strandline.protocols.console.rates import Rates
 from strandline.protocols.console.read import Reading
 from strandline.protocols.console.routers import Routing
 from strandline.protocols.console.tail import Tailing
-from strandline.service.http import Handler, Route
+from strandline.service.http import NO_STORE, Handler, Route
 
 PAGE = "/console"
 ASSET = "/console/{path}"
@@ -33,9 +33,6 @@ QUEUES = API + "/queues"
 QUEUE = API + "/queue/{name}"
 FIELDS = API + "/fields/{name}"
 ROUTERS = API + "/routers"
-
-#: Answers describe the current moment, so they must not be cached.
-NO_STORE = (b"cache-control", b"no-store")
 
 
 class ConsoleProtocol:
@@ -94,5 +91,6 @@ def _route(path: str, handler: Handler, *scopes: str, stream: bool = False, own_
         own_access=own_access,
         any_case=True,
         spans="name" if named else "",
+        # Answers describe the current moment, so they must not be cached.
         headers=() if stream else (NO_STORE,),
     )

@@ -10,6 +10,8 @@ import re
 from typing import NamedTuple
 
 from strandline.engine import Appended, Batch, Producer
+from strandline.engine.ownership import CLOSED as CLOSED_NOTE
+from strandline.engine.ownership import media_type
 from strandline.engine.record import MAX_KEY_BYTES
 from strandline.protocols.streams.context import StreamsContext
 from strandline.protocols.streams.entries import byte_batch, checked_batch, json_batch
@@ -18,8 +20,6 @@ from strandline.protocols.streams.grammar import is_true, time_ms
 from strandline.protocols.streams.replies import CLOSED, next_offset
 from strandline.protocols.streams.stream import STREAM_SEQ, Stream
 from strandline.service.admission import Replying, reply_of
-from strandline.service.catalog import CLOSED as CLOSED_NOTE
-from strandline.service.catalog import media_type
 from strandline.service.http import Call, Head, Reply
 from strandline.service.problems import Headers, Refusal, body_too_large
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from strandline.engine.ownership import PROFILE, REGISTRY
 from strandline.protocols.streams.context import StreamsContext
 from strandline.protocols.streams.replies import json_reply
 from strandline.schema.profiles import GENERIC, Profile, parse_profile_update, show
 from strandline.schema.registry import Registry
 from strandline.service.admission import Replying
-from strandline.service.catalog import PROFILE, REGISTRY
 from strandline.service.http import Answer, Call, Later, Reply
 from strandline.service.problems import may_not_touch
 

@@ -179,19 +179,9 @@ class StreamsContext:
         """As ``Admission.after``, but refused when it takes too long."""
         if commit.done:
             self.meters.append_wait.add(0)
-            return make(commit.wait())
+            return self.admission.after(commit, make)
         pending = self.appends.begin(size)
-
-        def settle() -> None:
-            if self.appends.end(pending):
-                try:
-                    reply = make(commit.wait())
-                except Exception as error:
-                    pending.fail(error)
-                else:
-                    pending.settle(reply)
-
-        self.hub.on_done(commit, settle)
+        self.admission.settle(pending, commit, make, lambda: self.appends.end(pending))
         return pending
 
     def check_backlog(self) -> None:

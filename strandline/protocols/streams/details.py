@@ -8,6 +8,7 @@ only, since it shares the others with its source.
 
 from __future__ import annotations
 
+from strandline.engine.ownership import REGISTRY
 from strandline.protocols.streams import offsets
 from strandline.protocols.streams.index_status import Inspected, family_sizes, index_status
 from strandline.protocols.streams.list import profile_of, time
@@ -23,7 +24,6 @@ from strandline.protocols.streams.wire.inspection import (
     StreamStorage,
 )
 from strandline.schema.profiles import show
-from strandline.service.catalog import REGISTRY
 
 #: What object stores are asked for.
 _ARTIFACTS = (

@@ -23,13 +23,14 @@ from strandline.delivery.subscriptions.errors import (
 from strandline.engine.errors import LogExists
 from strandline.schema.errors import SchemaError
 from strandline.service import problems
-from strandline.service.http import Reply
+from strandline.service.http import NO_STORE, Reply
 from strandline.service.problems import (
     DAMAGED_DATA,
     DISK_FULL,
     FORBIDDEN,
     INTERNAL,
     INVALID_REQUEST,
+    LATER_MS,
     LOG_FULL,
     LOG_NOT_FOUND,
     METHOD_NOT_ALLOWED,
@@ -50,7 +51,6 @@ from strandline.service.problems import (
 )
 
 JSON = b"application/json; charset=utf-8"
-NO_STORE = (b"cache-control", b"no-store")
 
 #: What streams call a log.
 NOUN = "stream"
@@ -73,7 +73,7 @@ GONE = Problem(
 )
 OVERLOADED = THROTTLED.renamed("overloaded")
 UNAVAILABLE = Problem(
-    "unavailable", 503, "The server is starting or shutting down, or a deleted stream still has the name.", 5_000
+    "unavailable", 503, "The server is starting or shutting down, or a deleted stream still has the name.", LATER_MS
 )
 
 SUBSCRIPTION_INVALID = INVALID_REQUEST.renamed("INVALID_REQUEST")
@@ -236,7 +236,7 @@ def subscription_reply_to(error: Exception) -> Reply | None:
 
 def refuse(refusal: Refusal) -> Reply:
     """The reply to a refusal, with the codes and the shape of streams."""
-    refusal = refusal.renamed(RENAMED)
+    refusal = refusal.renamed(RENAMED, {"log": NOUN})
     headers = (*refusal.headers, NO_STORE)
     if refusal.status == 401:
         headers += ((b"www-authenticate", b"Bearer"),)

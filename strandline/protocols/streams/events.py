@@ -12,6 +12,7 @@ from weakref import WeakValueDictionary
 
 from strandline.delivery.watch import FeedPosition, FeedReader, FeedView
 from strandline.engine import Page
+from strandline.engine.ownership import JSON
 from strandline.protocols.streams.context import StreamsContext
 from strandline.protocols.streams.offsets import cursor, encode, encode_bytes
 from strandline.protocols.streams.pages import lost
@@ -20,7 +21,6 @@ from strandline.protocols.streams.replies import end_offset, next_offset
 from strandline.protocols.streams.stream import Stream
 from strandline.service import sse
 from strandline.service.access import Access
-from strandline.service.catalog import JSON
 from strandline.service.live import LiveResponse
 
 log = logging.getLogger(__name__)

@@ -6,6 +6,7 @@ import re
 from datetime import UTC, datetime
 from functools import lru_cache
 
+from strandline.engine.record import MAX_TIME
 from strandline.protocols.streams.errors import bad_request
 from strandline.service import parameters
 from strandline.service.parameters import parse_rfc3339
@@ -14,9 +15,6 @@ _NUMBER = re.compile(r"0|[1-9][0-9]{0,14}", re.ASCII)
 _DIGITS = re.compile(r"[0-9]{1,30}", re.ASCII)
 _DURATION = re.compile(r"([0-9]{1,15})(ms|s|m|h|d)?", re.ASCII)
 _UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-#: The end of the year 9999: no time is later.
-MAX_TIME_MS = 253_402_300_799_999
-MAX_TTL_SECONDS = 253_402_300_799
 
 
 def number(name: str, text: str) -> int:
@@ -34,7 +32,7 @@ def ttl_seconds(text: str) -> int:
     value = int(match[1]) * _UNIT_MS[match[2] or "s"]
     if value % 1000:
         raise bad_request("Stream-TTL must be a whole number of seconds")
-    if value // 1000 > MAX_TTL_SECONDS:
+    if value > MAX_TIME:
         raise bad_request("Stream-TTL is too large")
     return value // 1000
 
@@ -44,7 +42,7 @@ def duration_ms(name: str, text: str) -> int:
     match = _DURATION.fullmatch(text.strip())
     if match is None:
         raise bad_request(f"{name} must be a number of milliseconds, or a number with ms, s, m, h or d, not {text!r}")
-    return min(int(match[1]) * _UNIT_MS[match[2] or "ms"], MAX_TIME_MS)
+    return min(int(match[1]) * _UNIT_MS[match[2] or "ms"], MAX_TIME)
 
 
 def time_ms(name: str, text: str) -> int:
@@ -57,7 +55,7 @@ def time_ms(name: str, text: str) -> int:
         if parsed is None:
             raise bad_request(f"{name} must be a time by RFC 3339 or nanoseconds since 1970, not {text!r}")
         milliseconds = parsed
-    if not 0 <= milliseconds <= MAX_TIME_MS:
+    if not 0 <= milliseconds <= MAX_TIME:
         raise bad_request(f"{name} must lie between 1970 and 9999")
     return milliseconds
 

@@ -19,13 +19,13 @@ from strandline.engine.reads.status import status_of
 from strandline.engine.segments.store import segment_path
 from strandline.protocols.streams.context import StreamsContext
 from strandline.protocols.streams.details import details
-from strandline.protocols.streams.errors import JSON, NO_STORE, bad_request, not_found, request_timeout
+from strandline.protocols.streams.errors import JSON, bad_request, not_found, request_timeout
 from strandline.protocols.streams.grammar import duration_ms
 from strandline.protocols.streams.index_status import Inspected, index_status
 from strandline.protocols.streams.stream import Stream
 from strandline.protocols.streams.wire.inspection import IndexStatus, StreamDetails
 from strandline.query.index import IndexPlan
-from strandline.service.http import Answer, Call, Later, Reply
+from strandline.service.http import NO_STORE, Answer, Call, Later, Reply
 
 #: How often it is looked for changes that nobody tells of.
 LOOK_SECONDS = 1.0

@@ -8,12 +8,14 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from strandline.engine import Batch, Log, Page
+from strandline.engine.ownership import CLOSED as CLOSED_NOTE
+from strandline.engine.ownership import JSON, PROFILE, REGISTRY, media_type
 from strandline.engine.record import is_internal
 from strandline.protocols.streams import offsets
 from strandline.protocols.streams.append import routing_key
 from strandline.protocols.streams.context import StreamsContext
 from strandline.protocols.streams.entries import byte_batch, checked_batch, json_batch
-from strandline.protocols.streams.errors import NO_STORE, bad_request, conflict, not_found
+from strandline.protocols.streams.errors import bad_request, conflict, not_found
 from strandline.protocols.streams.grammar import is_true, number, time_ms, ttl_seconds, unescape
 from strandline.protocols.streams.replies import CLOSED, kept, next_offset, origin
 from strandline.protocols.streams.stream import ForkTraits, Stream, StreamTraits
@@ -22,9 +24,7 @@ from strandline.schema.profiles import GENERIC, Profile
 from strandline.schema.registry import Registry
 from strandline.service.access import Access
 from strandline.service.admission import Replying, reply_of
-from strandline.service.catalog import CLOSED as CLOSED_NOTE
-from strandline.service.catalog import JSON, PROFILE, REGISTRY, media_type
-from strandline.service.http import Call, Head, Reply
+from strandline.service.http import NO_STORE, Call, Head, Reply
 from strandline.service.problems import FORBIDDEN, Headers, Refusal, body_too_large, may_not_touch
 
 PREFIX = "/v1/stream/"

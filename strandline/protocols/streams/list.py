@@ -17,7 +17,6 @@ from strandline.protocols.streams.replies import json_reply
 from strandline.protocols.streams.stream import Stream
 from strandline.protocols.streams.wire.inspection import StreamRow
 from strandline.schema.profiles import ProfileKind
-from strandline.service.catalog import spans
 from strandline.service.http import Call, Reply
 
 DEFAULT_LIMIT = 100
@@ -37,11 +36,12 @@ class Listing:
         if limit > MAX_LIMIT:
             raise bad_request(f"invalid limit: at most {MAX_LIMIT} streams are listed at a time")
         position = number("offset", query.get("offset", "0"))
-        wanted = spans(call.access.prefixes, query.get("prefix", ""), query.get("after", ""))
         streams = self._context.streams
         # Those whose time is up are not counted.
         streams.catalog.sweep()
-        names = streams.engine.names_at(wanted, streams.catalog.hidden, position, limit)
+        names = streams.catalog.names(
+            call.access, limit, prefix=query.get("prefix", ""), after=query.get("after", ""), position=position
+        )
         found: list[StreamRow] = []
         for at, name in enumerate(names):
             if at % SLICE == SLICE - 1:

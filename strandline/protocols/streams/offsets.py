@@ -11,13 +11,13 @@ import random
 import re
 from functools import lru_cache
 
+from strandline.engine.record import MAX_SEQ
+
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 LENGTH = 26
 #: How far the seq is shifted: the position inside a record, and the two bits that make 26 characters of 128 bits.
 _SHIFT = 34
 _SEQ_MASK = (1 << 64) - 1
-#: Beyond any seq that a log can have.
-MAX_SEQ = (1 << 63) - 1
 
 _VALUES = {character: value for value, character in enumerate(_ALPHABET)}
 _VALUES |= {"O": 0, "I": 1, "L": 1}

@@ -8,10 +8,11 @@ import msgspec
 
 from strandline.engine import Batch
 from strandline.engine.commit import Commit
+from strandline.engine.ownership import JSON, media_type
 from strandline.engine.record import MAX_RECORD_BYTES
 from strandline.protocols.streams.configuration import notes_of
 from strandline.protocols.streams.context import StreamsContext
-from strandline.protocols.streams.errors import NO_STORE, bad_request, conflict
+from strandline.protocols.streams.errors import bad_request, conflict
 from strandline.protocols.streams.otlp_json import read_json, write_json
 from strandline.protocols.streams.otlp_protobuf import read_protobuf, write_protobuf
 from strandline.protocols.streams.replies import CLOSED, next_offset
@@ -21,8 +22,7 @@ from strandline.schema.errors import SchemaError
 from strandline.schema.profiles import OtelTraces, load_profile
 from strandline.schema.registry import Registry
 from strandline.service.admission import reply_of
-from strandline.service.catalog import JSON, media_type
-from strandline.service.http import Call, Head, Reply
+from strandline.service.http import NO_STORE, Call, Head, Reply
 from strandline.service.problems import UNSUPPORTED_MEDIA_TYPE, Refusal, body_too_large, may_not_touch
 
 PROTOBUF = "application/x-protobuf"

@@ -14,12 +14,13 @@ import msgspec
 from strandline.delivery.hub import Recurrence
 from strandline.engine import Batch, Config, Engine
 from strandline.engine.errors import EngineError
+from strandline.engine.ownership import PROFILE, REGISTRY
 from strandline.protocols.streams.context import StreamsContext
 from strandline.protocols.streams.stream import StreamTraits
 from strandline.schema.profiles import METRICS
 from strandline.schema.profiles.metrics import SCHEMA
 from strandline.schema.registry import Registry
-from strandline.service.catalog import METRICS_STREAM, PROFILE, REGISTRY
+from strandline.service.catalog import METRICS_STREAM
 from strandline.service.meters import Measured
 
 log = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from strandline.engine import Log, Page
 from strandline.engine.record import Tombstone
 from strandline.protocols.streams.context import StreamsContext
-from strandline.protocols.streams.errors import GONE, NO_STORE, bad_request
+from strandline.protocols.streams.errors import GONE, bad_request
 from strandline.protocols.streams.offsets import encode
 from strandline.protocols.streams.read_request import Ask
 from strandline.protocols.streams.replies import (
@@ -26,7 +26,7 @@ from strandline.query.bound import Bound, bind_filter
 from strandline.query.config import SearchConfig
 from strandline.query.language import parse
 from strandline.query.matcher import filter_rows
-from strandline.service.http import Reply
+from strandline.service.http import NO_STORE, Reply
 from strandline.service.problems import Headers, Refusal
 
 #: So many records are filtered at a time.

@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 
-from strandline.protocols.streams.errors import JSON, NO_STORE
+from strandline.protocols.streams.errors import JSON
 from strandline.protocols.streams.grammar import iso
 from strandline.protocols.streams.offsets import encode_bytes
 from strandline.protocols.streams.stream import Stream
-from strandline.service.http import Cors, Head, Reply
+from strandline.service.http import NO_STORE, Cors, Head, Reply
 from strandline.service.problems import Headers
 
 _EXPOSED = (

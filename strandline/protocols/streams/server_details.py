@@ -16,7 +16,6 @@ from strandline.delivery.invalidation.live import Lives
 from strandline.engine import Log
 from strandline.engine.errors import UnknownLog
 from strandline.engine.reads.status import LogStatus, status_of
-from strandline.engine.record import is_internal
 from strandline.protocols.streams.context import StreamsContext
 from strandline.protocols.streams.grammar import iso
 from strandline.protocols.streams.memory import SQLITE
@@ -42,6 +41,7 @@ from strandline.protocols.streams.wire.server import (
     Uploads,
 )
 from strandline.service.access import Access
+from strandline.service.catalog import Catalog
 from strandline.service.http import Call, Reply
 from strandline.service.workers import BULK_THREADS
 
@@ -207,9 +207,9 @@ class ServerDetails:
 
     async def _top_streams(self, access: Access) -> TopStreams:
         """Of those that the one who asks may know of, and of those that have changed lately."""
-        watched = [(count, log) for log, count in self._context.hub.watched() if _may_know(access, log)]
+        watched = [(count, log) for log, count in self._context.hub.watched() if Catalog.visible(log, access)]
         waiters = nlargest(TOP, watched, key=lambda each: each[0])
-        filters = [(size, log) for log, size in self._lives.filters() if _may_know(access, log)]
+        filters = [(size, log) for log, size in self._lives.filters() if Catalog.visible(log, access)]
         held = await self._context.workers.normal.run(self._unsealed, access)
         indexed = self._context.searcher.indexes.sizes()
         stored = [(holdings.tail_size + indexed.get(log.epoch, 0), log, holdings) for log, holdings in held]
@@ -240,16 +240,12 @@ class ServerDetails:
     def _unsealed(self, access: Access) -> list[tuple[Log, LogStatus]]:
         found: list[tuple[Log, LogStatus]] = []
         for log in islice(self._context.engine.unsealed(), MAX_LOOKED_AT):
-            if _may_know(access, log):
+            if Catalog.visible(log, access):
                 try:
                     found.append((log, status_of(log)))
                 except UnknownLog:  # dropped in the meantime
                     continue
         return found
-
-
-def _may_know(access: Access, log: Log) -> bool:
-    return not is_internal(log.name) and access.may_touch(log.name)
 
 
 def _gate(limit: int, active: int, queued: int) -> ConcurrencyGate:

@@ -8,19 +8,10 @@ import msgspec
 
 from strandline.engine import Config, Log
 from strandline.engine.commit import Commit
+from strandline.engine.ownership import CLOSED, JSON, PROFILE, REGISTRY, STREAMS, media_type
 from strandline.schema.profiles import GENERIC, Profile
 from strandline.schema.registry import Registry
-from strandline.service.catalog import (
-    CLOSED,
-    JSON,
-    PROFILE,
-    REGISTRY,
-    STREAMS,
-    is_hidden,
-    media_type,
-    profile_of,
-    registry_of,
-)
+from strandline.service.catalog import is_hidden, profile_of, registry_of
 from strandline.service.lifetime import Lifetime
 
 #: Notes of a log that concern nobody but this protocol.

@@ -6,7 +6,7 @@ from typing import Any
 
 from strandline.engine import Batch, Config, Log
 from strandline.engine.commit import Commit
-from strandline.engine.record import Durability, is_internal
+from strandline.engine.record import RESERVED_NAME, Durability, is_internal
 from strandline.protocols.streams.errors import bad_request, gone, not_found
 from strandline.protocols.streams.settings import StreamsSettings
 from strandline.protocols.streams.stream import Stream, StreamTraits
@@ -26,7 +26,7 @@ def check_name(name: str) -> str:
     if not name:
         raise bad_request("the name of the stream is missing")
     if is_internal(name) and name not in SYSTEM:
-        raise bad_request("names that start with an underscore are reserved for the server")
+        raise bad_request(RESERVED_NAME)
     try:
         size = len(name.encode())
     except UnicodeEncodeError:

@@ -7,9 +7,10 @@ from typing import Any, Unpack
 
 import msgspec
 
+from strandline.engine.errors import SOON_MS
 from strandline.protocols.tables.wire import TableErrorAnswer, TableErrorBody, encode
 from strandline.service import problems
-from strandline.service.http import Reply
+from strandline.service.http import NO_STORE, Reply
 from strandline.service.problems import (
     DAMAGED_DATA,
     DISK_FULL,
@@ -26,7 +27,6 @@ from strandline.service.problems import (
     READ_ONLY,
     RECORD_TOO_LARGE,
     SHUTTING_DOWN,
-    SOON_MS,
     THROTTLED,
     UNAUTHORIZED,
     UNSUPPORTED_MEDIA_TYPE,
@@ -114,7 +114,7 @@ class Errors:
         return self._reply(refusal.renamed(RENAMED), {} if refusal.detail is None else {"detail": refusal.detail})
 
     def _reply(self, refusal: Refusal, more: Mapping[str, Any]) -> Reply:
-        headers = ((b"cache-control", b"no-store"), *refusal.headers)
+        headers = (NO_STORE, *refusal.headers)
         if refusal.status == 401:
             headers += ((b"www-authenticate", b"Bearer"),)
         body = error_body(refusal.code, refusal.message, {**self._about, **more})

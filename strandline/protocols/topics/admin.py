@@ -120,9 +120,7 @@ class Administering:
     def list(self, call: Call) -> Reply:
         """GET /v0/topics"""
         context, now = self._context, self._context.hub.now()
-        found, more = context.topics.page(
-            call.query.get("prefix", ""), start_after(call), page_size(call), call.access.prefixes
-        )
+        found, more = context.topics.page(call.query.get("prefix", ""), start_after(call), page_size(call), call.access)
         if call.flag("touch", False):
             for topic in found:
                 context.consumed(topic)

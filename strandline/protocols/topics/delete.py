@@ -7,9 +7,10 @@ from collections.abc import Awaitable
 import msgspec
 
 from strandline.engine import Deleted
+from strandline.engine.record import MAX_SEQ
+from strandline.nearest_name import decode_body
 from strandline.protocols.topics.context import Context, performance
 from strandline.protocols.topics.match import parse_match
-from strandline.protocols.topics.settings import MAX_SEQ
 from strandline.protocols.topics.topics import Topic
 from strandline.protocols.topics.wire import DeleteBody, RecordsDeleted
 from strandline.service.catalog import check_change
@@ -25,7 +26,7 @@ class Deleting:
 
     def delete(self, call: Call) -> Reply | Awaitable[Reply]:
         """POST /v0/topics/{topic}/delete"""
-        body = _decoder.decode(call.body)
+        body = decode_body(_decoder, call.body)
         match = parse_match(body.match)
         if body.before_seq is None and match is None:
             raise invalid("before_seq or match is missing: say which records to delete")

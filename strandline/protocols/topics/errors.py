@@ -72,7 +72,7 @@ RENAMED = {
     ),
 }
 #: The detail members that topics call otherwise.
-MEMBERS = {"head": "head_seq", "earliest": "earliest_seq"}
+MEMBERS = {"log": NOUN, "head": "head_seq", "earliest": "earliest_seq"}
 
 PROBLEMS = by_code(
     [

@@ -12,6 +12,7 @@ from strandline.delivery.hub import Waiter
 from strandline.engine import Log, Page
 from strandline.engine.commit import Commit
 from strandline.engine.errors import UnknownLog
+from strandline.engine.record import MAX_SEQ
 from strandline.protocols.topics.consumers import stored_cursor
 from strandline.protocols.topics.context import Context
 from strandline.protocols.topics.errors import topic_not_found
@@ -21,7 +22,6 @@ from strandline.protocols.topics.settings import (
     DEFAULT_LIMIT,
     DEFAULT_PAGE_BYTES,
     MAX_PAGE_BYTES,
-    MAX_SEQ,
     MAX_WAIT_MS,
     TopicsSettings,
 )

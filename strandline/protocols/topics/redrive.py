@@ -6,13 +6,13 @@ import msgspec
 
 from strandline.delivery.queues import Redriven, redrive
 from strandline.engine import Log
-from strandline.engine.record import is_internal
+from strandline.nearest_name import decode_body
 from strandline.protocols.topics.context import Context, performance
 from strandline.protocols.topics.match import Match, parse_match
 from strandline.protocols.topics.topics import Topic, takes_writes
 from strandline.protocols.topics.wire import RedriveAnswer, RedriveBody
 from strandline.service.access import Access
-from strandline.service.catalog import check_change
+from strandline.service.catalog import Catalog, check_change
 from strandline.service.http import Call, Reply, json_reply
 from strandline.service.problems import invalid, may_not_touch
 
@@ -25,7 +25,7 @@ class Redriving:
 
     async def redrive(self, call: Call) -> Reply:
         """POST /v0/topics/{topic}/redrive"""
-        body = _decoder.decode(call.body) if call.body else RedriveBody()
+        body = decode_body(_decoder, call.body) if call.body else RedriveBody()
         match = parse_match(body.match)
         context, access = self._context, call.access
         if body.to is not None and not access.may_touch(body.to):
@@ -57,8 +57,8 @@ class Redriving:
         engine = self._context.engine
 
         def origin(name: str) -> Log | None:
-            log = engine.find(name) if not is_internal(name) and access.may_touch(name) else None
-            return None if log is None or not takes_writes(log) else log
+            log = engine.find(name)
+            return log if log is not None and Catalog.visible(log, access) and takes_writes(log) else None
 
         key, prefix = (None, None) if match is None else (match.key, match.prefix)
         return redrive(dead, origin if to is None else to, limit=limit, key=key, key_prefix=prefix).wait()

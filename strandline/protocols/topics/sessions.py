@@ -7,6 +7,7 @@ from time import perf_counter
 
 from strandline.delivery.hub import SLICE_SECONDS
 from strandline.delivery.watch import FeedPage, FeedPosition, Feeds
+from strandline.engine.errors import SOON_MS
 from strandline.protocols.topics.context import Context
 from strandline.protocols.topics.errors import cannot_read
 from strandline.protocols.topics.event_frames import (
@@ -24,11 +25,10 @@ from strandline.protocols.topics.event_frames import (
 from strandline.protocols.topics.topics import Topic
 from strandline.protocols.topics.watch_request import Pattern, Start, Watcher, matching, topic_of
 from strandline.service.access import Access
-from strandline.service.admission import RETRY_AFTER_MS
 from strandline.service.live import Ending, LiveResponse
 
 _LAST_MESSAGES = {
-    Ending.NO_SLOT: error_frame(code=429, error=Ending.NO_SLOT.value, retry_after_ms=RETRY_AFTER_MS),
+    Ending.NO_SLOT: error_frame(code=429, error=Ending.NO_SLOT.value, retry_after_ms=SOON_MS),
     Ending.TOO_SLOW: error_frame(code=408, error=Ending.TOO_SLOW.value),
     Ending.SHUTDOWN: error_frame(
         code="server_shutting_down", message="the server is shutting down; come back in a moment"
@@ -168,7 +168,7 @@ class Session(Watcher):
             error_frame(
                 code=429,
                 error="the watch is throttled: the server is busy and the topic has a low priority",
-                retry_after_ms=RETRY_AFTER_MS,
+                retry_after_ms=SOON_MS,
                 topics=[topic_of(place).name],
             )
         )

@@ -31,9 +31,8 @@ class TopicsSettings(Section, frozen=True, kw_only=True):
     max_meta_keys: ClassVar[int] = 64
 
 
-#: A number as the protocol has them, and the highest seq that a log can have: one beyond it counts as that.
+#: A number as the protocol has them. One beyond MAX_SEQ counts as that.
 U64 = Annotated[int, Meta(ge=0, extra_json_schema={"maximum": (1 << 64) - 1})]
-MAX_SEQ = (1 << 63) - 1
 
 DEFAULT_LIMIT = 256
 MAX_WAIT_MS = 30_000

@@ -5,10 +5,11 @@ from __future__ import annotations
 from strandline.delivery.scheduler import base_priority
 from strandline.engine import Config, Log
 from strandline.engine.commit import Commit
+from strandline.engine.ownership import closed_to_others, media_type_of
 from strandline.engine.record import is_internal
 from strandline.protocols.topics.errors import NOT_JSON, topic_not_found
 from strandline.service.access import Access
-from strandline.service.catalog import Catalog, check_append, closed_to_others, holds_json, is_hidden, media_type_of
+from strandline.service.catalog import Catalog, check_append, holds_json, is_hidden
 from strandline.service.http import quote
 from strandline.service.lifetime import Lifetime
 from strandline.service.log_config import TopicConfig, Traits, check_config, check_name, engine_config, traits_of
@@ -93,7 +94,7 @@ class Topics:
             return topic
         if not holds_json(log):
             raise Refusal(
-                NOT_JSON, f"topic {name!r} holds {media_type_of(log)}, not JSON; use /v1/stream", {"topic": name}
+                NOT_JSON, f"topic {name!r} holds {media_type_of(log.config)}, not JSON; use /v1/stream", {"topic": name}
             )
         if len(self._known) >= MAX_KNOWN:
             self._known.clear()
@@ -121,30 +122,22 @@ class Topics:
         if dead_letter is not None:
             self.catalog.check_target(dead_letter)
 
-    def page(self, prefix: str, after: str, limit: int, prefixes: tuple[str, ...]) -> tuple[list[Topic], bool]:
+    def page(self, prefix: str, after: str, limit: int, access: Access) -> tuple[list[Topic], bool]:
         """Topics in the order of their names, from behind ``after`` on, and whether there are more."""
         found: list[Topic] = []
-        while True:
-            names = self.catalog.engine.names(prefix, after, limit + 1)
-            for name in names:
-                topic = self._shown(name) if not prefixes or name.startswith(prefixes) else None
-                if topic is not None:
-                    if len(found) == limit:
-                        return found, True
-                    found.append(topic)
-            if len(names) <= limit:
-                return found, False
-            after = names[-1]
-
-    def _shown(self, name: str) -> Topic | None:
-        """The topic, unless it is none or was deleted."""
-        log = self.catalog.find(name)
-        return None if log is None or not holds_json(log) or is_hidden(log) else self.find(name)
+        for name in self.catalog.walk(access, prefix=prefix, after=after):
+            log = self.catalog.find(name)
+            topic = None if log is None or not holds_json(log) else self.find(name)
+            if topic is not None:
+                if len(found) == limit:
+                    return found, True
+                found.append(topic)
+        return found, False
 
 
 def takes_writes(log: Log) -> bool:
     """Whether records may be written to it by this protocol, whichever way they come."""
-    return holds_json(log) and closed_to_others(log) is None
+    return holds_json(log) and closed_to_others(log.name, log.notes) is None
 
 
 def config_of_new(name: str, create: bool | None, wanted: TopicConfig | None, access: Access) -> Config:

@@ -143,7 +143,7 @@ def resolve(context: Context, access: Access, request: Request) -> tuple[dict[st
 def matching(context: Context, access: Access, pattern: Pattern, maximum: int) -> list[Topic]:
     """The topics that a pattern covers; at most one more than may be watched."""
     limit = (maximum or 1_000_000) + 1
-    found, _ = context.topics.page(pattern.prefix, "", limit, access.prefixes)
+    found, _ = context.topics.page(pattern.prefix, "", limit, access)
     return found
 
 

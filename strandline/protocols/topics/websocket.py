@@ -13,6 +13,7 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from strandline.delivery.watch import FeedPosition
+from strandline.engine.errors import SOON_MS
 from strandline.nearest_name import with_nearest
 from strandline.protocols.topics.context import Context
 from strandline.protocols.topics.errors import (
@@ -46,7 +47,6 @@ from strandline.protocols.topics.watch_request import Request, Watcher, resolve,
 from strandline.protocols.topics.wire import TopicOptions
 from strandline.protocols.topics.write import Writing
 from strandline.service.access import Access
-from strandline.service.admission import RETRY_AFTER_MS
 from strandline.service.http import Call, Head, Later, Reply, Unread
 from strandline.service.problems import (
     FORBIDDEN,
@@ -85,17 +85,20 @@ class WebSockets:
         self.watching = watching
         self.writing = writing
 
-    async def serve(self, receive: Receive, send: Send, access: Access, unread: Unread | None = None) -> None:
-        """Talk to a client whose handshake is done, until one of the two goes. What waits to be sent counts as
-        ``unread``."""
-        socket, live = Socket(self, access, unread), self.context.live
-        live.add(socket)
-        try:
-            if live.draining:
-                socket.shut_down()
+    async def serve(
+        self,
+        accept: Callable[[], Awaitable[None]],
+        receive: Receive,
+        send: Send,
+        access: Access,
+        unread: Unread | None = None,
+    ) -> None:
+        """Accept a connection and talk to the client until one of the two goes. What waits to be sent counts as
+        ``unread``. Raises Refusal if too many are open; then nothing was accepted."""
+        socket = Socket(self, access, unread)
+        with self.context.live.connection(socket, access):
+            await accept()
             await socket.run(receive, send)
-        finally:
-            live.remove(socket)
 
 
 class Socket(Watcher):
@@ -381,7 +384,7 @@ class Socket(Watcher):
         self.cover_again(topic.name)
 
     def paced(self, place: FeedPosition) -> None:
-        detail = {"retry_after_ms": RETRY_AFTER_MS, "topics": [topic_of(place).name]}
+        detail = {"retry_after_ms": SOON_MS, "topics": [topic_of(place).name]}
         self._say(Refusal(THROTTLED, "the server is busy and the topic has a low priority", detail))
 
     def failed(self, place: FeedPosition, error: Exception) -> None:

@@ -13,9 +13,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType, field
 
-from strandline.engine.record import Reason
+from strandline.engine.record import MAX_SEQ, Reason
 from strandline.protocols.topics.match import MatchField
-from strandline.protocols.topics.settings import DEFAULT_FRAME_BYTES, DEFAULT_HEARTBEAT_MS, MAX_SEQ, U64
+from strandline.protocols.topics.settings import DEFAULT_FRAME_BYTES, DEFAULT_HEARTBEAT_MS, U64
 from strandline.service.log_config import ConfigShown, Kind, NameField, Number, TopicConfig
 
 Natural = Annotated[int, Meta(ge=0, le=MAX_SEQ)]
@@ -233,7 +233,7 @@ class DiffAnswer(msgspec.Struct):
     performance: DiffPerformance
 
 
-class DeleteBody(msgspec.Struct):
+class DeleteBody(msgspec.Struct, forbid_unknown_fields=True):
     before_seq: U64 | None = None
     match: MatchField = None
 
@@ -298,7 +298,7 @@ class ExtendBody(AckBody, kw_only=True, gc=False):
     lease_ms: Natural
 
 
-class RedriveBody(msgspec.Struct):
+class RedriveBody(msgspec.Struct, forbid_unknown_fields=True):
     to: NameField | None = None
     limit: Natural = 0
     match: MatchField = None

@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 from msgspec import DecodeError
 
 from strandline.engine import Engine, Log
-from strandline.engine.operations.erasures import NAME, Erasure, read_erasure
+from strandline.engine.operations.erasures import NAME, Erasure, is_told, read_erasure
 from strandline.engine.reads.status import live_ranges_of, rewrites_of
 from strandline.engine.state.checkpoints import read_manifest
 from strandline.engine.state.forks import layers
@@ -106,10 +106,6 @@ def _concerned(seq: int, event: Erasure) -> Rewritten:
     return Rewritten(seq, 1, last, None if event.seqs is None else tuple(sorted(event.seqs)))
 
 
-#: Logs of these names leave no events when records are removed.
-_INTERNAL = "__"
-
-
 class Served(NamedTuple):
     """The records from ``first`` to ``last``; ``chunk`` is None if there are none left of them."""
 
@@ -170,7 +166,7 @@ class IndexFiles:
         self, log: Log, config: SearchConfig, plan: IndexPlan, versions: Versions, deadline: float
     ) -> Laid | None:
         """None: there are no index files that hold for the log."""
-        if log.name.startswith(_INTERNAL):
+        if not is_told(log.name):  # nobody learns what was removed from it
             return None
         listed = self.catalog.entries_of(log.epoch)
         chosen = choose(self._holding(log, listed, plan, versions), rollups_id(config), log.head)

@@ -12,7 +12,7 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Executor, Future
 from pathlib import Path
 from time import monotonic, perf_counter, time_ns
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -95,12 +95,13 @@ class LocalCopies:
 
 
 class Errands:
-    """Things to be done far away, each on a thread of its own, so that nobody has to wait for longer than he likes.
+    """Requests to an object store, on ``threads``, so that a caller waits no longer than it wants to.
 
-    What is under way already is not begun again; what it comes to is for whoever asks the next time.
+    A request that is under way is not made again; its answer is there for the next caller.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, threads: Executor) -> None:
+        self._threads = threads
         self._lock = threading.Lock()
         self._running: dict[str, Future[Any]] = {}
 
@@ -111,19 +112,15 @@ class Errands:
             if future is None:
                 if len(self._running) >= MAX_ERRANDS:
                     return None
-                future = self._running[name] = Future()
-                # Ends with the process, whatever it is waiting for.
-                threading.Thread(target=self._do, args=(name, work, future), name="errand", daemon=True).start()
+                future = self._running[name] = self._threads.submit(self._do, name, work)
         try:
             return future.result(seconds)
         except TimeoutError:
             return None
 
-    def _do(self, name: str, work: Callable[[], T], future: Future[T]) -> None:
+    def _do(self, name: str, work: Callable[[], T]) -> T:
         try:
-            future.set_result(work())
-        except BaseException as error:
-            future.set_exception(error)
+            return work()
         finally:
             with self._lock:
                 del self._running[name]
@@ -159,20 +156,21 @@ NOTHING = LogEntries(-1, (), 0)
 class IndexCatalog:
     """The index files of a lake. Thread-safe. A lake that does not exist yet has none.
 
-    ``cache`` is a directory for files that come from an object store.
+    ``cache`` is a directory for files that come from an object store, ``threads`` are those that wait for the store.
     """
 
     def __init__(
         self,
         lake: Lake,
         cache: Path,
+        threads: Executor,
         *,
         cache_bytes: int = CACHE_BYTES,
         look_seconds: float = LOOK_SECONDS,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._lake = lake
-        self._errands = Errands()
+        self._errands = Errands(threads)
         self._copies = LocalCopies(lake, cache, cache_bytes)
         self._look_seconds = look_seconds
         self._clock = clock

@@ -77,6 +77,16 @@ def test_what_nobody_can_have_copies_of_is_not_told(tmp_path: Path) -> None:
         assert engine.find(NAME) is None
 
 
+def test_a_log_with_one_underscore_is_told_of(tmp_path: Path) -> None:
+    """A program made it, and a lake of an earlier version may have copies of its records."""
+    with opened(tmp_path) as engine:
+        log = make(engine, "_x")
+        fill(log, "1", "2")
+        log.delete(seqs=[1]).wait()
+        engine.flush()
+        assert [read_erasure(text.encode()).log for text in texts(engine.log(NAME))] == ["_x"]
+
+
 def test_what_a_cap_took_can_still_be_erased_elsewhere(tmp_path: Path) -> None:
     with opened(tmp_path) as engine:
         log = make(engine, "log", cap_records=1)

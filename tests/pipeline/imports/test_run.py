@@ -11,6 +11,7 @@ import pytest
 from support.lake_copy import fill
 
 from strandline.engine import Batch, Engine
+from strandline.engine.ownership import COLLECTION, TABLE
 from strandline.history.directory import DirectoryHistory
 from strandline.history.pieces import Where
 from strandline.lake.location import Lake
@@ -21,7 +22,7 @@ from strandline.pipeline.imports.kafka import NoConnector, import_messages, mess
 from strandline.pipeline.imports.run import ImportReport, import_files, knowing
 from strandline.pipeline.round import Chosen
 from strandline.pipeline.source.options import LogLocation
-from strandline.pipeline.source.targets import open_target
+from strandline.pipeline.source.targets import CannotAppend, open_target
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,6 +64,16 @@ def import_into(spark: SparkSession, path: Path, source: str, shape: RowShape, *
     shape = knowing(shape, place)
     with open_target(place, sync=False) as target:
         return import_files(spark, find_files([source]), shape, target, Silent(), **wishes)
+
+
+@pytest.mark.parametrize("note", [COLLECTION, TABLE])
+def test_a_log_that_has_an_owner_takes_no_import(spark: SparkSession, tmp_path: Path, note: str) -> None:
+    with Engine.open(tmp_path / "data", background=False) as engine:
+        engine.create("owned", notes={note: "x"}, batch=Batch([b"{}"])).wait()
+    (tmp_path / "rows.jsonl").write_text('{"n": 1}\n')
+    with pytest.raises(CannotAppend, match="cannot append to log 'owned'"):
+        import_into(spark, tmp_path / "data", str(tmp_path / "rows.jsonl"), RowShape(format="jsonl", log="owned"))
+    assert len(records_of(tmp_path / "data")["owned"]) == 1
 
 
 def test_what_is_exported_and_imported_is_the_same(spark: SparkSession, data: Path, tmp_path: Path) -> None:

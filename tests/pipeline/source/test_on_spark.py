@@ -124,7 +124,7 @@ def test_columns_can_be_left_out_with_a_schema(spark: SparkSession, data: str) -
     ("options", "said"),
     [
         ({}, "either url .of a server. or path"),
-        ({"path": "/nowhere", "colour": "blue"}, "reading has no option 'colour'; there are batchRows"),
+        ({"path": "/nowhere", "colour": "blue"}, "unknown option 'colour' for reading; available are batchRows"),
         ({"path": "/nowhere/at/all"}, "/nowhere/at/all"),
         ({"url": "http://127.0.0.1:9"}, "http://127.0.0.1:9 does not answer"),
     ],

@@ -65,8 +65,8 @@ def test_what_a_log_does_not_hold_is_refused(engine: Engine) -> None:
         target.append("absent", table(b"1"), create=False)
 
 
-@pytest.mark.parametrize("note", ["closed", "gone", "registry", "profile"])
-def test_a_stream_that_only_its_own_protocol_appends_to_is_left_alone(engine: Engine, note: str) -> None:
+@pytest.mark.parametrize("note", ["closed", "gone", "registry", "profile", "collection", "table"])
+def test_a_log_that_only_its_own_protocol_appends_to_is_left_alone(engine: Engine, note: str) -> None:
     engine.create("s", notes={note: b"{}"}, batch=Batch([b"1"])).wait()
     with pytest.raises(CannotAppend, match="cannot append to log 's'"):
         DirectoryTarget(engine).append("s", table(b"2"))

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from strandline.engine.ownership import media_type
 from strandline.protocols.streams.grammar import MAX_TIME_MS, duration_ms, is_true, iso, number, time_ms, ttl_seconds
-from strandline.service.catalog import media_type
 from strandline.service.parameters import parse_rfc3339
 from strandline.service.problems import Refusal
 

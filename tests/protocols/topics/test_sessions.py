@@ -344,6 +344,7 @@ def test_a_pattern_takes_no_more_topics_than_may_be_watched(tmp_path: Path) -> N
         await settle()
         assert connection.sink.events() == [("caught-up", {"topic": "a2", "head_seq": 0})]
         stand.topic("a3")
+        await settle()
         [(kind, error)] = connection.sink.events()
         assert (kind, error["code"], error["topics"]) == ("error", 429, ["a3"])
         with pytest.raises(Refusal) as refused:

@@ -27,8 +27,11 @@ class Line:
         self.sockets = WebSockets(stand.context, stand.watching, Writing(stand.context))
         self.now = 0.0
         self.unread = UnreadBytes(timeout=30.0, now=lambda: self.now)
-        serving = self.sockets.serve(self.incoming.get, self.send, FULL_ACCESS, self.unread)
+        serving = self.sockets.serve(self.accept, self.incoming.get, self.send, FULL_ACCESS, self.unread)
         self.task = asyncio.ensure_future(serving)
+
+    async def accept(self) -> None:
+        pass
 
     async def send(self, message: Any) -> None:
         await self.free.wait()

@@ -16,6 +16,7 @@ from strandline.query.index_files.catalog import IndexCatalog
 from strandline.query.index_files.file import Info
 from strandline.query.index_files.table import IndexEntry
 from strandline.query.searcher import Searcher
+from strandline.service.workers import Workers
 
 
 def append(covered: CompanionBed, count: int) -> None:
@@ -82,7 +83,7 @@ def test_what_was_rewritten_is_known_after_a_restart(tmp_path: Path) -> None:
     with Engine.open(tmp_path / "data", clock=ManualClock(NOW), background=False) as engine:
         covered.engine, covered.log = engine, engine.log("log")
         covered.covered = covered.searcher = Searcher(
-            ROOM, IndexCatalog(covered.lake, tmp_path / "cache", look_seconds=0)
+            ROOM, IndexCatalog(covered.lake, tmp_path / "cache", Workers().lake, look_seconds=0)
         )
         covered.bare = Searcher(ROOM)
         assert used(covered) == 1

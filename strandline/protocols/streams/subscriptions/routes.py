@@ -25,10 +25,8 @@ from strandline.delivery.subscriptions.subscription import Glob
 from strandline.delivery.subscriptions.webhooks import HttpCourier
 from strandline.engine import Commit, Log
 from strandline.engine.errors import EngineError
-from strandline.engine.record import is_internal
 from strandline.protocols.streams.context import StreamsContext
 from strandline.protocols.streams.errors import (
-    NO_STORE,
     not_found,
     refuse,
     subscription_invalid,
@@ -62,10 +60,10 @@ from strandline.protocols.streams.subscriptions.wire import (
     WebhookSigning,
     WokenStream,
 )
-from strandline.service.access import Access
+from strandline.service.access import FULL_ACCESS, Access
 from strandline.service.admission import Replying
-from strandline.service.catalog import SYSTEM, is_hidden
-from strandline.service.http import Call, Handler, Later, Reply, Route, preflight
+from strandline.service.catalog import SYSTEM, Catalog
+from strandline.service.http import NO_STORE, Call, Handler, Later, Reply, Route, preflight
 from strandline.service.problems import FORBIDDEN, Refusal, may_not_touch
 
 log = logging.getLogger(__name__)
@@ -80,7 +78,7 @@ class StreamsDialect(Dialect):
         self._context = context
 
     def visible(self, log: Log) -> bool:
-        return (not is_internal(log.name) or log.name in SYSTEM) and not is_hidden(log)
+        return log.name in SYSTEM or Catalog.visible(log, FULL_ACCESS)
 
     def wake_log(self, name: str) -> Log | None:
         try:

@@ -74,8 +74,8 @@ def empty(data: Path) -> None:
 #: What is lost, what the server says of it, and what the next seq is after a repair; None: the log itself is lost.
 DAMAGE: dict[str, tuple[Callable[[Path], object], str, int | None]] = {
     "the newest file": (lambda data: journals(data)[-1].unlink(), "00000003.journal: the file is missing", 0),
-    "the end of the first file": (lambda data: cut(journals(data)[0]), "it was cut off", 3 * EACH + 1),
-    "all journal files": (remove_all, "it and the files up to number 3 are missing", None),
+    "the end of the first file": (lambda data: cut(journals(data)[0]), "it was truncated", 3 * EACH + 1),
+    "all journal files": (remove_all, "the files from here to number 3 are missing", None),
 }
 
 
@@ -147,9 +147,9 @@ def killed_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 #: What is left of the newest file, and what the server says of it.
 NEWEST: dict[str, tuple[Callable[[Path], object], str]] = {
-    "its header": (lambda path: os.truncate(path, FILE_HEADER.size), "it was cut off"),
-    "half": (lambda path: os.truncate(path, path.stat().st_size // 2), "it was cut off"),
-    "all but a byte": (lambda path: os.truncate(path, path.stat().st_size - 1), "it was cut off: 1 of "),
+    "its header": (lambda path: os.truncate(path, FILE_HEADER.size), "it was truncated"),
+    "half": (lambda path: os.truncate(path, path.stat().st_size // 2), "it was truncated"),
+    "all but a byte": (lambda path: os.truncate(path, path.stat().st_size - 1), "it was truncated: 1 of "),
     "nothing": (lambda path: path.unlink(), "the file is missing"),
 }
 

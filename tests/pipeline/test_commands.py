@@ -159,7 +159,7 @@ def test_rows_that_are_in_the_lake_twice_are_removed_on_request(spark: SparkSess
     history.close()
     with claim(lake, lambda: 0):
         code, _, told = run("pipeline", "audit", "--data", data, "--repair")
-        assert (code, "another pipeline is at work" in told) == (4, True)
+        assert (code, "another pipeline is using" in told) == (4, True)
     code, said, _ = run("pipeline", "audit", "--data", data, "--repair")
     assert (code, said.splitlines()[-1]) == (0, "1 logs, 3 records: sound")
     assert "3 rows are extra copies of others (seqs 1 to 3); they were removed" in " ".join(said.split())

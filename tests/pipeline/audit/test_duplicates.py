@@ -166,7 +166,7 @@ def test_a_lake_that_a_pipeline_works_on_is_not_repaired(bed: Bed) -> None:
     bed.round()
     history = DirectoryHistory(bed.path / "data")
     nothing: Any = None
-    with claim(bed.lake, lambda: 0), pytest.raises(LakeInUse, match="another pipeline is at work"):
+    with claim(bed.lake, lambda: 0), pytest.raises(LakeInUse, match="another pipeline is using"):
         repair_lake(nothing, history, bed.lake, Silent())
     history.close()
 

@@ -1,4 +1,4 @@
-"""Routing keys that come out of the records themselves."""
+"""Routing keys that are extracted from the records."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _KEYS = ("jsonPointer", "required")
 
 
 class RoutingKey(Struct, frozen=True):
-    """Where the key is in a record, and whether each must have one."""
+    """Where the key is in a record, and whether every record must have one."""
 
     pointer: str
     required: bool
@@ -39,7 +39,7 @@ class RoutingKey(Struct, frozen=True):
 
 
 def parse_routing_key(document: object) -> RoutingKey | None:
-    """None stays None: it clears the key. Raises SchemaError."""
+    """Parse a routing key. None clears the key. Raises SchemaError."""
     if document is None:
         return None
     if not isinstance(document, dict):

@@ -31,7 +31,7 @@ __all__ = [
 
 API_VERSION = "durable.streams/profile/v1"
 
-#: In the order in which they are listed to whoever names another.
+#: In the order of the error message for an unknown kind.
 _KINDS: dict[str, Callable[[ProfileOptions], Profile]] = {
     "evlog": Evlog.parse,
     "generic": Generic.parse,
@@ -44,12 +44,12 @@ _UPDATE_KEYS = ("apiVersion", "profile")
 
 
 def load_profile(stored: Mapping[str, Any]) -> Profile:
-    """The profile that ``stored()`` gave this."""
+    """Return the profile from the result of ``stored()``."""
     return _make(dict(stored))
 
 
 def parse_profile_update(body: bytes) -> Profile:
-    """The profile that an update asks for. Raises SchemaError."""
+    """Return the profile that an update requests. Raises SchemaError."""
     try:
         update = msgspec.json.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -68,7 +68,7 @@ def parse_profile_update(body: bytes) -> Profile:
 
 
 def show(profile: Profile) -> dict[str, Any]:
-    """The profile as the protocol shows it."""
+    """Return the profile as the protocol shows it."""
     return {"apiVersion": API_VERSION, "profile": profile.document()}
 
 

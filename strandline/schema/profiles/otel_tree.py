@@ -1,4 +1,4 @@
-"""The spans of one trace as a tree: who called whom, what took the time, and what is missing.
+"""The spans of one trace as a tree: which span called which, what took the time, and what is missing.
 
 A trace can be as deep as it is long, so the tree is returned flat: in depth-first order, with the depth.
 """
@@ -12,7 +12,7 @@ Document = dict[str, Any]
 
 
 class TraceTree:
-    """``spans`` are in the order of their start. Of spans that came more than once the last one counts."""
+    """``spans`` are sorted by start. If a span was received more than once, the last one counts."""
 
     def __init__(self, spans: list[Document]) -> None:
         counts = Counter(span["spanId"] for span in spans)
@@ -33,12 +33,12 @@ class TraceTree:
         self.root = self._root()
 
     def _parent_id(self, span: Document) -> str:
-        """Empty for those that nothing that is known has called."""
+        """Return the id of the caller; empty if the caller is not in the trace."""
         parent = span["parentSpanId"]
         return parent if parent in self._by_id and parent != span["spanId"] else ""
 
     def _flatten(self) -> list[Document]:
-        """Every span once, also those that are said to be called by themselves in the end."""
+        """Return every span once, including spans in a cycle of callers."""
         tree: list[Document] = []
         seen: set[str] = set()
         for start in (*self._children.get("", ()), *self.spans):
@@ -55,7 +55,7 @@ class TraceTree:
         return tree
 
     def _root(self) -> Document | None:
-        """The first span that was called from nowhere, or else the first of those whose caller is not there."""
+        """Return the first span without a caller, or else the first whose caller is missing."""
         for span in self.spans:
             if span["parentSpanId"] is None:
                 return span
@@ -66,7 +66,7 @@ class TraceTree:
         return bool(self.missing_parents) or self.root is None or self.root["parentSpanId"] is not None
 
     def service_map(self) -> Document:
-        """The services, and how often which has called which."""
+        """Return the services, and how often each has called each other one."""
         services: dict[str, Document] = {}
         calls: dict[tuple[str, str], Document] = {}
         for span in self.spans:
@@ -83,7 +83,8 @@ class TraceTree:
         return {"services": list(services.values()), "edges": list(calls.values())}
 
     def critical_path(self) -> list[Document]:
-        """From the root on, always to the call that ended last: what the whole had to wait for."""
+        """Return the path from the root that always follows the call that ended last: what the whole trace waited
+        for."""
         path: list[Document] = []
         seen: set[str] = set()
         span = self.root
@@ -127,7 +128,7 @@ def _service(span: Document) -> str:
 
 
 def _self_nanoseconds(span: Document, children: list[Document]) -> int:
-    """How long the span went on while none of its calls did. ``children`` are in the order of their start."""
+    """Return how long the span ran while none of its calls did. ``children`` are sorted by start."""
     start, end = _start(span), _end(span)
     alone, at = 0, start
     for child in children:

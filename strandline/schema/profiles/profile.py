@@ -1,4 +1,4 @@
-"""The interface of a profile, the parser of its options, the registry it brings, and the generic profile.
+"""The interface of a profile, the parser of its options, the registry it installs, and the generic profile.
 
 Every option is checked, and unknown options are refused.
 """
@@ -14,13 +14,12 @@ from strandline.schema.errors import SchemaError
 from strandline.schema.registry import Registry
 from strandline.schema.routing import RoutingKey
 
-#: Whole numbers that every client can hold.
+#: The largest integer that every client can represent.
 MAX_WHOLE = 2**53 - 1
 
 
 class ProfileOptions:
-    """One object of a profile's document. ``given`` collects the options that were set, in the form in which they are
-    stored."""
+    """One object of a profile's document. ``given`` collects the options that were set, in their stored form."""
 
     def __init__(self, document: Any, path: str) -> None:
         if not isinstance(document, dict):
@@ -39,7 +38,7 @@ class ProfileOptions:
         return name in self._document
 
     def section(self, name: str) -> ProfileOptions | None:
-        """The options one level down; what was set there is among what was set here."""
+        """Return the options one level down. The options set there are included in ``given`` here."""
         if name not in self._document:
             return None
         section = ProfileOptions(self._document[name], f"{self.path}.{name}")
@@ -68,7 +67,7 @@ class ProfileOptions:
         return int(self._set(name, value))
 
     def text(self, name: str) -> str | None:
-        """A name: trimmed, and not empty if it is there."""
+        """Return a name: trimmed, and not empty if it is present."""
         if name not in self._document:
             return None
         value = self._document[name]
@@ -77,7 +76,7 @@ class ProfileOptions:
         return str(self._set(name, value.strip()))
 
     def texts(self, name: str, most: int, *, lower: bool = False) -> tuple[str, ...]:
-        """Names: trimmed, each once, none of them empty."""
+        """Return names: trimmed, without duplicates, none of them empty."""
         if name not in self._document:
             return ()
         values = self._document[name]
@@ -100,17 +99,17 @@ class ProfileOptions:
 
 
 class Profile(ABC):
-    """A value: it is never changed, and holds nothing of any stream."""
+    """An immutable value that holds no state of any stream."""
 
     kind: ClassVar[str]
-    #: Whether records are rewritten before they are stored. Without it ``normalise`` only looks at them.
+    #: Whether records are rewritten before they are stored. Otherwise ``normalise`` only checks them.
     normalises: ClassVar[bool] = False
-    #: Whether its streams hold JSON.
+    #: Whether its streams contain JSON.
     needs_json: ClassVar[bool] = True
 
     @abstractmethod
     def document(self) -> dict[str, Any]:
-        """What is shown under "profile"; keys that were not set are left out."""
+        """What is shown under "profile". Keys that were not set are omitted."""
 
     @property
     def named_streams(self) -> tuple[str, ...]:
@@ -118,35 +117,36 @@ class Profile(ABC):
         return ()
 
     def stored(self) -> dict[str, Any]:
-        """Builtins that ``load_profile`` makes this profile of."""
+        """Return builtin values from which ``load_profile`` restores this profile."""
         return self.document()
 
     def check_install(self, *, is_json: bool, is_empty: bool, current: Profile) -> None:
-        """Raise SchemaError if a stream like this, that has the profile ``current``, cannot have this one."""
+        """Raise SchemaError if this profile cannot be installed on a stream with these properties and the profile
+        ``current``."""
         if self.needs_json and not is_json:
             raise SchemaError(f"{self.kind} profile requires application/json stream content-type")
 
     def registry(self, stream_name: str) -> Registry | None:
-        """The registry that replaces the stream's when the profile is installed; None keeps what is there."""
+        """Return the registry that replaces the stream's when the profile is installed; None keeps the existing one."""
         return None
 
     def normalise(self, documents: list[Any], now: int) -> list[Any]:
-        """What is stored of the decoded records of one append. ``now`` is in milliseconds. Raises SchemaError for the
-        first that is not as it should be, and says which. What was given stays as it is."""
+        """Return the stored form of the decoded records of one append. ``now`` is in milliseconds. Raises SchemaError
+        for the first invalid record, with its position. Does not change its arguments."""
         return documents
 
     def keys_of(self, documents: list[Any]) -> list[str | None] | None:
-        """The routing keys of normalised records, where neither schema nor header say them; None: they have none."""
+        """Return the routing keys of normalised records, if neither schema nor header specify them; None: no keys."""
         return None
 
 
 def in_batch(error: SchemaError, index: int, count: int) -> SchemaError:
-    """The error of one record of several, saying which."""
+    """Add the position to the error of one record of several."""
     return error if count == 1 else SchemaError(f"element {index}: {error}", error.status)
 
 
 class Installed:
-    """A first schema and what can be searched, for every stream of a profile."""
+    """A first schema and a search configuration, for every stream of a profile."""
 
     def __init__(self, schema: dict[str, Any], search: dict[str, Any], *, routing_key: str | None = None) -> None:
         self._schema = schema
@@ -158,7 +158,7 @@ class Installed:
 
 
 def closed_object(properties: dict[str, Any]) -> dict[str, Any]:
-    """The schema of an object that has these keys, all of them, and no others."""
+    """Return the schema of an object with exactly these keys, all required."""
     return {
         "type": "object",
         "properties": properties,
@@ -168,7 +168,7 @@ def closed_object(properties: dict[str, Any]) -> dict[str, Any]:
 
 
 def field(kind: str, pointer: str, *flags: str, **settings: str) -> dict[str, Any]:
-    """A searchable field of version 1."""
+    """Return a searchable field of version 1."""
     bindings = [{"version": 1, "jsonPointer": pointer}]
     return {"kind": kind, "bindings": bindings, **settings, **dict.fromkeys(flags, True)}
 

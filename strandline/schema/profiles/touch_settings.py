@@ -1,4 +1,4 @@
-"""The settings of live invalidation, as the option ``touch`` of the state-protocol profile declares them."""
+"""The settings of live invalidation, declared by the option ``touch`` of the state-protocol profile."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ _TEMPLATES = {
 
 
 def parse_touch(options: ProfileOptions) -> TouchSettings:
-    """Raises SchemaError. If touch is not enabled, the other options are checked and dropped."""
+    """Parse the settings. Raises SchemaError. If touch is not enabled, the other options are checked and dropped."""
     settings = _parse(options, TouchSettings(), _TOUCH)
     if not settings.enabled:
         options.given.clear()

@@ -4,18 +4,19 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check bench demo docs lock clean
+.PHONY: help setup run test check bench demo docs docs-answers lock clean
 
 help:
-	@echo "make setup   create $(VENV) and install the pinned dependencies"
-	@echo "make run     serve the directory ./data on http://127.0.0.1:4000"
-	@echo "make test    run the tests"
-	@echo "make check   lint, formatting, types, import layers"
-	@echo "make bench   run the benchmarks"
-	@echo "make demo    a week of a shop, in about a minute"
-	@echo "make docs    write the answers and tables in docs/ again, from what the code does now"
-	@echo "make lock    regenerate requirements.lock from pyproject.toml"
-	@echo "make clean   remove $(VENV), caches and build output"
+	@echo "make setup        create $(VENV) and install the pinned dependencies"
+	@echo "make run          serve the directory ./data on http://127.0.0.1:4000"
+	@echo "make test         run the tests"
+	@echo "make check        lint, formatting, types, import layers"
+	@echo "make bench        run the benchmarks"
+	@echo "make demo         a week of a shop, in about a minute"
+	@echo "make docs          build the documentation site, which the server serves at /docs"
+	@echo "make docs-answers  run the documents and write their answers and tables again"
+	@echo "make lock         regenerate requirements.lock from pyproject.toml"
+	@echo "make clean        remove $(VENV), caches and build output"
 
 setup: $(STAMP)
 
@@ -45,6 +46,9 @@ demo: $(STAMP)
 	$(BIN)/strandline demo
 
 docs: $(STAMP)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+docs-answers: $(STAMP)
 	for module in document_tables guide served_guides cli_guide pipeline_guide; do \
 		PYTHONPATH=tests $(BIN)/python -m support.$$module || exit 1; \
 	done
@@ -61,5 +65,5 @@ lock:
 		--output-file requirements.lock pyproject.toml
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) build dist strandline/server/site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find strandline tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

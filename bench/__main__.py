@@ -52,14 +52,14 @@ GROUPS: dict[str, Callable[[Path, Effort], Iterator[Row]]] = {
     "peers": peers_run.run,
 }
 UNFIT = "--write-docs needs a full run: the figures of a quick one mean little"
-DOCUMENTATION = Path(__file__).parent.parent / "docs" / "benchmarks.md"
+DOCUMENTATION = Path(__file__).parent.parent / "docs/reference/benchmarks.md"
 
 
 def main(
     groups: Annotated[list[str] | None, typer.Argument(help=f"Which ones: {', '.join(GROUPS)}.")] = None,
     quick: Annotated[bool, typer.Option(help="Only see that everything works; the figures mean little.")] = False,
     json: Annotated[Path | None, typer.Option(help="Write the results here.")] = None,
-    write_docs: Annotated[bool, typer.Option(help="Put the results into docs/benchmarks.md.")] = False,
+    write_docs: Annotated[bool, typer.Option(help="Put the results into docs/reference/benchmarks.md.")] = False,
     shown: Annotated[
         Path | None,
         typer.Option("--from", exists=True, help="Measure nothing: take the results of an earlier run from its JSON."),

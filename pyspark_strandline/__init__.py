@@ -1,4 +1,4 @@
-"""Spark looks here for the data source of the name "strandline"."""
+"""Lets Spark find the data source by the name "strandline"."""
 
 from strandline.pipeline.source.datasource import StrandlineSource as DefaultSource
 

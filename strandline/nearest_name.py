@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
+from functools import cache
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
@@ -31,6 +32,14 @@ def nearest_name(name: str, known: Iterable[str]) -> str | None:
     return plain[near[0]] if near else None
 
 
+@cache
+def member_names(struct: type[msgspec.Struct]) -> tuple[str, ...]:
+    """The names of the members that a body of this struct may have."""
+    tag = struct.__struct_config__.tag_field
+    names = tuple(field.encode_name for field in msgspec.structs.fields(struct))
+    return names if tag is None else (tag, *names)
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return the end of an error message: ``; did you mean 'max_logs'?``, or nothing."""
     near = nearest_name(name, known)
@@ -51,7 +60,7 @@ def with_nearest(error: msgspec.ValidationError, type: Any) -> msgspec.Validatio
     if found is None:
         return error
     name, path = found["name"][:MAX_QUOTED], found["path"] or "$"
-    known = [field.encode_name for struct in _structs_at(type, path) for field in msgspec.structs.fields(struct)]
+    known = [name for struct in _structs_at(type, path) for name in member_names(struct)]
     where = "" if path == "$" else f" in {path[2:] if path.startswith('$.') else path[1:]}"
     return msgspec.ValidationError(f"unknown member {name!r}{where}{did_you_mean(name, known)}")
 

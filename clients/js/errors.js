@@ -1,8 +1,8 @@
-/** What can go wrong, and what is worth trying again. */
+/** Errors, and which of them are temporary. */
 
 /**
- * Whatever goes wrong. `code` is the server's (`VALIDATION_FAILED`, `RATE_LIMITED`, `CONFLICT`, …) or one of
- * `UNREACHABLE` (no answer: whether a change was made is not known), `BAD_ANSWER` and `CLOSED`.
+ * The error of a failed call. `code` is the server's (`VALIDATION_FAILED`, `RATE_LIMITED`, `CONFLICT`, …) or one of
+ * `UNREACHABLE` (no answer: the outcome of a change is unknown), `BAD_ANSWER` and `CLOSED`.
  */
 export class StrandlineError extends Error {
   /**
@@ -16,13 +16,13 @@ export class StrandlineError extends Error {
     this.code = code;
     /** The HTTP status; 0 if there was no answer. */
     this.status = status;
-    /** What else the server said: `fields`, `fieldErrors`, `limit`, … */
+    /** The other members of the server's error: `fields`, `fieldErrors`, `limit`, … */
     this.detail = detail;
-    /** How long the server asks to wait; 0 if it does not say. */
+    /** The server's retry hint in milliseconds; 0 if there is none. */
     this.retryAfterMs = retryAfterMs;
   }
 
-  /** Whether the same request may be answered otherwise a little later. A limit of the table is no such thing. */
+  /** Whether the same request may succeed a little later. A rate limit of the table does not count as temporary. */
   get isTemporary() {
     if (this.code === "UNREACHABLE") return true;
     if (this.code === "RATE_LIMITED" || this.status === 501) return false;
@@ -30,10 +30,10 @@ export class StrandlineError extends Error {
   }
 }
 
-export const closed = () => new StrandlineError("CLOSED", "this log was closed");
+export const closed = () => new StrandlineError("CLOSED", "this log is closed");
 
 /**
- * What the server refused, in its own words.
+ * The server's error as a StrandlineError.
  * @param {Response} response
  */
 export async function refusal(response) {
@@ -42,7 +42,7 @@ export async function refusal(response) {
   try {
     told = JSON.parse(text)?.error;
   } catch {
-    // A proxy in between answers in its own words.
+    // The body is not JSON; it may come from a proxy.
   }
   const { code, message, ...detail } = typeof told === "object" && told !== null ? told : {};
   const seconds = Number(response.headers.get("retry-after"));

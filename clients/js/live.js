@@ -1,23 +1,23 @@
-/** The live connection: kept up for as long as it is wanted, gone on with where it broke off. */
+/** The live connection: reconnects and resumes after its last event. */
 
 import { StrandlineError } from "./errors.js";
 import { Backoff, pause } from "./retrying.js";
 
-/** Refused to whoever asks, whatever cursor comes with it. */
+/** Statuses that refuse a request with any cursor. */
 const REFUSED = [401, 403, 404];
 
 /**
- * Listen until `signal` says otherwise or the server refuses for good.
+ * Listen until `signal` aborts or the server refuses permanently.
  *
  * @param {import("./wire.js").Wire} wire
  * @param {object} how
  * @param {string} how.parent
  * @param {AbortSignal} how.signal
  * @param {typeof import("./retrying.js").RETRY} how.retry
- * @param {(isAnew: boolean) => void} how.stands everything before was told; `isAnew`: but nothing from before it stood
+ * @param {(isAnew: boolean) => void} how.stands the connection is up to date; `isAnew`: it started without a cursor
  * @param {(event: { type: string, data: any }) => void} how.told
  * @param {() => void} how.lost
- * @param {(error: StrandlineError) => void} how.refused it will not be tried again
+ * @param {(error: StrandlineError) => void} how.refused the connection is not retried
  */
 export async function listen(wire, { parent, signal, retry, stands, told, lost, refused }) {
   const backoff = new Backoff(retry);
@@ -33,7 +33,7 @@ export async function listen(wire, { parent, signal, retry, stands, told, lost, 
           backoff.reset();
           stands(isAnew);
         } else if (type !== "end") {
-          // Whoever was sent away comes again, and is told by the answer whether that was for good.
+          // After "end", the answer to the next request says whether the refusal is permanent.
           told({ type, data });
         }
       }
@@ -42,7 +42,7 @@ export async function listen(wire, { parent, signal, retry, stands, told, lost, 
       const error = thrown instanceof StrandlineError ? thrown : new StrandlineError("BAD_ANSWER", String(thrown));
       if (!error.isTemporary) {
         if (cursor === null || REFUSED.includes(error.status)) return refused(error);
-        // The cursor is too old, or of another server: begin anew.
+        // The cursor is too old, or belongs to another server: start again without one.
         cursor = null;
       }
       wait = error.retryAfterMs;

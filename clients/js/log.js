@@ -8,12 +8,12 @@ import { pause, RETRY, retrying } from "./retrying.js";
 import { Rows } from "./rows.js";
 import { Wire } from "./wire.js";
 
-/** The first page waits so long for the live connection: read after it stands, nothing can fall between the two. */
+/** The first page waits this long for the live connection. If it is read afterwards, no change can be missed. */
 const HEAD_START_MS = 1_500;
-/** An appended row mostly comes by the live connection about when the answer does. After this it is asked for. */
+/** The live event of an appended row usually arrives with the answer. After this time the row is requested. */
 const ARRIVAL_MS = 250;
 
-/** What every store begins with. One object for all, so that React sees no change where there is none. */
+/** The first snapshot of every store. One shared object, so that React sees no change. */
 export const LOADING = Object.freeze({
   data: Object.freeze(/** @type {any[]} */ ([])),
   isLoading: true,
@@ -22,7 +22,7 @@ export const LOADING = Object.freeze({
   error: null,
 });
 
-/** What works without its store as well: `const { append } = log`. */
+/** Methods that also work without their store: `const { append } = log`. */
 export const METHODS = /** @type {const} */ ([
   ...["subscribe", "getSnapshot", "close"],
   ...["loadMore", "read", "search", "counts", "indexed", "history"],
@@ -37,7 +37,7 @@ export const METHODS = /** @type {const} */ ([
  * @typedef {import("./pages.js").Event} Event
  */
 
-/** See `strandline.d.ts` for what each member promises. */
+/** `strandline.d.ts` documents each member. */
 export class Log {
   /**
    * @param {string} url
@@ -60,7 +60,7 @@ export class Log {
     /** @type {any} */
     this._snapshot = LOADING;
 
-    /** Loads that somebody waits for. The first is expected from the beginning. */
+    /** Number of loads in progress. The first one counts from the start. */
     this._loads = 1;
     this._hasLoaded = false;
     this._isLive = false;
@@ -68,7 +68,7 @@ export class Log {
     this._loadError = null;
     /** @type {StrandlineError | null} */
     this._writeError = null;
-    /** Requests whose answers tell of rows: the ids of those that were not heard to go or come since. @type {Set<Set<string>>} */
+    /** Requests whose answers contain rows: the ids that no event has removed or restored since. @type {Set<Set<string>>} */
     this._asked = new Set();
 
     for (const name of METHODS) Object.assign(this, { [name]: /** @type {any} */ (this)[name].bind(this) });
@@ -76,7 +76,7 @@ export class Log {
     else this._reload();
   }
 
-  /* Looking */
+  /* State */
 
   /** @param {() => void} listener */
   subscribe(listener) {
@@ -251,7 +251,7 @@ export class Log {
 
   /* Pages */
 
-  /** Go on trying until it works: somebody looks at this. */
+  /** Loads everything again, and retries until that works. */
   _reload() {
     if (this._closing.signal.aborted) return;
     const failed = (/** @type {StrandlineError} */ error) => {
@@ -329,7 +329,7 @@ export class Log {
   }
 
   /**
-   * What changed, by the live connection or by the answer to a change of one's own.
+   * Apply a change, from the live connection or from the answer to a local change.
    * @param {Event} event
    */
   _told(event) {
@@ -342,7 +342,7 @@ export class Log {
   /* Changes */
 
   /**
-   * Show the rows, and send them until there is an answer. One promise per row.
+   * Show the rows, and send them until there is an answer. Returns one promise per row.
    * @param {Item[]} items
    * @param {() => Promise<Appended[]>} send
    */
@@ -369,7 +369,7 @@ export class Log {
       this._rows.endAppend(key);
       this._changed();
       if (seen === null) throw error;
-      // The row was seen, so the append was made; only its answer was lost.
+      // The row was seen, so the append was applied; only its answer was lost.
       if (this._writeError === error) this._writeError = null;
       return { id: seen.id, seq: seen.seq, created: true };
     };
@@ -389,7 +389,7 @@ export class Log {
   }
 
   /**
-   * See to it that the row of an append that was answered is shown as the server has it, or not at all.
+   * Show the row of an answered append as the server stores it, or remove it.
    * @param {string} key
    * @param {string} id
    */
@@ -403,7 +403,7 @@ export class Log {
         (row) => (row === null ? [] : [{ type: "update", data: row }]),
       );
     } catch {
-      // It was made; that it cannot be read just now is no failure of the append.
+      // The append succeeded; a failure to read the row now is not an error of the append.
     }
     this._rows.endAppend(key);
     this._changed();
@@ -431,8 +431,8 @@ export class Log {
   }
 
   /**
-   * Ask, and show what the answer says of these rows, except of those that were heard to go or to come back meanwhile:
-   * what was heard is as new as the answer, or what is newer follows it.
+   * Send a request and apply its answer, except for rows that an event has removed or restored since: the event is as
+   * new as the answer, or a newer event follows.
    * @param {string[]} ids
    * @param {() => Promise<any>} ask
    * @param {(answer: any) => Event[]} eventsOf
@@ -450,7 +450,7 @@ export class Log {
   }
 
   /**
-   * Rows that are put need no such care: of two versions the later one counts.
+   * Only removals and restores matter: of two versions of a row, the later one wins anyway.
    * @param {Event} event
    */
   _heard({ type, data }) {
@@ -461,7 +461,7 @@ export class Log {
   }
 
   /**
-   * The id that the server knows. A row that is on its way gets it with the answer.
+   * The server's id of a row. A pending row gets it with the answer.
    * @param {string} id
    */
   async _realId(id) {
@@ -471,7 +471,7 @@ export class Log {
 
   /**
    * @template T
-   * @param {() => Promise<T>} work begins at once, so that what it shows is shown at once
+   * @param {() => Promise<T>} work starts immediately, so that its optimistic changes show immediately
    * @returns {Promise<T>}
    */
   async _write(work) {
@@ -490,7 +490,7 @@ export class Log {
 
   /* Listeners */
 
-  /** Listeners are called once for everything that happens at the same moment. */
+  /** Calls the listeners once for all changes of the same moment. */
   _changed() {
     this._snapshot = null;
     if (this._isNotifying) return;

@@ -1,18 +1,18 @@
-/** What callers say, checked before anything is done with it. */
+/** Validates the arguments of callers. */
 
-/** How many rows a page has unless the caller says otherwise. */
+/** The default number of rows of a page. */
 const PAGE_SIZE = 50;
 
 /** @param {import("./strandline.js").LogOptions} options */
 export function checked(options) {
   const { table, parent, user, pageSize = PAGE_SIZE } = options ?? {};
   for (const [name, value] of Object.entries({ table, parent })) {
-    if (typeof value !== "string" || value === "") throw new TypeError(`${name} has to be a text`);
+    if (typeof value !== "string" || value === "") throw new TypeError(`${name} must be a non-empty string`);
   }
   if (user != null && !/^[^\p{Cc}\s](?:[^\p{Cc}]*[^\p{Cc}\s])?$/u.test(user)) {
-    throw new TypeError("user has to be a text without control characters, and without spaces around it");
+    throw new TypeError("user must be a string without control characters and without surrounding spaces");
   }
-  if (!Number.isInteger(pageSize) || pageSize < 1) throw new TypeError("pageSize has to be a whole number from 1 on");
+  if (!Number.isInteger(pageSize) || pageSize < 1) throw new TypeError("pageSize must be an integer of at least 1");
   return { ...options, pageSize };
 }
 
@@ -22,12 +22,12 @@ export function checked(options) {
  */
 export function appendable(item) {
   if (typeof item?.payload !== "object" || item.payload === null) {
-    throw new TypeError("what is appended has to be { payload: { … } }");
+    throw new TypeError("an appended item must have the form { payload: { … } }");
   }
   return { payload: item.payload, idempotencyKey: item.idempotencyKey || newKey() };
 }
 
-/** A key that nobody else has. Pages that did not come over HTTPS have no `crypto.randomUUID`. */
+/** A unique key. Pages that are not served over HTTPS have no `crypto.randomUUID`. */
 function newKey() {
   if (typeof crypto.randomUUID === "function") return crypto.randomUUID();
   const bytes = crypto.getRandomValues(new Uint8Array(16));

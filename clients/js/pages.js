@@ -1,6 +1,6 @@
-/** What was loaded of the rows: page by page, or all of it anew. */
+/** Loads rows: page by page, or everything again. */
 
-/** More than this is not asked for at once. */
+/** The maximum number of rows of one request. */
 const LARGEST_PAGE = 100;
 
 /**
@@ -19,19 +19,19 @@ export class Pages {
     this._rows = rows;
     this._pageSize = pageSize;
     this.hasMore = false;
-    /** Where the next page begins. @type {string | undefined} */
+    /** The cursor of the next page. @type {string | undefined} */
     this._next = undefined;
-    /** Pages are read one after the other: a reload and the next page must not get in each other's way. */
+    /** Pages are read one at a time, so that a reload and the next page do not interfere. */
     this._turn = Promise.resolve();
     /** @type {Promise<void> | null} */
     this._reloading = null;
     this._isOutdated = false;
-    /** What was told during a reload, to be applied again after it. @type {Event[]} */
+    /** Events that arrive during a reload, applied again after it. @type {Event[]} */
     this._meanwhile = [];
   }
 
   /**
-   * Read anew what is shown. Asked for while it is being done, it is done once more and not twice at a time.
+   * Read the shown rows again. A call during a reload adds one more round instead of a parallel reload.
    * @param {List} list
    */
   reload(list) {
@@ -54,7 +54,7 @@ export class Pages {
   }
 
   /**
-   * Something happened to a row: so it is shown, and so it stays if a page from before it arrives late.
+   * Apply an event. If a page that was requested earlier arrives later, the event still wins.
    * @param {Event} event
    */
   apply(event) {
@@ -79,7 +79,7 @@ export class Pages {
   }
 
   /**
-   * So many rows, unless there are no more. A page can be empty without being the last one.
+   * Read `count` rows, or fewer if there are no more. A page can be empty without being the last one.
    * @param {List} list
    * @param {number} count
    * @param {string | undefined} cursor

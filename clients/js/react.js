@@ -3,7 +3,7 @@
 import { Log, LOADING, METHODS } from "./log.js";
 
 /**
- * The hook `useLog(url, options)`, for the React that is handed over.
+ * Returns the hook `useLog(url, options)` for the given React.
  * @param {{ useMemo: Function, useSyncExternalStore: Function }} React
  */
 export function makeUseLog(React) {
@@ -19,7 +19,7 @@ export function makeUseLog(React) {
   };
 }
 
-/** A store that is open as long as a component shows it. Rendering alone opens nothing, so nothing is left open. */
+/** A store that is open while a component shows it. Rendering alone does not open it, so nothing stays open. */
 class Held {
   /**
    * @param {string} url
@@ -47,7 +47,7 @@ class Held {
     return () => {
       unsubscribe();
       this._users--;
-      // React's strict mode leaves and comes back at once; that is no reason to connect again.
+      // React's strict mode unsubscribes and subscribes again immediately; keep the connection.
       setTimeout(() => this._users === 0 && this._close());
     };
   };

@@ -1,14 +1,14 @@
-/** Waiting, and trying again. */
+/** Waits and retries. */
 
 import { closed, StrandlineError } from "./errors.js";
 
-/** After a failure: wait about `firstMs`, then twice as long each time, up to `maxMs`; give up after `forMs`. */
+/** After a failure, wait about `firstMs`, then twice as long each time, up to `maxMs`; stop after `forMs`. */
 export const RETRY = { firstMs: 250, maxMs: 10_000, forMs: 60_000 };
 
 /**
- * Wait, but not longer than until the device is online again.
+ * Wait, but end early when the device is online again.
  * @param {number} ms
- * @param {AbortSignal} signal ends the waiting with an error
+ * @param {AbortSignal} signal ends the wait with an error
  */
 export function pause(ms, signal) {
   return new Promise((resolve, reject) => {
@@ -26,7 +26,7 @@ export function pause(ms, signal) {
   });
 }
 
-/** Ever longer waits, each of them random, so that a thousand pages do not come back at the same moment. */
+/** Waits that double and are randomised, so that many pages do not reconnect at the same moment. */
 export class Backoff {
   /** @param {typeof RETRY} retry */
   constructor(retry) {
@@ -47,7 +47,7 @@ export class Backoff {
 }
 
 /**
- * Try until it works, is refused for good, or `forMs` are over. For what may be done twice only.
+ * Repeat a request until it succeeds, is refused permanently, or `forMs` have passed. For idempotent requests only.
  * @template T
  * @param {() => Promise<T>} attempt
  * @param {{ retry: typeof RETRY, signal: AbortSignal, forMs?: number, failed?: (error: StrandlineError) => void }} how

@@ -1,23 +1,23 @@
-/** What is shown: what the server told, and what was done since. */
+/** The rows to show: the rows of the server, and local changes. */
 
 /**
  * @typedef {Record<string, any>} Row
  * @typedef {{ id: string, seq: number, created: boolean }} Appended
  * @typedef {{ row: Row, answer: Promise<Appended>, arrived: (row: Row) => void }} Appending
- *   An append without an answer, or whose row has not come yet; `arrived` is called when the row was seen.
+ *   An append without an answer, or whose row has not arrived yet; `arrived` is called when the row arrives.
  * @typedef {{ id: string, patch: Row }} Edit
  * @typedef {{ id: string }} Removal
  */
 
 /**
- * The rows that the server told of, and the changes that it has not confirmed yet. The two are kept apart and put
- * together when somebody looks, so taking a change back never has to undo anything.
+ * The rows of the server, and the changes that it has not confirmed. They are stored separately and merged for each
+ * snapshot, so that reverting a change needs no undo.
  */
 export class Rows {
   constructor() {
     /** @type {Map<string, Row>} by id */
     this._told = new Map();
-    /** Rows that are gone. Word of what they were before may still be on its way. @type {Set<string>} */
+    /** Removed rows. Earlier versions of them may still arrive. @type {Set<string>} */
     this._gone = new Set();
     /** @type {Map<string, Appending>} by key */
     this._appending = new Map();
@@ -25,11 +25,11 @@ export class Rows {
     this.edits = new Set();
     /** @type {Set<Removal>} */
     this.removals = new Set();
-    /** Rows below this seq were not loaded; the few that are known by chance are not shown. */
+    /** Rows below this seq are not loaded; those that arrived as events are not shown. */
     this.floor = 0;
   }
 
-  /* What the server told */
+  /* Rows of the server */
 
   get count() {
     return this._told.size;
@@ -41,7 +41,7 @@ export class Rows {
   }
 
   /**
-   * Of two versions of a row the later one counts, whichever comes first.
+   * Of two versions of a row, the later one wins, whichever arrives first.
    * @param {Row} row
    */
   put(row) {
@@ -66,7 +66,7 @@ export class Rows {
     for (const [key, { row }] of this._appending) if (row.id === id) this._appending.delete(key);
   }
 
-  /* Appends that are not confirmed */
+  /* Unconfirmed appends */
 
   /** @param {string} key */
   appendOf(key) {
@@ -92,7 +92,7 @@ export class Rows {
   }
 
   /**
-   * The answer is there; the row may not be.
+   * The append is answered; its row may not have arrived.
    * @param {string} key
    * @param {Appended} answer
    */
@@ -121,7 +121,7 @@ export class Rows {
   }
 
   /**
-   * What was done to a row before it had its real id is done to the real row.
+   * Move the changes of a pending row to the real row.
    * @param {string} from
    * @param {string} to
    */
@@ -129,9 +129,9 @@ export class Rows {
     for (const change of [...this.edits, ...this.removals]) if (change.id === from) change.id = to;
   }
 
-  /* Looking */
+  /* View */
 
-  /** Everything that is to be shown, newest first: rows without a seq are the newest. */
+  /** The rows to show, newest first. Rows without a seq are the newest. */
   view() {
     const hidden = new Set(Array.from(this.removals, (removal) => removal.id));
     const rows = Array.from(this._told.values()).filter((row) => row.seq >= this.floor);

@@ -1,15 +1,15 @@
 /**
- * Rows of a Strandline table in a page: loaded in pages, kept up to date by the server, changed at once.
+ * Rows of a Strandline table in a web page: loaded in pages, kept up to date, changed optimistically.
  *
- * `createLog(url, { table, parent })` gives a store that fits React's `useSyncExternalStore` and anything else that
- * can call `subscribe` and `getSnapshot`. `makeUseLog(React)` gives the hook. No dependencies, no build step: the files
- * of this folder are what browsers load.
+ * `createLog(url, { table, parent })` returns a store for React's `useSyncExternalStore`, or for any other code that
+ * calls `subscribe` and `getSnapshot`. `makeUseLog(React)` returns the hook. Browsers load the files of this folder as
+ * they are: there are no dependencies and no build step.
  *
- * What can be relied on:
- * - An append is made once, however often it had to be sent: every one has an idempotency key.
- * - A row is shown once, whether the answer or the live connection brings it first.
- * - What the live connection missed while it was cut off is told when it is back; nothing is left out.
- * - A change that the server refuses is taken back, and the promise of the call fails with the server's error.
+ * Guarantees:
+ * - An append is applied once, however often it is sent, because it has an idempotency key.
+ * - A row appears once, whether the answer or the live event arrives first.
+ * - Events that a broken connection missed arrive after it is reconnected.
+ * - A change that the server refuses is reverted, and the promise of the call rejects with the server's error.
  *
  * @module strandline
  */
@@ -20,8 +20,8 @@ export { StrandlineError } from "./errors.js";
 export { makeUseLog } from "./react.js";
 
 /**
- * The rows of one parent of a table, live.
- * @param {string} url where the server is, for instance `http://127.0.0.1:4000`
+ * The live rows of one parent of a table.
+ * @param {string} url the URL of the server, for example `http://127.0.0.1:4000`
  * @param {import("./strandline.js").LogOptions} options
  */
 export function createLog(url, options) {

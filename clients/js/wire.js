@@ -2,12 +2,12 @@
 
 import { closed, refusal, StrandlineError, unreachable } from "./errors.js";
 
-/** A request that has no answer by then has failed. */
+/** A request without an answer after this time has failed. */
 const REQUEST_MS = 30_000;
-/** A live connection that brings nothing for so long, not even a heartbeat, is dead. Servers send one every 15 s. */
+/** A live connection without any data for this time is dead. Servers send a heartbeat every 15 s. */
 const SILENCE_MS = 45_000;
 
-/** Requests to one table, in the name of one user. */
+/** Sends requests to one table on behalf of one user. */
 export class Wire {
   /**
    * @param {string} url
@@ -33,7 +33,7 @@ export class Wire {
   }
 
   /**
-   * A write is not ended by anybody but the clock: whoever closes the page has pressed the button all the same.
+   * Only the timeout ends a write. Closing the page does not cancel it, because the user has already triggered it.
    * @param {string} operation
    * @param {unknown} body
    */
@@ -43,7 +43,7 @@ export class Wire {
   }
 
   /**
-   * The events of a live connection, until it ends or is found dead.
+   * The events of a live connection, until it ends or is considered dead.
    * @param {string} parent
    * @param {string} after
    * @param {AbortSignal} signal
@@ -56,7 +56,7 @@ export class Wire {
       const address = this._address("live", { parent, after });
       const response = await reach(address, { headers, cache: "no-store", signal: ending.signal });
       if (!response.ok) throw await refusal(response);
-      if (response.body === null) throw new StrandlineError("BAD_ANSWER", "the live connection has no body");
+      if (response.body === null) throw new StrandlineError("BAD_ANSWER", "the answer to the live request has no body");
       yield* eventsOf(response.body.getReader(), ending);
     } finally {
       ending.end();
@@ -87,7 +87,7 @@ export class Wire {
       try {
         return JSON.parse(text);
       } catch (cause) {
-        throw new StrandlineError("BAD_ANSWER", "the answer is no JSON", { status: response.status, cause });
+        throw new StrandlineError("BAD_ANSWER", "the answer of the server is not valid JSON", { status: response.status, cause });
       }
     } catch (error) {
       throw signal?.aborted ? closed() : error;
@@ -98,12 +98,12 @@ export class Wire {
 }
 
 /**
- * UTF-8, in the only form in which `fetch` lets it through: one character for each byte.
+ * UTF-8 with one character per byte, the only form that `fetch` accepts in a header.
  * @param {string} text
  */
 const inBytes = (text) => String.fromCharCode(...new TextEncoder().encode(text));
 
-/** Ends a request when it takes too long, or when the caller wants no more of it. */
+/** Ends a request after a timeout, or when the caller aborts it. */
 class Ending {
   /**
    * @param {number} ms
@@ -120,7 +120,7 @@ class Ending {
     if (outer?.aborted) this._abort();
   }
 
-  /** Something came: the time begins anew. */
+  /** Restarts the timeout after data has arrived. */
   again() {
     clearTimeout(this._timer);
     this._timer = setTimeout(this._abort, this._ms);
@@ -140,7 +140,7 @@ class Ending {
 const reach = (address, request) => fetch(address, request).catch(unreachable);
 
 /**
- * Server-sent events, read by hand: the browser's EventSource cannot send headers.
+ * Parses server-sent events. The browser's EventSource cannot send headers.
  * @param {ReadableStreamDefaultReader<Uint8Array>} reader
  * @param {Ending} ending
  */

@@ -1,7 +1,7 @@
 """Polls and votes: the tables that ``strandline serve --declare examples/poll/polls.py`` serves.
 
-A poll belongs to whoever made it: they alone can clear all its votes and bring them back. A vote belongs to whoever
-cast it: they, and the owner of the poll, can change or remove it.
+A poll belongs to the user who created it: only they can clear its votes and restore them. A vote belongs to the user
+who cast it: they and the owner of the poll can change or remove it.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ Text = Annotated[str, msgspec.Meta(min_length=1, max_length=120)]
 class Poll(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     question: Text
     options: Annotated[list[Text], msgspec.Meta(min_length=2, max_length=8)]
-    #: Whether everybody may vote and see the votes, or the owner alone.
+    #: Whether everyone may vote and see the votes, or only the owner.
     is_public: bool = True
 
 
 class Vote(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     option_idx: Annotated[int, msgspec.Meta(ge=0)]
-    #: Stamped by the server, whatever a page says.
+    #: Set by the server, whatever a page sends.
     voter: str = ""
 
 
@@ -35,7 +35,7 @@ def stamp_voter(ctx: HookContext, *, parent: str, payload: dict[str, Any]) -> di
 
 def keep_voter(ctx: HookContext, *, id: str, patch: dict[str, Any]) -> None:
     if "voter" in patch:
-        raise TableError("VALIDATION_FAILED", "a vote stays with its voter", fields=["voter"])
+        raise TableError("VALIDATION_FAILED", "the voter of a vote cannot be changed", fields=["voter"])
     check_option(ctx, id.rpartition(":")[0], patch["optionIdx"])
 
 

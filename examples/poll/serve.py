@@ -1,4 +1,4 @@
-"""Serve the poll demo: Strandline with its tables on one port, the page on another. Ctrl-C ends both.
+"""Serve the poll demo: Strandline with its tables on one port, the page on another. Ctrl-C stops both.
 
 python examples/poll/serve.py [--data DIR] [--port 4000] [--page-port 4001]
 """
@@ -22,12 +22,12 @@ HERE = Path(__file__).resolve().parent
 MODULE = HERE.parents[1] / "clients" / "js"
 DECLARATIONS = HERE / "polls.py"
 
-#: How long to wait between two looks whether the server listens.
+#: How often to check whether the server listens.
 LOOK_SECONDS = 0.05
 
 
 class PageHandler(SimpleHTTPRequestHandler):
-    """The page, and under ``/strandline/`` the module that it uses."""
+    """Serves the page, and the browser module under ``/strandline/``."""
 
     def translate_path(self, path: str) -> str:
         name = path.partition("?")[0].lstrip("/") or "index.html"
@@ -41,12 +41,12 @@ class PageHandler(SimpleHTTPRequestHandler):
         super().end_headers()
 
     def log_message(self, *_: object) -> None:
-        """Who asks for a file of a demo is nobody's business."""
+        """Log nothing: requests for files of the demo are not interesting."""
 
 
 @contextmanager
 def page_server(port: int = 0) -> Iterator[str]:
-    """The page, on the loopback; gives its address."""
+    """Serve the page on the loopback interface. Yields its address."""
     with ThreadingHTTPServer(("127.0.0.1", port), partial(PageHandler, directory=str(HERE / "page"))) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
@@ -59,11 +59,11 @@ def page_server(port: int = 0) -> Iterator[str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Serve the poll demo.")
-    parser.add_argument("--data", type=Path, default=Path("poll-data"), help="where polls and votes are kept")
-    parser.add_argument("--port", type=int, default=4000, help="where Strandline listens; 0: anywhere")
-    parser.add_argument("--page-port", type=int, default=4001, help="where the page is; 0: anywhere")
+    parser.add_argument("--data", type=Path, default=Path("poll-data"), help="data directory (default: poll-data)")
+    parser.add_argument("--port", type=int, default=4000, help="port of Strandline; 0 picks a free one (default: 4000)")
+    parser.add_argument("--page-port", type=int, default=4001, help="port of the page; 0 picks one (default: 4001)")
     options = parser.parse_args()
-    # Asked to stop in whatever way, it does not leave the other program behind.
+    # SIGTERM runs the cleanup below, so that the server does not stay behind.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     with tempfile.TemporaryDirectory() as folder:
         port_file = Path(folder) / "port"

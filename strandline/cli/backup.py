@@ -1,8 +1,7 @@
 """``strandline backup`` and ``strandline restore``.
 
-Exit codes: 0 it is done, 1 it could not be done or ``--verify`` found damage, 2 the command itself makes no sense. What
-is for people goes to standard error while it happens; the outcome goes to standard output, with ``--json`` as one JSON
-object.
+Exit codes: 0 done, 1 failed or ``--verify`` found damage, 2 invalid arguments. Progress goes to standard error, the
+report to standard output.
 """
 
 from __future__ import annotations
@@ -17,72 +16,87 @@ import typer
 from rich.filesize import decimal
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
-from strandline.cli.output import open_console, put, say
+from strandline.cli.options import AsJson, Cold
+from strandline.cli.output import counted, open_console, put, say
 from strandline.cli.times import parse_time
 from strandline.engine import backup as backups
 from strandline.engine.backup.pool import format_time
 from strandline.engine.backup.restoration import Progress as Watch
 from strandline.engine.errors import BadConfig, BadRequest, EngineError
 
-_Json = Annotated[bool, typer.Option("--json", help="Print the outcome as one JSON object.")]
-
 
 def backup_command(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The data directory, in use or not.")],
-    target: Annotated[str, typer.Argument(metavar="TARGET", help="A directory, or s3://bucket/prefix.")],
-    cold: Annotated[
-        str | None, typer.Option("--cold", metavar="URL", help="The cold tier of the data directory, if it has one.")
-    ] = None,
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Data directory. A server may be running on it.")],
+    target: Annotated[
+        str, typer.Argument(metavar="TARGET", help="Location of the backups: a directory or s3://bucket/prefix.")
+    ],
+    cold: Cold = "",
     keep: Annotated[
-        int | None, typer.Option("--keep", metavar="N", min=1, help="Keep the N newest backups, remove the others.")
+        int | None,
+        typer.Option("--keep", metavar="N", min=1, help="Remove all but the N newest backups. Default: keep all."),
     ] = None,
-    as_json: _Json = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Back up a data directory, also while a server runs on it. Copies only what TARGET does not have yet.
+    """Back up a data directory, even while a server is running on it.
 
-    S3 is reached with the usual AWS_* environment variables.
+    Only files that TARGET does not have yet are copied. For S3, set the usual AWS_* environment variables.
+
+    Example:
+      strandline backup data s3://backups/strandline --keep 30
     """
     with _errors(), _watch("Backing up", not as_json) as watch:
-        report = backups.backup(directory, target, cold=cold, keep=keep, progress=watch)
+        report = backups.backup(directory, target, cold=cold or None, keep=keep, progress=watch)
     for line in report.damage:
         say(line)
     for name in report.replaced:
-        say(f"{name} was damaged or missing in {target} and was copied again")
+        say(f"warning: {name} was damaged or missing in {target} and was copied again")
     if as_json:
         _print_json(report)
         return
-    put(f"{report.name}  up to {format_time(report.last_ts)}")
+    put(f"created backup {report.name} with all changes up to {format_time(report.last_ts)}")
     put(
-        f"{report.files} files, {decimal(report.bytes)}; "
-        f"copied {report.copied_files} files, {decimal(report.copied_bytes)}"
+        f"{counted(report.files, 'file')}, {decimal(report.bytes)}; "
+        f"copied {counted(report.copied_files, 'file')}, {decimal(report.copied_bytes)}"
     )
     if report.pruned:
-        put(f"removed {len(report.pruned)} old backups and {report.pruned_files} files")
+        put(f"removed {counted(len(report.pruned), 'old backup')} and {counted(report.pruned_files, 'file')}")
 
 
 def restore_command(
-    target: Annotated[str, typer.Argument(metavar="TARGET", help="Where the backups are.")],
+    target: Annotated[
+        str, typer.Argument(metavar="TARGET", help="Location of the backups: a directory or s3://bucket/prefix.")
+    ],
     directory: Annotated[
-        Path | None, typer.Argument(metavar="DIR", help="The data directory to make: empty or absent.")
+        Path | None, typer.Argument(metavar="DIR", help="New data directory. It must be empty or not exist.")
     ] = None,
     at: Annotated[
         str | None,
         typer.Option(
             "--at",
             metavar="TIME",
-            help="Restore what was there at this time: ISO 8601 (UTC unless it says otherwise) or milliseconds.",
+            help="Restore the state at this time: ISO 8601 (default UTC) or milliseconds since 1970. Default: newest.",
         ),
     ] = None,
     history: Annotated[
-        str | None, typer.Option("--history", metavar="ID", help="Of several data directories in TARGET, this one.")
+        str | None,
+        typer.Option("--history", metavar="ID", help="Data directory to restore, if TARGET has several; see --list."),
     ] = None,
-    list_only: Annotated[bool, typer.Option("--list", help="List the backups and what can be restored.")] = False,
-    verify: Annotated[
-        bool, typer.Option("--verify", help="Read every file of every backup and compare it with its checksum.")
+    list_only: Annotated[
+        bool, typer.Option("--list", help="List the backups and the times that can be restored, and exit.")
     ] = False,
-    as_json: _Json = False,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Check every file of every backup against its checksum, and exit.")
+    ] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Restore the newest backup, or the state at a moment that the backups cover, into a new data directory."""
+    """Restore a backup into a new data directory: the newest one, or the state at a given time.
+
+    Exit codes: 0 done; 1 failed, or --verify found damage; 2 invalid arguments.
+
+    Example:
+      strandline restore s3://backups/strandline restored --at 2026-11-15T10:00:00Z
+      strandline restore s3://backups/strandline --list
+    """
     if list_only:
         with _errors():
             found = backups.list_backups(target)
@@ -94,16 +108,17 @@ def restore_command(
         _print_verified(checked, as_json)
         raise typer.Exit(0 if checked.sound else 1)
     if directory is None:
-        raise typer.BadParameter("say into which directory, or use --list or --verify", param_hint="DIR")
+        raise typer.BadParameter("missing; specify the new data directory, or use --list or --verify", param_hint="DIR")
     time = None if at is None else parse_time(at)
     with _errors(), _watch("Restoring", not as_json) as watch:
         report = backups.restore(target, directory, at=time, history=history, progress=watch)
     if as_json:
         _print_json(report)
         return
-    put(f"{report.path}  as of {format_time(report.last_ts if report.at is None else report.at)}")
+    put(f"restored {report.path} as of {format_time(report.last_ts if report.at is None else report.at)}")
     put(
-        f"from backup {report.backup}: {report.segments} segments, {report.journal_files} journal files, "
+        f"from backup {report.backup}: {counted(report.segments, 'segment')}, "
+        f"{counted(report.journal_files, 'journal file')}, "
         f"{decimal(report.bytes)}; last change {format_time(report.last_ts)}"
     )
 
@@ -126,9 +141,9 @@ def _print_list(found: backups.BackupList, as_json: bool) -> None:
     put(f"{'backup':<20}  {'files':>6}  {'size':>9}  history")
     for one in found.backups:
         put(f"{one.name:<20}  {len(one.files):>6}  {decimal(one.size):>9}  {one.history}")
-    put("\nany moment can be restored")
+    put("\ntimes that can be restored:")
     for interval in found.intervals:
-        put(f"from {format_time(interval.start)} to {format_time(interval.end)}  {interval.history}")
+        put(f"{format_time(interval.start)} to {format_time(interval.end)}  {interval.history}")
 
 
 def _print_verified(report: backups.VerifyReport, as_json: bool) -> None:
@@ -138,9 +153,8 @@ def _print_verified(report: backups.VerifyReport, as_json: bool) -> None:
     for damaged in report.damaged:
         needed = f"; needed by {', '.join(damaged.backups)}" if damaged.backups else ""
         put(f"damaged  {damaged.file}: {damaged.why}{needed}")
-    put(f"{report.backups} backups, {report.files} files, {decimal(report.bytes)}")
-    count = len(report.damaged)
-    put("sound" if report.sound else f"{count} damaged file{'s' if count > 1 else ''}")
+    put(f"{counted(report.backups, 'backup')}, {counted(report.files, 'file')}, {decimal(report.bytes)}")
+    put("no damage found" if report.sound else counted(len(report.damaged), "damaged file"))
 
 
 def _print_json(value: object) -> None:

@@ -1,4 +1,4 @@
-"""``strandline bench``: the benchmarks, which are in the repository and not in the package."""
+"""``strandline bench``: the benchmarks. They are in the repository, not in the package."""
 
 from __future__ import annotations
 
@@ -14,11 +14,18 @@ from strandline.cli.exit_codes import CommandFailed
 
 def bench_command(
     arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="[ARGUMENT]...", help="As python -m bench takes them; --help.")
+        list[str] | None,
+        typer.Argument(metavar="[ARGUMENT]...", help="Arguments of `python -m bench`; `bench --help` lists them."),
     ] = None,
 ) -> None:
-    """Run the benchmarks: needs a clone of the repository."""
+    """Run the benchmarks. Needs a clone of the repository.
+
+    Example:
+      strandline bench append --quick
+    """
     if find_spec("bench") is None or find_spec("bench.__main__") is None:
-        raise CommandFailed("the benchmarks are not installed: run this in a clone of the repository (or make bench)")
+        raise CommandFailed(
+            "the benchmarks are not installed; run `strandline bench` or `make bench` in a clone of the repository"
+        )
     sys.argv = ["strandline bench", *(arguments or ())]
     runpy.run_module("bench", run_name="__main__")

@@ -1,4 +1,4 @@
-"""All commands of ``strandline``. Only that one is loaded which is called: a command is to answer at once."""
+"""All commands of ``strandline``. Only the module of the command that runs is imported, to start quickly."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from typing import Annotated, Any
 import typer
 
 from strandline import __version__
+from strandline.cli.command_class import Command
 from strandline.cli.exit_codes import Catching
 from strandline.cli.output import put
 
-#: Where each is, in the order in which they are listed.
+#: Where each command is, in the order of the help.
 COMMANDS = {
     "serve": "serve:serve_command",
     "log": "log:app",
@@ -34,7 +35,7 @@ COMMANDS = {
     "bench": "bench:bench_command",
     "pipeline": "pipeline:app",
 }
-#: What follows is for another program.
+#: All arguments are passed on to another program.
 _PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
 
@@ -48,7 +49,7 @@ def put_together(names: Iterable[str] = COMMANDS) -> typer.Typer:
         if isinstance(command, typer.Typer):
             app.add_typer(command)
         else:
-            app.command(name, context_settings=_PASSED_ON if name == "bench" else None)(command)
+            app.command(name, cls=Command, context_settings=_PASSED_ON if name == "bench" else None)(command)
     return app
 
 
@@ -60,14 +61,20 @@ def _print_version(wanted: bool) -> None:
 
 def strandline(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """An append-only event log server."""
+    """An append-only log server: run it, query it, and look after its data.
+
+    Example:
+      strandline serve --data data
+      strandline log append orders '{"item":"book"}'
+      strandline log tail orders --follow
+    """
 
 
 def called(arguments: list[str], completing: str | None) -> Iterable[str]:
-    """The command that is called, or whose arguments a shell asks to complete; all of them if that is none."""
+    """The command that runs, or whose arguments a shell completes; all commands if the first word is not a command."""
     words = arguments if completing is None else completing.split()[1:-1]
     if words and words[0] in COMMANDS:
         return [words[0]]

@@ -1,11 +1,10 @@
-"""Talking to a server: the options of every command that does."""
+"""Connections to a server, and completion of names in the shell."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import Annotated
 
 import httpx
 import typer
@@ -13,43 +12,27 @@ import typer
 from strandline.client import Client, StrandlineError
 
 DEFAULT_URL = "http://127.0.0.1:4000"
-#: A person waits for the answer: a server that is not there is told soon, one that restarts is waited for.
+#: How long a request is retried: long enough for a server that restarts, and short enough for a person who waits.
 PATIENCE_SECONDS = 3.0
 
-Url = Annotated[
-    str, typer.Option("--url", metavar="URL", envvar="STRANDLINE_URL", help="The server.", rich_help_panel="Server")
-]
-Key = Annotated[
-    str | None,
-    typer.Option(
-        "--key",
-        metavar="KEY",
-        envvar="STRANDLINE_KEY",
-        show_envvar=True,
-        help="The server's key, if it asks for one.",
-        rich_help_panel="Server",
-    ),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
-
-def connect(url: str, key: str | None, *, patience: float = PATIENCE_SECONDS) -> Client:
-    """Raises BadParameter if the url is none."""
+def connect(url: str, api_key: str | None, *, patience: float = PATIENCE_SECONDS) -> Client:
+    """Raises BadParameter if the URL is not valid."""
     try:
-        return Client(url, key, patience=patience)
+        return Client(url, api_key, patience=patience)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--url") from None
 
 
 # --- completion of names in the shell -------------------------------------------------------------------------------
 
-#: Somebody has pressed a key and is waiting.
+#: A person has pressed the tab key and waits.
 SECONDS = 0.5
 MAX_NAMES = 50
 
 
 def complete_log(incomplete: str) -> list[str]:
-    """Names of logs that begin like this."""
+    """Names of logs that start with this."""
     return _first(lambda client: (row.name for row in client.streams(incomplete)))
 
 
@@ -62,7 +45,7 @@ def complete_router(incomplete: str) -> list[str]:
 
 
 def _first(names: Callable[[Client], Iterable[str]]) -> list[str]:
-    """None is offered where nobody answers: a shell has no place for errors."""
+    """The first names, or none if the server does not answer: a shell has no place for errors."""
     url, key = os.environ.get("STRANDLINE_URL", DEFAULT_URL), os.environ.get("STRANDLINE_KEY")
     try:
         with Client(url, key, timeout=SECONDS, patience=0) as client:

@@ -1,7 +1,9 @@
-"""Exit codes: one table for all commands that talk to a server. docs/cli.md documents it."""
+"""Exit codes: one table for all commands that talk to a server. The guide to the command line documents it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import IntEnum
 from typing import Any
 
@@ -13,32 +15,32 @@ from strandline.cli.output import say
 
 class Exit(IntEnum):
     FINE = 0
-    #: Refused, or failed, for a reason that has no code of its own.
+    #: Refused or failed, for a reason that has no code of its own.
     FAILED = 1
-    #: The command makes no sense, to this program or to the server.
+    #: Invalid arguments, or a request that the server rejects as invalid.
     USAGE = 2
-    #: What the command is about is not there.
+    #: The log, queue, router or lake does not exist.
     NOT_FOUND = 3
-    #: No server answers.
+    #: The server does not answer.
     UNREACHABLE = 4
-    #: The key is missing or wrong, or does not allow this.
+    #: The API key is missing, wrong, or does not allow the operation.
     NOT_ALLOWED = 5
-    #: Things are not as the command takes them to be: it exists already, it is closed, it is no queue.
+    #: The state of the server does not allow the operation: a log already exists, is closed, or is not a queue.
     CONFLICT = 6
-    #: The server is busy or full; later it may work.
+    #: The server is busy or full; try again later.
     BUSY = 7
 
 
 def code_of(error: Exception) -> Exit | None:
-    """The exit code for what went wrong; None if that is nobody's doing but the program's."""
-    # Whoever gets here has all of it loaded: nothing else could have raised it.
+    """The exit code for an error; None for a bug in this program."""
+    # All of this is loaded already: nothing else could have raised the error.
     from strandline import client
     from strandline.engine.errors import EngineError, UnknownLog
     from strandline.sql.statement import QueryFailed
 
     if isinstance(error, QueryFailed):
         return QUERIES[error.reason]
-    #: The first that fits counts.
+    # The first match counts.
     by_error: tuple[tuple[type[Exception], Exit], ...] = (
         (client.Unreachable, Exit.UNREACHABLE),
         (client.NotAuthenticated, Exit.NOT_ALLOWED),
@@ -57,7 +59,7 @@ def code_of(error: Exception) -> Exit | None:
     return next((code for kind, code in by_error if isinstance(error, kind)), None)
 
 
-#: The exit code for every reason that a query fails for.
+#: The exit code for each reason of a failed query.
 QUERIES = {
     "statement": Exit.USAGE,
     "not_found": Exit.NOT_FOUND,
@@ -68,18 +70,38 @@ QUERIES = {
 
 
 class CommandFailed(Exception):
-    """Said by a command itself: one line for people, and the exit code."""
+    """Raised by a command: one line for the user, and the exit code."""
 
     def __init__(self, message: str, code: Exit = Exit.FAILED) -> None:
         super().__init__(message)
         self.code = code
 
 
-# --- What goes wrong on purpose is one line on standard error and an exit code, never a traceback -------------------
+#: The command that lists all names of a kind.
+_LISTED_BY = {"log": "strandline log ls", "queue": "strandline log ls", "router": "strandline router ls"}
+
+
+def not_found(kind: str, name: str) -> CommandFailed:
+    """The error for a log, queue or router that does not exist."""
+    return CommandFailed(f"{kind} {name!r} not found; list the names with `{_LISTED_BY[kind]}`", Exit.NOT_FOUND)
+
+
+@contextmanager
+def naming(kind: str, name: str) -> Iterator[None]:
+    """Requests about one log, queue or router: a 404 becomes :func:`not_found`."""
+    from strandline.client import NotFound
+
+    try:
+        yield
+    except NotFound:
+        raise not_found(kind, name) from None
+
+
+# --- An expected error is one line on standard error and an exit code, never a traceback ----------------------------
 
 
 class Catching(TyperGroup):
-    """The commands, with what becomes of their errors."""
+    """The group of all commands: it turns their errors into messages and exit codes."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -87,7 +109,7 @@ class Catching(TyperGroup):
         except (typer.Exit, typer.Abort):
             raise
         except BrokenPipeError:
-            raise  # whoever read what is printed has read enough: the caller ends the process in silence
+            raise  # the reader of the output has closed it: the caller ends the process without a message
         except CommandFailed as error:
             say(str(error))
             raise typer.Exit(error.code) from None
@@ -95,5 +117,12 @@ class Catching(TyperGroup):
             code = code_of(error)
             if code is None:
                 raise
-            say(str(error))
+            say(f"{error}{_ADVICE.get(code, '')}")
             raise typer.Exit(code) from None
+
+
+#: What to do about an error, by its exit code.
+_ADVICE = {
+    Exit.UNREACHABLE: "; start the server with `strandline serve`, or set --url or STRANDLINE_URL to its URL",
+    Exit.NOT_ALLOWED: "; set --api-key or STRANDLINE_KEY to an API key that allows this operation",
+}

@@ -1,36 +1,41 @@
 """``strandline export``.
 
-Exit codes: 0 it is done; 1 it failed, and nothing was exported; 2 the command makes no sense; 3 Spark or Java is
-missing.
+Exit codes: 0 done, 1 failed without a trace, 2 invalid arguments, 3 Spark or Java is missing.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 import typer
 from rich.filesize import decimal
 
-from strandline.cli.output import put, say
-from strandline.cli.pipeline import parse_conf
-from strandline.cli.spark import (
-    EXIT_FAILED,
-    EXIT_USAGE,
+from strandline.cli.options import (
+    ApiKey,
     AsJson,
     Cold,
     Conf,
     Data,
-    Key,
     Master,
+    NamePrefix,
+    RecordKey,
     Remote,
-    Url,
-    check_directory,
+    SourceUrl,
+)
+from strandline.cli.output import counted, put, say
+from strandline.cli.spark import (
+    EXIT_FAILED,
+    EXIT_USAGE,
+    LogSource,
     errors,
+    log_source,
+    parse_conf,
     session,
     watching,
 )
 from strandline.cli.times import parse_time
+from strandline.lake.location import Lake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,59 +44,64 @@ if TYPE_CHECKING:
     from strandline.pipeline.export.run import ExportReport, ExportSelection
 
 
-class ExportSource(NamedTuple):
-    """Where the records are: one of the path of a data directory, the url of a server, and the place of a lake."""
-
-    path: str
-    url: str
-    key: str | None
-    cold: str
-    lake: str | None
-
-
 def export_command(
     target: Annotated[
-        str, typer.Option("--to", metavar="PLACE", help="Where the files go: a directory or s3://bucket/prefix.")
+        str,
+        typer.Option("--to", metavar="LOCATION", help="Destination of the files: a directory or s3://bucket/prefix."),
     ],
     logs: Annotated[
-        list[str] | None, typer.Argument(metavar="[LOG]...", help="The logs; all, if none is named.")
+        list[str] | None, typer.Argument(metavar="[LOG]...", help="Logs to export. Default: all logs.")
     ] = None,
     format: Annotated[
-        Literal["parquet", "jsonl", "csv"], typer.Option("--format", help="What the files are.")
+        Literal["parquet", "jsonl", "csv"], typer.Option("--format", help="Format of the files.")
     ] = "parquet",
     data: Data = None,
-    url: Url = None,
-    key: Key = None,
-    lake: Annotated[str | None, typer.Option("--lake", metavar="PLACE", help="A lake.")] = None,
+    url: SourceUrl = None,
+    api_key: ApiKey = None,
+    lake: Annotated[
+        str | None,
+        typer.Option("--lake", metavar="LOCATION", help="Read this lake: a directory or s3://bucket/prefix."),
+    ] = None,
     cold: Cold = "",
-    prefix: Annotated[str, typer.Option("--prefix", metavar="TEXT", help="Only logs whose names begin so.")] = "",
-    from_seq: Annotated[int, typer.Option("--from-seq", metavar="SEQ", min=1, help="From this seq on.")] = 1,
-    to_seq: Annotated[int | None, typer.Option("--to-seq", metavar="SEQ", min=1, help="Up to this seq.")] = None,
+    prefix: NamePrefix = "",
+    from_seq: Annotated[
+        int, typer.Option("--from-seq", metavar="SEQ", min=1, help="Only records from this sequence number on.")
+    ] = 1,
+    to_seq: Annotated[
+        int | None,
+        typer.Option("--to-seq", metavar="SEQ", min=1, help="Only records up to this sequence number. Default: all."),
+    ] = None,
     since: Annotated[
-        str | None, typer.Option("--since", metavar="TIME", help="Of this time or later: ISO 8601 or milliseconds.")
+        str | None,
+        typer.Option(
+            "--since", metavar="TIME", help="Only records from this time on: ISO 8601 or milliseconds since 1970."
+        ),
     ] = None,
-    until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Of before this time.")] = None,
-    record_key: Annotated[
-        str | None, typer.Option("--record-key", metavar="TEXT", help="Only records with this key.")
+    until: Annotated[
+        str | None,
+        typer.Option("--until", metavar="TIME", help="Only records before this time, given as for --since."),
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")] = False,
+    record_key: RecordKey = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace existing files in the destination.")] = False,
     master: Master = "local[*]",
     remote: Remote = None,
     conf: Conf = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write the records of logs to files, from a data directory, a server or a lake.
+    """Export the records of logs to Parquet, JSON or CSV files.
 
-    Everything is there in the end, or nothing. What is in it is told in the file _export.json. `strandline import
-    --exported` takes it back.
+    Specify one source: --data, --url or --lake. The export is complete or has no effect. The file _export.json in the
+    destination describes it. `strandline import --exported` imports the files again.
 
-    Exit code 0: done; 1: failed, and nothing was exported; 2: the command makes no sense; 3: Spark or Java is missing.
+    Exit codes: 0 done; 1 failed, nothing was exported; 2 invalid arguments; 3 Spark or Java is missing.
+
+    Example:
+      strandline export orders --data data --to export/ --format jsonl
     """
     if sum(one is not None for one in (data, url, lake)) != 1:
-        raise typer.BadParameter("give one of --data, --url and --lake")
-    path = check_directory(data)
-    source = ExportSource(path, url or "", key, cold, lake)
-    settings = parse_conf(conf or [])
+        raise typer.BadParameter("specify exactly one of --data, --url and --lake")
+    source = Lake.at(lake) if lake is not None else log_source(data, url, api_key, cold)
+    properties = parse_conf(conf)
     times = [
         None if text is None else parse_time(text, option) for text, option in ((since, "--since"), (until, "--until"))
     ]
@@ -105,7 +115,7 @@ def export_command(
             Chosen(list(logs or ()), prefix), from_seq, to_seq, Where(record_key, times[0], times[1])
         )
         try:
-            with session(master, remote, settings, "strandline export") as spark, watching() as reporter:
+            with session(master, remote, properties, "strandline export") as spark, watching() as reporter:
                 report = _export(spark, reporter, source, target, format, selection, overwrite)
         except TargetNotEmpty as error:
             say(str(error))
@@ -117,30 +127,23 @@ def export_command(
         put(msgspec.json.encode(report).decode())
     else:
         put(
-            f"{report.records} records of {len(report.logs)} logs in {len(report.files)} files, "
-            f"{decimal(report.bytes)}: {report.target}"
+            f"exported {counted(report.records, 'record')} of {counted(len(report.logs), 'log')} to "
+            f"{counted(len(report.files), 'file')}, {decimal(report.bytes)}: {report.target}"
         )
 
 
 def _export(
     spark: SparkSession,
     reporter: Reporter,
-    source: ExportSource,
+    source: LogSource | Lake,
     target: str,
     format: Literal["parquet", "jsonl", "csv"],
     selection: ExportSelection,
     overwrite: bool,
 ) -> ExportReport:
-    from strandline.history.source import open_history
-    from strandline.lake.location import Lake
     from strandline.pipeline.export.run import export, export_lake
 
-    if source.lake is not None:
-        return export_lake(spark, Lake.at(source.lake), target, format, selection, reporter, overwrite=overwrite)
-    history = open_history(path=source.path, url=source.url, key=source.key, cold_url=source.cold)
-    try:
-        return export(
-            spark, history, target, format, selection, reporter, overwrite=overwrite, source=source.path or source.url
-        )
-    finally:
-        history.close()
+    if isinstance(source, Lake):
+        return export_lake(spark, source, target, format, selection, reporter, overwrite=overwrite)
+    with source.opened() as history:
+        return export(spark, history, target, format, selection, reporter, overwrite=overwrite, source=str(source))

@@ -1,6 +1,6 @@
 """``strandline import``.
 
-Exit codes: 0 it is done; 1 it failed, or there were bad rows; 2 the command makes no sense; 3 Spark or Java is missing.
+Exit codes: 0 done, 1 failed or invalid rows, 2 invalid arguments, 3 Spark or Java is missing.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 import msgspec
 import typer
 
-from strandline.cli.output import put, say
-from strandline.cli.pipeline import parse_conf
-from strandline.cli.spark import EXIT_FAILED, EXIT_USAGE, AsJson, Conf, Key, Master, Remote, errors, session, watching
+from strandline.cli.options import SERVER_PANEL, SPARK_PANEL, ApiKey, AsJson, Conf, Master, Remote
+from strandline.cli.output import counted, put, say
+from strandline.cli.spark import EXIT_FAILED, EXIT_USAGE, errors, parse_conf, session, watching
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from strandline.pipeline.imports.run import ImportReport
     from strandline.pipeline.source.options import LogLocation
 
-#: Bad rows that are told one by one; --json has more.
+#: Maximum number of invalid rows that are printed; --json has more.
 SHOWN = 20
 
 
-class Wishes(NamedTuple):
-    """How to go about it."""
+class ImportPlan(NamedTuple):
+    """What to import, and how."""
 
     sources: list[str]
     is_kafka: bool
@@ -42,99 +42,141 @@ def import_command(
     sources: Annotated[
         list[str],
         typer.Argument(
-            metavar="SOURCE...", help="Files, directories, patterns, s3://bucket/prefix; for kafka: host:port,…"
+            metavar="SOURCE...",
+            help="Files, directories, patterns or s3://bucket/prefix; for Kafka: bootstrap servers, host:port.",
         ),
     ],
     format: Annotated[
-        Literal["parquet", "jsonl", "csv", "kafka"], typer.Option("--format", help="What the source is.")
+        Literal["parquet", "jsonl", "csv", "kafka"], typer.Option("--format", help="Format of the source.")
     ],
     log: Annotated[
-        str, typer.Option("--log", metavar="NAME", help="Where the records go. Made if it is not there.")
+        str, typer.Option("--log", metavar="LOG", help="Log to append to; created if it does not exist.")
     ] = "",
-    url: Annotated[str | None, typer.Option("--url", metavar="URL", help="A server.")] = None,
-    key: Key = None,
+    url: Annotated[
+        str | None,
+        typer.Option(
+            "--url", metavar="URL", help="Append through the server at this URL.", rich_help_panel=SERVER_PANEL
+        ),
+    ] = None,
+    api_key: ApiKey = None,
     data: Annotated[
-        str | None, typer.Option("--data", metavar="DIR", help="A data directory that no server runs on.")
+        str | None,
+        typer.Option("--data", metavar="DIR", help="Append to this data directory. No server may be running on it."),
     ] = None,
     exported: Annotated[
         bool,
         typer.Option(
             "--exported",
-            help="The files are from `strandline export`. Without --log, each record goes to the log it was from.",
+            help="The files are from `strandline export`. Without --log, each record goes to the log it came from.",
         ),
     ] = False,
-    keep_ts: Annotated[bool, typer.Option("--keep-ts", help="With --exported: records keep their times.")] = False,
+    keep_ts: Annotated[
+        bool, typer.Option("--keep-ts", help="With --exported: keep the timestamps of the records.")
+    ] = False,
     data_column: Annotated[
-        str | None, typer.Option("--data-column", metavar="COLUMN", help="This is the payload; else the whole row is.")
+        str | None,
+        typer.Option("--data-column", metavar="COLUMN", help="Column of the payload. Default: the whole row."),
     ] = None,
-    key_column: Annotated[str | None, typer.Option("--key-column", metavar="COLUMN", help="This is the key.")] = None,
+    key_column: Annotated[
+        str | None, typer.Option("--key-column", metavar="COLUMN", help="Column of the record key. Default: no key.")
+    ] = None,
     key_path: Annotated[
-        str | None, typer.Option("--key-path", metavar="POINTER", help="The key is there in the payload: /user/id.")
+        str | None,
+        typer.Option(
+            "--key-path", metavar="POINTER", help="JSON pointer to the record key in the payload, such as /user/id."
+        ),
     ] = None,
     node_column: Annotated[
-        str | None, typer.Option("--node-column", metavar="COLUMN", help="This is the node.")
+        str | None, typer.Option("--node-column", metavar="COLUMN", help="Column of the node. Default: no node.")
     ] = None,
     meta_column: Annotated[
-        str | None, typer.Option("--meta-column", metavar="COLUMN", help="This is the meta, which is JSON.")
+        str | None,
+        typer.Option("--meta-column", metavar="COLUMN", help="Column of the metadata, in JSON. Default: no metadata."),
     ] = None,
     ts_column: Annotated[
         str | None,
         typer.Option(
-            "--ts-column", metavar="COLUMN", help="This is the time: ISO 8601 or milliseconds. For kafka: timestamp."
+            "--ts-column",
+            metavar="COLUMN",
+            help="Column of the time: ISO 8601 or milliseconds since 1970. For Kafka: timestamp.",
         ),
     ] = None,
     log_column: Annotated[
-        str | None, typer.Option("--log-column", metavar="COLUMN", help="This says which log it goes to.")
+        str | None, typer.Option("--log-column", metavar="COLUMN", help="Column with the name of the log to append to.")
     ] = None,
-    delimiter: Annotated[str, typer.Option("--delimiter", metavar="CHARACTER", help="For csv.")] = ",",
+    delimiter: Annotated[
+        str, typer.Option("--delimiter", metavar="CHARACTER", help="CSV only: the delimiter of the columns.")
+    ] = ",",
     types: Annotated[
         list[str] | None,
         typer.Option(
-            "--type", metavar="COLUMN=TYPE", help="For csv, where all is text else: long, double, boolean, json."
+            "--type",
+            metavar="COLUMN=TYPE",
+            help="CSV only: type of a column (long, double, boolean, json). Default: text. Repeatable.",
         ),
     ] = None,
     topics: Annotated[
-        list[str] | None, typer.Option("--topic", metavar="NAME", help="For kafka. Can be given more than once.")
+        list[str] | None, typer.Option("--topic", metavar="TOPIC", help="Kafka only: topic to import. Repeatable.")
     ] = None,
     options: Annotated[
         list[str] | None,
-        typer.Option("--option", metavar="NAME=VALUE", help="For kafka: an option of Spark's connector."),
+        typer.Option("--option", metavar="NAME=VALUE", help="Kafka only: option of Spark's connector. Repeatable."),
     ] = None,
-    jars: Annotated[list[str] | None, typer.Option("--jar", metavar="FILE", help="A jar that Spark needs.")] = None,
+    jars: Annotated[
+        list[str] | None,
+        typer.Option("--jar", metavar="FILE", help="Jar that Spark needs. Repeatable.", rich_help_panel=SPARK_PANEL),
+    ] = None,
     packages: Annotated[
-        list[str] | None, typer.Option("--packages", metavar="NAME", help="What Spark is to fetch from Maven.")
+        list[str] | None,
+        typer.Option(
+            "--packages",
+            metavar="PACKAGE",
+            help="Maven package that Spark downloads. Repeatable.",
+            rich_help_panel=SPARK_PANEL,
+        ),
     ] = None,
     bad: Annotated[
-        Literal["stop", "skip"], typer.Option("--bad", help="What to do about rows that cannot be records.")
+        Literal["stop", "skip"],
+        typer.Option("--bad", help="Rows that cannot become records: stop and append nothing, or skip them."),
     ] = "stop",
-    job: Annotated[str, typer.Option("--job", metavar="NAME", help="With another name it is imported once more.")] = "",
+    job: Annotated[
+        str,
+        typer.Option("--job", metavar="NAME", help="Name of the import; a new name imports the same source once more."),
+    ] = "",
     staging: Annotated[
         str | None,
-        typer.Option("--staging", metavar="PLACE", help="Where records are put aside; a cluster needs a shared place."),
+        typer.Option(
+            "--staging",
+            metavar="LOCATION",
+            help="Directory for temporary files. On a cluster: a location that all machines share.",
+        ),
     ] = None,
     master: Master = "local[*]",
     remote: Remote = None,
     conf: Conf = None,
     as_json: AsJson = False,
 ) -> None:
-    """Append the rows of files, or of topics of Kafka, to logs.
+    """Import the rows of files, or the messages of Kafka topics, into logs.
 
-    Every row is appended once: after a crash, the same command goes on where it was; run once more, it finds that all
-    is there. If there are bad rows nothing is appended, unless --bad skip says to leave them out.
+    Specify the destination with --data or --url. Every row is appended once: after a crash, the same command continues,
+    and a repeated import appends nothing. If a row is invalid, nothing is appended, unless --bad skip is given.
 
-    Exit code 0: done; 1: failed, or there were bad rows; 2: the command makes no sense; 3: Spark or Java is missing.
+    Exit codes: 0 done; 1 failed, or invalid rows; 2 invalid arguments; 3 Spark or Java is missing.
+
+    Example:
+      strandline import orders.csv --format csv --type cents=long --log orders --url http://127.0.0.1:4000
     """
     if (data is None) == (url is None):
-        raise typer.BadParameter("give either --data or --url")
+        raise typer.BadParameter("specify either --data or --url")
     if staging is None and (remote is not None or not master.startswith("local")):
         raise typer.BadParameter(
-            "say with --staging where tasks can put records aside: a place that all machines share"
+            "a Spark cluster needs --staging: specify a location for temporary files that all machines share"
         )
-    settings = parse_conf(conf or [])
+    properties = parse_conf(conf)
     if jars:
-        settings["spark.jars"] = ",".join(jars)
+        properties["spark.jars"] = ",".join(jars)
     if packages:
-        settings["spark.jars.packages"] = ",".join(packages)
+        properties["spark.jars.packages"] = ",".join(packages)
     with errors():
         from strandline.pipeline.imports.files import BadShape, RowShape
         from strandline.pipeline.source.options import LogLocation
@@ -149,10 +191,12 @@ def import_command(
             shape.check()
         except BadShape as error:
             raise typer.BadParameter(str(error)) from None
-        wishes = Wishes(sources, format == "kafka", topics or [], _pairs(options or [], "--option"), bad, job, staging)
-        _check_kafka(wishes, shape)
-        place = LogLocation(url or "", key, data or "")
-        report = _failures(lambda: _run(wishes, shape, place, master, remote, settings))
+        plan = ImportPlan(
+            sources, format == "kafka", topics or [], _pairs(options or [], "--option"), bad, job, staging
+        )
+        _check_kafka(plan, shape)
+        place = LogLocation(url or "", api_key, data or "")
+        report = _failures(lambda: _run(plan, shape, place, master, remote, properties))
     _show(report, as_json)
     raise typer.Exit(EXIT_FAILED if report.stopped else 0)
 
@@ -161,7 +205,7 @@ def _pairs(texts: list[str], option: str) -> dict[str, str]:
     pairs = dict(text.partition("=")[::2] for text in texts)
     for text in texts:
         if "=" not in text:
-            raise typer.BadParameter(f"{text!r} is not like name=value", param_hint=option)
+            raise typer.BadParameter(f"{text!r} is not valid; expected name=value", param_hint=option)
     return pairs
 
 
@@ -171,20 +215,25 @@ def _types(texts: list[str]) -> dict[str, Any]:
     pairs = _pairs(texts, "--type")
     for name, kind in pairs.items():
         if kind not in CSV_TYPES:
-            raise typer.BadParameter(f"{name}={kind}: there are {', '.join(CSV_TYPES)}", param_hint="--type")
+            raise typer.BadParameter(
+                f"unknown type {kind!r} of column {name!r}; expected one of: {', '.join(CSV_TYPES)}",
+                param_hint="--type",
+            )
     return pairs
 
 
-def _check_kafka(wishes: Wishes, shape: RowShape) -> None:
-    if not wishes.is_kafka:
-        if wishes.topics or wishes.options:
-            raise typer.BadParameter("--topic and --option are for kafka")
+def _check_kafka(plan: ImportPlan, shape: RowShape) -> None:
+    if not plan.is_kafka:
+        if plan.topics or plan.options:
+            raise typer.BadParameter("--topic and --option need --format kafka")
         return
-    if not wishes.topics:
-        raise typer.BadParameter("say with --topic what to import")
+    if not plan.topics:
+        raise typer.BadParameter("--format kafka needs --topic: specify the topics to import")
     others = set(shape.columns) - {"timestamp"}
     if others or shape.exported or not shape.log or shape.key_path:
-        raise typer.BadParameter("of messages, the value is the payload and the key the key: give --log, nothing else")
+        raise typer.BadParameter(
+            "--format kafka needs --log and accepts no columns: the value of a message is the payload, its key the key"
+        )
 
 
 def _failures(run: Any) -> ImportReport:
@@ -205,37 +254,35 @@ def _failures(run: Any) -> ImportReport:
 
 
 def _run(
-    wishes: Wishes, shape: RowShape, place: LogLocation, master: str, remote: str | None, conf: dict[str, str]
+    plan: ImportPlan, shape: RowShape, place: LogLocation, master: str, remote: str | None, conf: dict[str, str]
 ) -> ImportReport:
     from strandline.pipeline.imports.files import find_files
     from strandline.pipeline.imports.run import knowing
     from strandline.pipeline.source.targets import open_target
 
-    # Whatever can be known to go wrong goes wrong before Spark is started.
-    files = [] if wishes.is_kafka else find_files(wishes.sources)
+    # Find errors in the arguments before Spark starts.
+    files = [] if plan.is_kafka else find_files(plan.sources)
     shape = knowing(shape, place)
     with (
         open_target(place, sync=False) as target,
         session(master, remote, conf, "strandline import") as spark,
         watching() as reporter,
     ):
-        return _import(spark, wishes, shape, files, target, reporter)
+        return _import(spark, plan, shape, files, target, reporter)
 
 
 def _import(
-    spark: SparkSession, wishes: Wishes, shape: RowShape, files: list[Any], target: Any, reporter: Reporter
+    spark: SparkSession, plan: ImportPlan, shape: RowShape, files: list[Any], target: Any, reporter: Reporter
 ) -> ImportReport:
     from strandline.pipeline.imports.kafka import import_messages, messages
     from strandline.pipeline.imports.run import import_files
 
-    if not wishes.is_kafka:
-        return import_files(
-            spark, files, shape, target, reporter, bad=wishes.bad, job=wishes.job, staging=wishes.staging
-        )
-    servers = ",".join(wishes.sources)
-    frame = messages(spark, servers, wishes.topics, wishes.options)
+    if not plan.is_kafka:
+        return import_files(spark, files, shape, target, reporter, bad=plan.bad, job=plan.job, staging=plan.staging)
+    servers = ",".join(plan.sources)
+    frame = messages(spark, servers, plan.topics, plan.options)
     return import_messages(
-        frame, shape, target, reporter, source=servers, bad=wishes.bad, job=wishes.job, staging=wishes.staging
+        frame, shape, target, reporter, source=servers, bad=plan.bad, job=plan.job, staging=plan.staging
     )
 
 
@@ -243,12 +290,12 @@ def _show(report: ImportReport, as_json: bool) -> None:
     for place in report.places[:SHOWN]:
         say(f"{place.path}:{place.number}: {place.why}")
     if report.bad > SHOWN:
-        say(f"… and {report.bad - min(len(report.places), SHOWN)} more bad rows")
+        say(f"… and {counted(report.bad - min(len(report.places), SHOWN), 'more invalid row')}")
     if as_json:
         put(msgspec.json.encode(report).decode())
     elif report.stopped:
-        put(f"nothing was appended: {report.bad} rows are bad")
+        put(f"appended nothing: {counted(report.bad, 'invalid row')}; fix the rows, or skip them with --bad skip")
     else:
-        before = f", {report.there_before} were there before" if report.there_before else ""
-        left_out = f", {report.bad} bad rows were left out" if report.bad else ""
-        put(f"{report.records} records appended to {len(report.appended)} logs{before}{left_out}")
+        before = f"; {report.there_before:,} were imported before" if report.there_before else ""
+        skipped = f"; skipped {counted(report.bad, 'invalid row')}" if report.bad else ""
+        put(f"appended {counted(report.records, 'record')} to {counted(len(report.appended), 'log')}{before}{skipped}")

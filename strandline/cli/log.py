@@ -14,13 +14,15 @@ import typer
 from rich.filesize import decimal
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from strandline.cli.connection import DEFAULT_URL, AsJson, Key, Url, complete_log, connect
-from strandline.cli.exit_codes import CommandFailed, Exit
+from strandline.cli.command_class import Command
+from strandline.cli.connection import DEFAULT_URL, connect
+from strandline.cli.exit_codes import CommandFailed, Exit, naming
 from strandline.cli.log_append import append_command
-from strandline.cli.log_read import diff_command, tail_command
+from strandline.cli.log_read import check_key_filters, diff_command, tail_command
+from strandline.cli.options import ApiKey, AsJson, KeyPrefix, LogName, NamePrefix, NewLogName, RecordKey, Url
 from strandline.cli.output import counted, open_console, print_fields, print_json, print_line, print_table
-from strandline.cli.records import LogReader, RecordFilter, ShownRecord, line_of, open_reader, pages
-from strandline.cli.times import parse_length, show_length, show_time
+from strandline.cli.records import LogReader, RecordFilter, ShownRecord, line_of, open_reader, pages, seq_range
+from strandline.cli.times import parse_duration, show_duration, show_time
 from strandline.client import Client, Conflict, NotFound
 from strandline.client.calls import segment
 from strandline.client.topic_types import RouterState, TopicConfig, TopicConfigArguments, TopicRow, TopicState
@@ -31,7 +33,7 @@ PAGE_LOGS = 1000
 
 
 class LogListRow(msgspec.Struct, kw_only=True):
-    """A log as lists show it. ``bytes`` is not known of logs that are not JSON."""
+    """A row of ``log ls``. ``bytes`` is None for a log that is not JSON."""
 
     log: str
     type: str
@@ -52,21 +54,27 @@ _SORTS: dict[str, Callable[[LogListRow], Any]] = {
 
 
 def list_command(
-    search: Annotated[str, typer.Argument(metavar="[TEXT]", help="Only logs with this in their names.")] = "",
-    prefix: Annotated[str, typer.Option("--prefix", metavar="TEXT", help="Only logs whose names begin so.")] = "",
+    search: Annotated[str, typer.Argument(metavar="[TEXT]", help="Only logs whose name contains this text.")] = "",
+    prefix: NamePrefix = "",
     sort: Annotated[
         Literal["name", "records", "bytes", "head", "last-write"],
-        typer.Option("--sort", help="By this; of all but names the largest come first."),
+        typer.Option("--sort", help="Sort by this column: names ascending, all others descending."),
     ] = "name",
-    reverse: Annotated[bool, typer.Option("--reverse", "-r", help="The other way round.")] = False,
-    limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", min=1, help="Logs of one page.")] = 50,
-    page: Annotated[int, typer.Option("--page", metavar="N", min=1, help="Which page.")] = 1,
+    reverse: Annotated[bool, typer.Option("--reverse", "-r", help="Reverse the sort order.")] = False,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", metavar="N", min=1, help="Maximum number of logs per page.")
+    ] = 50,
+    page: Annotated[int, typer.Option("--page", metavar="N", min=1, help="Number of the page to print.")] = 1,
     as_json: AsJson = False,
     url: Url = DEFAULT_URL,
-    key: Key = None,
+    api_key: ApiKey = None,
 ) -> None:
-    """List logs: topics, queues, streams, documents of collections, rows of tables."""
-    with connect(url, key) as client:
+    """List the logs of a server: topics, queues, streams, and the logs of collections and tables.
+
+    Example:
+      strandline log ls --prefix shop/ --sort bytes
+    """
+    with connect(url, api_key) as client:
         rows = (row for row in every_log(client, prefix) if search in row.log)
         found, more = _page(rows, sort, reverse, limit, page)
     if as_json:
@@ -80,11 +88,11 @@ def list_command(
     ]  # fmt: skip
     print_table(columns, cells, right=("records", "size", "head"))
     if more:
-        print_line(f"there are more: --page {page + 1}")
+        print_line(f"more logs exist; print the next page with --page {page + 1}")
 
 
 def _page(rows: Iterator[LogListRow], sort: str, reverse: bool, limit: int, page: int) -> tuple[list[LogListRow], bool]:
-    """The page, and whether there is another. By name, no more is asked for than has to be."""
+    """The page, and whether there is another. Sorted by name, only the rows up to the end of the page are read."""
     start, end = (page - 1) * limit, page * limit
     if sort == "name" and not reverse:
         found = list(islice(rows, start, end + 1))
@@ -111,8 +119,8 @@ class _Logs(msgspec.Struct):
 
 
 def every_log(client: Client, prefix: str) -> Iterator[LogListRow]:
-    """All logs whose names begin so, by name. The Arrow face knows all of them, the topics protocol knows more of
-    those that are JSON; both tell them in the same order."""
+    """All logs whose name starts with ``prefix``, sorted by name. The Arrow protocol lists every log, the topics
+    protocol lists JSON logs with more details; both sort by name."""
     topics = client.topics(prefix)
     topic = next(topics, None)
     for log in _arrow_logs(client, prefix):
@@ -146,7 +154,7 @@ def _row(log: _Log, topic: TopicRow | None) -> LogListRow:
 
 
 class LogDetails(msgspec.Struct, kw_only=True):
-    """``state`` is None of a log that is not JSON: the topics protocol does not show it."""
+    """``state`` is None for a log that is not JSON, because the topics protocol does not show it."""
 
     log: str
     state: TopicState | None
@@ -158,13 +166,17 @@ class LogDetails(msgspec.Struct, kw_only=True):
 
 
 def show_command(
-    log: Annotated[str, typer.Argument(metavar="LOG", help="The log.", autocompletion=complete_log)],
+    log: LogName,
     as_json: AsJson = False,
     url: Url = DEFAULT_URL,
-    key: Key = None,
+    api_key: ApiKey = None,
 ) -> None:
-    """Show everything about a log: what it holds, how it is configured, who reads it, where its records go."""
-    with connect(url, key) as client:
+    """Show the size, configuration, consumers, routers and schema of a log.
+
+    Example:
+      strandline log show orders
+    """
+    with connect(url, api_key) as client:
         answer = ask_about(client, log)
     if as_json:
         print_json(answer)
@@ -183,11 +195,9 @@ def show_command(
 
 
 def ask_about(client: Client, log: str) -> LogDetails:
-    """Raises CommandFailed if there is no such log."""
-    try:
+    """Raises CommandFailed if the log does not exist."""
+    with naming("log", log):
         details = client.stream(log).details()
-    except NotFound:
-        raise CommandFailed(f"there is no log {log!r}", Exit.NOT_FOUND) from None
     try:
         state = client.topic(log).state(touch=False)
     except Conflict as error:
@@ -215,7 +225,7 @@ def _fields(answer: LogDetails) -> dict[str, Any]:
         "content type": stream["content_type"],
         "records": None if state is None else f"{state.count:,}",
         "size": decimal(int(stream["total_size_bytes"]) if state is None else state.bytes),
-        "seqs": None if state is None or not state.count else f"{state.earliest_seq:,} to {state.head_seq:,}",
+        "seq": None if state is None or not state.count else f"{state.earliest_seq:,} to {state.head_seq:,}",
         "head": f"{int(stream['next_offset']):,}" if state is None else None,
         "created": stream["created_at"],
         "last write": stream["last_append_at"],
@@ -223,8 +233,8 @@ def _fields(answer: LogDetails) -> dict[str, Any]:
         "closed": "yes" if stream["closed"] else None,
         "forked from": None
         if info["base"] is None
-        else f"epoch {info['base']['epoch']} up to {info['base']['through']}",
-        "lost": ", ".join(f"{first} to {last}" for first, last in info["gaps"]),
+        else f"epoch {info['base']['epoch']} up to seq {info['base']['through']}",
+        "lost seq": ", ".join(f"{first} to {last}" for first, last in info["gaps"]),
         "profile": answer.profile["kind"] if answer.profile["kind"] != "generic" else None,
         "schema version": answer.schema.get("currentVersion") or None,
         "search fields": ", ".join(answer.schema.get("search", {}).get("fields", {})),
@@ -235,22 +245,32 @@ def _fields(answer: LogDetails) -> dict[str, Any]:
         fields |= _configured(state.config)
         if state.queue is not None:
             fields["jobs"] = (
-                f"{state.queue.ready:,} ready, {state.queue.in_flight:,} in flight, {state.queue.delayed:,} delayed, "
-                f"{state.queue.dead_lettered:,} given up"
+                f"{state.queue.ready:,} ready, {state.queue.in_flight:,} leased, {state.queue.delayed:,} delayed, "
+                f"{state.queue.dead_lettered:,} dead-lettered"
             )
     return fields
 
 
+#: The words of the command line for fields of a topic's configuration.
+_CONFIG_WORDS = {
+    "ttl_ms": "max age",
+    "cap_records": "max records",
+    "cap_bytes": "max bytes",
+    "discard": "when full",
+    "dead_letter": "dead-letter log",
+}
+_CONFIG_DURATIONS = ("ttl_ms", "idempotency_window_ms", "lease_ms", "claim_jitter_ms")
+
+
 def _configured(config: TopicConfig) -> dict[str, Any]:
-    """What is not as it is by default, and how durable it is."""
-    told: dict[str, Any] = {"durability": config.durability}
-    lengths = ("ttl_ms", "idempotency_window_ms", "lease_ms", "claim_jitter_ms")
+    """The durability, and every field that does not have its default."""
+    fields: dict[str, Any] = {"durability": config.durability}
     for field in msgspec.structs.fields(config):
         value = getattr(config, field.name)
         if field.name not in ("type", "durability") and value != field.default:
-            name = field.name.removesuffix("_ms").replace("_", " ")
-            told[name] = show_length(value) if field.name in lengths else value
-    return told
+            name = _CONFIG_WORDS.get(field.name) or field.name.removesuffix("_ms").replace("_", " ")
+            fields[name] = show_duration(value) if field.name in _CONFIG_DURATIONS else value
+    return fields
 
 
 # --- log create -----------------------------------------------------------------------------------------------------
@@ -259,49 +279,77 @@ JSON_TYPE = "application/json"
 
 
 def create_command(
-    log: Annotated[str, typer.Argument(metavar="LOG", help="Its name.")],
-    type: Annotated[Literal["log", "queue"], typer.Option("--type", help="What it is.")] = "log",
+    log: NewLogName,
+    type: Annotated[
+        Literal["log", "queue"], typer.Option("--type", help="A log to read, or a queue of jobs for workers.")
+    ] = "log",
     durability: Annotated[
         Literal["ephemeral", "memory", "disk", "fsync"],
-        typer.Option("--durability", help="What an acknowledged record survives."),
+        typer.Option("--durability", help="How safe an acknowledged record is."),
     ] = "disk",
-    ttl: Annotated[str | None, typer.Option("--ttl", metavar="LENGTH", help="Records live so long: 7d.")] = None,
-    cap_records: Annotated[int, typer.Option("--cap-records", metavar="N", min=0, help="Keep so many.")] = 0,
-    cap_bytes: Annotated[int, typer.Option("--cap-bytes", metavar="N", min=0, help="Keep so many bytes.")] = 0,
-    reject: Annotated[bool, typer.Option("--reject", help="When it is full, refuse writes.")] = False,
-    compact: Annotated[bool, typer.Option("--compact", help="Keep the last record of each key.")] = False,
+    max_records: Annotated[
+        int,
+        typer.Option("--max-records", metavar="N", min=0, help="Retention: maximum number of records; 0: no limit."),
+    ] = 0,
+    max_bytes: Annotated[
+        int,
+        typer.Option("--max-bytes", metavar="BYTES", min=0, help="Retention: maximum size in bytes; 0: no limit."),
+    ] = 0,
+    max_age: Annotated[
+        str | None,
+        typer.Option(
+            "--max-age", metavar="DURATION", help="Retention: maximum age of a record, such as 7d. Default: no limit."
+        ),
+    ] = None,
+    reject: Annotated[
+        bool, typer.Option("--reject", help="Refuse writes to a full log instead of removing its oldest records.")
+    ] = False,
+    compact: Annotated[bool, typer.Option("--compact", help="Keep only the last record of each key.")] = False,
     lease: Annotated[
-        str | None, typer.Option("--lease", metavar="LENGTH", help="Of a queue: a job is somebody's so long.")
+        str | None,
+        typer.Option("--lease", metavar="DURATION", help="Queues only: how long a worker holds a job. Default: 30s."),
     ] = None,
     max_deliveries: Annotated[
-        int, typer.Option("--max-deliveries", metavar="N", min=0, help="Of a queue: then a job is given up.")
+        int,
+        typer.Option(
+            "--max-deliveries",
+            metavar="N",
+            min=0,
+            help="Queues only: move a job to the dead-letter log after N deliveries; 0: never.",
+        ),
     ] = 0,
     dead_letter: Annotated[
-        str | None, typer.Option("--dead-letter", metavar="LOG", help="Of a queue: where it goes then.")
+        str | None, typer.Option("--dead-letter", metavar="LOG", help="Queues only: name of the dead-letter log.")
     ] = None,
     content_type: Annotated[
-        str, typer.Option("--content-type", metavar="TYPE", help="Other than JSON, it is a stream.")
+        str, typer.Option("--content-type", metavar="TYPE", help="Media type of the records.")
     ] = JSON_TYPE,
     schema: Annotated[
-        Path | None, typer.Option("--schema", metavar="FILE", help="Its schema and search configuration, as JSON.")
+        Path | None,
+        typer.Option("--schema", metavar="FILE", help="JSON file with the schema and the search configuration."),
     ] = None,
     as_json: AsJson = False,
     url: Url = DEFAULT_URL,
-    key: Key = None,
+    api_key: ApiKey = None,
 ) -> None:
-    """Make a log. One that is there already is left alone."""
+    """Create a log or a queue. Fails with exit code 6 if the log already exists.
+
+    Example:
+      strandline log create orders --durability fsync --max-age 30d
+      strandline log create emails --type queue --max-deliveries 5 --dead-letter emails:dead
+    """
     config: TopicConfigArguments = {"type": type, "durability": durability, "compact": compact}
-    config |= {"cap_records": cap_records, "cap_bytes": cap_bytes, "discard": "reject" if reject else "old"}
-    config["ttl_ms"] = 0 if ttl is None else parse_length(ttl, "--ttl")
+    config |= {"cap_records": max_records, "cap_bytes": max_bytes, "discard": "reject" if reject else "old"}
+    config["ttl_ms"] = 0 if max_age is None else parse_duration(max_age, "--max-age")
     if type == "queue":
         config |= {"max_deliveries": max_deliveries, "dead_letter": dead_letter}
         if lease is not None:
-            config["lease_ms"] = parse_length(lease, "--lease")
+            config["lease_ms"] = parse_duration(lease, "--lease")
     elif lease is not None or max_deliveries or dead_letter is not None:
-        raise typer.BadParameter("--lease, --max-deliveries and --dead-letter are for a --type queue")
+        raise typer.BadParameter("--lease, --max-deliveries and --dead-letter are for queues; add --type queue")
     _check_stream(content_type, config, schema)
     registry = None if schema is None else read_registry(schema)
-    with connect(url, key) as client:
+    with connect(url, api_key) as client:
         answer = _create(client, log, config, content_type)
         if registry is not None:
             _set_schema(client, log, registry)
@@ -312,20 +360,23 @@ def create_command(
 
 
 def _check_stream(content_type: str, config: TopicConfigArguments, schema: Path | None) -> None:
-    """A stream that is not JSON has neither keys to compact by nor a configuration of topics."""
+    """The other options configure JSON logs only. Raises BadParameter."""
     plain = {"type": "log", "durability": "disk", "compact": False, "cap_records": 0, "cap_bytes": 0, "discard": "old"}
     if content_type != JSON_TYPE and (config != {**plain, "ttl_ms": 0} or schema is not None):
-        raise typer.BadParameter("a log that is not JSON takes no other option", param_hint="--content-type")
+        raise typer.BadParameter(
+            f"a log of {content_type} accepts no other option: they apply to {JSON_TYPE} only",
+            param_hint="--content-type",
+        )
 
 
 def read_registry(path: Path) -> Any:
-    """The update of a registry that a file has. Raises BadParameter."""
+    """The schema and the search configuration in a file. Raises BadParameter."""
     try:
         return msgspec.json.decode(path.read_bytes())
     except OSError as error:
-        raise typer.BadParameter(f"{path}: {error.strerror}", param_hint="--schema") from None
+        raise typer.BadParameter(f"cannot read {path}: {error.strerror}", param_hint="--schema") from None
     except msgspec.DecodeError as error:
-        raise typer.BadParameter(f"{path}: {error}", param_hint="--schema") from None
+        raise typer.BadParameter(f"{path} is not valid JSON: {error}", param_hint="--schema") from None
 
 
 def _create(client: Client, log: str, config: TopicConfigArguments, content_type: str) -> dict[str, Any]:
@@ -334,7 +385,7 @@ def _create(client: Client, log: str, config: TopicConfigArguments, content_type
     except NotFound:
         pass
     else:
-        raise CommandFailed(f"there is a log {log!r} already", Exit.CONFLICT)
+        raise CommandFailed(f"log {log!r} already exists; choose another name or delete the log first", Exit.CONFLICT)
     if content_type != JSON_TYPE:
         info = client.stream(log, content_type=content_type).create()
         return {"log": log, "content_type": info.content_type}
@@ -342,7 +393,7 @@ def _create(client: Client, log: str, config: TopicConfigArguments, content_type
 
 
 def _set_schema(client: Client, log: str, registry: Any) -> None:
-    """A schema that is refused leaves no log behind: nothing has been written to it yet."""
+    """If the schema is rejected, delete the new log: nothing has been written to it yet."""
     try:
         client.stream(log).set_schema(registry)
     except Exception:
@@ -352,12 +403,12 @@ def _set_schema(client: Client, log: str, registry: Any) -> None:
 
 # --- log delete -----------------------------------------------------------------------------------------------------
 
-#: Records that are shown before the question.
+#: Records that are shown before the confirmation.
 SHOWN_RECORDS = 5
 
 
-class Going(msgspec.Struct):
-    """What would go: how many records, how large their payloads, from which seq to which, and the first of them."""
+class Deletion(msgspec.Struct):
+    """What a deletion removes: the number of records, the size of their payloads, the seq range and examples."""
 
     records: int = 0
     bytes: int | None = 0
@@ -367,106 +418,109 @@ class Going(msgspec.Struct):
 
 
 def delete_command(
-    log: Annotated[str, typer.Argument(metavar="LOG", help="The log.", autocompletion=complete_log)],
-    record_key: Annotated[
-        str | None, typer.Option("--record-key", "-k", metavar="TEXT", help="Records with this key.")
-    ] = None,
-    prefix: Annotated[
-        str | None, typer.Option("--key-prefix", metavar="TEXT", help="Records whose keys begin so.")
-    ] = None,
+    log: LogName,
+    record_key: RecordKey = None,
+    prefix: KeyPrefix = None,
     before: Annotated[
-        int | None, typer.Option("--before", metavar="SEQ", min=1, help="Records before this seq.")
+        int | None, typer.Option("--before", metavar="SEQ", min=1, help="Only records before this sequence number.")
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="The log with all its records.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would go.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Delete the log and all its records.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be deleted and exit.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     as_json: AsJson = False,
     url: Url = DEFAULT_URL,
-    key: Key = None,
+    api_key: ApiKey = None,
 ) -> None:
-    """Delete records for good: by key, by the beginning of keys, before a seq, or the log as a whole.
+    """Delete records permanently, or a whole log with --all.
 
-    What would go is shown, then it is asked for. --before can be given together with a key or a beginning.
+    The command shows what it would delete and asks for confirmation. --before can be combined with --record-key or
+    --key-prefix; then only records that match both are deleted.
+
+    Example:
+      strandline log delete orders --record-key customer-7 --dry-run
+      strandline log delete orders --all --yes
     """
     if everything == (record_key is not None or prefix is not None or before is not None):
-        raise typer.BadParameter("say what is to go: --all, or --record-key, --key-prefix and --before")
-    if record_key is not None and prefix is not None:
-        raise typer.BadParameter("give either --record-key or --key-prefix")
+        raise typer.BadParameter("specify what to delete: either --all, or --record-key, --key-prefix or --before")
+    check_key_filters(record_key, prefix)
     if not (yes or dry_run or sys.stdin.isatty()):
-        raise typer.BadParameter("there is nobody to ask: say --yes, or --dry-run to see what would go")
+        raise typer.BadParameter(
+            "cannot ask for confirmation, because standard input is not a terminal; add --yes to delete, or --dry-run "
+            "to see what would be deleted"
+        )
     wanted = RecordFilter(0, record_key, prefix)
-    with connect(url, key) as client:
-        reader = open_reader(client, url, key, log)
-        going = measure_all(reader) if everything else measure(reader, wanted, before)
+    with connect(url, api_key) as client:
+        reader = open_reader(client, url, api_key, log)
+        deletion = measure_all(reader) if everything else measure(reader, wanted, before)
         if not as_json:
-            _show(going, log, everything)
+            _show(deletion, log, everything)
         if dry_run:
             if as_json:
-                print_json({"log": log, "would_delete": going})
+                print_json({"log": log, "would_delete": deletion})
             return
-        if not yes and not typer.confirm("Delete for good?", err=True):
-            raise CommandFailed("nothing was deleted", Exit.FAILED)
-        deleted = _delete_log(client, log, going) if everything else _delete(client, log, wanted, before)
+        if not yes and not typer.confirm("Delete permanently?", err=True):
+            raise CommandFailed("cancelled; nothing was deleted", Exit.FAILED)
+        deleted = _delete_log(client, log, deletion) if everything else _delete(client, log, wanted, before)
     if as_json:
         print_json({"log": log, "deleted": deleted, "log_deleted": everything})
     else:
-        print_line(f"deleted {counted(deleted, 'record')}" + (f" and the log {log}" if everything else ""))
+        print_line(f"deleted {counted(deleted, 'record')}" + (f" and log {log}" if everything else ""))
 
 
-def measure_all(reader: LogReader) -> Going:
+def measure_all(reader: LogReader) -> Deletion:
     records, size = reader.size()
     part = reader.page(RecordFilter(), SHOWN_RECORDS)
-    return Going(records, size, part.earliest if records else None, part.head if records else None, part.records)
+    return Deletion(records, size, part.earliest if records else None, part.head if records else None, part.records)
 
 
-def measure(reader: LogReader, wanted: RecordFilter, before: int | None) -> Going:
-    """All of it is read: nobody else can say how much it is."""
-    going = Going()
+def measure(reader: LogReader, wanted: RecordFilter, before: int | None) -> Deletion:
+    """Reads all matching records, because the server does not count them beforehand."""
+    deletion = Deletion()
     last = reader.head() if before is None else min(before - 1, reader.head())
     with _watching(last) as watch:
         for part in pages(reader, wanted):
             for record in part.records:
                 if record.seq > last:
                     break
-                _count(going, record)
+                _count(deletion, record)
             watch.update(watch.task_ids[0], completed=min(part.after, last))
             if part.after >= last:
                 break
-    return going
+    return deletion
 
 
-def _count(going: Going, record: ShownRecord) -> None:
-    going.records += 1
-    going.bytes = (going.bytes or 0) + len(record.payload.encode())
-    going.first = record.seq if going.first is None else going.first
-    going.last = record.seq
-    if len(going.examples) < SHOWN_RECORDS:
-        going.examples.append(record)
+def _count(deletion: Deletion, record: ShownRecord) -> None:
+    deletion.records += 1
+    deletion.bytes = (deletion.bytes or 0) + len(record.payload.encode())
+    deletion.first = record.seq if deletion.first is None else deletion.first
+    deletion.last = record.seq
+    if len(deletion.examples) < SHOWN_RECORDS:
+        deletion.examples.append(record)
 
 
 def _watching(total: int) -> Progress:
     console = open_console(stderr=True)
-    columns = (TextColumn("looking"), BarColumn(bar_width=30), MofNCompleteColumn())
+    columns = (TextColumn("counting records"), BarColumn(bar_width=30), MofNCompleteColumn())
     progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-    progress.add_task("looking", total=max(total, 1))
+    progress.add_task("counting records", total=max(total, 1))
     return progress
 
 
-def _show(going: Going, log: str, everything: bool) -> None:
-    for record in going.examples:
+def _show(deletion: Deletion, log: str, everything: bool) -> None:
+    for record in deletion.examples:
         print_line(line_of(record))
-    if going.records > len(going.examples):
-        print_line(f"     …  and {going.records - len(going.examples):,} more")
-    seqs = "" if going.first is None else f", seqs {going.first} to {going.last}"
-    size = "" if going.bytes is None else f", {decimal(going.bytes)}"
-    print_line(f"{counted(going.records, 'record')}{size}{seqs}" + (f", and the log {log}" if everything else ""))
+    if deletion.records > len(deletion.examples):
+        print_line(f"     …  and {deletion.records - len(deletion.examples):,} more")
+    seqs = "" if deletion.first is None else f", {seq_range(deletion.first, deletion.last)}"
+    size = "" if deletion.bytes is None else f", {decimal(deletion.bytes)}"
+    print_line(f"{counted(deletion.records, 'record')}{size}{seqs}" + (f", and log {log}" if everything else ""))
 
 
 def _delete(client: Client, log: str, wanted: RecordFilter, before: int | None) -> int:
     return client.topic(log).delete_records(before_seq=before, match=wanted.match).deleted
 
 
-def _delete_log(client: Client, log: str, going: Going) -> int:
+def _delete_log(client: Client, log: str, deletion: Deletion) -> int:
     topic: Any = client.topic(log)
     try:
         topic.delete()
@@ -474,18 +528,16 @@ def _delete_log(client: Client, log: str, going: Going) -> int:
         if error.code != "not_json":
             raise
         client.stream(log).delete()
-    return going.records
+    return deletion.records
 
 
 # --- the group ------------------------------------------------------------------------------------------------------
 
-app = typer.Typer(
-    name="log", no_args_is_help=True, help="Look at logs, write to them, follow them: topics, streams and all others."
-)
-app.command("ls")(list_command)
-app.command("show")(show_command)
-app.command("create")(create_command)
-app.command("append")(append_command)
-app.command("tail")(tail_command)
-app.command("diff")(diff_command)
-app.command("delete")(delete_command)
+app = typer.Typer(name="log", no_args_is_help=True, help="Create, list, read, append to and delete logs.")
+app.command("ls", cls=Command)(list_command)
+app.command("show", cls=Command)(show_command)
+app.command("create", cls=Command)(create_command)
+app.command("append", cls=Command)(append_command)
+app.command("tail", cls=Command)(tail_command)
+app.command("diff", cls=Command)(diff_command)
+app.command("delete", cls=Command)(delete_command)

@@ -1,30 +1,37 @@
-"""``strandline log append``: from arguments or from standard input."""
+"""``strandline log append``: records from arguments or from standard input."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 import typer
 from msgspec import Raw
 
-from strandline.cli.connection import DEFAULT_URL, AsJson, Key, Url, complete_log, connect
-from strandline.cli.exit_codes import CommandFailed, Exit
+from strandline.cli.connection import DEFAULT_URL, connect
+from strandline.cli.exit_codes import CommandFailed, Exit, not_found
+from strandline.cli.options import ApiKey, AsJson, LogName, Url
 from strandline.cli.output import counted, print_json, print_line
+from strandline.cli.queue import queue_state
+from strandline.cli.records import seq_range
+from strandline.cli.times import now_ms, parse_duration
 from strandline.client import Client, Conflict, Draft, NotFound
 
-#: Lines of one write where it matters which belong together; else what is there is written at once.
+#: Lines of one write with an idempotency key: a repeated command makes the same writes. Without a key, lines are
+#: written as soon as they are read.
 BATCH_LINES = 500
 READ_BYTES = 1 << 18
 JSON_TYPE = "application/json"
-#: These logs of JSON are written by the streams protocol alone: they have a schema or a profile.
+#: How much of an invalid line a message quotes.
+SHOWN_BYTES = 60
+#: The error code of a JSON log that only the streams protocol appends to: it has a schema or a profile.
 STREAM_ONLY = "not_writable"
 
 
 class AppendOutcome(msgspec.Struct):
-    """What became of it. Seqs are not known of what went by the streams protocol."""
+    """The result. ``first`` and ``last`` are None for records that were appended with the streams protocol."""
 
     log: str
     appended: int = 0
@@ -34,8 +41,8 @@ class AppendOutcome(msgspec.Struct):
     created: bool = False
 
 
-class Line(msgspec.Struct, forbid_unknown_fields=False):
-    """A line with ``--records``: as ``log tail --json`` prints records, of which seq and ts are left out."""
+class RecordLine(msgspec.Struct):
+    """A line of ``--records``: a record as ``log tail --json`` prints it. Its ``seq`` and ``ts`` are ignored."""
 
     data: Raw
     key: str | None = None
@@ -44,108 +51,172 @@ class Line(msgspec.Struct, forbid_unknown_fields=False):
 
 
 def append_command(
-    log: Annotated[str, typer.Argument(metavar="LOG", help="The log.", autocompletion=complete_log)],
+    log: LogName,
     data: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[DATA]...", help="JSON, a record each. Without any, the lines of standard input."),
+        typer.Argument(metavar="[DATA]...", help="One JSON document per record. Default: the lines of standard input."),
     ] = None,
     record_key: Annotated[
-        str | None, typer.Option("--record-key", "-k", metavar="TEXT", help="The key of the records.")
+        str | None, typer.Option("--record-key", "-k", metavar="KEY", help="Key of the records.")
     ] = None,
-    node: Annotated[str | None, typer.Option("--node", metavar="TEXT", help="Who writes them.")] = None,
-    meta: Annotated[str | None, typer.Option("--meta", metavar="JSON", help="What stands beside the data.")] = None,
-    text: Annotated[bool, typer.Option("--text", help="What is given is text, and becomes JSON strings.")] = False,
-    records: Annotated[
-        bool, typer.Option("--records", help="Lines are objects with data, key, node, meta: as log tail --json has it.")
+    node: Annotated[
+        str | None, typer.Option("--node", metavar="NAME", help="Name of the node that writes the records.")
+    ] = None,
+    meta: Annotated[
+        str | None, typer.Option("--meta", metavar="JSON", help="Metadata of the records: a JSON document.")
+    ] = None,
+    text: Annotated[
+        bool, typer.Option("--text", help="Append each argument or line as a JSON string, without parsing it.")
     ] = False,
+    records: Annotated[
+        bool,
+        typer.Option(
+            "--records",
+            help="Read each line as an object with data, key, node and meta, as `log tail --json` prints it.",
+        ),
+    ] = False,
+    priority: Annotated[
+        int,
+        typer.Option(
+            "--priority",
+            metavar="N",
+            min=-1000,
+            max=1000,
+            help="Queues only: priority of the jobs; workers get higher numbers first.",
+        ),
+    ] = 0,
+    delay: Annotated[
+        str | None,
+        typer.Option(
+            "--delay",
+            metavar="DURATION",
+            help="Queues only: time until workers can get the jobs, such as 10m. Default: 0s.",
+        ),
+    ] = None,
     idempotency_key: Annotated[
         str | None,
-        typer.Option("--idempotency-key", metavar="TEXT", help="Whoever says the same again appends nothing."),
+        typer.Option(
+            "--idempotency-key",
+            metavar="TEXT",
+            help="Repeating the command with the same key and the same records has no effect.",
+        ),
     ] = None,
-    no_create: Annotated[bool, typer.Option("--no-create", help="Do not make the log if it is not there.")] = False,
+    no_create: Annotated[
+        bool, typer.Option("--no-create", help="Fail if the log does not exist, instead of creating it.")
+    ] = False,
     as_json: AsJson = False,
     url: Url = DEFAULT_URL,
-    key: Key = None,
+    api_key: ApiKey = None,
 ) -> None:
-    """Append records to a log: all arguments in one step, or lines of standard input as they come.
+    """Append records to a log, from arguments or from standard input.
 
-    If a line of standard input is wrong, neither it nor what was read together with it is appended; what was before is
-    told.
+    Arguments are appended atomically. Lines of standard input are appended in batches as they arrive. If a line is
+    invalid, the command stops, appends nothing of that batch, and says how many records were appended before.
+
+    Example:
+      strandline log append orders '{"item":"book"}' '{"item":"pen"}' --record-key customer-7
+      strandline log append emails --delay 10m < jobs.jsonl
     """
     if text and records:
-        raise typer.BadParameter("give either --text or --records")
-    shape = LineShape(record_key, node, _json(meta, "--meta"), text, records)
+        raise typer.BadParameter("--text cannot be combined with --records")
+    not_before = 0 if delay is None else now_ms() + parse_duration(delay, "--delay")
+    shape = RecordShape(record_key, node, _json(meta, "--meta"), text, records, not_before, priority)
     if data is None and sys.stdin.isatty():
-        raise typer.BadParameter("there is nothing to append: give it as arguments or on standard input")
-    with connect(url, key) as client:
+        raise typer.BadParameter("no records: give them as arguments, or pipe them to standard input")
+    with connect(url, api_key) as client:
+        if shape.is_scheduled:
+            queue_state(client, log)
         writer = Writer(client, log, shape, idempotency_key, create=not no_create)
         try:
             if data is not None:
-                writer.write([line.encode() for line in data], 1)
+                writer.write([Line(f"argument {at}", each.encode()) for at, each in enumerate(data, 1)])
             else:
-                for number, lines in _batches(idempotency_key is not None, text or not writer.takes_json):
-                    writer.write(lines, number)
-        except BadLine as error:
-            before = (
-                f"; {counted(writer.outcome.appended, 'record')} before it were appended"
-                if writer.outcome.appended
-                else ""
-            )
+                for lines in _batches(idempotency_key is not None, text or not writer.takes_json):
+                    writer.write(lines)
+        except InvalidLine as error:
+            count = writer.outcome.appended
+            before = f"; {counted(count, 'record')} of earlier lines appended" if count else ""
             raise CommandFailed(f"{error}{before}", Exit.USAGE) from None
     if as_json:
         print_json(writer.outcome)
     else:
-        print_line(_told(writer.outcome))
+        print_line(_describe(writer.outcome))
 
 
-def _told(outcome: AppendOutcome) -> str:
-    made = f" (new log {outcome.log})" if outcome.created else ""
+def _describe(outcome: AppendOutcome) -> str:
+    created = f"created log {outcome.log}; " if outcome.created else ""
     if outcome.repeated and not outcome.appended:
-        return f"{counted(outcome.repeated, 'record')} had been appended before{made}"
-    again = f", {outcome.repeated:,} had been before" if outcome.repeated else ""
-    seqs = "" if outcome.first is None else f", seqs {outcome.first} to {outcome.last}"
-    return f"{counted(outcome.appended, 'record')} appended{again}{seqs}{made}"
+        count = counted(outcome.repeated, "record")
+        return f"{created}appended nothing: {count} with this idempotency key were appended before"
+    repeated = f"; skipped {outcome.repeated:,} that were appended before" if outcome.repeated else ""
+    seqs = "" if outcome.first is None else f", {seq_range(outcome.first, outcome.last)}"
+    return f"{created}appended {counted(outcome.appended, 'record')}{seqs}{repeated}"
 
 
-class BadLine(Exception):
-    """One line, or argument, that cannot be appended."""
+class InvalidLine(Exception):
+    """A line or an argument that cannot be appended."""
 
 
-class LineShape(msgspec.Struct, frozen=True):
-    """What is said of all records, and how lines are understood."""
+class Line(NamedTuple):
+    """A line of standard input, or an argument. ``place`` is its name in messages."""
+
+    place: str
+    text: bytes
+
+
+class RecordShape(msgspec.Struct, frozen=True):
+    """The options that apply to all records, and how a line is parsed."""
 
     key: str | None
     node: str | None
     meta: Any
     text: bool
     records: bool
+    not_before_ts: int = 0
+    priority: int = 0
 
-    def draft(self, line: bytes, number: int) -> Draft[Any]:
-        """Raises BadLine."""
+    @property
+    def is_scheduled(self) -> bool:
+        return bool(self.not_before_ts or self.priority)
+
+    def draft(self, line: Line) -> Draft[Any]:
+        """Raises InvalidLine."""
+        text = line.text.strip(b"\r\n")
         try:
             if self.records:
-                found = msgspec.json.decode(line, type=Line)
-                return Draft(found.data, found.key or self.key, found.node or self.node, found.meta or self.meta)
-            if self.text:
-                return Draft(line.decode(), self.key, self.node, self.meta)
-            return Draft(_checked(line), self.key, self.node, self.meta)
+                found = msgspec.json.decode(text, type=RecordLine)
+            else:
+                found = RecordLine(Raw(msgspec.json.encode(text.decode())) if self.text else _checked(text))
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            shown = line[:60].decode(errors="replace")
-            hint = "" if self.records else "; with --text it is taken as a string"
-            raise BadLine(f"number {number}, {shown!r}, is not what it should be: {error}{hint}") from None
+            if self.records:
+                wanted, advice = "a record", "expected an object with data and optionally key, node and meta"
+            elif self.text:
+                wanted, advice = "UTF-8 text", "convert the input to UTF-8"
+            else:
+                wanted, advice = "valid JSON", "add --text to append it as a string"
+            shown = text[:SHOWN_BYTES].decode(errors="replace")
+            raise InvalidLine(f"{line.place} is not {wanted}: {shown!r} ({error}); {advice}") from None
+        return Draft(
+            found.data,
+            found.key or self.key,
+            found.node or self.node,
+            found.meta or self.meta,
+            self.not_before_ts,
+            self.priority,
+        )
 
 
 def _checked(line: bytes) -> Raw:
-    """JSON, as it is written."""
+    """JSON, as it was written."""
     msgspec.json.decode(line)
     return Raw(line)
 
 
 class Writer:
-    """Appends to one log, by the protocol that it takes."""
+    """Appends to one log, with the protocol that the log accepts."""
 
     def __init__(
-        self, client: Client, log: str, shape: LineShape, idempotency_key: str | None, *, create: bool
+        self, client: Client, log: str, shape: RecordShape, idempotency_key: str | None, *, create: bool
     ) -> None:
         self._client = client
         self._log = log
@@ -166,15 +237,15 @@ class Writer:
             return self._client.stream(self._log).head().content_type.partition(";")[0].strip().lower()
         except NotFound:
             if not self._create:
-                raise CommandFailed(f"there is no log {self._log!r}", Exit.NOT_FOUND) from None
+                raise not_found("log", self._log) from None
             return JSON_TYPE
 
-    def write(self, lines: list[bytes], number: int) -> None:
-        """Lines of which the first has this number: all of them or none. Raises BadLine."""
+    def write(self, lines: list[Line]) -> None:
+        """Append all lines or none. Raises InvalidLine."""
         if not self.takes_json:
             self._append_bytes(lines)
             return
-        drafts = [self._shape.draft(line.strip(b"\r\n"), number + at) for at, line in enumerate(lines)]
+        drafts = [self._shape.draft(line) for line in lines]
         self._batches += 1
         if not self._by_stream:
             try:
@@ -201,10 +272,10 @@ class Writer:
         outcome.last = done.last_seq
 
     def _append(self, drafts: list[Draft[Any]]) -> None:
-        """By the streams protocol: in one step what has the same key."""
+        """With the streams protocol: one append for each run of records with the same key."""
         if self._key is not None or any(draft.node is not None or draft.meta is not None for draft in drafts):
             raise CommandFailed(
-                f"the log {self._log!r} has a schema or a profile, and takes neither node, meta nor idempotency key",
+                f"log {self._log!r} has a schema or a profile, so --node, --meta and --idempotency-key do not apply",
                 Exit.USAGE,
             )
         stream = self._client.stream(self._log)
@@ -215,39 +286,43 @@ class Writer:
                 self.outcome.appended += at - start
                 start = at
 
-    def _append_bytes(self, lines: list[bytes]) -> None:
-        """To a log that is not JSON: a record per line, as it is."""
+    def _append_bytes(self, lines: list[Line]) -> None:
+        """To a log that is not JSON: each line is a record, unchanged."""
         shape = self._shape
         if shape.records or shape.node is not None or shape.meta is not None or self._key is not None:
             raise CommandFailed(
-                f"the log {self._log!r} holds {self._content_type}: its records have a key and nothing else", Exit.USAGE
+                f"log {self._log!r} holds {self._content_type}: its records can have --record-key, but not --records, "
+                "--node, --meta or --idempotency-key",
+                Exit.USAGE,
             )
         stream: Any = self._client.stream(self._log, content_type=self._content_type)
         for line in lines:
-            stream.append(line, key=shape.key)
+            stream.append(line.text, key=shape.key)
             self.outcome.appended += 1
 
 
-def _batches(fixed: bool, blank: bool) -> Iterator[tuple[int, list[bytes]]]:
-    """The lines of standard input as they come, and the number of the first; with ``fixed``, so many at a time as it
-    would be any other time; those that are ``blank`` only if that means something."""
-    number, waiting, rest = 1, list[bytes](), b""
+def _batches(fixed: bool, blank: bool) -> Iterator[list[Line]]:
+    """The lines of standard input. ``fixed``: in batches of BATCH_LINES, whenever they arrive. ``blank``: with empty
+    lines; they count in the numbers of lines in any case."""
+    number, waiting, rest = 0, list[Line](), b""
     source: Any = sys.stdin.buffer
     while chunk := source.read1(READ_BYTES):
         *whole, rest = (rest + chunk).split(b"\n")
-        waiting += [line + b"\n" for line in whole if blank or line.strip()]
+        for text in whole:
+            number += 1
+            if blank or text.strip():
+                waiting.append(Line(f"line {number}", text + b"\n"))
         while len(waiting) >= BATCH_LINES or (waiting and not fixed):
-            yield number, waiting[:BATCH_LINES]
-            number += len(waiting[:BATCH_LINES])
+            yield waiting[:BATCH_LINES]
             waiting = waiting[BATCH_LINES:]
     if rest.strip() or (blank and rest):
-        waiting.append(rest)
-    for at in range(0, len(waiting), BATCH_LINES):
-        yield number + at, waiting[at : at + BATCH_LINES]
+        waiting.append(Line(f"line {number + 1}", rest))
+    if waiting:
+        yield waiting
 
 
 def _json(text: str | None, option: str) -> Any:
     try:
         return None if text is None else msgspec.json.decode(text.encode())
     except msgspec.DecodeError as error:
-        raise typer.BadParameter(str(error), param_hint=option) from None
+        raise typer.BadParameter(f"{text!r} is not valid JSON: {error}", param_hint=option) from None

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from strandline.cli.connection import DEFAULT_URL, AsJson, Key, Url, complete_log, connect
+from strandline.cli.connection import DEFAULT_URL, connect
+from strandline.cli.options import ApiKey, AsJson, AsJsonLines, KeyPrefix, LogName, RecordKey, Since, Url
 from strandline.cli.output import counted, print_json, print_line
 from strandline.cli.records import (
     PAGE_RECORDS,
@@ -24,57 +25,52 @@ from strandline.cli.records import (
 )
 from strandline.cli.times import parse_moment
 
-#: Whoever follows a log waits this long for a server that is gone to come back.
+#: How long `tail --follow` waits for a server that does not answer.
 FOLLOW_SECONDS = 600.0
 DEFAULT_LINES = 10
-#: How much further back it is looked where there were too few.
+#: The factor by which the search for the last records goes further back each time.
 LOOK_BACK = 16
-
-Log = Annotated[str, typer.Argument(metavar="LOG", help="The log.", autocompletion=complete_log)]
-RecordKey = Annotated[
-    str | None, typer.Option("--record-key", "-k", metavar="TEXT", help="Only records with this key.")
-]
-KeyPrefix = Annotated[
-    str | None, typer.Option("--key-prefix", metavar="TEXT", help="Only records whose keys begin so.")
-]
-Since = Annotated[
-    str | None,
-    typer.Option("--since", metavar="TIME", help="Of this time or later: 1h (ago), ISO 8601 or milliseconds."),
-]
 
 
 def tail_command(
-    log: Log,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, until interrupted.")] = False,
+    log: LogName,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Keep printing new records until interrupted with Ctrl-C.")
+    ] = False,
     lines: Annotated[
         int | None,
-        typer.Option(
-            "--lines", "-n", metavar="N", min=0, help=f"The last N records; {DEFAULT_LINES}, if nothing else is said."
-        ),
+        typer.Option("--lines", "-n", metavar="N", min=0, help=f"Print the last N records. Default: {DEFAULT_LINES}."),
     ] = None,
     from_seq: Annotated[
-        int | None, typer.Option("--from", metavar="SEQ", min=1, help="From this seq on; 1 is everything.")
+        int | None,
+        typer.Option(
+            "--from", metavar="SEQ", min=1, help="Start at this sequence number instead; 1 prints the whole log."
+        ),
     ] = None,
     since: Since = None,
     record_key: RecordKey = None,
     prefix: KeyPrefix = None,
-    as_json: AsJson = False,
+    as_json: AsJsonLines = False,
     url: Url = DEFAULT_URL,
-    key: Key = None,
+    api_key: ApiKey = None,
 ) -> None:
-    """Print the last records of a log, or those from a seq or a time on, and with -f what comes then.
+    """Print the last records of a log, or all records from a sequence number or a time on.
 
-    A connection that breaks, or a server that restarts, is waited for, and it goes on behind the last record. Records
-    that are gone although nobody deleted them are told. With --json a record is a line.
+    With --follow, the command reconnects after a broken connection or a restart of the server and continues after the
+    last record. A line marks records that were removed by retention or lost to damage.
+
+    Example:
+      strandline log tail orders --follow
+      strandline log tail orders --since 1h --record-key customer-7 --json
     """
     if lines is not None and (from_seq is not None or since is not None):
-        raise typer.BadParameter("give either --lines or a beginning with --from or --since")
-    _check_keys(record_key, prefix)
+        raise typer.BadParameter("--lines cannot be combined with --from or --since")
+    check_key_filters(record_key, prefix)
     start = None if since is None else parse_moment(since, "--since")
     wanted = RecordFilter((from_seq or 1) - 1, record_key, prefix, start)
     count = None if from_seq is not None or since is not None else DEFAULT_LINES if lines is None else lines
-    with connect(url, key) as client, connect(url, key, patience=FOLLOW_SECONDS) as patient:
-        reader = open_reader(client, url, key, log, patient if follow else None)
+    with connect(url, api_key) as client, connect(url, api_key, patience=FOLLOW_SECONDS) as patient:
+        reader = open_reader(client, url, api_key, log, patient if follow else None)
         if count is not None:
             last, head = _last(reader, wanted, count)
             for one in last:
@@ -89,8 +85,8 @@ def tail_command(
 
 
 def _last(reader: LogReader, wanted: RecordFilter, count: int) -> tuple[list[ShownRecord | RecordLoss], int]:
-    """The last records, with what was lost between them, or before them if there are fewer, and up to which seq that
-    is. They are looked for from further and further back: some near the end may be deleted, or have another key."""
+    """The last ``count`` records and the losses among them, and the seq up to which the log was read. The search goes
+    further and further back, because records near the end may be deleted or have another key."""
     head, span = reader.head(), max(count, 1)
     while count:
         records, lost, after = deque[ShownRecord](maxlen=count), list[RecordLoss](), max(head - span, 0)
@@ -109,23 +105,30 @@ def _last(reader: LogReader, wanted: RecordFilter, count: int) -> tuple[list[Sho
 
 
 def diff_command(
-    log: Log,
-    after: Annotated[int, typer.Argument(metavar="[SEQ]", min=0, help="Only what is behind this seq.")] = 0,
+    log: LogName,
+    after: Annotated[
+        int, typer.Argument(metavar="[SEQ]", min=0, help="Print the records after this sequence number.")
+    ] = 0,
     limit: Annotated[
-        int, typer.Option("--limit", "-n", metavar="N", min=1, max=PAGE_RECORDS, help="At most so many records.")
+        int,
+        typer.Option("--limit", "-n", metavar="N", min=1, max=PAGE_RECORDS, help="Maximum number of records."),
     ] = 100,
     since: Since = None,
     record_key: RecordKey = None,
     prefix: KeyPrefix = None,
     as_json: AsJson = False,
     url: Url = DEFAULT_URL,
-    key: Key = None,
+    api_key: ApiKey = None,
 ) -> None:
-    """Print one page of a log: what is behind a seq, and where to go on."""
-    _check_keys(record_key, prefix)
+    """Print one page of the records after a sequence number, and where the next page starts.
+
+    Example:
+      strandline log diff orders 1000 --limit 50
+    """
+    check_key_filters(record_key, prefix)
     wanted = RecordFilter(after, record_key, prefix, None if since is None else parse_moment(since, "--since"))
-    with connect(url, key) as client:
-        part = open_reader(client, url, key, log).page(wanted, limit)
+    with connect(url, api_key) as client:
+        part = open_reader(client, url, api_key, log).page(wanted, limit)
     if as_json:
         print_json(
             {
@@ -140,7 +143,7 @@ def diff_command(
         )
         return
     show_part(part, False)
-    state = "caught up" if part.caught_up else f"go on: strandline log diff {log} {part.after}"
+    state = "caught up" if part.caught_up else f"next page: strandline log diff {log} {part.after}"
     print_line(f"{counted(len(part.records), 'record')}, head {part.head}, {state}")
 
 
@@ -158,6 +161,7 @@ def _show(one: ShownRecord | RecordLoss, as_json: bool) -> None:
         print_line(line_of_loss(one) if isinstance(one, RecordLoss) else line_of(one))
 
 
-def _check_keys(record_key: str | None, prefix: str | None) -> None:
+def check_key_filters(record_key: str | None, prefix: str | None) -> None:
+    """Raises BadParameter if both filters are given."""
     if record_key is not None and prefix is not None:
-        raise typer.BadParameter("give either --record-key or --key-prefix")
+        raise typer.BadParameter("--record-key cannot be combined with --key-prefix")

@@ -1,4 +1,4 @@
-"""The ``strandline`` command. It is there wherever the package is, also where nothing but the client was installed."""
+"""The ``strandline`` command. It is installed with the package, also where only the client's dependencies are."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] in ("strandline", "pyspark_strandline"):
             raise
-        sys.exit(f"strandline: this needs the server, pip install 'strandline[server]' ({error.name} is missing)")
+        sys.exit(
+            f"strandline: the Python package {error.name!r} is missing; install the server's dependencies with "
+            "`pip install 'strandline[server]'`"
+        )
 
 
 if __name__ == "__main__":

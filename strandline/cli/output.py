@@ -1,7 +1,7 @@
-"""Where everything that the command line prints goes through.
+"""The output of all commands.
 
-What a terminal gets has its control characters escaped: records, keys, names and errors may come from anyone. What goes
-to a file or to another program is written as it is.
+At a terminal, control characters are escaped, because anyone may have written the records, keys, names and errors that
+are printed. Output to a file or to another program is not changed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def put(text: str = "", *, end: str = "\n", flush: bool = False, file: TextIO | 
 
 
 def say(text: str) -> None:
-    """Tell people something on standard error, line by line. It is never data, so it is always escaped."""
+    """Print a message for people on standard error, line by line. It is never data, so it is always escaped."""
     for line in text.splitlines() or [""]:
         print(f"strandline: {visible(line)}", file=sys.stderr, flush=True)
 
@@ -56,8 +56,8 @@ Cell = str | Text
 
 
 def print_json(value: object) -> None:
-    """One line, at once: programs may be waiting for it."""
-    # Data is as it was written, and may have line breaks between its members; within strings there are none.
+    """One line, flushed: a program may wait for it."""
+    # Data is printed as it was written and may have line breaks between its members; JSON strings have none.
     line = msgspec.json.encode(value).replace(b"\r", b" ").replace(b"\n", b" ")
     put(line.decode(), flush=True)
 
@@ -68,18 +68,18 @@ def counted(number: int, word: str) -> str:
 
 
 def at_terminal() -> bool:
-    """Whether a person reads what is printed."""
+    """Whether standard output is a terminal."""
     return sys.stdout.isatty()
 
 
 @lru_cache(maxsize=1)
 def terminal() -> Console:
-    """The terminal; only for when there is one."""
+    """The terminal. Call it only if :func:`at_terminal`."""
     return open_console(highlight=False)
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]], right: Sequence[str] = ()) -> None:
-    """``right`` are the columns that are set flush right: those of numbers."""
+    """``right`` names the columns that are aligned right: numbers."""
     if not at_terminal():
         print_plain(columns, rows, right)
         return
@@ -103,10 +103,10 @@ def print_plain(columns: Sequence[str], rows: Sequence[Sequence[Cell]], right: S
 
 
 def print_fields(fields: Mapping[str, Any]) -> None:
-    """One line per field that there is anything to say of."""
-    told = {name: str(value) for name, value in fields.items() if value not in (None, "")}
-    width = max((len(name) for name in told), default=0)
-    for name, value in told.items():
+    """One line per field that has a value."""
+    shown = {name: str(value) for name, value in fields.items() if value not in (None, "")}
+    width = max((len(name) for name in shown), default=0)
+    for name, value in shown.items():
         if at_terminal():
             terminal().print(Text(name.ljust(width), "bold"), Text(value), sep="  ", soft_wrap=True)
         else:

@@ -1,14 +1,12 @@
-"""``strandline pipeline``: the history on Spark.
+"""``strandline pipeline``: copy the history of logs to the lake with Spark, show its status, and audit it.
 
-Exit codes of ``run``: 0 done, or told to stop; 1 failed; 2 invalid arguments; 3 Spark or Java is missing or does not
-start; 4 another pipeline works on the lake, or has taken it over. ``status`` ends with 1 if there is no status to show.
-``audit`` ends with 1 if it has findings and with 2 if it could not look; its report goes to standard output.
+Exit codes of ``run``: 0 done or stopped, 1 failed, 2 invalid arguments, 3 Spark or Java is missing or does not start,
+4 another pipeline uses the lake. ``status`` exits with 1 if there is no status. ``audit`` exits with 1 if it has
+findings and with 2 if it could not run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,22 +17,31 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from strandline.cli.output import open_console, put, say
-from strandline.cli.spark import (
-    EXIT_FAILED,
-    EXIT_USAGE,
+from strandline.cli.command_class import Command
+from strandline.cli.options import (
+    ApiKey,
     AsJson,
     Cold,
     Conf,
     Data,
-    Key,
+    LakeLocation,
+    LogNames,
     Master,
+    NamePrefix,
     Remote,
-    Url,
+    SourceUrl,
+)
+from strandline.cli.output import counted, open_console, put, say
+from strandline.cli.spark import (
+    EXIT_FAILED,
+    EXIT_USAGE,
+    LogSource,
     check_directory,
     describe_problem,
     describe_round,
     errors,
+    log_source,
+    parse_conf,
     progress,
     session,
     watching,
@@ -45,64 +52,66 @@ from strandline.lake.location import Lake
 from strandline.lake.status import BadStatus, PipelineStatus, read_status
 
 if TYPE_CHECKING:
-    from strandline.history.source import History
     from strandline.pipeline.audit.report import AuditReport, Finding
 
-app = typer.Typer(name="pipeline", no_args_is_help=True, help="Process the history on Spark.")
-
-_Lake = Annotated[
-    str | None, typer.Option("--lake", metavar="PLACE", help="A directory or s3://bucket/prefix; else DIR/lake.")
-]
-_Logs = Annotated[
-    list[str] | None, typer.Option("--logs", metavar="NAME", help="Only this log. Can be given more than once.")
-]
-_Prefix = Annotated[str, typer.Option("--prefix", metavar="TEXT", help="Only logs whose names begin so.")]
+app = typer.Typer(name="pipeline", no_args_is_help=True, help="Copy the history of logs to a lake with Spark.")
 
 
-@app.command("run")
+@app.command("run", cls=Command)
 def run_command(
     data: Data = None,
-    url: Url = None,
-    key: Key = None,
-    lake: _Lake = None,
+    url: SourceUrl = None,
+    api_key: ApiKey = None,
+    lake: LakeLocation = None,
     once: Annotated[
-        bool, typer.Option("--once", help="Cover everything that is acknowledged now, then end. The default.")
+        bool, typer.Option("--once", help="Process all records that are acknowledged now, then exit. The default.")
     ] = False,
-    continuous: Annotated[bool, typer.Option("--continuous", help="Go on until told to stop.")] = False,
+    continuous: Annotated[
+        bool, typer.Option("--continuous", help="Keep processing new records until stopped.")
+    ] = False,
     supervised: Annotated[
         bool,
-        typer.Option("--supervised", help="Go on by a line on standard input each; end when that closes.", hidden=True),
+        typer.Option("--supervised", help="Run a round for each line of standard input, until it ends.", hidden=True),
     ] = False,
     interval: Annotated[
-        float, typer.Option("--interval", metavar="S", min=0.0, help="With --continuous, look so often for more.")
+        float,
+        typer.Option("--interval", metavar="SECONDS", min=0.0, help="With --continuous: seconds between two rounds."),
     ] = 30.0,
     master: Master = "local[*]",
     remote: Remote = None,
-    logs: _Logs = None,
-    prefix: _Prefix = "",
+    logs: LogNames = None,
+    prefix: NamePrefix = "",
     cold: Cold = "",
     conf: Conf = None,
 ) -> None:
-    """Bring the lake up to date with the history, once or for as long as it runs.
+    """Bring the lake up to date with the logs, once or continuously.
 
-    Exit code 0: done, or told to stop; 1: failed; 2: the command makes no sense; 3: Spark or Java is missing; 4:
-    another pipeline is at work on the lake, or has taken it over.
+    Exit codes: 0 done or stopped; 1 failed; 2 invalid arguments; 3 Spark or Java is missing; 4 another pipeline uses
+    the lake.
+
+    Example:
+      strandline pipeline run --data data
+      strandline pipeline run --url http://server:4000 --lake s3://history/lake --continuous
     """
     if once + continuous + supervised > 1:
-        raise typer.BadParameter("give one of --once and --continuous")
+        raise typer.BadParameter("specify only one of --once and --continuous")
+    source = log_source(data, url, api_key, cold)
+    place = lake_of(data, lake)
+    if place is None:
+        raise typer.BadParameter("--url needs --lake: specify the location of the lake")
     from strandline.pipeline.run import PipelineJob, run
 
     job = PipelineJob(
-        path="" if data is None else str(data),
-        url=url or "",
-        key=key,
+        path=source.path,
+        url=source.url,
+        key=api_key,
         cold=cold,
-        lake=lake_of(data, url, lake),
+        lake=place,
         mode="supervised" if supervised else "continuous" if continuous else "once",
         interval=interval,
         master=master,
         remote=remote,
-        conf=parse_conf(conf or []),
+        conf=parse_conf(conf),
         logs=tuple(logs or ()),
         prefix=prefix,
     )
@@ -110,53 +119,39 @@ def run_command(
         run(job, watch, say)
 
 
-def lake_of(data: Path | None, url: str | None, lake: str | None) -> str:
-    """Where the lake is. Raises BadParameter where it is not clear what is meant."""
-    if (data is None) == (url is None):
-        raise typer.BadParameter("give either --data or --url")
-    if lake is None and data is None:
-        raise typer.BadParameter("say with --lake where the lake is: with --url there is no directory for it")
-    if data is not None and not data.is_dir():
-        raise typer.BadParameter(f"{data} is not a directory", param_hint="--data")
-    return lake or str(data / "lake" if data is not None else "")
+def lake_of(data: Path | None, lake: str | None) -> str | None:
+    """The location of the lake; None if neither option gives one."""
+    return lake if lake is not None or data is None else str(data / "lake")
 
 
-def parse_conf(conf: list[str]) -> dict[str, str]:
-    settings: dict[str, str] = {}
-    for one in conf:
-        name, equals, value = one.partition("=")
-        if not equals or not name.startswith("spark."):
-            raise typer.BadParameter(f"{one!r} is not like spark.name=value", param_hint="--conf")
-        settings[name] = value
-    return settings
-
-
-@app.command("status")
+@app.command("status", cls=Command)
 def status_command(
     data: Data = None,
-    url: Url = None,
-    key: Key = None,
-    lake: _Lake = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print it as one JSON object.")] = False,
+    url: SourceUrl = None,
+    api_key: ApiKey = None,
+    lake: LakeLocation = None,
+    as_json: AsJson = False,
 ) -> None:
-    """How the pipeline of a lake is doing: from the lake itself, or from the server that looks after it."""
-    if sum(one is not None for one in (data, url, lake)) != 1:
-        raise typer.BadParameter("give one of --data, --url and --lake")
-    pass
+    """Show the state, progress and problems of the pipeline, from the lake or from a server.
 
-    if url is not None:
-        code = from_server(url, key, as_json)
-    else:
-        code = from_lake(lake or lake_of(data, None, None), as_json)
-    raise typer.Exit(code)
+    Example:
+      strandline pipeline status --data data
+      strandline pipeline status --url http://127.0.0.1:4000
+    """
+    if sum(one is not None for one in (data, url, lake)) != 1:
+        raise typer.BadParameter("specify exactly one of --data, --url and --lake")
+    check_directory(data)
+    raise typer.Exit(
+        from_server(url, api_key, as_json) if url is not None else from_lake(str(lake_of(data, lake)), as_json)
+    )
 
 
 # --- pipeline status ------------------------------------------------------------------------------------------------
 
-#: Rounds and problems that are shown, and logs.
+#: Maximum number of rounds, problems and logs that are shown.
 SHOWN = 5
 SHOWN_LOGS = 20
-#: A server that does not answer within this time is not asked any longer.
+#: Timeout of the request for the status.
 ANSWER_SECONDS = 30.0
 
 
@@ -167,9 +162,9 @@ def from_lake(place: str, as_json: bool) -> int:
     except (BadStatus, OSError) as error:
         return _fail(str(error))
     if status is None:
-        return _fail(f"no pipeline has been at work on {lake.url}")
+        return _fail(f"no pipeline has run on the lake {lake.url}; start one with `strandline pipeline run`")
     if status.state != "ended" and lake.directory is not None and not is_claimed(lake):
-        # It was killed, and could not say so.
+        # The process was killed before it could update the status.
         status.state, status.stages = "ended", []
     if as_json:
         put(msgspec.json.encode(status).decode())
@@ -178,30 +173,30 @@ def from_lake(place: str, as_json: bool) -> int:
     return 0
 
 
-def from_server(url: str, key: str | None, as_json: bool) -> int:
+def from_server(url: str, api_key: str | None, as_json: bool) -> int:
     try:
-        with Client(url, key, timeout=ANSWER_SECONDS, patience=0) as client:
-            told = client.call("GET", "/pipeline").body
+        with Client(url, api_key, timeout=ANSWER_SECONDS, patience=0) as client:
+            answered = client.call("GET", "/pipeline").body
     except Refused as error:
-        return _fail(f"{url} answers {error.status}: {error.message}")
+        return _fail(f"{url} answered {error.status}: {error.message}")
     except (StrandlineError, ValueError) as error:
-        return _fail(f"{url} does not answer: {error}")
+        return _fail(f"{error}; check that --url is the URL of a running server")
     if as_json:
-        put(told.decode())
+        put(answered.decode())
         return 0
     try:
-        answer = msgspec.json.decode(told, type=_Answer)
+        answer = msgspec.json.decode(answered, type=_Answer)
     except msgspec.DecodeError:
-        return _fail(f"{url} is no server that knows of a pipeline")
+        return _fail(f"{url} sent an unexpected answer; expected the URL of a Strandline server")
     console = open_console(highlight=False, soft_wrap=True)
-    _show_keeper(answer, console)
+    _show_supervisor(answer, console)
     if answer.status is not None:
         show_status(answer.status, console)
     return 0
 
 
 class _Answer(msgspec.Struct, kw_only=True):
-    """What of the server's answer is shown."""
+    """The part of the server's answer that is shown."""
 
     state: str
     pid: int | None = None
@@ -216,21 +211,23 @@ class _Answer(msgspec.Struct, kw_only=True):
     status: PipelineStatus | None = None
 
 
-def _show_keeper(answer: _Answer, console: Console) -> None:
+def _show_supervisor(answer: _Answer, console: Console) -> None:
     process = "" if answer.pid is None else f" as process {answer.pid}"
     again = f", next attempt in {answer.retry_seconds:.0f} s" if answer.retry_seconds else ""
     console.print(f"server: [bold]{escape(answer.state)}[/]{process}{again}")
-    console.print(f"not in the lake yet: {answer.new_records:,} records, {answer.new_erasures:,} erasures")
+    console.print(f"not in the lake: {answer.new_records:,} records, {answer.new_erasures:,} erasures")
     if answer.reason:
-        console.print(f"because {escape(answer.reason)}")
+        console.print(f"reason: {escape(answer.reason)}")
     for sentence in answer.missing:
         console.print(f"[red]missing[/]  {escape(sentence)}")
     if answer.last_error:
-        console.print(f"[red]last error[/]  {escape(answer.last_error)} ({answer.failures} of {answer.starts} starts)")
+        console.print(
+            f"[red]last error[/]  {escape(answer.last_error)} ({answer.failures} of {answer.starts} starts failed)"
+        )
 
 
 def show_status(status: PipelineStatus, console: Console) -> None:
-    who = "" if status.state == "ended" else escape(f", process {status.pid} on {status.host}, {status.master}")
+    who = "" if status.state == "ended" else escape(f", process {status.pid} on {status.host}, master {status.master}")
     console.print(f"pipeline: [bold]{status.state}[/] since {_time(status.since)}{who}")
     for sentence in status.missing:
         console.print(f"[red]missing[/]  {escape(sentence)}")
@@ -238,7 +235,10 @@ def show_status(status: PipelineStatus, console: Console) -> None:
         total = "" if stage.total is None else f" of {stage.total:,}"
         console.print(f"  {escape(stage.stage)}: {stage.records:,}{total} records, {stage.rate:,.0f}/s")
     lag = status.lag
-    console.print(f"{lag.logs:,} logs, {lag.heads:,} records, {lag.behind:,} behind; {status.rounds_total:,} rounds")
+    console.print(
+        f"{counted(lag.logs, 'log')}, {counted(lag.heads, 'record')}, lag {lag.behind:,}; "
+        f"{counted(status.rounds_total, 'round')}"
+    )
     for summary in status.rounds[-SHOWN:]:
         console.print(f"  {_time(summary.begin)}  {escape(describe_round(summary, lag).partition(';')[0])}")
     for problem in status.problems[-SHOWN:]:
@@ -271,24 +271,16 @@ def _fail(message: str) -> int:
 # --- pipeline audit -------------------------------------------------------------------------------------------------
 
 
-@app.command("audit")
+@app.command("audit", cls=Command)
 def audit_command(
     data: Data = None,
-    url: Url = None,
-    key: Key = None,
-    lake: Annotated[
-        str | None,
-        typer.Option(
-            "--lake", metavar="PLACE", help="Compare with this lake and write the report there; else DIR/lake."
-        ),
-    ] = None,
-    logs: _Logs = None,
-    prefix: _Prefix = "",
+    url: SourceUrl = None,
+    api_key: ApiKey = None,
+    lake: LakeLocation = None,
+    logs: LogNames = None,
+    prefix: NamePrefix = "",
     repair: Annotated[
-        bool,
-        typer.Option(
-            "--repair", help="First remove rows of the table records that are there more than once. Needs a lake."
-        ),
+        bool, typer.Option("--repair", help="First remove duplicate rows from the table records of the lake.")
     ] = False,
     cold: Cold = "",
     master: Master = "local[*]",
@@ -296,24 +288,25 @@ def audit_command(
     conf: Conf = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check whole logs: checksums, order, gaps, floors, proofs of authors, and whether the lake has the same records.
+    """Check whole logs, and compare them with the lake.
 
-    By --url checksums are left to the server. The report is written to the table audit of the lake, if there is a lake.
+    The audit checks checksums, order, gaps and signatures; with --url, the server checks the checksums. If there is a
+    lake, the audit compares its records and adds the report to its table audit. --repair keeps one row of each record;
+    no pipeline may use the lake meanwhile.
 
-    With --repair, one row of each record stays in the lake. No pipeline may be at work on the lake meanwhile.
+    Exit codes: 0 no findings; 1 findings; 2 invalid arguments, or the audit could not run; 3 Spark or Java is missing;
+    4 with --repair, a pipeline uses the lake.
 
-    Exit code 0: sound; 1: something is not; 2: the command makes no sense or it could not be looked; 3: Spark or Java
-    is missing; 4: with --repair, another pipeline is at work on the lake.
+    Example:
+      strandline pipeline audit --data data --prefix shop/
     """
-    if (data is None) == (url is None):
-        raise typer.BadParameter("give either --data or --url")
-    path = check_directory(data)
-    place = lake if lake is not None or data is None else str(data / "lake")
+    source = log_source(data, url, api_key, cold)
+    place = lake_of(data, lake)
     if repair and place is None:
-        raise typer.BadParameter("say with --lake which lake to repair: with --url there is no directory for it")
-    settings = parse_conf(conf or [])
+        raise typer.BadParameter("--repair with --url needs --lake: specify the location of the lake")
+    properties = parse_conf(conf)
     with errors(EXIT_USAGE):
-        report = _audit(path, url or "", key, cold, place, tuple(logs or ()), prefix, repair, master, remote, settings)
+        report = _audit(source, place, tuple(logs or ()), prefix, repair, master, remote, properties)
     if as_json:
         put(msgspec.json.encode(report).decode())
     else:
@@ -322,10 +315,7 @@ def audit_command(
 
 
 def _audit(
-    path: str,
-    url: str,
-    key: str | None,
-    cold: str,
+    source: LogSource,
     place: str | None,
     logs: tuple[str, ...],
     prefix: str,
@@ -335,7 +325,6 @@ def _audit(
     conf: dict[str, str],
 ) -> AuditReport:
     from strandline.lake.fence import belong
-    from strandline.lake.location import Lake
     from strandline.pipeline.audit.duplicates import repair_lake
     from strandline.pipeline.audit.lake_files import LakeSnapshot
     from strandline.pipeline.audit.report import write_report
@@ -347,33 +336,22 @@ def _audit(
     chosen, removed = Chosen(logs, prefix), None
     with session(master, remote, conf, "strandline audit") as spark, watching() as reporter:
         if repair and lake is not None:
-            with opened(path, url, key, cold) as history:
+            with source.opened() as history:
                 belong(lake, history.directory)
                 removed = repair_lake(spark, history, lake, reporter, chosen)
-        # The lake first: what it has in excess was then removed from the logs since.
+        # The lake is read first: a record that only the lake has was then removed from its log in the meantime.
         snapshot = None if lake is None else LakeSnapshot.take(lake)
-        with opened(path, url, key, cold) as history:
+        with source.opened() as history:
             if lake is not None:
                 belong(lake, history.directory)
-            report = audit(on_spark(spark), history, snapshot, reporter, chosen, source=path or url, removed=removed)
+            report = audit(on_spark(spark), history, snapshot, reporter, chosen, source=str(source), removed=removed)
     if lake is not None:
         write_report(lake, report)
     return report
 
 
-@contextmanager
-def opened(path: str, url: str, key: str | None, cold: str) -> Iterator[History]:
-    from strandline.history.source import open_history
-
-    history = open_history(path=path, url=url, key=key, cold_url=cold)
-    try:
-        yield history
-    finally:
-        history.close()
-
-
 def show_audit(report: AuditReport, console: Console) -> None:
-    table = Table("check", "", "log", "first seq", "count", "", box=None, pad_edge=False)
+    table = Table("check", "result", "log", "first seq", "count", "detail", box=None, pad_edge=False)
     for finding in report.findings:
         table.add_row(
             finding.check,
@@ -386,12 +364,12 @@ def show_audit(report: AuditReport, console: Console) -> None:
     console.print(table)
     bad = [finding for finding in report.findings if not finding.ok and finding.log]
     console.print(
-        f"{report.logs} logs, {report.records} records: "
-        + ("[green]sound[/]" if report.ok else f"[red]{len(bad)} findings[/]")
+        f"{counted(report.logs, 'log')}, {counted(report.records, 'record')}: "
+        + ("[green]no findings[/]" if report.ok else f"[red]{counted(len(bad), 'finding')}[/]")
     )
 
 
 def _audit_verdict(finding: Finding) -> str:
     if finding.log and finding.ok:
         return "[yellow]note[/]"
-    return "[green]ok[/]" if finding.ok else "[red]bad[/]"
+    return "[green]ok[/]" if finding.ok else "[red]failed[/]"

@@ -14,19 +14,19 @@ import msgspec
 from msgspec import Raw, Struct
 from rich.text import Text
 
-from strandline.cli.exit_codes import CommandFailed, Exit
+from strandline.cli.exit_codes import CommandFailed, Exit, naming
 from strandline.cli.times import show_time
-from strandline.client import Arrived, CaughtUp, Client, Conflict, Deleted, Lost, NotFound, Record, Start, Tombstone
+from strandline.client import Arrived, CaughtUp, Client, Conflict, Deleted, Lost, Record, Start, Tombstone
 
 if TYPE_CHECKING:
     from strandline.history.log_info import LogInfo
 
-#: The server gives no more in one page.
+#: The maximum of the server.
 PAGE_RECORDS = 1000
 
 
 class RecordFilter(Struct, frozen=True):
-    """Which records: after a seq, with this key or key prefix, of this time (milliseconds) or later."""
+    """Which records: after a seq, with this key or key prefix, from this time (milliseconds) on."""
 
     after: int = 0
     key: str | None = None
@@ -62,25 +62,24 @@ class LogReader(Protocol):
         """The last seq."""
 
     def size(self) -> tuple[int, int | None]:
-        """How many records there are, and how many bytes, where that is known."""
+        """The number of records, and their bytes; None if the bytes are unknown."""
 
 
-def open_reader(client: Client, url: str, key: str | None, log: str, patient: Client | None = None) -> LogReader:
-    """The client sees that the log is there; the ``patient`` one reads it, if there is one. Raises CommandFailed if
-    there is no such log."""
+def open_reader(client: Client, url: str, api_key: str | None, log: str, patient: Client | None = None) -> LogReader:
+    """A reader for a log, which uses the ``patient`` client if there is one. Raises CommandFailed if the log does not
+    exist; that is checked with the first client, which gives up earlier."""
     try:
-        client.topic(log).state(touch=False)
-    except NotFound:
-        raise CommandFailed(f"there is no log {log!r}", Exit.NOT_FOUND) from None
+        with naming("log", log):
+            client.topic(log).state(touch=False)
     except Conflict as error:
         if error.code != "not_json":
             raise
-        return BytesReader(patient or client, url, key, log)
+        return BytesReader(patient or client, url, api_key, log)
     return JsonReader(patient or client, log)
 
 
 def pages(reader: LogReader, wanted: RecordFilter, limit: int = PAGE_RECORDS) -> Iterator[RecordPage]:
-    """All pages, up to the end as it is when that is reached."""
+    """All pages up to the end of the log."""
     after = wanted.after
     while True:
         part = reader.page(RecordFilter(after, wanted.key, wanted.prefix, wanted.since), limit)
@@ -121,7 +120,7 @@ class JsonReader:
                     case Lost(tombstone=tombstone):
                         yield of_tombstone(tombstone)
                     case Deleted():
-                        raise CommandFailed(f"the log {self._log!r} was deleted", Exit.NOT_FOUND)
+                        raise CommandFailed(f"log {self._log!r} was deleted", Exit.NOT_FOUND)
                     case CaughtUp():
                         pass
 
@@ -133,12 +132,12 @@ PIECE_RECORDS = 10_000
 
 
 class BytesReader:
-    def __init__(self, client: Client, url: str, key: str | None, log: str) -> None:
-        # Arrow takes longer to load than most commands run.
+    def __init__(self, client: Client, url: str, api_key: str | None, log: str) -> None:
+        # Importing Arrow takes longer than most commands.
         from strandline.history.remote import ServerHistory
 
         self._client = client
-        self._history = ServerHistory(url, key)
+        self._history = ServerHistory(url, api_key)
         self._log = log
 
     def head(self) -> int:
@@ -155,7 +154,7 @@ class BytesReader:
         )
 
     def _read(self, info: LogInfo, wanted: RecordFilter, limit: int) -> tuple[list[ShownRecord], int]:
-        """The first records, and up to where that is."""
+        """The first records, and the seq up to which the log was read."""
         from strandline.history.pieces import Where
 
         records: list[ShownRecord] = []
@@ -184,7 +183,7 @@ class BytesReader:
 
 
 def _losses(info: LogInfo, after: int, through: int) -> list[RecordLoss]:
-    """What readers would have got from behind ``after`` up to ``through``, had not a cap, time or damage taken it."""
+    """The seqs after ``after`` up to ``through`` that retention or damage removed."""
     found = [RecordLoss(after + 1, info.floor - 1, "cap or ttl")] if after + 1 < info.floor else []
     return found + [RecordLoss(first, last, "lost") for first, last in info.gaps if first > after and first <= through]
 
@@ -199,8 +198,8 @@ NULL = Raw(b"null")
 
 
 class ShownRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A record. ``data`` is JSON as it was written; of a log that is not JSON the record has ``text``, or ``base64``
-    where it is no text either."""
+    """A record. ``data`` is JSON as it was written. A record of another log has ``text``, or ``base64`` if it is not
+    UTF-8."""
 
     seq: int
     ts: int
@@ -213,14 +212,14 @@ class ShownRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def payload(self) -> str:
-        """For people."""
+        """The data as text."""
         if self.data is not None:
             return bytes(self.data).decode()
         return self.text if self.text is not None else f"base64:{self.base64}"
 
 
 class RecordLoss(msgspec.Struct, frozen=True):
-    """Records that are gone although nobody deleted them."""
+    """Records that were lost: retention or damage removed them, not a deletion."""
 
     first: int
     last: int
@@ -228,13 +227,13 @@ class RecordLoss(msgspec.Struct, frozen=True):
 
 
 class LossLine(msgspec.Struct, frozen=True):
-    """A loss among records, for programs."""
+    """A loss as a line of JSON."""
 
     lost: RecordLoss
 
 
 def of_topic(record: Record[Any]) -> ShownRecord:
-    """A record whose data and meta were read as they are written."""
+    """A record whose data was read as :class:`Raw`."""
     meta = None if record.meta is None else Raw(msgspec.json.encode(record.meta))
     return ShownRecord(record.seq, record.ts, record.tag, record.node, meta, Raw(record.data))
 
@@ -261,7 +260,7 @@ def of_tombstone(tombstone: Tombstone) -> RecordLoss:
 
 
 def line_of(record: ShownRecord) -> Text:
-    """One line: seq, time, key, payload, and behind it who wrote it and what stands beside it."""
+    """One line: seq, time, key, payload, node and meta."""
     line = Text.assemble((f"{record.seq:>6}", "cyan"), "  ", (show_time(record.ts), "dim"), "  ")
     line.append(record.key or "-", "green" if record.key else "dim")
     line.append("  " + record.payload.rstrip("\n").replace("\n", "\\n"))
@@ -272,5 +271,24 @@ def line_of(record: ShownRecord) -> Text:
     return line
 
 
+#: Why records were lost, by the protocol's reason.
+_LOSS_REASONS = {
+    "cap": "removed by retention: max records or max bytes",
+    "ttl": "removed by retention: max age",
+    "mixed": "removed by retention",
+    "cap or ttl": "removed by retention",
+    "source_trim": "removed from the source log before they were copied",
+    "lost": "lost to damage or a power failure",
+    "recreated": "deleted with an earlier log of this name",
+    "from_seq_too_old": "removed before they were read",
+}
+
+
 def line_of_loss(loss: RecordLoss) -> Text:
-    return Text(f"------  the records from {loss.first} to {loss.last} are gone ({loss.reason})", "red")
+    reason = _LOSS_REASONS.get(loss.reason, loss.reason)
+    return Text(f"------  {seq_range(loss.first, loss.last)} {reason}", "red")
+
+
+def seq_range(first: int, last: int | None) -> str:
+    """``seq 5``, ``seq 1 to 7``."""
+    return f"seq {first}" if last in (first, None) else f"seq {first} to {last}"

@@ -1,4 +1,4 @@
-"""``strandline search`` and ``strandline aggregate``: hits with the matches marked, and sums as a table or as bars."""
+"""``strandline search`` prints hits with the matches marked; ``strandline aggregate`` prints a table or a chart."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ import typer
 from msgspec import Raw
 from rich.text import Text
 
-from strandline.cli.connection import DEFAULT_URL, AsJson, Key, Url, complete_log, connect
-from strandline.cli.exit_codes import CommandFailed, Exit
+from strandline.cli.connection import DEFAULT_URL, connect
+from strandline.cli.exit_codes import CommandFailed, Exit, naming
+from strandline.cli.options import ApiKey, AsJson, LogName, Since, Until, Url
 from strandline.cli.output import counted, print_json, print_line, print_table
-from strandline.cli.times import now_ms, parse_length, parse_moment, show_time
+from strandline.cli.times import now_ms, parse_duration, parse_moment, show_time
 from strandline.client import Client
 from strandline.client.stream_calls import Aggregated, Group, Hit
 from strandline.protocols.streams.offsets import decode
@@ -24,16 +25,9 @@ from strandline.query.language import And, Bare, Compare, Node, Not, Or, parse
 
 PAGE_HITS = 100
 
-Log = Annotated[str, typer.Argument(metavar="LOG", help="The log.", autocompletion=complete_log)]
-Since = Annotated[
-    str | None,
-    typer.Option("--since", metavar="TIME", help="Of this time or later: 1h (ago), ISO 8601 or milliseconds."),
-]
-Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Of before this time.")]
-
 
 class FoundRecord(msgspec.Struct):
-    """A hit, for programs."""
+    """A hit in the JSON output."""
 
     seq: int
     offset: str
@@ -43,25 +37,34 @@ class FoundRecord(msgspec.Struct):
 
 
 def search_command(
-    log: Log,
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="For example: level:error duration:>=100 timeout")],
+    log: LogName,
+    query: Annotated[
+        str, typer.Argument(metavar="QUERY", help="Search query, such as: level:error duration:>=100 timeout")
+    ],
     since: Since = None,
     until: Until = None,
     sort: Annotated[
         list[str] | None,
-        typer.Option("--sort", metavar="FIELD[:asc]", help="By this field, _score or offset. Can be given repeatedly."),
+        typer.Option(
+            "--sort",
+            metavar="FIELD",
+            help="Sort by a field, _score or offset; append :asc or :desc. Repeat the option for more fields.",
+        ),
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", min=1, help="At most so many hits.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", min=1, help="Maximum number of hits.")] = 20,
     as_json: AsJson = False,
     url: Url = DEFAULT_URL,
-    key: Key = None,
+    api_key: ApiKey = None,
 ) -> None:
-    """Find records of a log whose schema says what can be searched.
+    """Search the records of a log. The log needs a schema with a search configuration.
 
-    Times are those of the schema's primary timestamp field.
+    --since and --until apply to the schema's primary timestamp field.
+
+    Example:
+      strandline search requests 'level:error ms:>100' --since 1h --sort ms:desc
     """
     words = words_of(query)
-    with connect(url, key) as client:
+    with connect(url, api_key) as client, naming("log", log):
         asked = within(client, log, query, since, until)
         stream = client.stream(log, Raw)
         found = list(islice(stream.hits(asked, sort=sort, size=min(limit + 1, PAGE_HITS)), limit + 1))
@@ -73,7 +76,7 @@ def search_command(
         line = Text.assemble((f"{hit.seq:>6}", "cyan"), "  ")
         line.append(marked(bytes(hit.data).decode(), words))
         print_line(line)
-    print_line(counted(len(hits), "hit") + (", and there are more: --limit" if more else ""))
+    print_line(counted(len(hits), "hit") + ("; more exist, raise --limit to see them" if more else ""))
 
 
 def _found(hit: Hit[Raw]) -> FoundRecord:
@@ -81,7 +84,7 @@ def _found(hit: Hit[Raw]) -> FoundRecord:
 
 
 def within(client: Client, log: str, query: str, since: str | None, until: str | None) -> str:
-    """The query, restricted to a time. Raises CommandFailed where the log does not say what its time is."""
+    """The query, restricted to a time range. Raises CommandFailed if the log has no primary timestamp field."""
     bounds = [
         (sign, parse_moment(text, option))
         for sign, text, option in ((">=", since, "--since"), ("<", until, "--until"))
@@ -91,7 +94,11 @@ def within(client: Client, log: str, query: str, since: str | None, until: str |
         return query
     field = client.stream(log).schema().get("search", {}).get("primaryTimestampField")
     if field is None:
-        raise CommandFailed(f"the schema of {log!r} has no primary timestamp field, which a time is of", Exit.CONFLICT)
+        raise CommandFailed(
+            f"the schema of log {log!r} has no primary timestamp field; set search.primaryTimestampField in it, or "
+            "search without --since and --until",
+            Exit.CONFLICT,
+        )
     times = " ".join(f'{field}:{sign}"{show_time(max(moment, 1))}"' for sign, moment in bounds)
     return f"({query}) {times}" if query.strip() else times
 
@@ -100,7 +107,7 @@ def within(client: Client, log: str, query: str, since: str | None, until: str |
 
 
 def words_of(query: str) -> list[str]:
-    """What a record was found by, as it may stand in it; nothing that it was not to have. Raises BadParameter."""
+    """The words of a query that a hit may contain, without negated ones. Raises BadParameter."""
     try:
         return [word for word in _words(parse(query)) if word]
     except BadQuery as error:
@@ -118,7 +125,7 @@ def _words(node: Node) -> Iterator[str]:
 
 
 def marked(text: str, words: list[str]) -> Text:
-    """A text with these words marked, where words begin."""
+    """A text in which these words, and words that start with them, are marked."""
     shown = Text(text)
     if words:
         pattern = "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
@@ -129,42 +136,59 @@ def marked(text: str, words: list[str]) -> Text:
 # --- strandline aggregate -------------------------------------------------------------------------------------------
 
 DEFAULT_SINCE = "24h"
-#: The statistics of a measure that a table has room for.
+#: The statistics of a measure that a table shows.
 STATISTICS = ("count", "sum", "avg", "min", "max", "p95")
 
 
 def aggregate_command(
-    log: Log,
+    log: LogName,
     rollup: Annotated[
-        str | None, typer.Argument(metavar="[ROLLUP]", help="What is added up; not needed where there is one.")
+        str | None,
+        typer.Argument(metavar="[ROLLUP]", help="Rollup of the schema. Default: the only rollup that the schema has."),
     ] = None,
     interval: Annotated[
         str | None,
-        typer.Option("--interval", metavar="LENGTH", help="Of those of the rollup; the shortest by default."),
+        typer.Option(
+            "--interval", metavar="DURATION", help="Interval of the rollup, such as 1h. Default: the shortest."
+        ),
     ] = None,
     since: Since = DEFAULT_SINCE,
     until: Until = None,
     group_by: Annotated[
-        list[str] | None, typer.Option("--group-by", "-g", metavar="FIELD", help="Can be given repeatedly.")
+        list[str] | None,
+        typer.Option("--group-by", "-g", metavar="FIELD", help="Group by a field. Repeat the option for more fields."),
     ] = None,
     measures: Annotated[
-        list[str] | None, typer.Option("--measure", "-m", metavar="NAME", help="Only this. Can be given repeatedly.")
+        list[str] | None,
+        typer.Option(
+            "--measure", "-m", metavar="NAME", help="Only this measure. Repeat the option for more. Default: all."
+        ),
     ] = None,
-    query: Annotated[str | None, typer.Option("--query", "-q", help="Only records that this finds.")] = None,
-    chart: Annotated[bool, typer.Option("--chart", help="Bars, a line per interval.")] = False,
+    query: Annotated[
+        str | None, typer.Option("--query", "-q", metavar="QUERY", help="Only records that match this search query.")
+    ] = None,
+    chart: Annotated[bool, typer.Option("--chart", help="Print a bar chart instead of a table.")] = False,
     value: Annotated[
-        str | None, typer.Option("--value", metavar="MEASURE.STATISTIC", help="What the bars show: ms.avg.")
+        str | None,
+        typer.Option(
+            "--value", metavar="MEASURE.STATISTIC", help="Value of the chart, such as ms.avg. Default: the first one."
+        ),
     ] = None,
     as_json: AsJson = False,
     url: Url = DEFAULT_URL,
-    key: Key = None,
+    api_key: ApiKey = None,
 ) -> None:
-    """Add up the records of a log by interval and group, by a rollup of its schema."""
+    """Aggregate the records of a log by time and fields, with a rollup of its schema.
+
+    Example:
+      strandline aggregate requests load --since 7d --interval 1h --group-by level
+      strandline aggregate requests --chart --value ms.max
+    """
     if value is not None and not chart:
-        raise typer.BadParameter("--value is for --chart", param_hint="--value")
+        raise typer.BadParameter("--value needs --chart", param_hint="--value")
     start = parse_moment(since or DEFAULT_SINCE, "--since")
     end = now_ms() + 1 if until is None else parse_moment(until, "--until")
-    with connect(url, key) as client:
+    with connect(url, api_key) as client:
         rollup, interval = _choose(client, log, rollup, interval)
         found = client.stream(log).aggregate(
             rollup, start=start, end=end, interval=interval, q=query, group_by=group_by, measures=measures
@@ -172,7 +196,7 @@ def aggregate_command(
     if as_json:
         print_json({"log": log, "rollup": rollup, "interval": interval, "buckets": found.buckets})
     elif not found.buckets:
-        print_line("nothing was found")
+        print_line("no records match")
     elif chart:
         _print_chart(found, interval, value)
     else:
@@ -180,15 +204,19 @@ def aggregate_command(
 
 
 def _choose(client: Client, log: str, rollup: str | None, interval: str | None) -> tuple[str, str]:
-    rollups = client.stream(log).schema().get("search", {}).get("rollups", {})
+    with naming("log", log):
+        rollups = client.stream(log).schema().get("search", {}).get("rollups", {})
+    if not rollups:
+        raise CommandFailed(
+            f"log {log!r} has no rollups; add one to the search configuration of its schema", Exit.CONFLICT
+        )
     if rollup is None:
         if len(rollups) != 1:
-            known = f"one of {', '.join(rollups)}" if rollups else "but the schema of this log has none"
-            raise CommandFailed(f"name a rollup: {known}", Exit.USAGE if rollups else Exit.CONFLICT)
+            raise CommandFailed(f"log {log!r} has several rollups; specify one of: {', '.join(rollups)}", Exit.USAGE)
         rollup = next(iter(rollups))
     if interval is None:
         intervals = rollups.get(rollup, {}).get("intervals", ())
-        interval = min(intervals, key=lambda text: parse_length(text, "--interval"), default="1h")
+        interval = min(intervals, key=lambda text: parse_duration(text, "--interval"), default="1h")
     return rollup, interval
 
 
@@ -209,7 +237,7 @@ def _print_table(found: Aggregated) -> None:
 
 
 def _values(group: Group) -> dict[str, Any]:
-    """By measure and statistic: ``ms.avg``; a measure that only counts has its own name."""
+    """By measure and statistic, such as ``ms.avg``; a measure that only counts has no statistic in its name."""
     return {
         measure if set(told) == {"count"} else f"{measure}.{statistic}": told[statistic]
         for measure, told in group.measures.items()
@@ -219,12 +247,14 @@ def _values(group: Group) -> dict[str, Any]:
 
 
 def _print_chart(found: Aggregated, interval: str, value: str | None) -> None:
-    """Bars of one value, group by group; an interval in which nothing was is a line without a bar."""
+    """One bar per interval, group by group; an interval without records has no bar."""
     known = [name for bucket in found.buckets for group in bucket.groups for name in _values(group)]
     name = value or known[0]
     if name not in known:
-        raise CommandFailed(f"there is no {name!r}: {', '.join(dict.fromkeys(known))}", Exit.USAGE)
-    starts = _starts(found, parse_length(interval, "--interval"))
+        raise CommandFailed(
+            f"unknown value {name!r} for --value; expected one of: {', '.join(dict.fromkeys(known))}", Exit.USAGE
+        )
+    starts = _starts(found, parse_duration(interval, "--interval"))
     series: dict[str, dict[str, float]] = {}
     for bucket in found.buckets:
         for group in bucket.groups:
@@ -237,7 +267,7 @@ def _print_chart(found: Aggregated, interval: str, value: str | None) -> None:
 
 
 def _starts(found: Aggregated, step: int) -> list[str]:
-    """Every interval from the first with anything in it to the last."""
+    """Every interval from the first with records to the last."""
     first, last = (parse_moment(bucket.start, "start") for bucket in (found.buckets[0], found.buckets[-1]))
     return [show_time(at) for at in range(first, last + 1, step)]
 
@@ -251,7 +281,7 @@ def _shown(value: Any) -> str:
 # --- bars -----------------------------------------------------------------------------------------------------------
 
 WIDTH = 40
-#: A cell that is filled from the left by so many eighths.
+#: A cell that is filled from the left, in eighths.
 _EIGHTHS = (" ", "▏", "▎", "▍", "▌", "▋", "▊", "▉", "█")
 
 
@@ -262,7 +292,7 @@ class Bar(NamedTuple):
 
 
 def bar_of(value: float, highest: float, width: int = WIDTH) -> str:
-    """As long as ``value`` is beside ``highest``, which fills the width; what is more than nothing can be seen."""
+    """A bar of a length relative to ``highest``, which fills the width. A positive value is always visible."""
     if value <= 0 or highest <= 0:
         return ""
     eighths = max(round(value / highest * width * 8), 1)

@@ -1,6 +1,6 @@
 """``strandline serve``.
 
-Exit codes: 0 stopped by a signal, 1 could not run, 2 invalid settings, 3 the data directory is damaged.
+Exit codes: 0 stopped by a signal, 1 cannot run, 2 invalid settings, 3 damaged data directory.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def _help(option: str) -> str:
-    """What an option does: the sentence of its setting, with the default."""
+    """The help of an option: the sentence of its setting, with the default."""
     setting = SETTINGS[OPTIONS[option]]
     return f"{setting.sentence} Default: {toml(setting.default)}." if setting.default != "" else setting.sentence
 
@@ -43,17 +43,27 @@ def serve_command(
     pipeline: Annotated[str | None, typer.Option("--pipeline", metavar="MODE", help=_help("--pipeline"))] = None,
     lake: Annotated[str | None, typer.Option("--lake", metavar="PLACE", help=_help("--lake"))] = None,
     declare: Annotated[str | None, typer.Option("--declare", metavar="FILE", help=_help("--declare"))] = None,
-    config: Annotated[Path | None, typer.Option("--config", metavar="FILE", help="TOML file with settings.")] = None,
-    no_fast_lane: Annotated[bool, typer.Option("--no-fast-lane", help="Answer all requests through ASGI.")] = False,
+    config: Annotated[
+        Path | None, typer.Option("--config", metavar="FILE", help="TOML file with settings. Default: none.")
+    ] = None,
+    no_fast_lane: Annotated[
+        bool, typer.Option("--no-fast-lane", help="Answer all requests through ASGI, without the fast lane.")
+    ] = False,
     print_config: Annotated[
-        bool, typer.Option("--print-config", help="Print the settings that would be used, and do not serve.")
+        bool, typer.Option("--print-config", help="Print the effective settings as TOML and exit.")
     ] = False,
     log_level: Annotated[str | None, typer.Option("--log-level", metavar="LEVEL", help=_help("--log-level"))] = None,
 ) -> None:
-    """Serve the logs of a data directory over HTTP.
+    """Run a server on a data directory.
 
-    Settings come from the file, then from STRANDLINE_* environment variables, then from options; the last one counts.
-    Set API keys in STRANDLINE_API_KEYS or in the file.
+    Options override STRANDLINE_* environment variables, which override the settings in the file of --config. Set API
+    keys with STRANDLINE_API_KEYS or in the file.
+
+    Exit codes: 0 stopped by a signal; 1 cannot run; 2 invalid settings; 3 damaged data directory.
+
+    Example:
+      strandline serve --data /var/lib/strandline --port 4000
+      STRANDLINE_API_KEYS=secret strandline serve --host 0.0.0.0
     """
     options: dict[str, object] = {
         "--host": host,
@@ -82,7 +92,7 @@ def serve_command(
     for variable, setting in VARIABLES.items():
         if setting == "api_keys":
             os.environ.pop(variable, None)
-    # The whole HTTP stack, which no other command needs.
+    # Only this command imports the HTTP stack.
     from strandline.server.run import run
 
     try:
@@ -94,7 +104,7 @@ def serve_command(
 
 
 def program(settings: Settings) -> Program:
-    """How the server is to run the pipeline. The server cannot know: it gets along without Spark."""
+    """How the server starts the pipeline. The server itself does not depend on Spark."""
     from strandline.pipeline.spark_session import what_is_missing
     from strandline.server.pipeline.supervisor import Program
 

@@ -1,4 +1,4 @@
-"""What the commands that work on Spark share: options, the session, progress, and errors."""
+"""What the commands on Spark share: where the logs are, the session, errors and progress."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, NamedTuple
 
 import typer
 from rich.console import Console
@@ -14,46 +14,68 @@ from rich.filesize import decimal
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
-from strandline.cli.output import open_console, put, say
+from strandline.cli.output import counted, open_console, put, say
 from strandline.lake.status import Lag, PipelineProblem, RoundSummary, StageStatus, StageSummary
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from strandline.history.source import History
     from strandline.lake.reporter import Reporter
 
 EXIT_FAILED, EXIT_USAGE, EXIT_MISSING, EXIT_IN_USE = 1, 2, 3, 4
 
-Data = Annotated[
-    Path | None, typer.Option("--data", metavar="DIR", help="A data directory, whether or not a server runs on it.")
-]
-Url = Annotated[str | None, typer.Option("--url", metavar="URL", help="A server.")]
-Key = Annotated[
-    str | None,
-    typer.Option("--key", metavar="KEY", envvar="STRANDLINE_KEY", help="The server's key, if it asks for one."),
-]
-Cold = Annotated[str, typer.Option("--cold", metavar="URL", help="The cold tier of the data directory, if it has one.")]
-Master = Annotated[
-    str, typer.Option("--master", metavar="URL", help="Where Spark runs: local[*], local[N], spark://host:port …")
-]
-Remote = Annotated[str | None, typer.Option("--remote", metavar="URL", help="Spark Connect instead: sc://host:port.")]
-Conf = Annotated[
-    list[str] | None,
-    typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark. Can be given more than once."),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the outcome as one JSON object.")]
+
+class LogSource(NamedTuple):
+    """Where logs are read from: the path of a data directory, or the URL of a server."""
+
+    path: str
+    url: str
+    api_key: str | None
+    cold: str
+
+    def __str__(self) -> str:
+        return self.path or self.url
+
+    @contextmanager
+    def opened(self) -> Iterator[History]:
+        from strandline.history.source import open_history
+
+        history = open_history(path=self.path, url=self.url, key=self.api_key, cold_url=self.cold)
+        try:
+            yield history
+        finally:
+            history.close()
+
+
+def log_source(data: Path | None, url: str | None, api_key: str | None, cold: str) -> LogSource:
+    """The logs that --data or --url names. Raises BadParameter unless exactly one of them is given."""
+    if (data is None) == (url is None):
+        raise typer.BadParameter("specify either --data or --url")
+    return LogSource(check_directory(data), url or "", api_key, cold)
 
 
 def check_directory(data: Path | None) -> str:
-    """The path, or nothing. Raises BadParameter if there is no such directory."""
+    """The path, or an empty text. Raises BadParameter if it is not a directory."""
     if data is not None and not data.is_dir():
-        raise typer.BadParameter(f"{data} is not a directory", param_hint="--data")
+        raise typer.BadParameter(f"{data} is not a directory; expected a data directory", param_hint="--data")
     return "" if data is None else str(data)
+
+
+def parse_conf(conf: list[str] | None) -> dict[str, str]:
+    """Spark properties by name. Raises BadParameter."""
+    properties: dict[str, str] = {}
+    for one in conf or ():
+        name, equals, value = one.partition("=")
+        if not equals or not name.startswith("spark."):
+            raise typer.BadParameter(f"{one!r} is not a Spark property; expected spark.name=value", param_hint="--conf")
+        properties[name] = value
+    return properties
 
 
 @contextmanager
 def session(master: str, remote: str | None, conf: dict[str, str], name: str) -> Iterator[SparkSession]:
-    """The session of this process, if it has one already; else one of its own. Raises SparkUnavailable."""
+    """The active session of this process, or a new one that is closed afterwards. Raises SparkUnavailable."""
     from strandline.pipeline.spark_session import close_session, open_session, what_is_missing
 
     shared = None if what_is_missing(remote or master) else _active()
@@ -94,8 +116,8 @@ def watching() -> Iterator[Reporter]:
 
 @contextmanager
 def errors(failed: int = EXIT_FAILED) -> Iterator[None]:
-    """What goes wrong on purpose is a line on standard error, and an exit code; ``failed`` for whatever has none of its
-    own."""
+    """Turn expected errors into a message on standard error and an exit code; ``failed`` is the code of errors that
+    have no code of their own."""
     from deltalake.exceptions import DeltaError
     from obstore.exceptions import BaseError
 
@@ -121,19 +143,19 @@ def errors(failed: int = EXIT_FAILED) -> Iterator[None]:
         say(str(error))
         raise typer.Exit(failed) from None
     except (DeltaError, BaseError) as error:
-        # What follows is how the library came to it.
+        # The following lines are the library's own trace.
         say(str(error).splitlines()[0])
         raise typer.Exit(failed) from None
     except Exception as error:
         if not is_spark_error(error):
             raise
-        # Its own words bring pages of Java along, and Spark has said them already.
+        # The full text has pages of Java stack traces, and Spark has logged it already.
         say(describe(error))
         raise typer.Exit(failed) from None
 
 
 def is_spark_error(error: Exception) -> bool:
-    # Where it is not loaded, or not even installed, nothing of it can have been raised.
+    # If the module is not loaded, none of its errors can have been raised.
     spark_errors = sys.modules.get("pyspark.errors")
     return spark_errors is not None and isinstance(error, spark_errors.PySparkException)
 
@@ -149,16 +171,18 @@ def describe_stage(stage: StageSummary) -> str:
 def describe_round(summary: RoundSummary, lag: Lag) -> str:
     seconds = (summary.end - summary.begin) / 1000
     outcome = f"failed: {summary.error}" if summary.error else "stopped" if summary.stopped else "done"
-    return f"round {outcome} after {seconds:.1f} s; {lag.behind:,} of {lag.heads:,} records of {lag.logs:,} logs behind"
+    logs = counted(lag.logs, "log")
+    return f"round {outcome} after {seconds:.1f} s; lag: {lag.behind:,} of {lag.heads:,} records in {logs}"
 
 
 def describe_problem(problem: PipelineProblem) -> str:
-    place = "" if problem.log is None else f" {problem.log}" + ("" if problem.seq is None else f" at {problem.seq}")
-    return f"problem in {problem.stage}{place}: {problem.message}"
+    seq = "" if problem.seq is None else f" at seq {problem.seq}"
+    place = "" if problem.log is None else f", log {problem.log}{seq}"
+    return f"problem in stage {problem.stage}{place}: {problem.message}"
 
 
 class Lines:
-    """A line whenever something is over. Rounds in which there was nothing to do are passed over in silence."""
+    """Prints a line when a stage or a round ends. Rounds without work are not printed."""
 
     def began(self, stage: StageStatus) -> None:
         pass
@@ -181,12 +205,12 @@ class Lines:
         pass
 
     def _say(self, text: str) -> None:
-        with suppress(OSError):  # whoever listened is gone; what is under way comes to its end all the same
+        with suppress(OSError):  # standard error is closed; the round continues
             put(text, file=sys.stderr, flush=True)
 
 
 class Bars:
-    """A bar per stage of the round that is under way; what is over stays as a line."""
+    """Shows a bar per stage of the current round; finished stages and rounds stay as lines."""
 
     def __init__(self, console: Console) -> None:
         self._progress = Progress(

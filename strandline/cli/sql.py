@@ -1,4 +1,4 @@
-"""``strandline sql``: DuckDB over logs, what is in the lake and what is not there yet."""
+"""``strandline sql``: DuckDB over logs, from the lake and from everything newer."""
 
 from __future__ import annotations
 
@@ -11,49 +11,63 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from strandline.cli.connection import DEFAULT_URL, Key, Url
+from strandline.cli.connection import DEFAULT_URL
+from strandline.cli.options import ApiKey, Cold, Data, Url
 from strandline.cli.output import counted, print_json, print_line, print_table, put, say
-from strandline.cli.spark import Cold, Data, check_directory
+from strandline.cli.spark import check_directory
 
 if TYPE_CHECKING:
     from strandline.sql.results import Result
 
-#: The most rows of a table for people.
+#: Maximum number of rows of a printed table.
 SHOWN_ROWS = 1000
 
 
 def sql_command(
     statement: Annotated[
-        str, typer.Argument(metavar="STATEMENT", help="One statement of DuckDB's SQL; - reads it from standard input.")
+        str,
+        typer.Argument(
+            metavar="STATEMENT", help="One SQL statement in DuckDB's dialect; - reads it from standard input."
+        ),
     ],
     data: Data = None,
     lake: Annotated[
         str | None,
-        typer.Option("--lake", metavar="PLACE", help="Where the lake is; else DIR/lake, or what the server says."),
+        typer.Option(
+            "--lake",
+            metavar="LOCATION",
+            help="Location of the lake: a directory or s3://bucket/prefix. Default: DIR/lake, or the server's lake.",
+        ),
     ] = None,
     cold: Cold = "",
-    as_json: Annotated[bool, typer.Option("--json", help="A JSON object per row.")] = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="CSV, with a header.")] = False,
-    parquet: Annotated[Path | None, typer.Option("--parquet", metavar="FILE", help="Write a Parquet file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per row.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV with a header.")] = False,
+    parquet: Annotated[
+        Path | None, typer.Option("--parquet", metavar="FILE", help="Write the rows to a Parquet file.")
+    ] = None,
     url: Url = DEFAULT_URL,
-    key: Key = None,
+    api_key: ApiKey = None,
 ) -> None:
-    """Query logs with SQL: every log is a table, with the columns seq, ts, key, node, meta and data (JSON).
+    """Query logs with SQL. Every log is a table with the columns seq, ts, key, node, meta and data.
 
-    A name that is no plain word goes in quotes: select data->>'item' from "shop/orders". Only logs that are named are
-    read: what the pipeline has put into the lake from there, everything newer from the log. What a cap or time took
-    from a log stays in the lake, what was deleted is in neither.
+    Quote the name of a log that is not an identifier: "shop/orders". Only logs that the statement names are read:
+    records that the pipeline has copied to the lake come from the lake, newer ones from the log. Records that retention
+    removed from a log stay in the lake; deleted records are in neither.
+
+    Example:
+      strandline sql "select key, count(*) from orders group by key"
+      strandline sql --data data 'from "shop/orders" limit 10' --csv
     """
     if as_json + as_csv + (parquet is not None) > 1:
-        raise typer.BadParameter("give one of --json, --csv and --parquet")
+        raise typer.BadParameter("specify only one of --json, --csv and --parquet")
     text = sys.stdin.read() if statement == "-" else statement
     if not text.strip(" \t\r\n;"):
-        raise typer.BadParameter("it is empty", param_hint="STATEMENT")
+        raise typer.BadParameter("the statement is empty; expected one SQL statement", param_hint="STATEMENT")
     path = check_directory(data)
-    # DuckDB and the lake, which no other command needs.
+    # Only this command imports DuckDB.
     from strandline.sql.engine import SqlSource, answer
 
-    source = SqlSource(path, "" if path else url, key, cold, lake, say)
+    source = SqlSource(path, "" if path else url, api_key, cold, lake, say)
     with tempfile.TemporaryDirectory(prefix="strandline-sql-") as directory:
         result = answer(source, text, Path(directory))
         if as_json:
@@ -63,7 +77,7 @@ def sql_command(
             _print_csv(result)
         elif parquet is not None:
             result.write_parquet(parquet)
-            print_line(f"{counted(result.rows, 'row')}: {parquet}")
+            print_line(f"wrote {counted(result.rows, 'row')} to {parquet}")
         else:
             _print_table(result)
 
@@ -74,7 +88,7 @@ def _print_table(result: Result) -> None:
     rows = [tuple(value or "" for value in row) for row in islice(result.texts(), SHOWN_ROWS)]
     print_table(result.names, rows, right=result.numbers)
     if result.rows > SHOWN_ROWS:
-        print_line(f"the first {SHOWN_ROWS:,} of {result.rows:,} rows: --json, --csv and --parquet have all of them")
+        print_line(f"{SHOWN_ROWS:,} of {result.rows:,} rows; print all of them with --json, --csv or --parquet")
 
 
 def _print_csv(result: Result) -> None:

@@ -1,7 +1,7 @@
 """Commands on a data directory: ``strandline verify``, ``dump`` and ``shell``.
 
-Exit codes of ``verify``: 0 sound, or repaired without losses; 1 problems found, or left by ``--repair``; 2 it could not
-be checked, for instance because it is in use; 3 repaired, with losses.
+Exit codes of ``verify``: 0 no problems, or repaired without losses; 1 problems found or left by ``--repair``; 2 the
+check could not run, for instance because a server uses the directory; 3 repaired with losses.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from strandline.cli.output import open_console, put, say
+from strandline.cli.options import AsJson, AsJsonLines, Cold
+from strandline.cli.output import counted, open_console, put, say
 from strandline.engine import Batch, Config, Engine, Producer
 from strandline.engine.disk import LocalDisk
 from strandline.engine.errors import EngineError, NoDataDirectory
@@ -30,26 +31,30 @@ from strandline.engine.verify.repair import repair
 
 
 def verify_command(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The data directory. It must not be in use.")],
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Data directory. No server may be running on it.")],
     fix: Annotated[
-        bool, typer.Option("--repair", help="Keep what can be read, tell what is lost. Damaged files go to damaged/.")
+        bool,
+        typer.Option(
+            "--repair", help="Keep all readable records, list the lost ones, and move damaged files to DIR/damaged."
+        ),
     ] = False,
-    cold: Annotated[
-        str | None, typer.Option("--cold", metavar="URL", help="The cold tier of the data directory, if it has one.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the report as one JSON object.")] = False,
+    cold: Cold = "",
+    as_json: AsJson = False,
 ) -> None:
-    """Check every checksum and every promise of a data directory, without changing anything.
+    """Check the files and logs of a data directory. Without --repair, nothing is changed.
 
-    Exit code 0: sound, or repaired without losses; 1: problems found; 2: it could not be checked; 3: repaired, with
-    losses.
+    Exit codes: 0 no problems, or repaired without losses; 1 problems; 2 cannot check; 3 repaired with losses.
+
+    Example:
+      strandline verify data
+      strandline verify data --repair
     """
-    # What the engine would warn of is in the report.
+    # The report has everything that the engine would log.
     logging.getLogger("strandline").addHandler(logging.NullHandler())
     try:
         if not directory.is_dir():
             raise NoDataDirectory(str(directory))
-        store = None if cold is None else ObjectStoreCold(cold)
+        store = ObjectStoreCold(cold) if cold else None
         report = (repair if fix else verify)(LocalDisk(directory), store)
     except (EngineError, OSError) as error:
         say(str(error))
@@ -61,7 +66,7 @@ def verify_command(
     raise typer.Exit(1 if not report.sound else WITH_LOSSES if report.lossy else 0)
 
 
-#: The exit code of a repair that could not save everything.
+#: The exit code of a repair that lost records or the state of a log.
 WITH_LOSSES = 3
 
 
@@ -77,24 +82,36 @@ def show(report: Report, console: Console) -> None:
     if report.losses:
         console.print(_losses(report))
     console.print(
-        f"{report.logs} logs, {report.records} records, {decimal(report.bytes)}; read {decimal(report.file_bytes)} in "
-        f"{report.segments} segments, {report.checkpoints} checkpoints, {report.journal_files} journal files "
-        f"({report.journal_frames} frames)"
+        f"{counted(report.logs, 'log')}, {counted(report.records, 'record')}, {decimal(report.bytes)}; checked "
+        f"{decimal(report.file_bytes)} in {counted(report.segments, 'segment')}, "
+        f"{counted(report.checkpoints, 'checkpoint')} and {counted(report.journal_files, 'journal file')} "
+        f"({counted(report.journal_frames, 'frame')})"
     )
     console.print(_verdict(report))
 
 
 def _verdict(report: Report) -> str:
-    count = len(report.problems)
-    if count:
-        return f"[red]{count} problem{'s' if count > 1 else ''}[/]"
+    if report.problems:
+        return f"[red]{counted(len(report.problems), 'problem')}[/]"
     if report.lossy:
-        return "[yellow]repaired, with losses[/]"
-    return "[green]repaired[/]" if report.repairs else "[green]sound[/]"
+        return f"[yellow]repaired, but {_lost(report)} lost[/]"
+    return "[green]repaired without losses[/]" if report.repairs else "[green]no problems found[/]"
+
+
+def _lost(report: Report) -> str:
+    """What a repair lost: ``2 records of 1 log were``."""
+    if not report.losses:
+        return "the state of a log, such as its configuration, was"
+    logs = counted(len({loss.log for loss in report.losses}), "log")
+    if any(loss.records is None for loss in report.losses):
+        seqs = sum(loss.last - loss.first + 1 for loss in report.losses)
+        return f"up to {counted(seqs, 'record')} of {logs} were"
+    records = sum(loss.records or 0 for loss in report.losses)
+    return f"{counted(records, 'record')} of {logs} {'was' if records == 1 else 'were'}"
 
 
 def _losses(report: Report) -> Table:
-    table = Table("lost from log", "seqs", "records", "file", "why", box=None, pad_edge=False)
+    table = Table("lost from log", "seq", "records", "file", "reason", box=None, pad_edge=False)
     for lost in report.losses:
         records = "unknown" if lost.records is None else str(lost.records)
         table.add_row(escape(lost.log), f"{lost.first} to {lost.last}", records, escape(lost.path), escape(lost.why))
@@ -105,13 +122,20 @@ def _losses(report: Report) -> Table:
 
 
 def dump_command(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A journal, checkpoint, segment or MANIFEST file.")],
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help="A journal, checkpoint, segment or MANIFEST file of a data directory."),
+    ],
     rows: Annotated[
-        int, typer.Option("--rows", metavar="N", min=0, help="Records to show of every frame, and of a segment.")
+        int, typer.Option("--rows", metavar="N", min=0, help="Maximum number of records per frame and per segment.")
     ] = SHOWN_ROWS,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
+    as_json: AsJsonLines = False,
 ) -> None:
-    """Print what is in a file of a data directory, damage included."""
+    """Print the content of a file of a data directory, including damage.
+
+    Example:
+      strandline dump data/journal/00000001.journal --rows 3
+    """
     console = open_console()
     try:
         for item in dump(file, rows):
@@ -124,27 +148,31 @@ def dump_command(
     except BrokenPipeError:
         raise
     except OSError as error:
-        say(f"{file}: {error.strerror}")
+        say(f"cannot read {file}: {error.strerror}")
         raise typer.Exit(2) from None
 
 
 # --- shell ----------------------------------------------------------------------------------------------------------
 
 HINT = """\
-Strandline: {path} is open as `engine`, with {count} logs.
+The data directory {path} is open as `engine`; it has {count}.
 
   log = engine.create("orders", Config(durability="fsync")).wait()
   log.append(Batch.of(b'{{"id": 1}}', key="customer-7")).wait()
   list(log.read(after=0, limit=10))
   engine.names()
 
-Leave with exit() or Ctrl-D; the directory is closed in good order."""
+Exit with exit() or Ctrl-D; this closes the data directory."""
 
 
 def shell_command(
-    directory: Annotated[Path, typer.Argument(help="The data directory; made when it does not exist.")],
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Data directory; created if it does not exist.")],
 ) -> None:
-    """Open a data directory at a Python prompt."""
+    """Open a data directory at a Python prompt. No server may be running on it.
+
+    Example:
+      strandline shell data
+    """
     with Engine.open(directory) as engine:
         names = {"engine": engine, "Batch": Batch, "Config": Config, "Producer": Producer}
-        code.interact(banner=HINT.format(path=directory, count=len(engine)), local=names, exitmsg="")
+        code.interact(banner=HINT.format(path=directory, count=counted(len(engine), "log")), local=names, exitmsg="")

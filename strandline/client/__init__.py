@@ -1,6 +1,6 @@
 """The Python client.
 
-``Client`` is for threads, ``AsyncClient`` for event loops; both can do the same::
+Use ``Client`` in threads and ``AsyncClient`` in event loops. Both have the same methods::
 
     with Client("http://127.0.0.1:4000") as client:
         client.topic("orders").write({"item": "book"}, tag="ann")

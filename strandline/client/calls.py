@@ -1,4 +1,4 @@
-"""A request and its answer, as both clients have them: nothing here talks to anybody."""
+"""Requests and answers, shared by both clients. Nothing here sends anything."""
 
 from __future__ import annotations
 
@@ -13,33 +13,32 @@ from strandline.client.errors import BadAnswer
 T = TypeVar("T")
 
 JSON = (b"content-type", b"application/json")
-#: An append with an idempotency key may be repeated for so long: topics remember keys for two minutes unless they are
-#: configured otherwise.
+#: For how many seconds an append with an idempotency key may be repeated. Topics remember keys for 120 s by default.
 KEYED_SECONDS = 100.0
 ALWAYS = float("inf")
 
 
 class Request(msgspec.Struct, frozen=True):
-    """``repeatable`` is for how many seconds after the first try it may be sent again although it may have been done:
-    0 if doing it twice is not the same as doing it once."""
+    """A request. ``repeatable`` is for how many seconds after the first attempt it may be sent again although the
+    server may have executed it; 0 if repeating it has a further effect."""
 
     method: str
-    #: The path, escaped, with the query.
+    #: The escaped path with the query string.
     target: str
     body: bytes = b""
     headers: tuple[tuple[bytes, bytes], ...] = ()
     repeatable: float = 0.0
-    #: How much longer than usual the server may take: it was told to wait.
+    #: Seconds that the server may take in addition to the timeout, because the request is a long poll.
     waits: float = 0.0
-    #: Statuses that are answers too, besides those of success.
+    #: Statuses that are not errors, in addition to 2xx.
     accepts: tuple[int, ...] = ()
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What the server said, if it did not refuse."""
+    """The answer of a request that the server did not refuse."""
 
     status: int
-    #: Names in lower case.
+    #: Header names in lower case.
     headers: Mapping[str, str]
     body: bytes
 
@@ -49,7 +48,7 @@ def get(path: str, query: Mapping[str, Any] | None = None, *, waits: float = 0.0
 
 
 def put(path: str, body: object) -> Request:
-    """Makes or changes something: doing it twice is doing it once."""
+    """A request that creates or changes something. Repeating it has no further effect."""
     return Request("PUT", path, msgspec.json.encode(body), (JSON,), repeatable=ALWAYS)
 
 
@@ -69,13 +68,13 @@ def any_request(method: str, path: str, body: object, query: Mapping[str, Any] |
 
 
 def segment(text: str) -> str:
-    """A text as one part of a path."""
-    # One that is nothing but dots would mean another path.
+    """Text as one segment of a path."""
+    # A segment of only dots would change the path.
     return text.replace(".", "%2E") if text in (".", "..") else quote(text, safe=":.-_~!$'()*,;=@")
 
 
 def query_string(query: Mapping[str, Any] | None) -> str:
-    """What is None is left out; true and false are told as the server wants them."""
+    """The query string. Omits members that are None; writes booleans as ``true`` and ``false``."""
     if not query:
         return ""
     given = {name: _text(value) for name, value in query.items() if value is not None}
@@ -89,7 +88,7 @@ def _text(value: Any) -> str:
 
 
 class Reading(Generic[T]):
-    """Reads answers as one type."""
+    """Decodes answers as one type."""
 
     __slots__ = ("_decoder",)
 
@@ -101,4 +100,4 @@ class Reading(Generic[T]):
         try:
             return self._decoder.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise BadAnswer(f"the answer is not what was expected: {error}") from error
+            raise BadAnswer(f"the server sent an unexpected answer: {error}") from error

@@ -1,4 +1,4 @@
-"""Collections: the types that programs see, requests, signatures, and answers."""
+"""Collections: public types, requests, signatures and answers."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from strandline.signing.canonical_json import NotJson, canonical, parse
 
 T = TypeVar("T")
 
-#: The member of a document that its elements are in, unless its collection says otherwise.
+#: The default member of a document that holds its elements; a collection can configure another one.
 USUAL_FIELD = "items"
-#: What happens when an element is not by whom it should be or cannot be decrypted.
+#: Whether an element with the wrong author, or one that cannot be decrypted, raises an error or is skipped.
 ElementErrors = Literal["throw", "skip"]
 
 
 class Element(msgspec.Struct, Generic[T], frozen=True, omit_defaults=True):
-    """An element of a document. ``ts`` is in milliseconds, and no two elements of a document have the same.
+    """An element of a document. ``ts`` is in milliseconds and unique within the document.
 
-    The signature is over the data as it is stored. Where that is encrypted and ``data`` is not any more, the signature
-    has been checked before, or nobody asked for it.
+    The signature covers the data as stored. If the stored data is encrypted and ``data`` is decrypted, the signature
+    does not match ``data``; it was checked before decryption if verification is on.
     """
 
     ts: int
@@ -38,17 +38,17 @@ class Element(msgspec.Struct, Generic[T], frozen=True, omit_defaults=True):
 
 
 class Appended(msgspec.Struct, frozen=True):
-    """``timestamp`` is the time of the element. ``hash`` is that of the document with the element as its last; it is
-    None if only a look at the document showed that a try whose answer was lost had been successful."""
+    """``timestamp`` is the time of the element. ``hash`` is the hash of the document that ends with the element. It is
+    None if the answer was lost and the client found the element by reading the document."""
 
     hash: str | None
     timestamp: int
 
 
 class Pulled(msgspec.Struct, Generic[T], frozen=True):
-    """Elements of a document, in the order of their times. ``hash`` tells versions of the document apart and is empty
-    if there is none; ``timestamp`` is the time of the pull. ``more``: the server gave the oldest of what was asked for,
-    and there is more behind the last element."""
+    """Elements of a document, ordered by time. ``hash`` identifies the version of the document and is empty if the
+    document does not exist. ``timestamp`` is the time of the pull. ``more``: the server returned only the oldest
+    requested elements, and there are more after the last one."""
 
     elements: list[Element[T]]
     hash: str
@@ -57,7 +57,7 @@ class Pulled(msgspec.Struct, Generic[T], frozen=True):
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
-    """One document of a batch: the parameters of its path, and how much of it."""
+    """One document of a batch pull: the parameters of its path, and the range of elements."""
 
     params: dict[str, str | int] = {}
     since: int | None = None
@@ -67,7 +67,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NotPulled(msgspec.Struct, frozen=True):
-    """Why one document of a batch was refused; the others are not affected."""
+    """The error code for one document of a batch. The other documents are not affected."""
 
     code: str
 
@@ -85,28 +85,30 @@ def prefix_of(namespace: str | None) -> str:
 
 
 def path_of(document_key: str) -> str:
-    """As it stands in urls behind ``/pull/`` and ``/push/``."""
+    """The path of a document in URLs, after ``/pull/`` or ``/push/``."""
     return "/".join(map(segment, document_key.split("/")))
 
 
 def document_of(data: object) -> Data:
-    """Data as JSON has it. Raises TypeError if that is no object."""
+    """The data as a JSON object. Raises TypeError if it is not an object."""
     try:
         text = msgspec.json.encode(data)
     except UnicodeEncodeError:
-        # Halves of surrogate pairs.
+        # The text contains unpaired surrogates.
         text = json.dumps(data).encode()
     document = parse(text)
     if not isinstance(document, dict):
-        raise TypeError("the data of an element is an object: a dict, a Struct, a dataclass")
+        raise TypeError(
+            f"the data of an element must be a JSON object (a dict, Struct or dataclass), got {type(data).__name__}"
+        )
     return document
 
 
 def append(prefix: str, document_key: str, document: Data, ts: int | None, proof: Proof | None) -> Request:
-    """An append with a time of its own can be sent again: if it was done, its time has passed. Without one it would be
-    done twice."""
+    """An append with ``ts`` can be repeated: if it was applied, the server refuses the same time again. Without ``ts``
+    a repetition would append a second element."""
     if ts is not None and ts < 0:
-        raise ValueError("the time of an element is not negative")
+        raise ValueError(f"ts must not be negative, got {ts}")
     body: dict[str, Any] = {"data": document}
     if ts is not None:
         body["ts"] = ts
@@ -123,18 +125,18 @@ def append(prefix: str, document_key: str, document: Data, ts: int | None, proof
 def pull(prefix: str, document_key: str, since: int | None, last: int | None, limit: int | None, full: bool) -> Request:
     bounds = {"checkpoint": since, "limit": limit, "last": last}
     if any(bound is not None and bound < 0 for bound in bounds.values()):
-        raise ValueError("since, last and limit are not negative")
+        raise ValueError("since, last and limit must not be negative")
     if full and any(bound is not None for bound in bounds.values()):
-        raise ValueError("full is everything: it goes with no bound")
+        raise ValueError("full cannot be combined with since, last or limit")
     if not full and all(bound is None for bound in bounds.values()):
-        raise ValueError("say how much to pull: since, last, limit or full")
+        raise ValueError("nothing selects the elements to pull: give since, last, limit or full")
     return get(f"{prefix}/pull/{path_of(document_key)}", bounds | ({"full": True} if full else {}))
 
 
 def batch_pull(prefix: str, asks: Mapping[str, Sequence[Ask]]) -> Request:
     names = list(asks)
     if any("," in name for name in names):
-        raise ValueError("the name of a collection has no comma")
+        raise ValueError("a collection name must not contain a comma")
     bounds = {name: [_bounds(ask) for ask in asks[name]] for name in names}
     query = {
         "collections": ",".join(names),
@@ -150,19 +152,19 @@ def _bounds(ask: Ask) -> dict[str, int]:
 
 
 def proof_by(credential: Credential, document_key: str, document: Data) -> Proof:
-    """That the holder of the credential wrote this."""
+    """The proof that the holder of the credential wrote the document."""
     proof = author_proofs.sign(credential.signer, document_key, document)
     return Proof(credential.author, proof.signature)
 
 
 class Signing:
-    """Signs the tries of one request, each for itself: a signature counts once."""
+    """Signs the attempts of one request. Each attempt gets its own signature, because a server accepts one once."""
 
     def __init__(self, credential: Credential | None, host: str, clock: Callable[[], float]) -> None:
         self.credential = credential
         self._host = host
         self._clock = clock
-        #: How many tries have been signed.
+        #: The number of signed attempts.
         self.tries = 0
 
     def __call__(self, request: Request) -> Request:
@@ -205,7 +207,7 @@ def read_batch(answer: Answer, asks: Mapping[str, Sequence[Ask]]) -> dict[str, l
     for name, asked in asks.items():
         told = batch.collections.get(name, [])
         if len(told) != len(asked):
-            raise BadAnswer(f"{len(asked)} documents of {name} were asked for, and {len(told)} came")
+            raise BadAnswer(f"the server returned {len(told)} documents of {name}, expected {len(asked)}")
         entries[name] = [
             NotPulled(str(entry["error"])) if "error" in entry else _pulled(entry, ask.field)
             for entry, ask in zip(told, asked, strict=True)
@@ -215,7 +217,7 @@ def read_batch(answer: Answer, asks: Mapping[str, Sequence[Ask]]) -> dict[str, l
 
 def _pulled(document: Any, field: str) -> Pulled[Data]:
     told: _Pulled = _convert(document, _Pulled)
-    # Of a document whose time is over, the field is not there.
+    # A document that has expired lacks the field.
     elements: list[Element[Data]] = _convert(told.data.get(field, []), list[Element[dict[str, Any]]])
     return Pulled(elements, told.hash, told.timestamp, told.more)
 
@@ -224,11 +226,11 @@ def _parse(answer: Answer) -> Any:
     try:
         return parse(answer.body)
     except NotJson as error:
-        raise BadAnswer(f"the answer is not what was expected: {error}") from error
+        raise BadAnswer(f"the server sent an unexpected answer: {error}") from error
 
 
 def _convert(document: Any, kind: Any) -> Any:
     try:
         return msgspec.convert(document, kind)
     except msgspec.ValidationError as error:
-        raise BadAnswer(f"the answer is not what was expected: {error}") from error
+        raise BadAnswer(f"the server sent an unexpected answer: {error}") from error

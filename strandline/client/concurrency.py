@@ -1,4 +1,4 @@
-"""Waiting and locking, once for event loops and once for threads: the two halves of what is otherwise one source."""
+"""Waits, locks, tasks and signals: one version for event loops, one for threads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 
 T = TypeVar("T")
 
-#: What a function gives that the caller awaits, or has at once.
+#: The result of a function: awaited by the asynchronous client, returned directly by the other one.
 AsyncResult: TypeAlias = Awaitable[T]
 SyncResult: TypeAlias = Annotated[T, "at once"]
 
@@ -32,9 +32,9 @@ def sync_sleep(seconds: float) -> None:
     time.sleep(seconds)
 
 
-# --- Doing several things at a time, and being told to stop: once with tasks, once with threads ---------------------
+# --- Concurrent work and stop signals: one version with tasks, one with threads -------------------------------------
 
-#: What asks a program to end.
+#: The signals that stop a worker.
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -42,7 +42,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class AsyncFlag:
-    """Is raised at some time, and can be waited for."""
+    """A flag that callers can set, clear and wait for."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
@@ -58,7 +58,7 @@ class AsyncFlag:
         self._event.clear()
 
     async def wait(self, seconds: float | None = None) -> bool:
-        """Whether it was raised within that time."""
+        """Wait until the flag is set. Returns False if that takes longer than ``seconds``."""
         try:
             await asyncio.wait_for(self._event.wait(), seconds)
         except TimeoutError:
@@ -67,12 +67,12 @@ class AsyncFlag:
 
 
 class AsyncCrew:
-    """Things that are under way."""
+    """A group of running tasks."""
 
     def __init__(self, size: int) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
-        # Of its own, because functions that block for long would keep everybody else from the loop's threads. None is
-        # started before it is needed.
+        # A pool of its own, so that functions that block for long do not occupy the threads of the event loop. Threads
+        # start only when they are needed.
         self._pool = ThreadPoolExecutor(size, "strandline")
 
     def start(self, work: Callable[..., Awaitable[None]], *arguments: Any) -> None:
@@ -81,13 +81,13 @@ class AsyncCrew:
         task.add_done_callback(self._tasks.discard)
 
     async def join(self) -> None:
-        """Wait until all are done."""
+        """Wait until all tasks are done."""
         while self._tasks:
             await asyncio.wait(self._tasks)
         self._pool.shutdown(wait=False)
 
     async def call(self, function: Callable[[Any], Any], argument: Any) -> None:
-        """Call a function of either kind; one that may block does so on a thread."""
+        """Call a coroutine function, or run a plain function on a thread."""
         if inspect.iscoroutinefunction(function):
             await function(argument)
         else:
@@ -96,12 +96,12 @@ class AsyncCrew:
 
 
 def async_check(function: Callable[[Any], Any]) -> None:
-    """Any function will do."""
+    """Every function is accepted."""
 
 
 @asynccontextmanager
 async def async_told_to_stop(stop: Callable[[], None]) -> AsyncIterator[None]:
-    """``stop`` is called when the process is asked to end. Only the main thread can have that."""
+    """Call ``stop`` when the process receives a stop signal. Works only in the main thread."""
     loop = asyncio.get_running_loop()
     told = []
     if threading.current_thread() is threading.main_thread():
@@ -120,7 +120,7 @@ async def async_told_to_stop(stop: Callable[[], None]) -> AsyncIterator[None]:
 
 
 class SyncFlag:
-    """Is raised at some time, and can be waited for."""
+    """A flag that callers can set, clear and wait for."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
@@ -136,12 +136,12 @@ class SyncFlag:
         self._event.clear()
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Whether it was raised within that time."""
+        """Wait until the flag is set. Returns False if that takes longer than ``seconds``."""
         return self._event.wait(seconds)
 
 
 class SyncCrew:
-    """Things that are under way."""
+    """A group of running threads."""
 
     def __init__(self, size: int) -> None:
         self._pool = ThreadPoolExecutor(size, "strandline")
@@ -153,7 +153,7 @@ class SyncCrew:
         future.add_done_callback(self._futures.discard)
 
     def join(self) -> None:
-        """Wait until all are done."""
+        """Wait until all calls are done."""
         wait_for_all(self._futures.copy())
         self._pool.shutdown()
 
@@ -163,18 +163,18 @@ class SyncCrew:
 
 def sync_check(function: Callable[[Any], Any]) -> None:
     if inspect.iscoroutinefunction(function):
-        raise TypeError("this is a coroutine function: it needs the worker of an AsyncClient")
+        raise TypeError("the handler is a coroutine function: use the worker of an AsyncClient")
 
 
 @contextmanager
 def sync_told_to_stop(stop: Callable[[], None]) -> Iterator[None]:
-    """``stop`` is called when the process is asked to end. Only the main thread can have that."""
+    """Call ``stop`` when the process receives a stop signal. Works only in the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def told(*_: object) -> None:
-        # The main thread may be holding the very lock that stop needs.
+        # A thread calls stop, because the main thread may hold the lock that stop needs.
         threading.Thread(target=stop).start()
 
     before = {number: signal.signal(number, told) for number in SIGNALS}

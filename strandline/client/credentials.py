@@ -1,4 +1,4 @@
-"""Credentials for collections: a certificate, and the key that it is used with."""
+"""Credentials for collections: a certificate and the key of its holder."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ from strandline.signing.keys import KemKey, Signer
 
 
 class Credential:
-    """A certificate with the key of its holder.
+    """A certificate and the key of its holder.
 
-    For a device or a member that is the key that the certificate is about. One for an audience, such as comes in a
-    link, is used with any key, or any of those that it names: with this client's own.
+    For a device or member certificate this is the key that the certificate names. An audience certificate, as in a
+    share link, works with any key or with one of the keys it lists; use this client's own key.
     """
 
     def __init__(self, cap: dict[str, Any], signer: Signer) -> None:
-        """Raises BadCap if the certificate is not of the right form, ValueError if the key is none for it."""
+        """Raises BadCap if the certificate is malformed, ValueError if the key does not match it."""
         certificates.check_shape(cap)
         if cap["kind"] == "audience":
             if signer.public not in cap.get("aud", (signer.public,)):
-                raise ValueError("the certificate is for others than the owner of this key")
+                raise ValueError(f"the certificate's audience does not include the key {signer.public}")
         elif cap["sub"].lower() != signer.public:
-            raise ValueError("the certificate is about another key than this one")
+            raise ValueError(f"the certificate is for the key {cap['sub']}, not for {signer.public}")
         self.cap = cap
         self.signer = signer
 
     @classmethod
     def from_link(cls, fragment: str, signer: Signer) -> Credential:
-        """From the fragment of a link to share a collection. Raises BadCap."""
+        """A credential from the fragment of a share link. Raises BadCap."""
         return cls(certificates.decode_link(fragment.rpartition("#")[2]), signer)
 
     @property
     def names_presenter(self) -> bool:
-        """Whether a request has to say whose signature it is."""
+        """Whether requests must name the key that signed them."""
         return bool(self.cap["kind"] == "audience")
 
     @property
     def author(self) -> str:
-        """The key that elements are signed with, spelt as the server knows it."""
+        """The key that signs elements, spelled as the server knows it."""
         return self.signer.public if self.names_presenter else str(self.cap["sub"])
 
     @cached_property
@@ -54,7 +54,7 @@ class Credential:
 
 
 class OwnIdentity:
-    """Credentials that an identity gives to itself, renewed when half of their time is over."""
+    """Issues credentials for its own identity, and renews them after half of their lifetime."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class OwnIdentity:
 
     @classmethod
     def from_passphrase(cls, passphrase: str, *, clock: Callable[[], float] = time) -> OwnIdentity:
-        """The identity of a passphrase: the same on every machine. Takes about a tenth of a second."""
+        """The identity of a passphrase; it is the same on every machine. Takes about a tenth of a second."""
         return cls(*root_of(passphrase), clock=clock)
 
     @property
@@ -90,7 +90,7 @@ class OwnIdentity:
         return self._credential
 
 
-#: A credential, or what gives one for every request; that must not wait.
+#: A credential, or a function that returns one for every request. The function must not block.
 Credentials = Credential | Callable[[], Credential]
 
 

@@ -1,4 +1,4 @@
-"""Elements of documents: verified, decrypted and converted; and the elements that a cursor holds."""
+"""Elements of documents: verification, decryption, conversion, and the state of a cursor."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from strandline.signing.wrapped_keys import CannotOpen
 
 T = TypeVar("T")
 
-#: False: nobody looks. True: the signature has to hold, whoever's it is. One key or several: it has to be theirs.
+#: False accepts every element, True every valid signature, one or several keys only signatures of these keys.
 Authors = bool | str | Collection[str]
 
 
 class Encrypting(Protocol):
-    """What ``strandline.signing.keyring.Encryptor`` does."""
+    """The interface of ``strandline.signing.keyring.Encryptor``."""
 
     def encrypt(self, document: dict[str, Any]) -> dict[str, Any]: ...
 
@@ -29,7 +29,7 @@ class Encrypting(Protocol):
 
 
 class Opening(Generic[T]):
-    """How the elements of one document are opened."""
+    """Verifies, decrypts and converts the elements of one document."""
 
     def __init__(self, document_key: str, authors: Authors, encryptor: Encrypting | None, kind: Any) -> None:
         self._document_key = document_key
@@ -46,7 +46,7 @@ class Opening(Generic[T]):
         return self._encryptor is not None
 
     def open(self, element: Element[dict[str, Any]]) -> Element[T]:
-        """Raises WrongAuthor, Unreadable, and BadAnswer if the data is not of the type."""
+        """Raises WrongAuthor, Unreadable, or BadAnswer if the data does not have the expected type."""
         if self._verified:
             self._check_author(element)
         data: Any = element.data
@@ -59,28 +59,28 @@ class Opening(Generic[T]):
             try:
                 data = msgspec.convert(data, self._kind)
             except msgspec.ValidationError as error:
-                raise BadAnswer(f"the element at {element.ts} is not what was expected: {error}") from error
+                raise BadAnswer(f"the element at {element.ts} has unexpected data: {error}") from error
         return Element(element.ts, data, element.author, element.signature)
 
     def _check_author(self, element: Element[dict[str, Any]]) -> None:
         if element.author is None or element.signature is None:
             raise WrongAuthor(element.ts, "it is not signed")
         if self._authors is not None and element.author.lower() not in self._authors:
-            raise WrongAuthor(element.ts, f"it is by {element.author}")
+            raise WrongAuthor(element.ts, f"its author {element.author} is not accepted")
         proof = Proof(element.author, element.signature)
         if not author_proofs.holds_for(proof, self._document_key, element.data):
-            raise WrongAuthor(element.ts, "the signature does not hold")
+            raise WrongAuthor(element.ts, "its signature is invalid")
 
 
 # --- cursors --------------------------------------------------------------------------------------------------------
 
 
-#: Elements have times from 0 on.
+#: Before the first element: the times of elements start at 0.
 _NOTHING = -1
 
 
 class CursorState(Generic[T]):
-    """The state of one cursor, without its connection."""
+    """The state of a cursor, without its connection."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class CursorState(Generic[T]):
         persist_encrypted: bool,
     ) -> None:
         if on_element_error not in ("throw", "skip"):
-            raise ValueError('on_element_error is "throw" or "skip"')
+            raise ValueError(f'on_element_error must be "throw" or "skip", got {on_element_error!r}')
         self._opening = opening
         self._skips = on_element_error == "skip"
         self._keeps_sealed = persist_encrypted
@@ -107,22 +107,23 @@ class CursorState(Generic[T]):
 
     @property
     def is_cold(self) -> bool:
-        """Whether everything has to be asked for. The checkpoint 0 is no bound: it is that of no element and of one at
-        the time 0."""
+        """Whether the next pull must request the whole document. The checkpoint 0 is ambiguous: it means no element,
+        or one at time 0."""
         return self._position <= 0
 
     def move(self, checkpoint: int) -> None:
-        """Go on behind this time. Raises ValueError if that would give elements again that are held."""
+        """Continue after this time. Raises ValueError if the cursor holds a later element."""
         if checkpoint < 0:
-            raise ValueError("a checkpoint is not negative")
+            raise ValueError(f"a checkpoint must not be negative, got {checkpoint}")
         if checkpoint < _last_ts(self.items):
-            raise ValueError("a checkpoint is not before the last element that is held")
-        # Behind no time is behind 0, and yet an element at 0 has not been seen.
+            raise ValueError(
+                f"the checkpoint {checkpoint} is before the last element that the cursor holds, {_last_ts(self.items)}"
+            )
+        # A checkpoint of 0 does not mean that an element at time 0 was read, so it keeps the position.
         self._position = checkpoint or self._position
 
     def take(self, elements: Iterable[Element[dict[str, Any]]]) -> list[Element[T]]:
-        """The elements that are new, opened. If one of them cannot be opened and is not to be skipped, nothing has
-        happened."""
+        """Open the new elements. If one of them cannot be opened and is not skipped, the state is unchanged."""
         opened: list[Element[T]] = []
         kept: list[Element[Any]] = []
         position, skipped = self._position, 0
@@ -136,7 +137,7 @@ class CursorState(Generic[T]):
             else:
                 opened.append(plain)
             if self._keeps_sealed:
-                # What cannot be read today may be when a key has come.
+                # An element that cannot be decrypted now may become readable with a later key.
                 kept.append(element)
             elif plain is not None:
                 kept.append(plain)
@@ -146,7 +147,7 @@ class CursorState(Generic[T]):
         return opened
 
     def opened_items(self) -> list[Element[T]]:
-        """All elements that are held, opened."""
+        """All elements that the cursor holds, opened."""
         if not self._keeps_sealed:
             return self.items.copy()
         found = map(self._opened, self.items)

@@ -1,7 +1,7 @@
-"""Everything that can go wrong between a program and its server: one small hierarchy.
+"""The exceptions of the client, in one small hierarchy.
 
-``Refused`` is what the server answered; its subclasses are named after what a program may want to do about it. The
-four protocols have their own codes; ``code`` is always the one that the server gave.
+``Refused`` means that the server answered with an error. Its subclasses are named after what a program can do about it.
+The four protocols have their own error codes; ``code`` is always the one that the server sent.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from typing import Any
 
 import msgspec
 
-#: A body that is no error of a Strandline, as much of it as is shown.
+#: The maximum number of characters shown of an error body that is not in Strandline's format.
 SHOWN_CHARACTERS = 300
 
 
 class StrandlineError(Exception):
-    """Any error of this client."""
+    """The base of all errors of this client."""
 
 
 class BadUrl(ValueError):
-    """The URL cannot be that of a server."""
+    """The URL is not a valid server URL."""
 
 
 class Unreachable(StrandlineError):
-    """There was no answer. ``sent``: the request may have reached the server, so nobody knows whether it was done."""
+    """There was no answer. With ``sent`` the request may have reached the server, and its outcome is unknown."""
 
     def __init__(self, message: str, *, sent: bool) -> None:
         super().__init__(message)
@@ -36,12 +36,12 @@ class TimedOut(Unreachable):
 
 
 class BadAnswer(StrandlineError):
-    """The answer cannot be understood: it came from something else than a Strandline, or data is not of the type that
-    was asked for."""
+    """The answer cannot be decoded: it did not come from a Strandline server, or its data does not have the expected
+    type."""
 
 
 class RecordsLost(StrandlineError):
-    """Records are gone although nobody deleted them. ``tombstone`` says which, ``after`` is where to go on from."""
+    """Retention or a crash removed records. ``tombstone`` says which ones; continue reading after ``after``."""
 
     def __init__(self, message: str, tombstone: Any, after: int) -> None:
         super().__init__(message)
@@ -50,7 +50,7 @@ class RecordsLost(StrandlineError):
 
 
 class BadElement(StrandlineError):
-    """An element of a document that must not be taken for what it looks like. ``ts`` says which."""
+    """An element of a document failed verification or decryption. ``ts`` identifies it."""
 
     def __init__(self, ts: int, reason: str) -> None:
         super().__init__(f"the element at {ts} was not accepted: {reason}")
@@ -58,16 +58,17 @@ class BadElement(StrandlineError):
 
 
 class WrongAuthor(BadElement):
-    """It is not signed, not by whom it should be, or was changed after it was signed."""
+    """The element is not signed, has the wrong author, or was changed after it was signed."""
 
 
 class Unreadable(BadElement):
-    """It cannot be decrypted."""
+    """The element cannot be decrypted."""
 
 
 class Refused(StrandlineError):
-    """The server refused: ``status`` of HTTP, ``code`` to decide by, ``message`` for people, ``detail`` with the rest
-    of what the answer says, ``retry_after`` in seconds if the server asks for patience."""
+    """The server refused the request. ``status`` is the HTTP status, ``code`` the error code for programs, ``message``
+    the text for people, ``detail`` the other members of the error, ``retry_after`` the server's retry hint in
+    seconds."""
 
     def __init__(
         self,
@@ -88,15 +89,15 @@ class Refused(StrandlineError):
 
 
 class BadRequest(Refused):
-    """The request makes no sense to the server, or is too large."""
+    """The request is invalid or too large."""
 
 
 class NotAuthenticated(Refused):
-    """A key, a token or a signature is missing or wrong."""
+    """An API key, a token or a signature is missing or invalid."""
 
 
 class Forbidden(Refused):
-    """Whoever asks may not do this."""
+    """The caller does not have the permission."""
 
 
 class Fenced(Forbidden):
@@ -104,37 +105,37 @@ class Fenced(Forbidden):
 
 
 class NotFound(Refused):
-    """What the request is about is not there."""
+    """The requested object does not exist."""
 
 
 class Conflict(Refused):
-    """Things are not as the request takes them to be."""
+    """The request conflicts with the current state."""
 
 
 class Closed(Conflict):
-    """The stream is closed: nothing can be appended any more."""
+    """The stream is closed and accepts no more appends."""
 
 
 class Gone(Refused):
-    """It was there, and is gone: a deleted stream that is kept for its forks, or records that a cap took."""
+    """The object no longer exists: a deleted stream that is kept for its forks, or records that retention removed."""
 
 
 class Full(Refused):
-    """There is no room: the topic rejects what does not fit, or the disk is full."""
+    """There is no room: the topic rejects new records at its cap, or the disk is full."""
 
 
 class Busy(Refused):
-    """The server is too busy, not ready, or a limit is reached. What was asked was not done.
+    """The server is busy or not ready, or a limit is reached. The request was not executed.
 
     With the code ``read_only`` the server's journal failed, and the outcome of a write is unknown.
     """
 
 
 class ServerFault(Refused):
-    """Something is wrong with the server, or with a proxy in front of it."""
+    """The server, or a proxy in front of it, failed."""
 
 
-#: Codes that say more than their status.
+#: Codes that are more specific than their status.
 _BY_CODE: dict[str, type[Refused]] = {
     "stale_epoch": Fenced,
     "topic_full": Full,
@@ -154,7 +155,7 @@ _BY_STATUS: dict[int, type[Refused]] = {
 
 
 def refusal(status: int, headers: Mapping[str, str], body: bytes) -> Refused:
-    """The exception for an answer that is no success."""
+    """The exception for an error answer."""
     code, message, detail = _told(body)
     kind = _BY_CODE.get(code) or _BY_STATUS.get(status) or (ServerFault if status >= 500 else BadRequest)
     if kind is Conflict and "stream-closed" in headers:
@@ -163,7 +164,8 @@ def refusal(status: int, headers: Mapping[str, str], body: bytes) -> Refused:
 
 
 def _told(body: bytes) -> tuple[str, str, dict[str, Any]]:
-    """Code, message and detail. Topics, streams and tables send an object as ``error``, collections a text."""
+    """The code, message and detail of an error. Topics, streams and tables send an object as ``error``, collections
+    send text."""
     try:
         answer = msgspec.json.decode(body)
         error = answer["error"]

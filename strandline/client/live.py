@@ -1,4 +1,4 @@
-"""The state of live readers of tables and streams: how far they have come, and what the events of the server mean."""
+"""The state of live readers of tables and streams: their positions, and the meaning of the server's events."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from strandline.client.table_calls import TableCalls
 
 T = TypeVar("T")
 
-#: The server says something at least every 15 s.
+#: The server sends something at least every 15 s.
 SILENCE_SECONDS = 35.0
-#: What the end of a live stream means, by its code, where it is not for good.
+#: The statuses of codes that end a live stream temporarily.
 PASSING = {"THROTTLED": 429, "UNAVAILABLE": 503}
 _STATUSES = {
     "NOT_AUTHENTICATED": 401,
@@ -32,12 +32,12 @@ _STATUSES = {
 
 
 class LiveState(Generic[T]):
-    """The state of one live reader, without its connection."""
+    """The state of a live reader, without its connection."""
 
     def __init__(self, calls: TableCalls[T], parent: str, after: str | None) -> None:
         self._calls = calls
         self._parent = parent
-        #: The id of the last event: where to go on. None: from the beginning.
+        #: The id of the last event, from which the reader continues; None starts at the beginning.
         self.cursor = after
 
     def request(self) -> Request:
@@ -55,7 +55,7 @@ class LiveState(Generic[T]):
             shown = msgspec.json.decode(event.data)
             return self._meaning(event, shown)
         except (msgspec.DecodeError, KeyError, TypeError) as error:
-            raise BadAnswer(f"the event {event.name} is not what was expected: {error}") from error
+            raise BadAnswer(f"the server sent an unexpected {event.name} event: {error}") from error
 
     def _meaning(self, event: Event, shown: Any) -> types.LiveEvent[T] | None:
         match event.name:
@@ -93,7 +93,7 @@ _control = Reading(_Control)
 
 
 class TailState(Generic[T]):
-    """The state of one tail, without its connection. Data counts when the event that says where it ends has come."""
+    """The state of a tail, without its connection. Data takes effect with the control event that gives its offset."""
 
     def __init__(self, path: str, offset: str, values: Reading[list[T]], query: dict[str, Any]) -> None:
         self._path = path
@@ -102,7 +102,7 @@ class TailState(Generic[T]):
         self._cursor: str | None = None
         self._data: list[T] = []
         self.offset = offset
-        #: There will be no more.
+        #: Whether the stream has ended.
         self.over = False
 
     def events(self) -> Request:
@@ -116,7 +116,7 @@ class TailState(Generic[T]):
         return {**self._query, "offset": self.offset, "cursor": self._cursor}
 
     def opened(self, headers: Any) -> None:
-        """An event stream has begun: from now on it is known where."""
+        """An event stream was opened: take its start offset from the headers."""
         self.offset = headers.get("stream-next-offset", self.offset)
 
     def take(self, event: Event) -> StreamPage[T] | None:

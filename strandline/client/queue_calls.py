@@ -1,4 +1,4 @@
-"""Queues: the types that programs see, requests, answers, and the settings of a worker."""
+"""Queues: public types, requests, answers and the settings of a worker."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ T = TypeVar("T")
 
 
 class Job(msgspec.Struct, Generic[T]):
-    """A job that was claimed. It is the claimer's until ``deadline`` (milliseconds), which heartbeats put off.
-    ``deliveries`` counts this one."""
+    """A claimed job. It is leased to the claimer until ``deadline`` (milliseconds), which heartbeats extend.
+    ``deliveries`` includes this delivery."""
 
     seq: int = field(name="$seq")
     lease_id: str
@@ -42,8 +42,8 @@ class Claimed(msgspec.Struct, Generic[T], frozen=True):
 
 
 class Acked(msgspec.Struct, frozen=True):
-    """``skipped`` are seqs that this worker did not hold, any more or at all. An ack that was sent twice because its
-    answer got lost finds all of them skipped."""
+    """``skipped`` lists seqs that are not leased to this worker. If an ack is repeated because its answer was lost, all
+    its seqs are skipped."""
 
     acked: int
     skipped: list[int]
@@ -59,7 +59,7 @@ class Nacked(msgspec.Struct, frozen=True):
 
 
 class Extended(msgspec.Struct, frozen=True):
-    """``deadlines`` are the new ones, by seq."""
+    """``deadlines`` maps seqs to new deadlines."""
 
     extended: int
     skipped: list[int]
@@ -67,7 +67,7 @@ class Extended(msgspec.Struct, frozen=True):
 
 
 class Redriven(msgspec.Struct, frozen=True):
-    """``to`` counts the dead letters by where they went."""
+    """``to`` counts the moved dead letters per queue."""
 
     topic: str
     redriven: int
@@ -89,17 +89,17 @@ def claim_reading(kind: Any) -> Reading[Claimed[Any]]:
 
 
 def new_node() -> str:
-    """A name for a worker that no other has."""
+    """A unique name for a worker."""
     return f"{socket.gethostname()[:60]}-{os.getpid()}-{secrets.token_hex(4)}"
 
 
 def claim(path: str, node: str, most: int, lease_ms: int | None) -> Request:
-    """Not to be repeated: what the first one claimed would be kept from everybody until its leases end."""
+    """Not repeatable: the jobs of a lost first claim would stay leased until their leases expire."""
     return post(f"{path}/claim", given(node=node, max=most, lease_ms=lease_ms))
 
 
 def ack(path: str, node: str, jobs: Sequence[Job[Any]]) -> Request:
-    # The leases are told along: a job that is somebody else's by now stays that, also if this is repeated.
+    # The lease ids make repetition safe: a job that is leased to another worker by now is not affected.
     return post(f"{path}/ack", _held(node, jobs), repeatable=ALWAYS)
 
 
@@ -120,7 +120,7 @@ def _held(node: str, jobs: Sequence[Job[Any]]) -> dict[str, Any]:
 
 
 def milliseconds(moment: datetime | int | None) -> int:
-    """A moment as the protocol has it."""
+    """A time in milliseconds."""
     if moment is None:
         return 0
     return round(moment.timestamp() * 1000) if isinstance(moment, datetime) else moment
@@ -128,16 +128,16 @@ def milliseconds(moment: datetime | int | None) -> int:
 
 # --- workers --------------------------------------------------------------------------------------------------------
 
-#: A job that failed is tried again after a second, then later and later.
+#: The delay before a failed job is delivered again. It doubles with every delivery, up to the maximum.
 FIRST_DELAY_MS = 1000
 LONGEST_DELAY_MS = 300_000
-#: Leases are renewed so often within their time, so that one lost heartbeat does not cost the job.
+#: Heartbeats per lease. With three, one lost heartbeat does not cost the lease.
 HEARTBEATS_PER_LEASE = 3
 
 
 class WorkerSettings(msgspec.Struct, frozen=True):
-    """``lease_ms`` None: as the queue has it. ``heartbeat_seconds`` None: three times per lease. ``poll_seconds`` is
-    how often an idle worker looks for jobs that have become due; new ones wake it at once."""
+    """``lease_ms`` None uses the queue's setting; ``heartbeat_seconds`` None sends three heartbeats per lease.
+    ``poll_seconds`` is how often an idle worker polls for jobs that became due; new jobs wake it immediately."""
 
     concurrency: int = 1
     lease_ms: int | None = None
@@ -146,15 +146,15 @@ class WorkerSettings(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if self.concurrency < 1:
-            raise ValueError("concurrency must be at least 1")
+            raise ValueError(f"concurrency must be at least 1, got {self.concurrency}")
 
 
 def usual_delay_ms(job: Job[Any], error: Exception) -> int:
-    """Doubles with every delivery, and is cut by up to a half at random."""
+    """The delay doubles with every delivery, and is shortened randomly by up to half."""
     whole = min(LONGEST_DELAY_MS, FIRST_DELAY_MS << min(job.deliveries - 1, 20))
     return round(whole * (1 - random.random() / 2))
 
 
 def is_passing(error: StrandlineError) -> bool:
-    """Whether a worker waits for better times, instead of giving up."""
+    """Whether the error is temporary, so that a worker retries instead of stopping."""
     return isinstance(error, Unreachable | Busy) or getattr(error, "status", 0) in (408, 502, 504)

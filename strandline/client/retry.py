@@ -1,7 +1,7 @@
-"""When something is tried again, and how long is waited before: decided here, done elsewhere.
+"""Decides whether a failed request is repeated, and how long to wait before.
 
-A request that was refused because the server is busy or not ready was not done, so it is always tried again. One that
-never left this machine likewise. One that may have been done is tried again only if that changes nothing.
+A request that the server refused because it was busy or not ready was not executed, so it is always repeated, as is one
+that was never sent. A request that may have been executed is repeated only if repeating it has no further effect.
 """
 
 from __future__ import annotations
@@ -15,30 +15,31 @@ import msgspec
 from strandline.client.calls import ALWAYS
 from strandline.client.errors import Refused, StrandlineError, Unreachable
 
-#: The server says of these that nothing was done.
+#: With these statuses the request was not executed.
 NOT_DONE = frozenset((429, 503))
-#: Of these nobody knows: an append that is not on the disk in time, a proxy that lost the server.
+#: With these statuses the outcome is unknown: an append that was not flushed in time, a proxy that lost the server.
 UNCERTAIN = frozenset((408, 502, 504))
-#: The code of a server whose journal failed. If it failed over this very write, a restart may bring the write back.
+#: The code of a server whose journal failed. If this write caused the failure, it may reappear after a restart.
 READ_ONLY = "read_only"
 
 
 class Patience(msgspec.Struct, frozen=True):
-    """How long to go on trying, counted from the first failure, and the waits in between. They double, up to the
-    longest, and each is cut by up to a half at random: clients that failed together do not come back together."""
+    """For how long to retry, counted from the first failure, and the waits in between. Waits double up to
+    ``longest_wait``. Each is shortened randomly by up to half, so that clients that failed together do not all return
+    together."""
 
     seconds: float = 20.0
     first_wait: float = 0.05
     longest_wait: float = 3.0
 
     def wait(self, tries: int, luck: float) -> float:
-        """How long to wait after so many tries; ``luck`` is between 0 and 1."""
+        """The wait after a number of attempts; ``luck`` is a random number between 0 and 1."""
         whole = min(self.longest_wait, self.first_wait * 2.0 ** min(tries - 1, 30))
         return float(whole * (1.0 - luck / 2))
 
 
 class Tries:
-    """The tries of one request. ``failed`` says how long to wait before the next one, or raises the error."""
+    """The attempts of one request. ``failed`` returns the wait before the next attempt, or raises the error."""
 
     __slots__ = ("_clock", "_count", "_failing_since", "_luck", "_patience", "_repeatable", "_started")
 
@@ -58,11 +59,11 @@ class Tries:
 
     @property
     def count(self) -> int:
-        """How many tries have failed."""
+        """The number of failed attempts."""
         return self._count
 
     def succeeded(self) -> None:
-        """Begin anew: what was tried has worked, for a while at least."""
+        """Reset the count and the clock after a success."""
         self._count = 0
         self._started = self._clock()
 
@@ -83,7 +84,7 @@ class Tries:
 
 
 def may_repeat(error: StrandlineError, elapsed: float, repeatable: float) -> bool:
-    """Whether a request that failed like this may be sent again so long after its first try."""
+    """Whether a request that failed with this error may be sent again, ``elapsed`` seconds after its first attempt."""
     if isinstance(error, Unreachable):
         return not error.sent or elapsed < repeatable
     if isinstance(error, Refused):

@@ -1,4 +1,4 @@
-"""Event streams: bytes in, events out."""
+"""A parser for server-sent events."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _LINE_END = re.compile(rb"\r\n|\n|\r")
 
 
 class Event(msgspec.Struct, frozen=True):
-    """One event. ``name`` is ``message`` where the server gave none; ``id`` is None where it gave none."""
+    """One event. ``name`` defaults to ``message``; ``id`` is None if the server sent none."""
 
     name: str
     data: str
@@ -18,7 +18,7 @@ class Event(msgspec.Struct, frozen=True):
 
 
 class EventParser:
-    """Puts events together from whatever pieces they come in. An event that is cut off never comes out."""
+    """Assembles events from chunks of any size. An incomplete event is never returned."""
 
     __slots__ = ("_data", "_id", "_name", "_rest")
 
@@ -32,10 +32,10 @@ class EventParser:
         self._id: str | None = None
 
     def feed(self, chunk: bytes) -> list[Event]:
-        """The events that are complete with this piece."""
+        """The events that this chunk completes."""
         *lines, rest = _LINE_END.split(self._rest + chunk)
         if (self._rest + chunk).endswith(b"\r"):
-            # It may be the first half of a line end.
+            # It may be the first half of a CRLF.
             lines, rest = lines[:-1], lines[-1] + b"\r"
         self._rest = rest
         events: list[Event] = []

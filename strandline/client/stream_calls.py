@@ -1,4 +1,4 @@
-"""Streams: the types that programs see, requests, answers, and the state of a producer."""
+"""Streams: public types, requests, answers and the state of a producer."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from strandline.client.topic_calls import given
 
 T = TypeVar("T")
 
-#: Before the first record there is, and behind the last one.
+#: The offsets before the first record and after the last one.
 START = "-1"
 NOW = "now"
 
 
 class StreamInfo(msgspec.Struct, frozen=True):
-    """A stream as its head tells it. ``next_offset`` is its end, ``ttl_seconds`` the sliding window."""
+    """The properties of a stream. ``next_offset`` is its end, ``ttl_seconds`` the sliding window."""
 
     content_type: str
     next_offset: str
@@ -37,8 +37,8 @@ class StreamInfo(msgspec.Struct, frozen=True):
 
 
 class Appended(msgspec.Struct, frozen=True):
-    """What became of an append. ``next_offset`` is the offset of its last record; ``duplicate``: the producer had made
-    it before, and it was not made again (then the offset is the end of the stream)."""
+    """The result of an append. ``next_offset`` is the offset of its last record. ``duplicate``: the producer had sent
+    this append before, it was not applied again, and the offset is the end of the stream."""
 
     next_offset: str
     duplicate: bool = False
@@ -46,8 +46,8 @@ class Appended(msgspec.Struct, frozen=True):
 
 
 class StreamPage(msgspec.Struct, Generic[T], frozen=True):
-    """A part of a stream: ``values`` of a JSON stream, ``data`` of any other. ``next_offset`` is where to go on;
-    ``up_to_date``: there is no more for now; ``closed``: there will be no more."""
+    """A page of a stream: ``values`` for a JSON stream, ``data`` for any other. Continue at ``next_offset``.
+    ``up_to_date``: there are no more records yet. ``closed``: there will be no more."""
 
     values: list[T]
     data: bytes
@@ -57,7 +57,7 @@ class StreamPage(msgspec.Struct, Generic[T], frozen=True):
 
 
 class StreamRow(msgspec.Struct, frozen=True):
-    """A stream as lists show it. ``next_offset`` is a number here: that of the next record, from 0 on."""
+    """A stream in a list. Here ``next_offset`` is the number of the next record, starting at 0."""
 
     name: str
     next_offset: str
@@ -67,7 +67,7 @@ class StreamRow(msgspec.Struct, frozen=True):
 
 
 class Total(msgspec.Struct, frozen=True):
-    """``value`` counts the hits of this page; ``relation`` is "eq" if these are all."""
+    """``value`` counts the hits of this page; ``relation`` is "eq" if there are no others."""
 
     value: int
     relation: Literal["eq", "gte"]
@@ -82,8 +82,7 @@ class Hit(msgspec.Struct, Generic[T], frozen=True):
 
 
 class Found(msgspec.Struct, Generic[T], frozen=True):
-    """A page of hits. ``next_search_after`` is where the next one begins; ``coverage`` says what the answer is made
-    of."""
+    """A page of hits. Pass ``next_search_after`` to get the next page. ``coverage`` describes what was searched."""
 
     hits: list[Hit[T]]
     total: Total
@@ -112,9 +111,9 @@ class Aggregated(msgspec.Struct, frozen=True):
 # --- requests -------------------------------------------------------------------------------------------------------
 
 JSON_TYPE = "application/json"
-#: The longest that the server waits for something.
+#: The maximum time of a long poll.
 LONG_POLL_SECONDS = 5.0
-#: The server says something at least every 30 s.
+#: The server sends something at least every 30 s.
 SILENCE_SECONDS = 65.0
 
 ROWS = Reading(list[StreamRow])
@@ -137,7 +136,7 @@ def path_of(name: str) -> str:
 
 
 def headers(fields: Mapping[str, Any]) -> tuple[tuple[bytes, bytes], ...]:
-    """Those that are said. A moment is told by RFC 3339."""
+    """The headers that have a value. Times are in RFC 3339."""
     return tuple((name.encode(), _text(value)) for name, value in fields.items() if value is not None)
 
 
@@ -148,26 +147,26 @@ def _text(value: Any) -> bytes:
 
 
 def moment(value: Any) -> Any:
-    """A datetime as text; everything else as it is."""
+    """A datetime as text; other values unchanged."""
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
     return value
 
 
 def encode(values: list[Any], content_type: str) -> bytes:
-    """Records as a body. Of JSON there can be any number, of anything else it is one."""
+    """Records as a body: any number for JSON, exactly one otherwise."""
     if content_type == JSON_TYPE:
         return msgspec.json.encode(values)
     (value,) = values
     if isinstance(value, str):
         return value.encode()
     if not isinstance(value, bytes | bytearray | memoryview):
-        raise TypeError(f"a stream of {content_type} takes bytes or text, not {type(value).__name__}")
+        raise TypeError(f"a stream of {content_type} accepts bytes or text, got {type(value).__name__}")
     return bytes(value)
 
 
 def create(path: str, content_type: str | None, body: bytes, fields: Mapping[str, Any]) -> Request:
-    """Making the same stream twice is making it once: the server ignores the body the second time."""
+    """Creating the same stream again has no effect: the server ignores the body the second time."""
     said = headers({"content-type": content_type, **fields})
     return Request("PUT", path, body, said, repeatable=ALWAYS)
 
@@ -187,7 +186,7 @@ def poll(path: str, **query: Any) -> Request:
 
 
 def search(path: str, **body: Any) -> Request:
-    # One that runs out of time tells what it has found until then.
+    # A search that times out answers 408 with the hits found so far.
     asked = post(f"{path}/_search", given(**body), repeatable=ALWAYS)
     return Request("POST", asked.target, asked.body, asked.headers, ALWAYS, accepts=(408,))
 
@@ -207,7 +206,7 @@ def told(answer_headers: Mapping[str, str], name: str) -> str:
     try:
         return answer_headers[name]
     except KeyError:
-        raise BadAnswer(f"the answer lacks {name}: is this a stream of a Strandline?") from None
+        raise BadAnswer(f"the answer lacks the header {name}: check that the URL is a Strandline server") from None
 
 
 def is_true(answer_headers: Mapping[str, str], name: str) -> bool:
@@ -248,35 +247,35 @@ def page(answer: Answer, values: Reading[list[Any]]) -> StreamPage[Any]:
 
 # --- producers ------------------------------------------------------------------------------------------------------
 
-#: No producer ever gets there: a request with this number is refused, and the refusal tells what is known.
+#: A number that no producer reaches: the server refuses a request with it, and the refusal contains the epoch.
 FAR_SEQ = (1 << 53) - 1
-#: Epochs are made of the time and of chance, so that two programs that begin at once do not choose the same one.
+#: Random bits of an epoch, so that two programs that start at the same time pick different ones.
 CHANCE_BITS = 11
 
 
 class ProducerState:
-    """Requests are numbered within an epoch. Whoever begins with a higher epoch fences off all others of its id."""
+    """Numbers requests within an epoch. A producer that starts with a higher epoch fences all others with its id."""
 
     def __init__(self, id: str | None, epoch: int | None, seq: int) -> None:
         if not id and epoch is not None:
-            raise ValueError("an epoch needs the id of the producer that it is of")
+            raise ValueError("an epoch requires a producer id: give id as well")
         self.id = id or f"producer-{secrets.token_hex(12)}"
-        # An id that was made just now is known to nobody.
+        # A generated id is new, so its epoch can start at 0.
         self.epoch: int | None = epoch if id else 0
         self.seq = seq
         self._fenced: Fenced | None = None
 
     def check(self) -> None:
-        """Raises if another one has taken over."""
+        """Raises Fenced if another producer has taken over."""
         if self._fenced is not None:
             raise self._fenced
 
     def probe(self) -> dict[str, Any]:
-        """The headers of a request that is refused, and so tells the epoch."""
+        """The headers of a request that the server refuses with the current epoch."""
         return self._headers(0, FAR_SEQ)
 
     def learn(self, error: Refused) -> None:
-        """What the refusal of a probe tells."""
+        """Take the epoch from the refusal of a probe."""
         known = 0
         if isinstance(error, Fenced):
             known = int(error.headers["producer-epoch"])
@@ -297,8 +296,8 @@ class ProducerState:
         self.seq += 1
 
     def failed(self, error: BaseException) -> None:
-        """A refused request has not happened, and its number is free. One of which nobody knows may still be on its
-        way: a new epoch keeps it from ever counting after what is appended next."""
+        """A refused request was not applied, and its number is free. A request with an unknown outcome may still
+        arrive: a new epoch prevents the server from accepting it after later appends."""
         if isinstance(error, Fenced):
             self._fenced = error
         elif not isinstance(error, Refused) or error.status in (500, *UNCERTAIN):

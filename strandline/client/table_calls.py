@@ -1,4 +1,4 @@
-"""Requests about tables, and how their answers are read."""
+"""Tables: requests and answers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PURGED = Reading(types.Purged)
 RESTORED = Reading(types.Restored)
 COUNTS = Reading(types.Counts)
 
-#: The members of a row that are not of its payload.
+#: The members of a row that are not part of its payload.
 MEMBERS = {
     "id": "id",
     "parent": "parent",
@@ -38,7 +38,7 @@ MEMBERS = {
 
 
 class TableCalls(Generic[T]):
-    """The requests about one table, and its rows as they are read: payloads as ``kind``."""
+    """The requests of one table, and the decoding of its rows. Payloads are decoded as ``kind``."""
 
     def __init__(self, name: str, kind: Any, public: bool) -> None:
         self._path = f"/tables/{segment(name)}"
@@ -48,7 +48,7 @@ class TableCalls(Generic[T]):
     # --- requests --------------------------------------------------------------------------------------------------
 
     def append(self, parent: str, payload: T, key: str | None) -> Request:
-        """It has an idempotency key in any case, which counts for as long as its row is there."""
+        """Every append has an idempotency key, which the server remembers while the row exists."""
         body = {"parent": parent, "payload": payload, "idempotencyKey": key or new_key()}
         return post(f"{self._path}/append", body, repeatable=ALWAYS)
 
@@ -119,4 +119,4 @@ def _decoded(answer: Answer) -> Any:
     try:
         return msgspec.json.decode(answer.body)
     except msgspec.DecodeError as error:
-        raise BadAnswer(f"the answer is not what was expected: {error}") from error
+        raise BadAnswer(f"the server sent an unexpected answer: {error}") from error

@@ -1,4 +1,4 @@
-"""What tables look like to a program."""
+"""The public types of tables."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ T = TypeVar("T")
 
 
 class Row(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
-    """A row. Times are in milliseconds; ``updated_at`` is ``created_at`` until the row is edited. ``user`` is the
-    author's id; ``author`` and ``own`` are there where the server tells them."""
+    """A row. Times are in milliseconds; ``updated_at`` equals ``created_at`` until the row is edited. ``user`` is the
+    author's id. ``author`` and ``own`` are set where the server sends them."""
 
     id: str
     parent: str
@@ -27,7 +27,7 @@ class Row(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
 
 
 class RowAppended(msgspec.Struct, frozen=True, rename="camel"):
-    """Where the row is. ``created`` is False if there was one with its idempotency key already."""
+    """The id and seq of the row. ``created`` is False if a row with the idempotency key existed already."""
 
     seq: int
     created: bool
@@ -35,14 +35,14 @@ class RowAppended(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class BulkAppended(msgspec.Struct, frozen=True, rename="camel"):
-    """``count`` is how many rows were made; one result per item, in order."""
+    """``count`` is the number of created rows; ``results`` has one entry per item, in order."""
 
     count: int
     results: list[RowAppended]
 
 
 class RowRemoved(msgspec.Struct, frozen=True, rename="camel"):
-    """``deleted`` is False if there was no such row; ``soft``: it can be restored."""
+    """``deleted`` is False if the row did not exist. ``soft``: the row can be restored."""
 
     deleted: bool
     id: str
@@ -64,7 +64,7 @@ class Restored(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class RowPage(msgspec.Struct, Generic[T], frozen=True):
-    """Rows, the newest first. A page can be short, or empty, without being the last; ``cursor`` is where to go on."""
+    """Rows, newest first. A page can be short or empty without being the last. Continue with ``cursor``."""
 
     rows: list[Row[T]]
     is_done: bool
@@ -72,7 +72,7 @@ class RowPage(msgspec.Struct, Generic[T], frozen=True):
 
 
 class RowsAfter(msgspec.Struct, Generic[T], frozen=True):
-    """Rows, the oldest first. ``last`` is the seq to go on behind."""
+    """Rows, oldest first. Continue after the seq ``last``."""
 
     rows: list[Row[T]]
     head: int
@@ -81,14 +81,14 @@ class RowsAfter(msgspec.Struct, Generic[T], frozen=True):
 
 
 class Counts(msgspec.Struct, frozen=True, rename="camel"):
-    """How many rows have which value, by the value as text, and how many there are."""
+    """The number of rows for each value (as text), and in total."""
 
     counts: dict[str, int]
     total: int
 
 
 class Edit(msgspec.Struct, frozen=True, rename="camel"):
-    """What a row was before it was edited, by whom and when."""
+    """The previous content of an edited row, with the time and the user of the edit."""
 
     at: int
     user: str | None
@@ -96,13 +96,13 @@ class Edit(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class NewRow(msgspec.Struct, Generic[T], frozen=True):
-    """A row that is about to be appended with an idempotency key of its own."""
+    """A row to append with a given idempotency key."""
 
     payload: T
     idempotency_key: str
 
 
-# --- what live readers are told ------------------------------------------------------------------------------------
+# --- events of live readers ----------------------------------------------------------------------------------------
 
 
 class Appended(msgspec.Struct, Generic[T], frozen=True):
@@ -114,7 +114,7 @@ class Updated(msgspec.Struct, Generic[T], frozen=True):
 
 
 class Removed(msgspec.Struct, frozen=True):
-    """``soft``: it can be restored."""
+    """``soft``: the row can be restored."""
 
     id: str
     seq: int
@@ -122,7 +122,7 @@ class Removed(msgspec.Struct, frozen=True):
 
 
 class Back(msgspec.Struct, Generic[T], frozen=True):
-    """A row that had been removed is there again."""
+    """A removed row was restored."""
 
     row: Row[T]
 
@@ -133,13 +133,13 @@ class AllRemoved(msgspec.Struct, frozen=True):
 
 
 class AllBack(msgspec.Struct, frozen=True):
-    """All removed rows of the parent are there again."""
+    """All removed rows of the parent were restored."""
 
     parent: str
 
 
 class Ready(msgspec.Struct, frozen=True):
-    """Everything that there was has been told; from now on it is live."""
+    """All existing rows were sent; new events follow."""
 
     cursor: str
 

@@ -1,4 +1,4 @@
-"""Requests of the topics protocol, and how their answers are read."""
+"""Topics: requests and answers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from strandline.nearest_name import did_you_mean
 
 T = TypeVar("T")
 
-#: A text, or as the protocol has it: ``["tag", "Eq", "x"]``, ``["tag", "Glob", "x*"]``.
+#: A filter by tag: text, or in the protocol's form, ``["tag", "Eq", "x"]`` or ``["tag", "Glob", "x*"]``.
 Match = str | Sequence[str]
 
 _CONFIG_MEMBERS = frozenset(TopicConfigArguments.__annotations__)
@@ -42,7 +42,7 @@ def page_reading(kind: Any) -> Reading[types.Page[Any]]:
 
 
 def new_key() -> str:
-    """An idempotency key that nobody else has."""
+    """A unique idempotency key."""
     return secrets.token_hex(16)
 
 
@@ -51,7 +51,7 @@ def path_of(topic: str) -> str:
 
 
 def draft(record: T | types.Draft[T]) -> types.Draft[T]:
-    """Whatever is no draft is the data of one."""
+    """The record as a draft. Anything else is the data of a new draft."""
     return record if isinstance(record, types.Draft) else types.Draft(record)
 
 
@@ -60,7 +60,7 @@ def drafts(records: Iterable[T | types.Draft[T]]) -> list[types.Draft[T]]:
 
 
 def given(**fields: Any) -> dict[str, Any]:
-    """Only what is said."""
+    """The fields that are not None."""
     return {name: value for name, value in fields.items() if value is not None}
 
 
@@ -83,14 +83,14 @@ def write(
     config: TopicConfigArguments | None = None,
     patient: bool = False,
 ) -> Request:
-    """It has an idempotency key in any case, so it may be repeated."""
+    """Every write has an idempotency key, so it can be repeated."""
     body = _Write(records, key or new_key(), node, create, config, patient)
     target = f"{path}?return_seqs=false"
     return Request("POST", target, msgspec.json.encode(body), (JSON,), KEYED_SECONDS)
 
 
 class Write(msgspec.Struct, omit_defaults=True):
-    """What goes into one topic, as a part of a write to several."""
+    """The records for one topic, as part of a write to several topics."""
 
     topic: str
     records: list[Any]
@@ -117,12 +117,12 @@ def configure(path: str, config: TopicConfigArguments) -> Request:
 
 
 def merged_config(current: types.TopicConfig, changes: TopicConfigArguments) -> TopicConfigArguments:
-    """A configuration with some members changed."""
+    """The current configuration with changed members."""
     return cast(TopicConfigArguments, {**msgspec.structs.asdict(current), **checked_config(changes, "update")})
 
 
 def checked_config(config: TopicConfigArguments, function: str) -> TopicConfigArguments:
-    """The configuration; raises TypeError for an unknown member."""
+    """The configuration. Raises TypeError for an unknown member."""
     for name in config.keys() - _CONFIG_MEMBERS:
         near = did_you_mean(name, sorted(_CONFIG_MEMBERS))
         raise TypeError(f"{function}() got an unexpected keyword argument {name!r}{near}")
@@ -130,7 +130,7 @@ def checked_config(config: TopicConfigArguments, function: str) -> TopicConfigAr
 
 
 def delete_records(path: str, before_seq: int | None, match: Match | None) -> Request:
-    """What is deleted stays so, but a match deletes what is there when it comes: once, unless it is bounded."""
+    """Repeatable only with ``before_seq``: without it, a repetition could delete records written since."""
     body = given(before_seq=before_seq, match=match)
     return post(f"{path}/delete", body, repeatable=ALWAYS if before_seq is not None else 0.0)
 
@@ -146,6 +146,6 @@ def router_path(name: str) -> str:
 def watch_options(
     without_nodes: str | Sequence[str] | None, strong: bool, match: Match | None = None
 ) -> dict[str, Any]:
-    """What is said of everything that is watched."""
+    """The options for all topics of a watch."""
     options = given(node=without_nodes, match=match, consistency="strong" if strong else None)
     return {"include_tags": True, **options}

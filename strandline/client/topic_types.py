@@ -1,4 +1,4 @@
-"""What topics, consumers and routers look like to a program."""
+"""The public types of topics, consumers and routers."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ LossReason = Literal["cap", "ttl", "mixed", "source_trim", "lost", "recreated", 
 
 
 class Draft(msgspec.Struct, Generic[T], omit_defaults=True, frozen=True):
-    """A record that is about to be written, where its data is not all there is to say. ``not_before_ts`` (milliseconds)
-    and ``priority`` are for jobs of a queue."""
+    """A record to write, with more than its data. ``not_before_ts`` (milliseconds) and ``priority`` are for jobs."""
 
     data: T
     tag: str | None = None
@@ -37,7 +36,7 @@ class Record(msgspec.Struct, Generic[T], frozen=True):
 
 
 class Tombstone(msgspec.Struct, frozen=True):
-    """Records from ``gap_from`` to ``gap_to`` are gone although nobody deleted them."""
+    """Retention or a crash removed the records from ``gap_from`` to ``gap_to``."""
 
     gap_from: int
     gap_to: int
@@ -48,15 +47,15 @@ class Tombstone(msgspec.Struct, frozen=True):
 
     @property
     def after(self) -> int:
-        """Where to go on reading: whatever is left comes behind this seq."""
+        """Continue reading after this seq."""
         return self.earliest_seq - 1 if self.reason == "recreated" else max(self.gap_to, self.earliest_seq - 1)
 
     def __str__(self) -> str:
-        return f"the records from {self.gap_from} to {self.gap_to} are gone ({self.reason})"
+        return f"records {self.gap_from} to {self.gap_to} are lost ({self.reason})"
 
 
 class Written(msgspec.Struct, frozen=True):
-    """What became of a write. ``deduped``: it had been made before, and was not made again."""
+    """The result of a write. ``deduped``: the same write was applied before, and was not applied again."""
 
     topic: str
     first_seq: int
@@ -76,7 +75,7 @@ class MultiWritten(msgspec.Struct, frozen=True):
 
 
 class Page(msgspec.Struct, Generic[T], frozen=True):
-    """A part of a topic. ``next_from_seq`` is where to go on; ``caught_up``: there is no more for now."""
+    """A page of a topic. Continue after ``next_from_seq``. ``caught_up``: there are no more records yet."""
 
     topic: str
     records: list[Record[T]]
@@ -111,7 +110,7 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueueConfigArguments(TypedDict, total=False):
-    """The members of a queue's configuration, as keyword arguments. :class:`TopicConfig` has their defaults."""
+    """The members of a queue's configuration, as keyword arguments. :class:`TopicConfig` lists their defaults."""
 
     ttl_ms: int
     cap_records: int
@@ -132,7 +131,7 @@ class QueueConfigArguments(TypedDict, total=False):
 
 
 class TopicConfigArguments(QueueConfigArguments, total=False):
-    """The members of a topic's configuration, as keyword arguments. :class:`TopicConfig` has their defaults."""
+    """The members of a topic's configuration, as keyword arguments. :class:`TopicConfig` lists their defaults."""
 
     type: Literal["log", "queue"]
 
@@ -173,7 +172,7 @@ class TopicState(msgspec.Struct, frozen=True):
 
 
 class TopicRow(msgspec.Struct, frozen=True):
-    """A topic as lists show it."""
+    """A topic in a list."""
 
     topic: str
     head_seq: int
@@ -223,7 +222,7 @@ class ConsumerDeleted(msgspec.Struct, frozen=True):
 
 
 class RouterState(msgspec.Struct, frozen=True):
-    """``forwarded_total`` and ``lag`` are None where the server did not tell them."""
+    """``forwarded_total`` and ``lag`` are None where the server does not send them."""
 
     router: str
     source: str
@@ -252,7 +251,7 @@ class RouterDeleted(msgspec.Struct, frozen=True):
 
 
 class Arrived(msgspec.Struct, Generic[T], frozen=True):
-    """New records of a topic. ``to_seq`` is how far that is, ``head_seq`` how far the topic is."""
+    """New records of a topic. ``to_seq`` is the position after them, ``head_seq`` the head of the topic."""
 
     topic: str
     records: list[Record[T]]
@@ -262,21 +261,21 @@ class Arrived(msgspec.Struct, Generic[T], frozen=True):
 
 
 class CaughtUp(msgspec.Struct, frozen=True):
-    """Everything that there was has been told; from now on it is live."""
+    """All existing records were sent; new ones follow."""
 
     topic: str
     head_seq: int
 
 
 class Lost(msgspec.Struct, frozen=True):
-    """Records that this watch would have told are gone."""
+    """Records were lost before the watch could send them."""
 
     topic: str
     tombstone: Tombstone
 
 
 class Deleted(msgspec.Struct, frozen=True):
-    """The topic was deleted. ``head_seq`` is how far it, or this watch of it, had got."""
+    """The topic was deleted. ``head_seq`` is its last head, or the last position of this watch."""
 
     topic: str
     head_seq: int

@@ -1,7 +1,7 @@
-"""What a watch of topics knows: what it asks for, how far it has come, and what the server's events mean.
+"""The state of a watch of topics: its request, its positions, and the meaning of the server's events.
 
-A connection that breaks is followed by a new session, and not by the old one: while the server still takes the old
-connection for open, it would share out records between the two.
+After a lost connection the watch creates a new session. It cannot use the old one, because the server splits records
+between two connections of a session while it considers the old connection open.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from strandline.client.topic_calls import Match, given
 
 T = TypeVar("T")
 
-#: The server says something at least this often, and a connection on which it does not is dead.
+#: The server sends something at least this often. A connection that is silent for longer than twice that is dead.
 HEARTBEAT_MS = 15_000
 SILENCE_SECONDS = 2 * HEARTBEAT_MS / 1000 + 5.0
 
 
 class Start(msgspec.Struct, frozen=True):
-    """Where the watching of a topic begins: behind ``after``, or with what is written from now on (None). What it says
-    besides counts for this topic alone."""
+    """Where the watch of a topic starts: after the seq ``after``, or at the end (None). ``match`` and ``since_ts``
+    apply to this topic only."""
 
     after: int | None = 0
     match: Match | None = None
@@ -56,7 +56,7 @@ WatchEvent = types.Arrived[T] | types.CaughtUp | types.Lost | types.Deleted
 
 
 class WatchState(Generic[T]):
-    """The state of one watch, without its connection."""
+    """The state of a watch, without its connection."""
 
     def __init__(self, topics: Mapping[str, Start | int | None], kind: Any, options: Mapping[str, Any]) -> None:
         self._topics = {
@@ -65,30 +65,30 @@ class WatchState(Generic[T]):
         self._options = options
         self._arrived: Reading[types.Arrived[T]] = Reading(types.Arrived[kind])
         self._begun = False
-        #: How far each topic has been told.
+        #: The position in each topic.
         self.positions: dict[str, int] = {}
 
     @property
     def over(self) -> bool:
-        """Whether there is nothing left to watch."""
+        """Whether no topic is left to watch."""
         return not self._topics
 
     def session(self) -> Request:
-        """The request that begins a session, from where this watch is."""
+        """The request that creates a session at the current positions."""
         topics = {}
         for name, start in self._topics.items():
             topics[name] = given(match=start.match, since_ts=start.since_ts)
             if not self._begun:
-                # Later on, a topic that is not known yet was made meanwhile: all of it is new.
+                # In later sessions, a topic without a position was created in between and is read from the start.
                 topics[name] |= {"tail": True} if start.after is None else {"from_seq": start.after}
         body: dict[str, Any] = {"topics": topics, "heartbeat_ms": HEARTBEAT_MS, **self._options}
         if self._begun:
             body |= {"cursor": _encode(self.positions), "lenient": True}
-        # A session that nobody opens is forgotten.
+        # Repeatable, because the server discards a session that no client opens.
         return post("/v0/watch", body, repeatable=ALWAYS)
 
     def begin(self, answer: Answer) -> tuple[Request, list[types.Deleted]]:
-        """The request for the event stream of a session, and the topics that were found to be gone."""
+        """The request for the event stream of a session, and the topics that were deleted in the meantime."""
         session = _session(answer)
         gone: list[types.Deleted] = []
         if self._begun:
@@ -102,7 +102,7 @@ class WatchState(Generic[T]):
         return get(session.stream_url), gone
 
     def take(self, event: Event) -> WatchEvent[T] | None:
-        """What the event means; None if nothing for the program. Raises what ends the connection."""
+        """The event for the program, or None. Raises an error if the event ends the connection."""
         told: WatchEvent[T]
         if event.name == "record":
             told = self._arrived(event.data)
@@ -132,7 +132,7 @@ class WatchState(Generic[T]):
         error = msgspec.json.decode(event.data)
         code = error.get("code")
         if code == 429 and "topics" in error:
-            # It goes on as soon as the server has time.
+            # The server resumes sending when it is less busy.
             return
         message = str(error.get("error") or error.get("message") or code)
         if isinstance(code, int) and code >= 500:
@@ -141,9 +141,9 @@ class WatchState(Generic[T]):
 
 
 def goes_on(error: StrandlineError) -> StrandlineError:
-    """An error of an open event stream, as one that may be tried again: what was told is known, so nothing is lost."""
+    """Turn an error that ends a session into one that allows a retry: the positions are known, so nothing is lost."""
     if isinstance(error, Refused) and (error.status, error.code) == (404, "not_found"):
-        return Unreachable(f"the session is over: {error}", sent=True)
+        return Unreachable(f"the watch session has ended: {error}", sent=True)
     return error
 
 
@@ -155,4 +155,4 @@ def _decode(cursor: str) -> dict[str, int]:
     try:
         return msgspec.json.decode(urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)), type=dict[str, int])
     except (ValueError, msgspec.DecodeError) as error:
-        raise BadAnswer(f"{cursor!r} is no cursor of a watch") from error
+        raise BadAnswer(f"invalid watch cursor {cursor!r} from the server") from error

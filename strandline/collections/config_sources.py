@@ -99,20 +99,23 @@ class ConfigReader:
         document = self._table(str(path), document)
         if document.get("version") != 1:
             self._errors.append(f"{path}: version is {document.get('version')!r}; expected 1")
-        for key in document:
-            if key == "restrictions" and document[key]:
-                self._errors.append(f"{path}: {_RESTRICTIONS}")
-            elif key not in ("version", "collections", "namespaces", "rateLimit", "restrictions"):
-                self._warnings.append(f"{path}: {key} has no effect")
+        self._note_unknown(str(path), document, ("version", "collections", "namespaces", "rateLimit", "restrictions"))
         if document.get("rateLimit") is not None:
             self.read_rate_limit(f"{path}: rateLimit", document["rateLimit"])
         self._collections += self._read_list(f"{path}: collections", document.get("collections", []))
         for name, namespace in self._table(f"{path}: namespaces", document.get("namespaces") or {}).items():
-            given = self._table(f"{path}: namespace {name}", namespace)
-            if given.get("restrictions"):
-                self._errors.append(f"{path}: namespace {name}: {_RESTRICTIONS}")
-            where = f"{path}: namespace {name}: collections"
-            self._add_namespace(name, self._read_list(where, given.get("collections", [])))
+            where = f"{path}: namespace {name}"
+            given = self._table(where, namespace)
+            self._note_unknown(where, given, ("collections", "restrictions"))
+            self._add_namespace(name, self._read_list(f"{where}: collections", given.get("collections", [])))
+
+    def _note_unknown(self, where: str, given: Mapping[str, Any], known: tuple[str, ...]) -> None:
+        """A Starfish server drops unknown keys, and its plugins keep theirs in this file: they are no errors."""
+        if given.get("restrictions"):
+            self._errors.append(f"{where}: {_RESTRICTIONS}")
+        self._warnings += [
+            f"{where}: {key} has no effect{did_you_mean(key, known)}" for key in given if key not in known
+        ]
 
     def read_declared(self, collections: Iterable[Collection], namespace: str = "", where: str = "Python") -> None:
         """Collections that were declared in Python. Their values have not been checked yet."""
@@ -241,7 +244,6 @@ class ConfigReader:
                 return
         near = did_you_mean(key, known)
         if self._lenient:
-            # A Starfish server drops unknown keys, and its plugins keep theirs in this file.
             self._warnings.append(f"{where}: {key} has no effect{near}")
         else:
             self._errors.append(f"{where}: unknown key {key!r}{near}")

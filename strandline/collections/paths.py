@@ -50,6 +50,10 @@ class StoragePath:
         return len(self._parts)
 
     @property
+    def starts_with_placeholder(self) -> bool:
+        return bool(self._parts[0][1])
+
+    @property
     def ends_in_placeholder(self) -> bool:
         return bool(self._parts[-1][1])
 
@@ -215,6 +219,15 @@ class PathIndex:
             if params is not None:
                 return PathMatch(bound, params)
         return None
+
+    def owner_of(self, key: str) -> Collection | None:
+        """The collection that the document of this key belongs to. A path that starts with a placeholder owns no names:
+        it would own those of every other protocol."""
+        found = self.find(key.split("/"), WRITE)
+        if found is None or found.bound.path.starts_with_placeholder or not values_fit(found.params):
+            return None
+        collection = found.bound.collection
+        return collection if collection.append_only is not None and collection.append_only.persist else None
 
     def find_list(self, segments: Sequence[str]) -> PathMatch | None:
         """The listable collection whose documents are below these (decoded) segments."""

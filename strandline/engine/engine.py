@@ -62,9 +62,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     The options with a description are server settings in the section ``storage``.
     """
 
-    cold_url: Annotated[
-        Text, "Where old segments are moved to: a directory or s3://bucket/prefix. Empty: segments are not moved."
-    ] = ""
+    cold_url: Annotated[Text, "Cold tier for old segments: a directory or s3://bucket/prefix; empty: none."] = ""
     journal_bytes: Annotated[Positive, "Size at which a journal file is sealed into a segment."] = 64 << 20
     unsealed_bytes: Annotated[
         Count,
@@ -76,16 +74,18 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         FlushInterval, "Longest time until an acknowledged record with the durability `disk` is flushed to the disk."
     ] = 50
     keep_journal_ms: Annotated[
-        Count, "How long sealed journal files are kept, so that backups can be restored to any moment in between."
+        Count, "How long sealed journal files are kept, so that backups can be restored to any moment in this time."
     ] = 0
     compact_after_ms: Annotated[
         Count, "Compacted logs only: remove a record when a later record of its key is this old."
     ] = 60_000
-    segment_bytes: Annotated[Positive, "Size at which merging of segments stops."] = 256 << 20
+    segment_bytes: Annotated[Positive, "Segments of this size or larger are not merged."] = 256 << 20
     hot_segments: Annotated[Count, "Number of the newest segments that stay out of the cold tier."] = 4
     hot_bytes: Annotated[Cap, "Maximum bytes of the segments that stay out of the cold tier; 0: unlimited."] = 0
-    cache_bytes: Annotated[Count, "Memory for decompressed blocks of segments."] = CACHE_BYTES
-    cold_cache_bytes: Annotated[Count, "Disk space for pieces of segments of the cold tier."] = COLD_CACHE_BYTES
+    cache_bytes: Annotated[Count, "Maximum memory for decompressed blocks of segments."] = CACHE_BYTES
+    cold_cache_bytes: Annotated[Count, "Maximum disk space for cached parts of segments of the cold tier."] = (
+        COLD_CACHE_BYTES
+    )
     #: A log that has been idle for this long releases the seqs it reserved.
     settle_after_ms: int = 5_000
     max_record_bytes: int = MAX_RECORD_BYTES

@@ -50,7 +50,7 @@ def claim(lake: Lake, now: Callable[[], int]) -> Iterator[None]:
     try:
         if not _lock(fd):
             holder = os.pread(fd, 32, 0).decode(errors="replace").strip() or "unknown"
-            raise LakeInUse(f"another pipeline is using {lake.url}: process {holder}")
+            raise LakeInUse(f"another pipeline uses the lake {lake.url}: process {holder}")
         if lake.directory is None:
             _check_elsewhere(lake, now())
         os.ftruncate(fd, 0)
@@ -106,7 +106,7 @@ def _check_elsewhere(lake: Lake, now: int) -> None:
         return
     # A time far in the future comes from a wrong clock and is ignored.
     if abs(now - status.updated) < SILENT_MS:
-        raise LakeInUse(f"another pipeline is using {lake.url}: process {status.pid} on {status.host}")
+        raise LakeInUse(f"another pipeline uses the lake {lake.url}: process {status.pid} on {status.host}")
 
 
 # --- which driver may change the lake -------------------------------------------------------------------------------

@@ -1,1 +1,1 @@
-"""The data pipeline: history becomes a lake, indexes and reports, on Spark. The only room that knows pyspark."""
+"""The pipeline: turns history into a lake, indexes and reports, on Spark. The only package that imports pyspark."""

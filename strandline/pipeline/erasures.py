@@ -1,16 +1,16 @@
-"""Following erasures: what was deleted, hidden or dropped goes from the lake, what was restored or amended comes to it.
+"""Applies erasures to the lake: removes deleted, hidden and dropped records, and adds restored or amended ones.
 
-Files that hold such records are found by their statistics, written anew without them, and replaced in one commit
-together with the progress through the events (the transaction id ``erasures``). Then the old files are removed, at
-once, and with them every file that an earlier version of the tables had or that a killed task has left: any of them may
-hold the same bytes. Whoever reads an earlier version just then finds a file missing, and opens the table anew. What the
-transaction logs keep of a file are bounds of log, epoch, seq and ts, never of keys or payloads.
+The statistics of files tell which may contain affected records. These files are rewritten and replaced in one commit
+together with the progress through the events (the transaction id ``erasures``). Then the old files are removed at once,
+along with every file of an earlier version of the tables and every file that a killed task has left, because any of
+them may contain the same bytes. A reader of an earlier version finds a file missing and opens the table again. The
+transaction logs keep bounds of log, epoch, seq and ts, and never of keys or payloads.
 
-``latest`` and ``keys`` are committed first, made of ``records`` as it will be, and ``records`` last: only there can be
-seen which keys are concerned, and after a crash in between it can be seen again.
+``latest`` and ``keys`` are committed first, derived from ``records`` as it will be, and ``records`` last: only it shows
+which keys are affected, and after a crash in between it still does.
 
-What a cap or time took from a log is not erased: it stays in the lake. If a record that was restored or amended cannot
-be read from its log, that is told as a problem, and it is not in the lake: to keep an older form of it would be worse.
+Records that retention removed from a log are not erased: they stay in the lake. If a restored or amended record cannot
+be read from its log, the problem is reported and the lake does not contain it: an outdated version would be worse.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def purge(round: Round, table: LakeTable) -> None:
 
 
 class _Following:
-    """The events that the tables have not followed yet."""
+    """Applies the events that the tables have not applied yet."""
 
     def __init__(self, round: Round, records: TableSnapshot) -> None:
         self._round = round
@@ -87,7 +87,7 @@ class _Following:
         self._concerned = Concerned({})
 
     def run(self) -> int:
-        """How many rows were erased."""
+        """Returns the number of erased rows."""
         head = self._round.events.head
         rules = self._with_standing(self._rules())
         if not rules.of:
@@ -103,7 +103,7 @@ class _Following:
         self._records.commit(add=new, remove=replaced, progress={PROGRESS: head}, now=self._round.now())
         return erased
 
-    # --- what is meant -----------------------------------------------------------------------------------------------
+    # --- rules -------------------------------------------------------------------------------------------------------
 
     def _rules(self) -> dict[int, list[ErasureRule]]:
         known = {int(log) for log in self._progress if log.isdecimal()}
@@ -114,9 +114,9 @@ class _Following:
         return rules_of((event.erasure for event in events), known)
 
     def _everything(self, known: set[int], missed: EventsMissed) -> dict[int, list[ErasureRule]]:
-        """What the logs have now is read anew, and what they should have and do not is gone. Of what is below the floor
-        of a log nobody can say whether a cap or somebody took it: it stays."""
-        message = f"{missed}: all that the logs have is read anew, what is below their floors stays as it is"
+        """Read everything that the logs have again, and erase what they no longer have. Rows below the floor of a log
+        stay, because it is unknown whether retention or a caller removed them."""
+        message = f"{missed}: reading all logs again; rows below the floors of logs stay as they are"
         self._round.problem(STAGE, None, None, message)
         logs = {info.epoch: info for info in self._round.history.logs()}
         return {
@@ -135,7 +135,7 @@ class _Following:
 
     @contextmanager
     def _telling(self, info: LogInfo) -> Iterator[None]:
-        """What goes wrong in here with a log, which may have been dropped meanwhile, is told, and no more."""
+        """Report errors of a single log, which may have been dropped meanwhile, and continue."""
         try:
             yield
         except Exception as error:
@@ -146,7 +146,7 @@ class _Following:
     # --- files -------------------------------------------------------------------------------------------------------
 
     def _renewed(self, rules: ErasureRules) -> list[DataFile]:
-        """Files with the records that were restored or amended, as the logs have them."""
+        """Write files with the restored or amended records, as the logs have them."""
         items: list[RenewItem] = []
         for info in self._round.all_logs:
             if info.epoch in rules.of:
@@ -169,7 +169,7 @@ class _Following:
 
     def _items(self, info: LogInfo, rules: ErasureRules) -> list[RenewItem]:
         bounds = [rule.bounds for rule in rules.of[info.epoch] if rule.kind in (RESTORED, AMENDED)]
-        # What is behind the table's progress comes by itself.
+        # Records after the table's progress are added by the next round anyway.
         through = min(max((last for _, last in bounds), default=0), self._progress[str(info.epoch)], info.head)
         first = max(min((first for first, _ in bounds), default=1), info.own_after + 1)
         if through < first:
@@ -180,7 +180,7 @@ class _Following:
         return [RenewItem(self._round.lake, [piece], mine, versions) for piece in pieces]
 
     def _erased(self, rules: ErasureRules, new: list[DataFile]) -> tuple[list[KnownFile], int]:
-        """The files to be replaced; those that replace them are added to ``new``."""
+        """Returns the files to replace, and the number of erased rows. Adds the replacements to ``new``."""
         items = []
         for file in self._files:
             epochs, seqs = file.bounds.get("epoch"), file.bounds.get("seq")

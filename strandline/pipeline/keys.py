@@ -1,11 +1,11 @@
-"""The tables ``latest`` and ``keys``: the last record of every key, and what is known of the key.
+"""The tables ``latest`` and ``keys``: the last record of every key, and facts about the key.
 
-They are made of the table ``records``, from behind their own progress: what a log has lost meanwhile to a cap or to
-time is still there. Both are kept in buckets by the hash of the key (``lake/key_files``); the buckets that new records
-belong to are written anew, and the others stay as they are.
+They are derived from the table ``records`` after their own progress, because that table still has records that
+retention removed from a log. Both are stored in buckets by the hash of the key (``lake/key_files``). Buckets with new
+records are rewritten, the others stay as they are.
 
-``latest`` is committed first. How far the two have come is what ``keys`` says: after a crash between the commits the
-same records are added up again. That brings no other last record, and ``keys`` has not counted them yet.
+``latest`` is committed first, and ``keys`` holds the progress of both. After a crash between the commits the same
+records are processed again: ``latest`` stays the same, and ``keys`` has not counted them yet.
 """
 
 from __future__ import annotations
@@ -36,26 +36,26 @@ from strandline.pipeline.round import Round
 from strandline.pipeline.tasks import shuffle
 
 STAGE = "by_key"
-#: So many records are added up between two commits: a crash costs that much work.
+#: Records between two commits, which is the most work that a crash can cost.
 CHUNK_ROWS = 20_000_000
-#: A task adds up the records of some files, about so many.
+#: The approximate number of records that a task aggregates.
 ITEM_ROWS = 1_000_000
-#: Unless everything is asked for, new records wait until there is one for this many keys, or for so long, if there are
-#: many keys: few records touch about as many buckets, and each bucket is written whole.
+#: With many keys, a round that need not be complete waits until there is a new record for every 16 keys, or for this
+#: long: few records touch almost as many buckets, and each bucket is rewritten as a whole.
 FEW = 16
 FEW_WAIT_MS = 600_000
 MANY_KEYS = 1_000_000
-#: More buckets than this are not made ahead of time. They are split when it turns out that they are large.
+#: The initial number of buckets is at most 2 to this power. Large buckets are split later.
 MAX_FIRST_BITS = 6
 
-#: Transaction ids beside those of the logs. Everything in this version of ``records`` is in the table; ...
+#: Transaction ids besides those of the logs: the version of ``records`` that the table reflects, ...
 RECORDS_VERSION = "records"
-#: ... and when that was so.
+#: ... and the time of that.
 AT = "at"
 
 
 class ByKey:
-    """The two tables as they are when this is made, and the way to change them."""
+    """Snapshots of the two tables, and methods to change them."""
 
     def __init__(self, round: Round) -> None:
         self.round = round
@@ -81,7 +81,7 @@ class ByKey:
         return KeyJob(self.round.lake, buckets, latest, keys)
 
     def change(self, items: Sequence[KeyItem], job: KeyJob, progress: Mapping[str, int]) -> None:
-        """Have the items added up, and commit what came of it."""
+        """Aggregate the items and commit the result."""
         done = shuffle(self.round.spark, spread, gather, items, KeyItem, job, BucketDone)
         touched = {bucket for bucket in job.buckets if bucket in {each.bucket for each in done}}
         for table, files in (
@@ -94,9 +94,9 @@ class ByKey:
     def renew(
         self, files: Sequence[KnownFile], affected: dict[int, list[str] | None], progress: dict[str, int]
     ) -> None:
-        """Make these keys out anew, of files of ``records`` that may not be committed yet, as far as the tables have
-        come."""
-        # After a crash between the two commits ``latest`` is ahead; what it has too many comes again.
+        """Recompute these keys, up to the progress of the tables, from files of ``records`` that may not be committed
+        yet."""
+        # After a crash between the two commits ``latest`` is ahead; its extra records are processed again later.
         reached = self.progress
         known = {**self.latest.progress(), **reached}
         affected = {epoch: keys for epoch, keys in affected.items() if str(epoch) in known and keys != []}
@@ -111,7 +111,7 @@ class ByKey:
         self.change([touched, *items_of(files, ranges)], job, progress)
 
     def commit(self, progress: Mapping[str, int]) -> None:
-        """Nothing but progress; nothing at all if there are no tables yet."""
+        """Commit only progress. Does nothing if the tables do not exist yet."""
         if self.progress:
             for table in (self.latest, self.keys):
                 table.commit(progress=progress)
@@ -145,19 +145,19 @@ def run(round: Round) -> None:
 
 def _can_wait(by_key: ByKey, new: int) -> bool:
     waited = by_key.round.now() - by_key.progress.get(AT, 0)
-    # A time in the future is that of a wrong clock: then there is no waiting.
+    # A time in the future comes from a wrong clock; do not wait then.
     return by_key.rows > MANY_KEYS and new < by_key.rows // FEW and 0 <= waited < FEW_WAIT_MS
 
 
 def _candidates(records: TableSnapshot, version: int | None) -> list[KnownFile]:
-    """The files that can have new records: those that came since a version which has been added up. Some of them may
-    only have been rearranged; their records are told by their seqs."""
+    """The files that can have new records: those added since a processed version. Some of them may only have been
+    rearranged; the seqs tell."""
     known = set() if version is None else records.table.paths_at(version)
     return [file for file in records.files() if file.path not in known]
 
 
 def _ranges(progress: Mapping[str, int], reached: Mapping[str, int], shared: Mapping[int, int]) -> Ranges:
-    """What the table ``records`` has, and this has not. Nobody has what a fork shares."""
+    """The records that ``records`` has and these tables lack. Shared records of a fork are in neither."""
     behind = []
     for log, seq in reached.items():
         if log.isdecimal():
@@ -169,7 +169,7 @@ def _ranges(progress: Mapping[str, int], reached: Mapping[str, int], shared: Map
 
 
 def _chunks(ranges: Ranges) -> Iterator[tuple[Ranges, bool]]:
-    """Parts of about so many records each; a large log comes in several. At least one, which may be empty."""
+    """Parts of about CHUNK_ROWS records; a large log is split. Yields at least one part, which may be empty."""
     chunk = Ranges([], [], [])
     room = CHUNK_ROWS
     for epoch, after, through in zip(ranges.epochs, ranges.after, ranges.through, strict=True):
@@ -188,7 +188,7 @@ def _chunks(ranges: Ranges) -> Iterator[tuple[Ranges, bool]]:
 
 
 def items_of(files: Sequence[KnownFile], ranges: Ranges) -> list[KeyItem]:
-    """Items for the files that can have one of the records, of about the same size."""
+    """Items of similar size for the files that can have one of the records."""
     items: list[KeyItem] = []
     group: list[KnownFile] = []
     rows = 0
@@ -221,7 +221,7 @@ def _may_have(file: KnownFile, ranges: Ranges) -> bool:
 
 
 def _touched(affected: Mapping[int, list[str] | None], buckets: list[str]) -> list[str]:
-    """The buckets that have one of the keys, or could have."""
+    """The buckets that may have one of the keys."""
     if any(keys is None for keys in affected.values()):
         return buckets
     pairs = [(epoch, key) for epoch, keys in affected.items() for key in keys or ()]
@@ -236,7 +236,7 @@ def _bucket(file: KnownFile) -> str:
 
 
 def _holder(bucket: str, buckets: set[str]) -> str | None:
-    """Which of the buckets has all that is in this one."""
+    """The bucket among ``buckets`` that contains this one."""
     return next((bucket[:end] for end in range(1, len(bucket) + 1) if bucket[:end] in buckets), None)
 
 

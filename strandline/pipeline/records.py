@@ -1,8 +1,8 @@
 """The table ``records``: every record of every log, with its schema version.
 
-Tasks read pieces of history and write files; the driver commits the files of a wave together with how far that brings
-each log. A log's progress never goes beyond what could be read without a gap: if one of its pieces fails, what was made
-of later ones is left out.
+Tasks read pieces of history and write files. The driver commits the files of a wave together with the progress of each
+log. The progress of a log never passes a gap: if one of its pieces cannot be read, the results of later pieces are
+discarded.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from strandline.pipeline.tasks import work
 from strandline.schema.registry import Registry
 
 STAGE = "records"
-#: An item has at most so many records, which is about one file of 128 MB; and as few as these if that keeps all tasks
-#: busy. Fewer are not worth a task.
+#: The maximum number of records of an item, about one file of 128 MB, and the minimum, below which a task is not worth
+#: its cost. In between, items are as small as is needed to keep all tasks busy.
 MAX_ITEM_ROWS = 1_000_000
 MIN_ITEM_ROWS = 65_536
-#: Every task gets several items, if there is enough to do, so that none waits long for the slowest.
+#: Items per task, if there is enough to do, so that no task waits long for the slowest.
 ITEMS_PER_TASK = 2
-#: To begin with a piece costs as much as so many records.
+#: Starting with a piece costs as much as this many records.
 PIECE_ROWS = 50
 
 
@@ -37,7 +37,7 @@ def run(round: Round) -> None:
     table = layout.records(round.lake).snapshot(round.fence)
     progress = table.progress()
     behind = list(_behind(round, progress))
-    # Up to here the events are in what is read now.
+    # Records that are read now reflect all events up to here.
     started = {} if PROGRESS in progress else {PROGRESS: round.events.head, PURGED: round.events.head}
     total = sum(info.head - after for info, after in behind)
     with round.reporter.stage(STAGE, total) as stage:
@@ -58,36 +58,38 @@ def _behind(round: Round, progress: dict[str, int]) -> Iterator[tuple[LogInfo, i
         if info.head > after:
             yield info, after
         elif info.head < progress.get(str(info.epoch), 0):
-            round.problem(STAGE, info.name, info.head, f"the log ends before what the lake has of it, which is {after}")
+            round.problem(
+                STAGE, info.name, info.head, f"the log ends at seq {info.head}, but the lake has it up to {after}"
+            )
 
 
 def pieces_of(history: History, info: LogInfo, after: int, through: int, rows: int) -> list[AnyPiece]:
-    """The log's own records from behind ``after`` up to ``through``."""
+    """The log's own records after ``after`` up to ``through``."""
     return cast(list[AnyPiece], list(history.pieces(info, after, through, rows, own=True)))
 
 
 class _Copying:
-    """The items of a round, made while they are worked on: a log that has failed gets no more of them."""
+    """Creates the items of a round while earlier ones are processed. A log that has failed gets no more items."""
 
     def __init__(self, round: Round, behind: list[tuple[LogInfo, int]], total: int) -> None:
         self._round = round
         self._behind = behind
         effort = total + PIECE_ROWS * len(behind)
-        # For few records it is not worth asking Spark.
+        # Asking Spark is not worth it for few records.
         even = effort // (round.parallelism * ITEMS_PER_TASK) if effort > MIN_ITEM_ROWS else 0
         self._item_rows = min(max(even, MIN_ITEM_ROWS), MAX_ITEM_ROWS)
         self._numbers = count(1)
         self._failed: set[int] = set()
-        #: Of the log that items are being made of, if it has a schema.
+        #: The schema versions of the current log, if it has a schema.
         self._versions: dict[int, list[tuple[int, int]]] = {}
-        #: Logs that have come to their end without an item: there was nothing to read.
+        #: Logs that reach their head without an item, because there was nothing to read.
         self._bare: dict[str, int] = {}
-        #: By item: how far each log is once it is done.
+        #: By item: the progress of each log when it is done.
         self._reached: dict[int, dict[int, int]] = {}
         self._items: dict[int, RecordsItem] = {}
 
     def waves(self) -> Iterator[tuple[list[DataFile], dict[str, int]]]:
-        """The files to be committed together, and the progress that comes with them."""
+        """The files to commit together, and the progress that they bring."""
         if not self._behind:
             return
         for results in self._work(self._made()):
@@ -103,7 +105,7 @@ class _Copying:
         round = self._round
         return work(round.spark, write_records, items, RecordsItem, RecordsDone, round.parallelism)
 
-    # --- making items ------------------------------------------------------------------------------------------------
+    # --- creating items ----------------------------------------------------------------------------------------------
 
     def _made(self) -> Iterator[RecordsItem]:
         pieces: list[AnyPiece] = []
@@ -128,7 +130,7 @@ class _Copying:
             yield self._item(pieces, versions, reached)
 
     def _pieces(self) -> Iterator[tuple[LogInfo, AnyPiece | None, int]]:
-        """Piece by piece, with how far the log is behind it."""
+        """The pieces one by one, with the progress of the log after each."""
         for info, after in self._behind:
             try:
                 if info.registry is not None:
@@ -151,10 +153,10 @@ class _Copying:
         self._reached[number] = reached
         return item
 
-    # --- what came of them -------------------------------------------------------------------------------------------
+    # --- processing results ------------------------------------------------------------------------------------------
 
     def _settled(self, done: dict[int, RecordsDone]) -> dict[int, RecordsDone]:
-        """Results without records behind a failure of their log: where there are some, the item is worked on again
+        """The results without records after a failure of their log. An item with such records is processed again
         without that log."""
         while True:
             first: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""A round of the pipeline that is under way: what its stages share."""
+"""A round of the pipeline in progress: the state that its stages share."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
 
 
 class UnknownLogs(Exception):
-    """Logs were named that do not exist."""
+    """Named logs do not exist."""
 
 
 class Chosen(msgspec.Struct, frozen=True):
-    """Which logs: these, those with the prefix, or all. Those that the server keeps for itself are never among them."""
+    """Which logs to process: the named ones, those with the prefix, or all. Internal logs are never included."""
 
     logs: Sequence[str] = ()
     prefix: str = ""
 
 
 class FileRetention(msgspec.Struct, frozen=True):
-    """How long something is kept that no table has any more, in seconds."""
+    """How long unused files are kept, in seconds."""
 
-    #: Versions of the tables that were replaced: for readers that are still at them, and for looking back.
+    #: Replaced versions of the tables, for readers that still use them and for time travel.
     versions: int = 2 * 86_400
-    #: Files that no version refers to: what a killed task has left, or what one is writing just now.
+    #: Files that no version references: left by a killed task, or being written.
     orphans: int = 86_400
 
 
@@ -47,10 +47,10 @@ FILE_RETENTION = FileRetention()
 
 
 def choose(logs: list[LogInfo], chosen: Chosen) -> list[LogInfo]:
-    """Raises UnknownLogs if one is named that is not there."""
+    """Raises UnknownLogs if a named log does not exist."""
     missing = set(chosen.logs) - {info.name for info in logs}
     if missing:
-        raise UnknownLogs(f"there are no such logs: {', '.join(sorted(missing))}")
+        raise UnknownLogs(f"logs not found: {', '.join(sorted(missing))}")
     if chosen.logs:
         logs = [info for info in logs if info.name in set(chosen.logs)]
     return [info for info in logs if info.name.startswith(chosen.prefix)]
@@ -62,8 +62,8 @@ def wall_clock() -> int:
 
 @dataclass
 class Round:
-    """``logs`` are those that were chosen, by name, as they were when the round began; ``all_logs`` are all that a lake
-    can have. A ``complete`` round leaves nothing for later that would be cheaper to do together with more.
+    """``logs`` are the chosen logs, by name, as they were when the round started; ``all_logs`` are all logs that a lake
+    can have. A ``complete`` round does not postpone work that would be cheaper together with more.
     """
 
     spark: SparkSession
@@ -79,23 +79,23 @@ class Round:
     problems: int = 0
     #: Records by stage.
     done: dict[str, int] = field(default_factory=dict)
-    #: What keeps other drivers out; None where there cannot be another.
+    #: Keeps other drivers out; None where there cannot be another.
     fence: Fence | None = None
 
     def remove(self, names: Iterable[str]) -> None:
-        """Remove files that no table refers to. Raises LakeInUse if another driver has taken the lake over: they may
-        be about to become part of a table."""
+        """Remove files that no table references. Raises LakeInUse if another driver has taken over the lake, because
+        it may be about to commit them."""
         if self.fence is not None:
             self.fence.remove(names)
         else:
             self.lake.remove(names)
 
     def problem(self, stage: str, log: str | None, seq: int | None, message: str) -> None:
-        """Tell of something that does not end the round."""
+        """Report a problem that does not end the round."""
         self.problems += 1
         self.reporter.problem(stage, log, seq, message)
 
     @cached_property
     def parallelism(self) -> int:
-        """How many tasks can run at a time."""
+        """The number of tasks that can run at the same time."""
         return parallelism(self.spark)

@@ -1,4 +1,4 @@
-"""The process of a pipeline: what it claims, when Spark starts, one round or many, and how it ends.
+"""The process of a pipeline: claims the lake, starts Spark, and runs one round or many.
 
 ``run`` opens the Spark session after it has claimed the lake, and closes both. Stopping between two commits loses
 nothing: the next process continues with the progress that is in the tables.
@@ -36,8 +36,8 @@ from strandline.pipeline.spark_session import SparkUnavailable, close_session, o
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: Readers take a status that is not renewed for that of a process that is gone. Each renewal in an object store is a
-#: request, so it happens less often there.
+#: Readers consider the process dead if its status is not renewed. In an object store each renewal is a request, so it
+#: happens less often there.
 RENEW_SECONDS = 5.0
 REMOTE_RENEW_SECONDS = 30.0
 
@@ -60,7 +60,7 @@ class PipelineJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run(job: PipelineJob, watch: ProgressView, warn: Callable[[str], None]) -> None:
-    """Run the job until it is done or told to stop.
+    """Run the job until it is done or asked to stop.
 
     Raises LakeInUse, SparkUnavailable, UnknownLogs, LakeOfAnother, and errors of the history, the lake and Spark.
     """
@@ -234,16 +234,16 @@ def renewing(reporter: StatusReporter, seconds: float) -> Iterator[None]:
         reporter.change("ended")
 
 
-# --- One round of the pipeline: whatever was acknowledged when it began is in the lake when it has ended ------------
+# --- One round: everything that was acknowledged when it started is in the lake when it ends -------------------------
 
 log = logging.getLogger(__name__)
 
-#: A round is planned so often if other engines change the tables under it.
+#: Attempts to plan a round while other engines change the tables.
 ATTEMPTS = 5
 
 
 class RoundResult(msgspec.Struct, frozen=True):
-    """``records`` by stage; ``problems`` is how many were told."""
+    """``records`` by stage; ``problems`` is the number of reported problems."""
 
     records: dict[str, int]
     problems: int
@@ -261,11 +261,11 @@ def run_round(
     now: Callable[[], int] = wall_clock,
     fence: Fence | None = None,
 ) -> RoundResult:
-    """Raises LakeOfAnother or UnknownLogs before anything is done, LakeInUse if another driver takes the lake over, and
-    whatever ends a round.
+    """Run one round. Raises LakeOfAnother or UnknownLogs before it changes anything, LakeInUse if another driver takes
+    over the lake, and any error that ends a round.
 
-    With ``complete`` false, work that is cheaper when more has gathered may be left for a later round. A driver that
-    makes several rounds has one ``fence`` for all of them; without one, the round takes its own.
+    With ``complete`` false, work that is cheaper together with more may be left for a later round. A driver that runs
+    several rounds uses one ``fence`` for all of them; without one, the round takes its own.
     """
     if fence is None:
         with take_fence(lake, now) as fence:
@@ -283,18 +283,20 @@ def run_round(
             _run_stages(round)
             break
         except TableMoved as moved:
-            # Another engine has changed a table, to optimize it for instance. Every stage begins with what the tables
-            # say, so the round is simply planned again.
-            log.info("the round is planned again: %s", moved)
+            # Another engine changed a table, for example to optimise it. Every stage starts from the current state of
+            # the tables, so the round is planned again.
+            log.info("planning the round again: %s", moved)
             if attempt == ATTEMPTS:
-                raise LakeInUse(f"the round was planned {ATTEMPTS} times, and each time {moved}") from moved
+                raise LakeInUse(
+                    f"the tables kept changing: the round was planned {ATTEMPTS} times ({moved})"
+                ) from moved
     return RoundResult(round.done, round.problems)
 
 
 def _run_stages(round: Round) -> None:
     keep_registries(round.lake, round.all_logs, round.now())
     records.run(round)
-    # Before what is made of the records, so that nothing is made of one that is erased.
+    # Runs before the stages that derive data from records, so that nothing is derived from an erased record.
     erasures.run(round)
     keys.run(round)
     searched = companions.run(round)
@@ -303,7 +305,7 @@ def _run_stages(round: Round) -> None:
 
 
 def _report_lag(round: Round, searched: Mapping[int, int]) -> None:
-    """``searched``: up to which seq there are companions, of logs that have some."""
+    """``searched`` is the seq up to which each searchable log has companions, by epoch."""
     progress = {name: LakeTable(round.lake, name, None).progress() for name in ("records", "latest", "keys")}
     lags = []
     for info in round.all_logs:

@@ -1,4 +1,4 @@
-"""What a machine lacks for the pipeline to run. Asking costs little: Spark is not imported for it."""
+"""Starts Spark sessions, and reports missing requirements without importing Spark."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 INSTALL = "pip install 'strandline[spark]'"
 
-#: Packages that the work in Spark needs, and the oldest versions that will do.
+#: The required packages and their oldest versions.
 PACKAGES = {"pyspark": (4, 3), "pandas": (2, 2)}
-#: What Spark Connect needs besides.
+#: Additional packages for Spark Connect.
 CONNECT_PACKAGES = {"grpcio": (1, 48), "googleapis-common-protos": (1, 56)}
 
 
 class SparkUnavailable(Exception):
-    """Spark cannot be used here. The message says what is missing, and how to mend it."""
+    """Spark cannot be used here. The message says what is missing and how to fix it."""
 
 
 def what_is_missing(master: str = "local[*]") -> list[str]:
-    """A sentence for everything that is missing to run on this master; empty: it can begin."""
+    """A sentence for each missing requirement of this master; empty if Spark can start."""
     connect = master.startswith("sc://")
     wanted = {**PACKAGES, **CONNECT_PACKAGES} if connect else PACKAGES
     missing = [sentence for name, oldest in wanted.items() if (sentence := _fault(name, oldest))]
@@ -48,31 +48,31 @@ def _fault(package: str, oldest: tuple[int, ...]) -> str:
         return f"The Python package {package} is not installed: {INSTALL}"
     numbers = tuple(int(part) for part in found.split(".")[:2] if part.isdigit())
     if numbers < oldest:
-        return f"{package} {found} is too old, {'.'.join(map(str, oldest))} is needed: {INSTALL}"
+        return f"{package} {found} is too old, need at least {'.'.join(map(str, oldest))}: {INSTALL}"
     return ""
 
 
-# --- A Spark session, wherever it is to run: on this machine, on a cluster, or behind Spark Connect -----------------
+# --- Sessions: on this machine, on a cluster, or through Spark Connect ----------------------------------------------
 
-#: The work is done by Python and Arrow; Java only hands it out. So it is told to start quickly and to stay small.
+#: Python and Arrow do the work, and Java only schedules. So Java is configured to start fast and stay small.
 LIGHT_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 
-#: What can be chosen in every session, also in one of Spark Connect.
+#: Settings of every session, including Spark Connect.
 SESSION_SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
-    # Without it, reading from a source that can filter by itself fails.
+    # Without this, reading from a source that can filter itself fails.
     "spark.sql.python.filterPushdown.enabled": "true",
 }
-#: What must be known before Java starts.
+#: Settings that must be known before Java starts.
 DRIVER_SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.memory": "1g",
-    # A worker that crashes says where.
+    # A crashing worker prints where.
     "spark.python.worker.faulthandler.enabled": "true",
 }
 
-#: How often a task is tried, as clusters do by default.
+#: Attempts per task, the default of clusters.
 ATTEMPTS = 4
 
 _ROOT = Path(__file__).parents[2]
@@ -87,11 +87,11 @@ def open_session(
     *,
     light: bool = True,
 ) -> SparkSession:
-    """Raises SparkUnavailable when something is missing, or Spark does not start.
+    """Open a session. Raises SparkUnavailable if a requirement is missing or Spark does not start.
 
-    ``remote`` (``sc://host:port``) is Spark Connect and takes the place of ``master``. ``conf`` is Spark's own
-    configuration and overrules what is chosen here. ``light`` is for work that is done in Python; where Java itself is
-    to read and sort much, it is better off without.
+    ``remote`` (``sc://host:port``) uses Spark Connect instead of ``master``. ``conf`` is Spark's configuration and
+    overrides the settings chosen here. ``light`` is for work that is done in Python; set it to false if Java itself
+    reads and sorts much data.
     """
     remote = master if remote is None and master.startswith("sc://") else remote
     missing = what_is_missing(remote or master)
@@ -107,7 +107,7 @@ def open_session(
 
 
 def driver_settings(master: str, light: bool, conf: Mapping[str, str]) -> dict[str, str]:
-    """The settings of a driver on this machine. Java's own options are put together with those of ``conf``."""
+    """The settings of a driver on this machine. Java options are combined with those of ``conf``."""
     settings = dict(DRIVER_SETTINGS)
     options = [f"-Dlog4j2.configurationFile={_QUIET.as_uri()}"]
     if light:
@@ -117,14 +117,14 @@ def driver_settings(master: str, light: bool, conf: Mapping[str, str]) -> dict[s
     if is_local(master):
         settings["spark.driver.host"] = settings["spark.driver.bindAddress"] = "127.0.0.1"
     else:
-        # Where the package is installed on the workers this does nothing; where they share the disk it is enough.
+        # Useful if the workers share the disk; harmless if the package is installed on them.
         settings["spark.executorEnv.PYTHONPATH"] = _python_path()
     return settings
 
 
 def with_attempts(master: str) -> str:
-    """On this machine a task that fails is not tried again, unless the master says how often: a worker that dies would
-    end a round that every cluster goes on with."""
+    """Adds the number of attempts to a local master. By default Spark does not retry tasks on one machine, so a dying
+    worker would end a round that a cluster continues."""
     found = re.fullmatch(r"local\[([\d*]+)\]", master)
     return f"local[{found[1]},{ATTEMPTS}]" if found else master
 
@@ -135,11 +135,11 @@ def is_local(master: str) -> bool:
 
 def _prepare_environment(master: str) -> None:
     try:
-        # It may be another one than JAVA_HOME says, or one behind a wrapper.
+        # This may differ from the current JAVA_HOME, or be a wrapper.
         os.environ["JAVA_HOME"] = str(find_java().home)
     except JavaMissing as error:
         raise SparkUnavailable(str(error)) from None
-    # Otherwise workers run whatever python3 is on the PATH.
+    # Otherwise workers run any python3 on the PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ["PYTHONPATH"] = _python_path()
     if is_local(master):
@@ -147,7 +147,7 @@ def _prepare_environment(master: str) -> None:
 
 
 def _python_path() -> str:
-    """Workers find this very package, installed or not."""
+    """Makes workers import this package, installed or not."""
     paths = [str(_ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     return os.pathsep.join(dict.fromkeys(path for path in paths if path))
 
@@ -163,18 +163,18 @@ def _start(master: str, remote: str | None, settings: Mapping[str, str], app_nam
     try:
         session = builder.getOrCreate()
         if remote is not None:
-            # Nothing is asked of the server before the first job: find out now whether it is there.
+            # A remote session contacts the server only with its first job: run one now to check the connection.
             session.range(1).count()
     except Exception as error:
         place = remote or master
         if isinstance(error, PySparkException) and error.getCondition() == "JAVA_GATEWAY_EXITED":
-            raise SparkUnavailable(f"Java ended before Spark was up ({place}); what it said is above") from error
-        raise SparkUnavailable(f"Spark does not start on {place}: {describe(error)}") from error
+            raise SparkUnavailable(f"Java exited before Spark started ({place}); see its output above") from error
+        raise SparkUnavailable(f"cannot start Spark on {place}: {describe(error)}") from error
     return session
 
 
 def close_session(spark: SparkSession) -> None:
     try:
         spark.stop()
-    except Exception:  # a remote session may be gone already, and nothing more is needed from it
+    except Exception:  # a remote session may be gone already, which is fine
         pass

@@ -1,11 +1,11 @@
-"""Keeping the lake in order: few files, no old ones, short transaction logs.
+"""Upkeep of the lake: few files, no old ones, short transaction logs.
 
-Small files of ``records`` are put together in tiers: eight of about the same size become one, so that a record is
-written again a few times at most, however many rounds there are. Files that were replaced stay for those who still read
-an earlier version, and go after a time. Files that no version refers to, which killed tasks have left, go as well; only
-when they are old, because one that is young may be just about to be committed.
+Small files of ``records`` are merged in tiers: eight of about the same size become one, so that a record is rewritten
+only a few times, however many rounds there are. Replaced files are kept for a while for readers of earlier versions.
+Files that no version references, which killed tasks have left, are removed as well, but only when they are old, because
+a young one may be about to be committed.
 
-The companions and their files are kept by those who make them.
+The stage of companions maintains its own files.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from strandline.pipeline.round import Round
 from strandline.pipeline.tasks import work
 
 STAGE = "upkeep"
-#: So many files of a tier become one.
+#: The number of files of a tier that are merged.
 FILES_PER_TIER = 8
-#: The files of the first tier are smaller than this, those of each further one than eight times as much.
+#: Files of the first tier are smaller than this, and those of each further tier smaller than eight times as much.
 FIRST_TIER_BYTES = 1 << 20
-#: What a task may have in memory while it sorts; the rest goes to its disk.
+#: The memory limit of a task that sorts; the rest spills to disk.
 SORT_MEMORY = "512MB"
-#: Looking through all files of a lake costs requests: it is done so often, in seconds.
+#: Seconds between sweeps. Listing all files of a lake costs requests.
 SWEEP_EVERY = 3600
 
-#: A transaction id of ``records``: when files were swept, in milliseconds.
+#: A transaction id of ``records``: the time of the last sweep in milliseconds.
 SWEPT = "swept"
 
 
@@ -68,8 +68,7 @@ def run(round: Round) -> None:
 
 
 def is_sweep_due(progress: Mapping[str, int], now: int) -> bool:
-    """Whether a table was last swept long enough ago. A time in the future is that of a wrong clock, and says
-    nothing."""
+    """Whether the last sweep is long enough ago. A time in the future comes from a wrong clock and is ignored."""
     return not now - SWEEP_EVERY * 1000 < progress.get(SWEPT, 0) <= now
 
 
@@ -92,7 +91,7 @@ def compact(round: Round, records: TableSnapshot) -> None:
 
 
 def groups_of(files: list[KnownFile]) -> Iterator[list[KnownFile]]:
-    """Files that become one: of the same tier, neighbours by log and seq, and together not too large."""
+    """The files to merge: of the same tier, neighbours by log and seq, and not too large together."""
     tiers: dict[int, list[KnownFile]] = {}
     for file in files:
         if file.size < FILE_BYTES // 2:
@@ -126,7 +125,7 @@ def _place(file: KnownFile) -> tuple[str, int]:
 
 
 def put_together(item: CompactItem) -> CompactDone:
-    """Several files as one, or as few as they fit into, in the order of logs and seqs."""
+    """Merge several files into one, or into as few as possible, in the order of logs and seqs."""
     with ExitStack() as stack:
         place = stack.enter_context(tempfile.TemporaryDirectory(prefix="strandline-"))
         paths = [_local(item.lake, path, place) for path in item.paths]
@@ -147,7 +146,7 @@ def _sorted(database: Any, paths: list[str]) -> Iterator[Any]:
 
 
 def _local(lake: Lake, path: str, place: str) -> str:
-    """Where a file can be read by path."""
+    """A local path of a file."""
     if lake.directory is not None:
         return str(lake.directory / "records" / path)
     data = lake.read(f"records/{path}")
@@ -162,7 +161,7 @@ def _local(lake: Lake, path: str, place: str) -> str:
 
 
 def sweep(round: Round, table: LakeTable) -> list[str]:
-    """Remove files that have not been part of the table for long enough. Gives what was removed."""
+    """Remove files that have not been part of the table for long enough. Returns what was removed."""
     now = round.now()
     there = round.lake.names(f"{table.name}/")
     snapshot = table.snapshot()
@@ -173,8 +172,7 @@ def sweep(round: Round, table: LakeTable) -> list[str]:
     for name, seconds in there.items():
         path = name[len(table.name) + 1 :]
         if seconds < 0:
-            # Written under a wrong clock: from now on it counts as written now. The transaction log is shortened by
-            # the times of its files as well.
+            # Written with a wrong clock: give it the current time. The transaction log is shortened by file times too.
             round.lake.touch(name)
         if path in current or path.startswith(f"{LOG}/"):
             continue
@@ -184,7 +182,7 @@ def sweep(round: Round, table: LakeTable) -> list[str]:
         elif replaced[path] <= now:
             is_old = now - replaced[path] >= round.keeping.versions * 1000
         else:
-            # A wrong clock has said when the file was replaced. The file itself is at least that old.
+            # The recorded replacement time comes from a wrong clock. The file itself is at least that old.
             is_old = age >= round.keeping.versions
         if is_old:
             old.append(name)

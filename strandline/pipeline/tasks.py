@@ -1,8 +1,8 @@
-"""Work on Spark: items go out, are worked on by whichever task gets them, and what came of each comes back.
+"""Runs work on Spark: items are sent to tasks, and results come back.
 
-An item is a few bytes that say everything: what to read, what to write and where. Nothing else is sent along, so it
-does not matter which process works on it, or how often: a task that dies is tried again elsewhere, and what the first
-attempt left behind belongs to nothing.
+An item is small and self-contained: what to read, and what to write and where. Nothing else is sent, so it does not
+matter which process handles it, or how often. A task that dies is retried elsewhere, and the files of the first attempt
+are never referenced.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ log = logging.getLogger(__name__)
 ITEMS = pa.schema([pa.field("item", pa.binary(), nullable=False)])
 RESULTS = "result binary"
 PARTS = "destination string, part binary"
-#: A wave has so many items for each task that can run at a time: enough that none waits long for the slowest.
+#: Items per parallel task in a wave: enough that no task waits long for the slowest.
 WAVES = 4
-#: An error names so many of the things that an item is about.
+#: The maximum number of pieces or files that an error names.
 NAMED = 3
 
 Item = TypeVar("Item", bound=msgspec.Struct)
@@ -44,11 +44,11 @@ def work(
     result: type[Result],
     parallel: int | None = None,
 ) -> Iterator[list[Result]]:
-    """Have all items worked on by a function of a module, and give what came of them, wave after wave.
+    """Apply a module-level function to all items, and yield the results wave by wave.
 
-    What one wave has done can be committed before the next begins, so a crash costs a wave at most. Within a wave
-    results come in any order. The items of a wave are taken when it begins. ``parallel`` is how many tasks can run at a
-    time, if that is known already.
+    The results of a wave can be committed before the next one starts, so a crash costs at most one wave. Within a wave,
+    results are in any order. The items of a wave are taken when it starts. ``parallel`` is the number of tasks that can
+    run at the same time, if known.
     """
     remaining = iter(items)
     size = WAVES * (parallel or parallelism(spark))
@@ -65,10 +65,10 @@ def shuffle(
     shared: Shared,
     result: type[Result],
 ) -> list[Result]:
-    """Have all items spread over destinations, and what came for each destination gathered.
+    """Spread all items over destinations, and gather the parts of each destination.
 
-    Both are functions of a module. Parts are handed over by Spark as they are, in any order; all that come for one
-    destination are in memory together. ``shared`` is what everybody has to know, and travels once per task.
+    Both functions are module-level. Spark passes parts on unchanged and in any order; all parts of one destination are
+    in memory together. ``shared`` is sent once per task.
     """
     if not items:
         return []
@@ -80,7 +80,7 @@ def shuffle(
 
 
 class TaskWorkers(Protocol):
-    """Applies a function to items, in any order, and gives back the results."""
+    """Applies a function to items, in any order, and yields the results."""
 
     def __call__(
         self, function: Callable[[Item], Result], items: Iterable[Item], kind: type[Item], result: type[Result]
@@ -88,7 +88,7 @@ class TaskWorkers(Protocol):
 
 
 def on_spark(spark: SparkSession) -> TaskWorkers:
-    """Workers that are tasks of this session."""
+    """Workers that run as tasks of this session."""
     parallel = parallelism(spark)
 
     def workers(
@@ -101,7 +101,7 @@ def on_spark(spark: SparkSession) -> TaskWorkers:
 
 
 def parallelism(spark: SparkSession) -> int:
-    """How many tasks can run at a time. Spark Connect does not tell; what it would make of a plain range does."""
+    """The number of tasks that can run at the same time. Spark Connect does not report it, so a range is probed."""
     return max(spark.range(1_000_000).selectExpr("spark_partition_id() as id").distinct().count(), 1)
 
 
@@ -127,7 +127,7 @@ def _results(frame: DataFrame, result: type[Result]) -> list[Result]:
 
 
 class _Worker:
-    """What runs in a task. The function is found by its name in the module it is from."""
+    """Runs in a task. The function is looked up by its name in its module."""
 
     def __init__(self, function: Callable[[Any], Any], kind: type[Any]) -> None:
         self._function = function
@@ -165,7 +165,7 @@ class _Spreader:
 
 
 def _gatherer(function: Callable[[str, list[bytes], Any], Any], known: type[Any], encoded: bytes) -> Callable[..., Any]:
-    """A plain function without annotations: Spark guesses from them, and cannot do with less than its own."""
+    """A plain function without annotations, because Spark infers types from annotations and accepts only its own."""
 
     def gathered(key, table):  # type: ignore[no-untyped-def]
         shared = msgspec.msgpack.decode(encoded, type=known)
@@ -182,8 +182,8 @@ def _result(encoded: bytes) -> Any:
 
 @contextmanager
 def _naming(function: Callable[..., Any], item: Any) -> Iterator[None]:
-    """Let an error in a task say what the task was about. How much of a traceback comes back depends on where Spark
-    runs, so the message has all that is needed; the traceback is in the log of the worker."""
+    """Add what a task works on to its error. How much of a traceback returns depends on where Spark runs, so the
+    message has everything needed; the worker's log has the traceback."""
     try:
         yield
     except Exception as error:
@@ -193,7 +193,7 @@ def _naming(function: Callable[..., Any], item: Any) -> Iterator[None]:
 
 
 def about_item(item: Any) -> str:
-    """The logs and seqs, or the files, that an item is about."""
+    """The logs and seqs, or the files, that an item refers to."""
     things = [item, *_listed(item, "work")]
     pieces = [piece for thing in things for piece in (*_listed(thing, "piece"), *_listed(thing, "pieces"))]
     found = [f"log {piece.log!r} seqs {piece.first} to {piece.last}" for piece in pieces]

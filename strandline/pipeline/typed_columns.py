@@ -1,8 +1,7 @@
-"""Payloads as typed columns: what the schema of a log declares, as Arrow types, and records turned into them.
+"""Payloads as typed columns: the Arrow types that the schema of a log declares, and the conversion of records.
 
-Whoever reads records in bulk through a registry reads them here, so that the data source and the lake agree. A record
-of an older version is promoted by the lenses first. One that cannot be promoted, or does not fit the columns, has
-nothing but nulls in them and its text in ``_corrupt``.
+The data source and the lake both use this, so they agree. Records of older versions are promoted by the lenses first. A
+record that cannot be promoted, or does not match the columns, has nulls in them and its text in ``_corrupt``.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ from strandline.schema.errors import SchemaError
 from strandline.schema.registry import Registry
 from strandline.schema.structure import types_of
 
-#: The text of a record that is not one of the current version.
+#: The column with the text of a record that does not match the current version.
 CORRUPT = "_corrupt"
-#: The one column of payloads that are no objects.
+#: The only column of payloads that are not objects.
 VALUE = "value"
-#: Deeper than this, what is nested is JSON text.
+#: Deeper structures become JSON text.
 MAX_DEPTH = 16
 
 _Integer = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
@@ -34,7 +33,7 @@ _SCALARS: dict[frozenset[str], Any] = {
     frozenset({"integer", "number"}): pa.float64(),
     frozenset({"boolean"}): pa.bool_(),
 }
-#: Marks text that is JSON: an array of this type is a string like others, but its values are taken as they stand.
+#: Marks JSON text: a string array whose values are kept as they are.
 _JSON_TEXT = {b"strandline": b"json"}
 _FAULTS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError)
 
@@ -42,10 +41,10 @@ _FAULTS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError)
 class PayloadColumns:
     """The columns of the payloads of a log.
 
-    Each property of the current schema is one, in the order of the schema: string, long, double, boolean, struct or
-    array where it says so, and JSON text where it allows for several types or says nothing. A property whose name is
-    ``taken``, or differs from another one only in case, gets ``data_`` before its name: Spark does not tell such
-    names apart. ``_corrupt`` is the last column.
+    Each property of the current schema is a column, in the order of the schema: string, long, double, boolean, struct
+    or array where the schema declares that, and JSON text where it allows several types or none is declared. A property
+    whose name is ``taken``, or differs from another only in case, gets the prefix ``data_``, because Spark does not
+    distinguish such names. ``_corrupt`` is the last column.
     """
 
     def __init__(self, registry: Registry, taken: Iterable[str] = ()) -> None:
@@ -56,7 +55,7 @@ class PayloadColumns:
         fields = [_field(name, schema) for name, schema in (properties or {VALUE: document}).items()]
         names = _distinct([field.name for field in fields], [*taken, CORRUPT])
         self._fields = fields
-        #: What ``arrays`` gives.
+        #: The schema of ``arrays``.
         self.schema = pa.schema(
             [
                 *(field.with_name(name).remove_metadata() for name, field in zip(names, fields, strict=True)),
@@ -67,7 +66,7 @@ class PayloadColumns:
         self._decode: Callable[[bytes], Any] = msgspec.json.Decoder(kind).decode
 
     def arrays(self, seqs: Sequence[int], payloads: Sequence[bytes]) -> list[Any]:
-        """Records as they are stored, with their ascending seqs, as the columns."""
+        """Stored records, with ascending seqs, as columns."""
         promoted = promote(self._registry, seqs, payloads)
         decoded: list[Any] = []
         corrupt: list[str | None] = []
@@ -90,12 +89,12 @@ class PayloadColumns:
         try:
             return self._decode(row)
         except msgspec.ValidationError:
-            # To JSON Schema 1.0 is an integer.
+            # In JSON Schema, 1.0 is an integer.
             return self._decode(msgspec.json.encode(_with_whole_numbers(msgspec.json.decode(row))))
 
 
 def promote(registry: Registry, seqs: Sequence[int], payloads: Sequence[bytes]) -> list[bytes | None]:
-    """Records as they are stored as ones of the current version; None where that fails. The seqs ascend."""
+    """Stored records promoted to the current version; None where that fails. The seqs must ascend."""
     if not registry.promotes:
         return list(payloads)
     try:
@@ -115,7 +114,7 @@ def _promoted(registry: Registry, seq: int, payload: bytes) -> bytes | None:
 
 
 def _properties(schema: Any) -> dict[str, Any]:
-    """What an object is declared to have; nothing if it is not known to be one."""
+    """The declared properties of an object; empty if the schema does not declare an object."""
     if not isinstance(schema, dict) or types_of(schema) - {"null"} != {"object"}:
         return {}
     return {name: each for name, each in schema.get("properties", {}).items() if each is not False}
@@ -159,7 +158,7 @@ def _decoded(field: Any) -> Any:
     """The type that msgspec decodes a value of the field to."""
     kind = field.type
     if _is_json_text(field):
-        return msgspec.Raw  # of null as well
+        return msgspec.Raw  # also for null
     if pa.types.is_struct(kind):
         return Optional[_struct(list(kind))]  # noqa: UP045
     if pa.types.is_list(kind):
@@ -170,7 +169,7 @@ def _decoded(field: Any) -> Any:
 
 
 def _struct(fields: Sequence[Any]) -> Any:
-    """A type with an attribute per field; their names in JSON need not be ones that Python allows."""
+    """A type with one attribute per field. JSON names need not be valid Python names."""
     names = [f"f{number}" for number in range(len(fields))]
     members = [(name, _decoded(field), None) for name, field in zip(names, fields, strict=True)]
     spoken = {name: field.name for name, field in zip(names, fields, strict=True)}

@@ -27,7 +27,7 @@ from strandline.query.index import Versions
 from strandline.query.index_files.builder import rollup_id
 from strandline.query.providers import Provider
 from strandline.query.requests import AggregateRequest
-from strandline.query.search import Coverage, families_of, first_omitted, latest
+from strandline.query.search import Coverage, Family, families_of, first_omitted, latest
 from strandline.query.sums import WIDE_PARTS, Histograms, MeasureSums, Sums, combine
 from strandline.query.values import LATEST_DATE, PLAIN_BELOW
 
@@ -282,9 +282,9 @@ class _Adding:
         elif used:
             self.chunks += 1
 
-    def families(self) -> tuple[str, ...]:
+    def families(self) -> tuple[Family, ...]:
         """Which parts of the index were used."""
-        families = {"agg"} if self.sums else set()
+        families: set[Family] = {"agg"} if self.sums else set()
         if self._uses_columns:
             families.add("col")
             for bound in (self._request.include, self._request.query, *self._request.counted.values()):

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
 from typing import Any, cast, get_args
 
-from msgspec.structs import replace
+from msgspec import Struct, UnsetType, structs
 
-from strandline.nearest_name import did_you_mean
+from strandline.nearest_name import did_you_mean, member_names
 from strandline.query.bound import bind_search
 from strandline.query.config import (
     Binding,
@@ -19,6 +18,16 @@ from strandline.query.config import (
     MeasureKind,
     Rollup,
     SearchConfig,
+)
+from strandline.query.declaration import (
+    BindingDeclaration,
+    CountMeasure,
+    DefaultFieldDeclaration,
+    FieldDeclaration,
+    RollupDeclaration,
+    SearchDeclaration,
+    SummaryMeasure,
+    SummaryPartsMeasure,
 )
 from strandline.query.errors import BadPointer, BadQuery, BadSearchConfig
 from strandline.query.language import Node, parse
@@ -32,8 +41,8 @@ LONGEST_INTERVAL = 36_525 * MILLISECONDS["d"]
 #: The largest integer that every JSON reader preserves exactly.
 MAX_SAFE_INTEGER = 2**53 - 1
 
-FLAGS = ("exact", "prefix", "column", "exists", "sortable", "aggregatable", "contains", "positions")
-PARTS = ("countJsonPointer", "sumJsonPointer", "minJsonPointer", "maxJsonPointer")
+FLAGS = tuple(field.name for field in structs.fields(FieldDeclaration) if field.type == bool | UnsetType)
+PARTS = tuple(field.encode_name for field in structs.fields(SummaryPartsMeasure) if field.required)
 HISTOGRAM_PART = "histogramJsonPointer"
 TYPED = ("integer", "float", "date", "bool")
 REFUSED_FLAGS: dict[object, tuple[str, ...]] = {
@@ -45,7 +54,7 @@ REFUSED_FLAGS: dict[object, tuple[str, ...]] = {
 def parse_search_config(document: object, path: str = "search") -> SearchConfig:
     """Return the configuration that ``document`` declares. ``path`` is its name in messages. Raises BadSearchConfig."""
     declared = expect_object(document, path)
-    expect_keys(declared, path, PROPERTIES)
+    expect_members(declared, path, SearchDeclaration)
     fields = read_fields(declared.get("fields"), f"{path}.fields")
     config = SearchConfig(
         fields=fields,
@@ -58,18 +67,7 @@ def parse_search_config(document: object, path: str = "search") -> SearchConfig:
         profile=read_profile(declared, path),
     )
     rollups = read_rollups(declared.get("rollups", {}), f"{path}.rollups", config)
-    return replace(config, rollups=rollups, declared=tidied(declared))
-
-
-PROPERTIES = (
-    "profile",
-    "primaryTimestampField",
-    "aliases",
-    "defaultFields",
-    "containsDefaultFields",
-    "fields",
-    "rollups",
-)
+    return structs.replace(config, rollups=rollups, declared=tidied(declared))
 
 
 def read_profile(declared: dict[str, Any], path: str) -> str | None:
@@ -87,7 +85,7 @@ def read_fields(value: object, path: str) -> dict[str, Field]:
 
 def read_field(name: str, value: object, path: str) -> Field:
     declared = expect_object(value, path)
-    expect_keys(declared, path, ("kind", "bindings", "normalizer", "analyzer", *FLAGS))
+    expect_members(declared, path, FieldDeclaration)
     kind = declared.get("kind")
     if kind not in get_args(Kind):
         raise BadSearchConfig(f"{path}.kind must be keyword, text, integer, float, date, or bool")
@@ -138,7 +136,7 @@ def read_bindings(value: object, path: str) -> tuple[Binding, ...]:
     for index, item in enumerate(value):
         here = f"{path}[{index}]"
         declared = expect_object(item, here)
-        expect_keys(declared, here, ("version", "jsonPointer"))
+        expect_members(declared, here, BindingDeclaration)
         version = declared.get("version")
         if version.__class__ is not int or not 1 <= version <= MAX_SAFE_INTEGER:
             raise BadSearchConfig(f"{here}.version must be a positive integer")
@@ -177,7 +175,7 @@ def read_default_fields(value: object, path: str, fields: dict[str, Field]) -> t
     for index, item in enumerate(value):
         here = f"{path}[{index}]"
         declared = expect_object(item, here)
-        expect_keys(declared, here, ("field", "boost"))
+        expect_members(declared, here, DefaultFieldDeclaration)
         name = read_reference(declared.get("field"), f"{here}.field", fields)
         if name in defaults:
             raise BadSearchConfig(f"{here}.field duplicates {name}")
@@ -226,7 +224,7 @@ def read_rollups(value: object, path: str, config: SearchConfig) -> dict[str, Ro
 
 def read_rollup(name: str, value: object, path: str, config: SearchConfig) -> Rollup:
     declared = expect_object(value, path)
-    expect_keys(declared, path, ("timestampField", "include", "dimensions", "intervals", "measures"))
+    expect_members(declared, path, RollupDeclaration)
     timestamp = read_timestamp_field(declared, "timestampField", path, config.fields) or config.primary_timestamp
     if timestamp is None:
         raise BadSearchConfig(f"{path}.timestampField must be set where there is no primaryTimestampField")
@@ -284,10 +282,10 @@ def read_intervals(value: object, path: str) -> dict[str, int]:
     return intervals
 
 
-MEASURE_KEYS: dict[object, tuple[str, ...]] = {
-    "count": ("kind", "include"),
-    "summary": ("kind", "field", "histogram"),
-    "summary_parts": ("kind", *PARTS, HISTOGRAM_PART),
+MEASURES: dict[object, type[Struct]] = {
+    "count": CountMeasure,
+    "summary": SummaryMeasure,
+    "summary_parts": SummaryPartsMeasure,
 }
 
 
@@ -296,7 +294,7 @@ def read_measure(name: str, value: object, path: str, config: SearchConfig) -> M
     kind = declared.get("kind")
     if kind not in get_args(MeasureKind):
         raise BadSearchConfig(f"{path}.kind must be count, summary, or summary_parts")
-    expect_keys(declared, path, MEASURE_KEYS[kind])
+    expect_members(declared, path, MEASURES[kind])
     if kind == "count":
         return Measure(name, "count", include=read_include(declared, path, config))
     if kind == "summary":
@@ -337,10 +335,11 @@ def expect_object(value: object, path: str) -> dict[str, Any]:
     return value
 
 
-def expect_keys(declared: dict[str, Any], path: str, allowed: Collection[str]) -> None:
-    for key in declared:
-        if key not in allowed:
-            raise BadSearchConfig(f"{path}.{key} is not supported{did_you_mean(key, allowed)}")
+def expect_members(declared: dict[str, Any], path: str, struct: type[Struct]) -> None:
+    known = member_names(struct)
+    for name in declared:
+        if name not in known:
+            raise BadSearchConfig(f"{path}.{name} is not supported{did_you_mean(name, known)}")
 
 
 def tidied(declared: dict[str, Any]) -> dict[str, Any]:

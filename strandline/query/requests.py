@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct, field
 
 from strandline.query.bound import Bound, bind_search
 from strandline.query.config import Rollup, SearchConfig
@@ -16,7 +16,7 @@ from strandline.query.errors import BadQuery
 from strandline.query.language import parse
 from strandline.query.order import OFFSET, SCORE, SortKey, SortValues
 from strandline.query.relevance import is_scored
-from strandline.query.values import LATEST_DATE, parse_date
+from strandline.query.values import LATEST_DATE, parse_date, plain
 
 DEFAULT_SIZE = 50
 MAX_SIZE = 500
@@ -59,7 +59,74 @@ class AggregateRequest(Struct, frozen=True):
         return self.rollup.intervals[self.interval]
 
 
-# --- _search -----------------------------------------------------------------------------------------------------
+# --- the bodies ------------------------------------------------------------------------------------------------------
+
+#: Milliseconds since 1970, or text: a date, or digits for nanoseconds.
+Moment = str | Annotated[float, Meta(extra_json_schema={"minimum": 0})]
+
+
+class SearchBody(Struct, kw_only=True):
+    q: str
+    size: Annotated[int, Meta(ge=1, le=MAX_SIZE)] | None = DEFAULT_SIZE
+    sort: Annotated[list[str], Meta(max_length=MAX_SORT_KEYS)] | None = None
+    search_after: list[Any] | None = None
+    timeout_ms: Annotated[float, Meta(ge=0)] | None = MAX_TIMEOUT_MS
+
+
+class AggregateBody(Struct, kw_only=True):
+    rollup: str
+    first: Moment = field(name="from")
+    end: Moment = field(name="to")
+    interval: str
+    group_by: list[str] | None = None
+    measures: Annotated[list[str], Meta(min_length=1)] | None = None
+    q: str | None = None
+
+
+_MOMENT = "a timestamp string or unix milliseconds"
+#: The protocol's description of a valid value, for each member.
+_MUST_BE = {
+    "q": "a string",
+    "size": f"an integer between 1 and {MAX_SIZE}",
+    "sort": "an array of strings",
+    "search_after": "an array",
+    "timeout_ms": "a non-negative number",
+    "rollup": "a string",
+    "from": _MOMENT,
+    "to": _MOMENT,
+    "interval": "a string",
+    "group_by": "an array of strings",
+    "measures": "a non-empty array of strings",
+}
+#: The member that an error of msgspec is about.
+_MEMBER = re.compile(r"missing required field `(\w+)`|at `\$\.(\w+)")
+B = TypeVar("B", SearchBody, AggregateBody)
+
+
+def _body(declared: type[B], request: dict[str, Any]) -> B:
+    """Convert a body to its struct. Undeclared members are ignored, as the protocol requires."""
+    try:
+        return msgspec.convert({name: plain(value) for name, value in request.items()}, declared)
+    except msgspec.ValidationError as error:
+        found = _MEMBER.search(str(error))
+        assert found is not None
+        name = found[1] or found[2]
+        if name == "sort" and "length" in str(error):
+            raise BadQuery(f"sort must have at most {MAX_SORT_KEYS} keys") from None
+        raise BadQuery(f"{name} must be {_MUST_BE[name]}") from None
+
+
+def decode_object(body: bytes, what: str) -> dict[str, Any]:
+    try:
+        request = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        raise BadQuery(f"{what} must be valid JSON") from None
+    if not isinstance(request, dict):
+        raise BadQuery(f"{what} must be an object")
+    return request
+
+
+# --- _search ---------------------------------------------------------------------------------------------------------
 
 
 def parse_search_body(body: bytes, config: SearchConfig | None, decode: DecodeOffset) -> SearchRequest:
@@ -96,50 +163,26 @@ def read_search(request: dict[str, Any], config: SearchConfig | None, decode: De
         raise BadQuery("search is not configured for this stream")
     if "track_total_hits" in request:
         raise BadQuery("track_total_hits is no longer supported")
-    query = read_query(request.get("q"), config)
-    sort = read_sort(request.get("sort"), query, config)
+    body = _body(SearchBody, request)
+    query = read_query(body.q, config)
+    sort = read_sort(body.sort or [], query, config)
+    timeout_ms = MAX_TIMEOUT_MS if body.timeout_ms is None else body.timeout_ms
     return SearchRequest(
         query=query,
-        size=read_size(request.get("size")),
+        size=DEFAULT_SIZE if body.size is None else body.size,
         sort=sort,
-        after=read_after(request.get("search_after"), sort, decode),
-        timeout_ms=read_timeout(request.get("timeout_ms")),
+        after=None if body.search_after is None else read_after(body.search_after, sort, decode),
+        timeout_ms=int(min(timeout_ms, MAX_TIMEOUT_MS)),
     )
 
 
-def read_query(text: object, config: SearchConfig) -> Bound:
-    if not isinstance(text, str):
-        raise BadQuery("q must be a string")
+def read_query(text: str, config: SearchConfig) -> Bound:
     return bind_search(parse(text, "q"), config)
 
 
-def read_size(value: object) -> int:
-    if value is None:
-        return DEFAULT_SIZE
-    if isinstance(value, bool) or not isinstance(value, int | float) or value != value // 1:
-        raise BadQuery(f"size must be an integer between 1 and {MAX_SIZE}")
-    if not 1 <= value <= MAX_SIZE:
-        raise BadQuery(f"size must be an integer between 1 and {MAX_SIZE}")
-    return int(value)
-
-
-def read_timeout(value: object) -> int:
-    if value is None:
-        return MAX_TIMEOUT_MS
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
-        raise BadQuery("timeout_ms must be a non-negative number")
-    return int(min(value, MAX_TIMEOUT_MS))
-
-
-def read_sort(value: object, query: Bound, config: SearchConfig) -> tuple[SortKey, ...]:
+def read_sort(asked: list[str], query: Bound, config: SearchConfig) -> tuple[SortKey, ...]:
     """Return the requested or the default keys, always followed by the offset, so that no two hits are equal."""
-    if value is None:
-        value = []
-    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-        raise BadQuery("sort must be an array of strings")
-    if len(value) > MAX_SORT_KEYS:
-        raise BadQuery(f"sort must have at most {MAX_SORT_KEYS} keys")
-    keys = [read_sort_key(each, config) for each in value]
+    keys = [read_sort_key(each, config) for each in asked]
     if not keys and is_scored(query):
         keys.append(SortKey(SCORE, True))
         if config.primary_timestamp is not None:
@@ -168,11 +211,7 @@ def read_sort_key(text: str, config: SearchConfig) -> SortKey:
     return SortKey(field.name, descending, field)
 
 
-def read_after(value: object, sort: tuple[SortKey, ...], decode: DecodeOffset) -> SortValues | None:
-    if value is None:
-        return None
-    if not isinstance(value, list):
-        raise BadQuery("search_after must be an array")
+def read_after(value: list[Any], sort: tuple[SortKey, ...], decode: DecodeOffset) -> SortValues:
     if len(value) != len(sort):
         raise BadQuery(f"search_after must have {len(sort)} elements, one for each sort key")
     return tuple(read_after_value(each, key, decode) for each, key in zip(value, sort, strict=True))
@@ -225,16 +264,6 @@ def _number(text: str) -> object:
         return text
 
 
-def decode_object(body: bytes, what: str) -> dict[str, Any]:
-    try:
-        request = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        raise BadQuery(f"{what} must be valid JSON") from None
-    if not isinstance(request, dict):
-        raise BadQuery(f"{what} must be an object")
-    return request
-
-
 # --- _aggregate --------------------------------------------------------------------------------------------------
 
 
@@ -243,28 +272,23 @@ def parse_aggregate_body(body: bytes, config: SearchConfig | None) -> AggregateR
     request = decode_object(body, "aggregate request")
     if config is None or not config.fields:
         raise BadQuery("search is not configured for this stream")
-    name = request.get("rollup")
-    if not isinstance(name, str):
-        raise BadQuery("rollup must be a string")
-    rollup = config.rollups.get(name)
+    asked = _body(AggregateBody, request)
+    rollup = config.rollups.get(asked.rollup)
     if rollup is None:
-        raise BadQuery(f"unknown rollup {name}")
-    first, end = read_time(request.get("from"), "from"), read_time(request.get("to"), "to")
+        raise BadQuery(f"unknown rollup {asked.rollup}")
+    first, end = read_time(asked.first, "from"), read_time(asked.end, "to")
     if end <= first:
         raise BadQuery("to must be greater than from")
-    interval = request.get("interval")
-    if not isinstance(interval, str):
-        raise BadQuery("interval must be a string")
-    if interval not in rollup.intervals:
-        raise BadQuery(f"interval {interval} is not configured for rollup {name}")
+    if asked.interval not in rollup.intervals:
+        raise BadQuery(f"interval {asked.interval} is not configured for rollup {asked.rollup}")
     return AggregateRequest(
         rollup=rollup,
         first=first,
         end=end,
-        interval=interval,
-        group_by=read_group_by(request.get("group_by"), rollup, config),
-        measures=read_measures(request.get("measures"), rollup),
-        query=None if request.get("q") is None else read_query(request["q"], config),
+        interval=asked.interval,
+        group_by=read_group_by(asked.group_by or [], rollup, config),
+        measures=read_measures(asked.measures, rollup),
+        query=None if asked.q is None else read_query(asked.q, config),
         include=None if rollup.include is None else bind_search(rollup.include, config),
         counted={
             measure.name: bind_search(measure.include, config)
@@ -274,28 +298,21 @@ def parse_aggregate_body(body: bytes, config: SearchConfig | None) -> AggregateR
     )
 
 
-def read_time(value: object, name: str) -> int:
+def read_time(value: str | float, name: str) -> int:
     """Return milliseconds. A number is in milliseconds, digits in a string are nanoseconds, and any other string is a
     date."""
     if isinstance(value, str):
         milliseconds = int(value) // 1_000_000 if DIGITS.match(value) else parse_date(value)
-        if milliseconds is None or not 0 <= milliseconds <= LATEST_DATE:
-            raise BadQuery(f"{name} must be a valid timestamp")
-        return milliseconds
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise BadQuery(f"{name} must be a timestamp string or unix milliseconds")
-    if not 0 <= value <= LATEST_DATE:
+    else:
+        milliseconds = int(value) if 0 <= value <= LATEST_DATE else None
+    if milliseconds is None or not 0 <= milliseconds <= LATEST_DATE:
         raise BadQuery(f"{name} must be a valid timestamp")
-    return int(value)
+    return milliseconds
 
 
-def read_group_by(value: object, rollup: Rollup, config: SearchConfig) -> tuple[str, ...]:
-    if value is None:
-        return ()
-    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-        raise BadQuery("group_by must be an array of strings")
+def read_group_by(asked: list[str], rollup: Rollup, config: SearchConfig) -> tuple[str, ...]:
     names = set()
-    for each in value:
+    for each in asked:
         field = config.resolve(each)
         if field is None or field.name not in rollup.dimensions:
             raise BadQuery(f"group_by field {each} is not configured on rollup {rollup.name}")
@@ -303,12 +320,8 @@ def read_group_by(value: object, rollup: Rollup, config: SearchConfig) -> tuple[
     return tuple(sorted(names))
 
 
-def read_measures(value: object, rollup: Rollup) -> tuple[str, ...]:
-    if value is None:
-        return tuple(sorted(rollup.measures))
-    if not isinstance(value, list) or not value or not all(isinstance(each, str) for each in value):
-        raise BadQuery("measures must be a non-empty array of strings")
-    for each in value:
+def read_measures(asked: list[str] | None, rollup: Rollup) -> tuple[str, ...]:
+    for each in asked or ():
         if each not in rollup.measures:
             raise BadQuery(f"unknown measure {each} on rollup {rollup.name}")
-    return tuple(sorted(set(value)))
+    return tuple(sorted(rollup.measures if asked is None else set(asked)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from time import perf_counter
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -28,6 +28,9 @@ from strandline.query.providers import Provider
 from strandline.query.relevance import Relevance, is_scored, mark_of
 from strandline.query.requests import SearchRequest
 from strandline.query.values import raw_values_of
+
+#: The parts of an index, in the words of the protocol: exact values, ordered values, words, rollups, metrics.
+Family = Literal["exact", "col", "fts", "agg", "mblk"]
 
 
 class Coverage(Struct, frozen=True, kw_only=True):
@@ -55,8 +58,8 @@ class Coverage(Struct, frozen=True, kw_only=True):
     #: Whether stored sums of rollups were used.
     used_rollups: bool = False
     caught_up: int = 0
-    #: Which parts of the index were used: exact, col, fts, agg.
-    families: tuple[str, ...] = ()
+    #: Which parts of the index were used.
+    families: tuple[Family, ...] = ()
 
     @property
     def missing(self) -> int:
@@ -74,7 +77,7 @@ class Coverage(Struct, frozen=True, kw_only=True):
         return self.through < self.head or bool(self.gaps)
 
     @property
-    def mode(self) -> str:
+    def mode(self) -> Literal["complete", "published"]:
         return "published" if self.missing else "complete"
 
     @property
@@ -82,7 +85,7 @@ class Coverage(Struct, frozen=True, kw_only=True):
         return not self.missing and not self.timed_out
 
 
-def families_of(bound: Bound) -> Iterator[str]:
+def families_of(bound: Bound) -> Iterator[Family]:
     """Yield the parts of an index that a query uses: "exact" values, ordered or present values ("col"), or words
     ("fts")."""
     match bound:
@@ -142,7 +145,7 @@ class SearchResult(Struct, frozen=True):
     next_after: SortValues | None
 
     @property
-    def relation(self) -> str:
+    def relation(self) -> Literal["eq", "gte"]:
         """ "eq" if there are certainly no hits after the returned ones."""
         return "eq" if self.coverage.complete and self.next_after is None else "gte"
 
@@ -293,5 +296,5 @@ def first_omitted(log: Log, cover: Cover, head: int) -> int | None:
     return page.ts[0] if page.ts else None
 
 
-def _sorting_families(keys: Sequence[SortKey]) -> set[str]:
+def _sorting_families(keys: Sequence[SortKey]) -> set[Family]:
     return {"fts" if key.name == SCORE else "col" for key in keys if key.name != OFFSET}

@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any, Literal, get_args
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 
+from strandline.nearest_name import did_you_mean
 from strandline.query.pointers import parse_pointer
 from strandline.schema.errors import SchemaError
 from strandline.schema.transforms import BUILTINS, TYPES, ByTable, Transform
 from strandline.schema.validation import refuse_references
 
-API_VERSION = "durable.lens/v1"
+ApiVersion = Literal["durable.lens/v1"]
+OperationName = Literal["rename", "copy", "add", "remove", "hoist", "plunge", "wrap", "head", "convert", "in", "map"]
+Version = Annotated[int, Meta(ge=0)]
 #: The segments of a pointer.
 Path = tuple[str, ...]
 
@@ -91,6 +94,23 @@ class Each(Struct, frozen=True, tag="map"):
 Operation = Rename | Copy | Add | Remove | Hoist | Plunge | Wrap | Head | Convert | Inside | Each
 
 
+class LensOperation(Struct):
+    """The other members depend on ``op``; paths are JSON pointers."""
+
+    op: OperationName
+
+
+class LensDocument(Struct, forbid_unknown_fields=True, kw_only=True):
+    """A lens as JSON."""
+
+    api_version: ApiVersion = field(name="apiVersion")
+    schema: str
+    source: Version = field(name="from")
+    target: Version = field(name="to")
+    description: str | UnsetType = UNSET
+    ops: Annotated[list[LensOperation], Meta(min_length=1)]
+
+
 class Lens(Struct, frozen=True):
     """``document`` is stored and shown: the given lens, with the defaults of ``add`` filled in."""
 
@@ -120,9 +140,11 @@ class _Fields:
         if not isinstance(document, dict):
             raise _Invalid(f"{place} must be an object")
         self._left = dict(document)
+        self._known: list[str] = []
         self.place = place
 
     def take(self, name: str, default: Any = UNSET, *, optional: bool = False) -> Any:
+        self._known.append(name)
         if name not in self._left and default is UNSET and not optional:
             raise _Invalid(f"{self.place}.{name} is required")
         return self._left.pop(name, default)
@@ -166,12 +188,12 @@ class _Fields:
 
     def end(self) -> None:
         for name in self._left:
-            raise _Invalid(f"{self.place}.{name} is not supported")
+            raise _Invalid(f"{self.place}.{name} is not supported{did_you_mean(name, self._known)}")
 
 
 def _lens(document: object) -> Lens:
     fields = _Fields(document, "lens")
-    fields.one_of("apiVersion", (API_VERSION,))
+    fields.one_of("apiVersion", get_args(ApiVersion))
     schema = fields.text("schema")
     source, target = fields.version("from"), fields.version("to")
     if not isinstance(fields.take("description", ""), str):
@@ -195,7 +217,7 @@ def _operations(document: object, place: str) -> tuple[tuple[Operation, ...], li
     operations, filled = [], []
     for number, each in enumerate(document):
         fields = _Fields(each, f"{place}[{number}]")
-        name = fields.one_of("op", tuple(_PARSERS))
+        name = fields.one_of("op", get_args(OperationName))
         additions: dict[str, Any] = {}
         operations.append(_PARSERS[name](fields, additions))
         fields.end()
@@ -274,7 +296,7 @@ def _map(fields: _Fields, additions: dict[str, Any]) -> Operation:
     return Each(fields.path("path"), operations)
 
 
-_PARSERS: dict[str, Callable[[_Fields, dict[str, Any]], Operation]] = {
+_PARSERS: dict[OperationName, Callable[[_Fields, dict[str, Any]], Operation]] = {
     "rename": _rename, "copy": _copy, "add": _add, "remove": _remove, "hoist": _hoist, "plunge": _plunge,
     "wrap": _wrap, "head": _head, "convert": _convert, "in": _in, "map": _map,
 }  # fmt: skip

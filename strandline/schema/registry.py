@@ -6,21 +6,41 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from strandline.query.config import SearchConfig
 from strandline.query.config_parser import parse_search_config
+from strandline.query.declaration import SearchDeclaration
 from strandline.schema.errors import SchemaError
-from strandline.schema.lenses import Lens, parse_lens
+from strandline.schema.lenses import Lens, LensDocument, Version, parse_lens
 from strandline.schema.promotion import Step, compile_steps, duplicate
 from strandline.schema.routing import RoutingKey, parse_routing_key
-from strandline.schema.updates import API_VERSION, check_sequence, parse_update, updated
+from strandline.schema.updates import API_VERSION, ApiVersion, check_sequence, parse_update, updated
 from strandline.schema.validation import Validation, bounded
 
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
+
+
+class SchemaBoundary(msgspec.Struct):
+    offset: Version
+    version: Version
+
+
+class RegistryDocument(msgspec.Struct, kw_only=True, rename="camel"):
+    """A registry as JSON. Search configuration and lenses are the given ones, checked and with trimmed names."""
+
+    api_version: ApiVersion
+    schema: str
+    current_version: Version
+    routing_key: RoutingKey | UnsetType = UNSET
+    search: SearchDeclaration | UnsetType = UNSET
+    boundaries: list[SchemaBoundary]
+    schemas: dict[str, Any]
+    lenses: dict[str, LensDocument]
 
 
 @dataclass(frozen=True)
@@ -55,21 +75,18 @@ class Registry:
 
     # --- as documents ------------------------------------------------------------------------------------------------
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> RegistryDocument:
         """Return the registry as it is shown. Unset members are omitted."""
-        document: dict[str, Any] = {
-            "apiVersion": API_VERSION,
-            "schema": self.schema,
-            "currentVersion": self.current_version,
-        }
-        if self.routing_key is not None:
-            document["routingKey"] = self.routing_key.document()
-        if self.search is not None:
-            document["search"] = self.search.document()
-        document["boundaries"] = [{"offset": sequence, "version": version} for sequence, version in self.boundaries]
-        document["schemas"] = {str(version): schema for version, schema in self.schemas.items()}
-        document["lenses"] = {str(version): lens.document for version, lens in self.lenses.items()}
-        return document
+        return RegistryDocument(
+            api_version=API_VERSION,
+            schema=self.schema,
+            current_version=self.current_version,
+            routing_key=UNSET if self.routing_key is None else self.routing_key,
+            search=UNSET if self.search is None else cast(SearchDeclaration, self.search.document()),
+            boundaries=[SchemaBoundary(sequence, version) for sequence, version in self.boundaries],
+            schemas={str(version): schema for version, schema in self.schemas.items()},
+            lenses={str(version): cast(LensDocument, lens.document) for version, lens in self.lenses.items()},
+        )
 
     def stored(self) -> bytes:
         """Return the stored form for ``load``: JSON, because it preserves numbers of any size."""

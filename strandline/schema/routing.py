@@ -5,24 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Struct, field
 
-from strandline.nearest_name import did_you_mean
 from strandline.query.errors import BadPointer
 from strandline.query.pointers import parse_pointer, resolve
 from strandline.schema.errors import SchemaError
+from strandline.schema.options import check_members
 
-_KEYS = ("jsonPointer", "required")
 
+class RoutingKey(Struct, frozen=True, forbid_unknown_fields=True):
+    """Where the key is in a record, and whether every record must have one. Also the JSON form."""
 
-class RoutingKey(Struct, frozen=True):
-    """Where the key is in a record, and whether every record must have one."""
-
-    pointer: str
+    pointer: str = field(name="jsonPointer")
     required: bool
-
-    def document(self) -> dict[str, Any]:
-        return {"jsonPointer": self.pointer, "required": self.required}
 
     def keys_of(self, documents: Sequence[Any]) -> list[str | None]:
         segments = parse_pointer(self.pointer)
@@ -44,9 +39,7 @@ def parse_routing_key(document: object) -> RoutingKey | None:
         return None
     if not isinstance(document, dict):
         raise SchemaError("routingKey must be an object or null")
-    for name in document:
-        if name not in _KEYS:
-            raise SchemaError(f"routingKey.{name} is not supported{did_you_mean(name, _KEYS)}")
+    check_members(document, RoutingKey, "routingKey")
     pointer, required = document.get("jsonPointer"), document.get("required")
     if not isinstance(pointer, str):
         raise SchemaError("routingKey.jsonPointer must be a string")

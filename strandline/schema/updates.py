@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
-from strandline.nearest_name import did_you_mean
 from strandline.query.config import SearchConfig
 from strandline.query.config_parser import parse_search_config
+from strandline.query.declaration import SearchDeclaration
 from strandline.query.errors import QueryError
 from strandline.schema.errors import SchemaError
 from strandline.schema.evolution import evolve, prove
-from strandline.schema.lenses import Lens, parse_lens
-from strandline.schema.routing import parse_routing_key
+from strandline.schema.lenses import Lens, LensDocument, parse_lens
+from strandline.schema.options import check_members
+from strandline.schema.routing import RoutingKey, parse_routing_key
 from strandline.schema.validation import Validation, levels
 
 if TYPE_CHECKING:
     from strandline.schema.registry import Registry
 
-API_VERSION = "durable.streams/schema-registry/v1"
+ApiVersion = Literal["durable.streams/schema-registry/v1"]
+API_VERSION: ApiVersion = "durable.streams/schema-registry/v1"
 #: Sequence numbers must be integers that JavaScript represents exactly.
 MAX_SEQUENCE = 2**53 - 1
 #: A registry is stored with its log, which limits its size.
@@ -29,7 +32,15 @@ MAX_UPDATE_BYTES = 1 << 20
 #: Maximum objects and arrays in an update: the cost of proving a lens grows faster than their number.
 MAX_PARTS = 10_000
 
-_KEYS = ("apiVersion", "schema", "lens", "routingKey", "search")
+
+class SchemaUpdate(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="camel"):
+    """The body of an update."""
+
+    api_version: ApiVersion | UnsetType = UNSET
+    schema: dict[str, Any] | bool | UnsetType = UNSET
+    lens: LensDocument | UnsetType | None = UNSET
+    routing_key: RoutingKey | UnsetType | None = UNSET
+    search: SearchDeclaration | UnsetType | None = UNSET
 
 
 def parse_update(body: bytes) -> dict[str, Any]:
@@ -42,9 +53,7 @@ def parse_update(body: bytes) -> dict[str, Any]:
         raise SchemaError("schema update must be valid JSON") from None
     if not isinstance(update, dict):
         raise SchemaError("schema update must be a JSON object")
-    for key in update:
-        if key not in _KEYS:
-            raise SchemaError(f"schemaUpdate.{key} is not supported{did_you_mean(key, _KEYS)}")
+    check_members(update, SchemaUpdate, "schemaUpdate")
     if sum(map(len, levels(update))) > MAX_PARTS:
         raise SchemaError(f"schema update has more than {MAX_PARTS} objects and arrays")
     if update.pop("apiVersion", API_VERSION) != API_VERSION:

@@ -1,8 +1,7 @@
 """Declarations: the tables and collections that a program describes in Python, found in a file or a module.
 
-The file is imported once, when the server starts. Whatever it binds to a name of its own counts, also what it imported
-from elsewhere: every table, every collection, a function ``identify`` that says who a request is from, and ``hooks``
-that are for all tables.
+The file is imported once, when the server starts. All its module-level names count, also imported ones: every table,
+every collection, a function ``identify`` that identifies the user of a request, and ``hooks`` that apply to all tables.
 """
 
 from __future__ import annotations
@@ -24,18 +23,18 @@ from strandline.protocols.tables.users import Identify
 from strandline.server.settings import BadSettings
 from strandline.tables import BadDeclaration, Hooks, TableDeclaration
 
-#: Names in a file of declarations that mean something by themselves.
+#: Names with a special meaning in a file of declarations.
 IDENTIFY, HOOKS = "identify", "hooks"
 
 
 class Declared(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be served beside topics and streams."""
+    """The tables and collections that the server serves."""
 
     tables: tuple[TableDeclaration, ...] = ()
     collections: DeclaredCollections = DeclaredCollections()
-    #: Says who a request to a table is from by its headers; None: API keys say so.
+    #: Returns the user of a request to a table from its headers; None: the API key identifies the user.
     identify: Identify | None = None
-    #: Run before those of the tables themselves.
+    #: They run before the hooks of a table.
     hooks: Hooks | None = None
 
     @property
@@ -47,22 +46,24 @@ NOTHING = Declared()
 
 
 def load(source: str) -> Declared:
-    """Import ``polls.py`` or ``package.module`` and gather what it declares; raises BadSettings if it cannot be."""
+    """Import ``polls.py`` or ``package.module`` and collect its declarations. Raises BadSettings."""
     if not source:
         return NOTHING
     names = vars(_import(source))
     declared = gather(list(names.values()), names.get(IDENTIFY), names.get(HOOKS), f"{source}: ")
     if declared.is_nothing:
-        raise BadSettings(f"{source} declares nothing: neither a table (make_log) nor a Collection")
+        raise BadSettings(f"{source} declares nothing; expected at least one table (make_log) or Collection")
     return declared
 
 
 def gather(values: list[Any], identify: Any = None, hooks: Any = None, where: str = "") -> Declared:
-    """What there is for us among the values. Raises BadSettings; ``where`` is the beginning of its message."""
+    """The declarations among the values. Raises BadSettings; ``where`` is the start of its message."""
     if identify is not None and not callable(identify):
-        raise BadSettings(f"{where}{IDENTIFY} must be a function from headers to a user or None")
+        raise BadSettings(
+            f"{where}{IDENTIFY} is {type(identify).__name__}; expected a function from headers to a user or None"
+        )
     if hooks is not None and not isinstance(hooks, Hooks | ModuleType):
-        raise BadSettings(f"{where}{HOOKS} must be Hooks(…)")
+        raise BadSettings(f"{where}{HOOKS} is {type(hooks).__name__}; expected Hooks(…)")
     try:
         collections = DeclaredCollections.of(values)
     except BadCollections as error:
@@ -72,9 +73,12 @@ def gather(values: list[Any], identify: Any = None, hooks: Any = None, where: st
     names = [table.name for table in tables]
     for table in tables:
         if names.count(table.name) > 1:
-            raise BadSettings(f"{where}two tables are called {table.name!r}")
+            raise BadSettings(f"{where}two tables have the name {table.name!r}; give each table its own name")
         if isinstance(table.parent, TableDeclaration) and table.parent not in tables:
-            raise BadSettings(f"{where}the table {table.name!r} needs its parent {table.parent.name!r} beside it")
+            raise BadSettings(
+                f"{where}table {table.name!r} has the parent {table.parent.name!r}, which is not "
+                "declared in this file; declare or import it"
+            )
     return Declared(
         tables=tables, collections=collections, identify=identify, hooks=hooks if isinstance(hooks, Hooks) else None
     )
@@ -84,7 +88,7 @@ def _import(source: str) -> ModuleType:
     try:
         if source.endswith(".py"):
             return _import_file(Path(source))
-        # As for `python -m`: what is in the directory where the command was given can be named.
+        # As with `python -m`, modules of the working directory can be named.
         import_from(os.getcwd())
         return importlib.import_module(source)
     except BadSettings:
@@ -93,22 +97,22 @@ def _import(source: str) -> ModuleType:
         raise BadSettings(f"{source}: {error}") from error
     except ModuleNotFoundError as error:
         if error.name is not None and (source == error.name or source.startswith(error.name + ".")):
-            raise BadSettings(f"there is no module {source}; a file is named with its ending, .py") from None
-        raise BadSettings(f"{source} cannot be imported: {error}") from error
+            raise BadSettings(f"module {source} not found; to name a file, add .py") from None
+        raise BadSettings(f"cannot import {source}: {error}") from error
     except Exception as error:
-        raise BadSettings(f"{source} cannot be imported: {type(error).__name__}: {error}") from error
+        raise BadSettings(f"cannot import {source}: {type(error).__name__}: {error}") from error
 
 
 def _import_file(path: Path) -> ModuleType:
     if not path.is_file():
-        raise BadSettings(f"there is no file {path}")
-    # Its own name might be that of something which is imported already.
+        raise BadSettings(f"file {path} not found; expected a Python file with declarations")
+    # Its own name may be that of a module that is imported already.
     name = f"strandline_declarations_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise BadSettings(f"{path} cannot be imported")
+        raise BadSettings(f"cannot import {path}")
     module = importlib.util.module_from_spec(spec)
-    # Files beside it can be imported, as if it were run.
+    # It can import its neighbours, as if it were run.
     import_from(str(path.resolve().parent))
     # Types are looked up by the name of their module.
     sys.modules[name] = module

@@ -1,4 +1,4 @@
-"""The lines of the server's log: one per message, whatever a name, a header or an error brings along."""
+"""The server's log: one line per message, whatever characters a name, a header or an error contains."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
 
 class LineFormatter(logging.Formatter):
-    """Escapes control characters in messages. The lines of a traceback are indented, so that no line of it can be taken
-    for a message."""
+    """Escapes control characters in messages, and indents tracebacks, so that no line of them looks like a message."""
 
     def __init__(self) -> None:
         super().__init__(FORMAT)

@@ -1,4 +1,4 @@
-"""Running the server: the listening socket, the signals, and an end that takes a bounded time."""
+"""Running the server: the listening socket, signals, and a shutdown of bounded time."""
 
 from __future__ import annotations
 
@@ -25,45 +25,49 @@ from strandline.server.websocket_protocol import socket_protocol
 
 log = logging.getLogger("strandline")
 
-#: Connections that wait to be accepted.
+#: Maximum number of connections that wait to be accepted.
 BACKLOG = 4096
-#: The exit code when the data directory is damaged: starting again does not help, see ``strandline verify``.
+#: The exit code for a damaged data directory: a restart does not help, but ``strandline verify --repair`` may.
 DAMAGED = 3
-#: The collector looks for cycles among what was made since; there are hardly any. Looking more seldom, and never at
-#: what is there from the start, keeps its pauses short.
+#: There are hardly any reference cycles. Collecting rarely, and never the objects from the start, keeps pauses short.
 GC_THRESHOLDS = (50_000, 20, 50)
 
 
 def run(settings: Settings, program: Program | None = None, declared: Declared | None = None) -> int:
-    """Serve until told to stop; returns the exit code. ``program`` is how the pipeline is run, which the server then
-    looks after. What is ``declared`` is found where the settings say, unless it is given here."""
+    """Serve until a signal stops the server; returns the exit code. ``program`` starts the pipeline, which the server
+    supervises. Without ``declared``, the declarations come from the file in the settings."""
     check_exposure(settings)
     declared = load(settings.server.declare) if declared is None else declared
     log_to_stderr(settings.server.log_level)
     if settings.server.log_level != "debug":
-        # It tells of every step of its start and stop, which is told here as well.
+        # uvicorn logs every step of its start and stop, which is logged here too.
         logging.getLogger("uvicorn.error").setLevel("WARNING")
     application = Application(settings, program, declared)
     server = Server(application)
     try:
         listener = listen(settings.server.host, settings.server.port)
     except OSError as error:
-        log.critical("cannot listen on %s:%d: %s", settings.server.host, settings.server.port, error)
+        log.critical(
+            "cannot listen on %s port %d: %s; choose another address with --host and --port",
+            settings.server.host,
+            settings.server.port,
+            error.strerror or error,
+        )
         return 1
-    # As soon as anybody can know of this process, it ends in order when it is told to.
+    # From now on clients can connect, so signals stop the server cleanly.
     for sig in (signal.SIGINT, signal.SIGTERM):
         signal.signal(sig, server.handle_exit)
     address = _address(listener)
     if settings.server.port_file:
         write_port_file(settings.server.port_file, address)
-    log.info("listening on http://%s, data in %s", address, settings.storage.data_dir)
-    log.info("the console is at http://%s/console", for_browsers(address))
+    log.info("listening on http://%s, data directory %s", address, settings.storage.data_dir)
+    log.info("console: http://%s/console", for_browsers(address))
     if not settings.server.api_keys:
-        log.warning("no API keys are configured: everybody who can connect may do everything")
+        log.warning("no API keys are set: every client that can connect may do everything; set STRANDLINE_API_KEYS")
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
     server.run(sockets=[listener])
-    # What was frozen would count as leaked at the end of the process.
+    # Frozen objects would count as leaked at the end of the process.
     gc.unfreeze()
     if application.failure is None:
         return 0
@@ -79,7 +83,7 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
-        # From here on clients can connect: they wait until the loop runs, instead of being refused.
+        # From here on clients can connect; they wait until the event loop runs.
         listener.listen(BACKLOG)
         listener.set_inheritable(False)
     except OSError:
@@ -94,20 +98,20 @@ def _address(listener: socket.socket) -> str:
 
 
 def for_browsers(address: str) -> str:
-    """The address as a browser on this machine finds it, also where the server listens everywhere."""
+    """The address for a browser on this machine, also if the server listens on all addresses."""
     host, _, port = address.rpartition(":")
     return {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}.get(host, host) + f":{port}"
 
 
 def write_port_file(path: str, address: str) -> None:
-    """Whoever waits for the file finds all of it or nothing."""
+    """Write the file atomically: a reader finds all of it or nothing."""
     temporary = Path(f"{path}.{os.getpid()}.tmp")
     temporary.write_text(address + "\n")
     temporary.replace(path)
 
 
 class Server(uvicorn.Server):
-    """uvicorn, with an end in two steps: first requests are refused and those under way finish, then it closes."""
+    """uvicorn with a shutdown in two steps: refuse new requests until the running ones end, then close."""
 
     def __init__(self, application: Application) -> None:
         self._application = application
@@ -120,14 +124,14 @@ class Server(uvicorn.Server):
                 http=fast_lane(application.gate, self._cap, self._deadlines, hot=settings.fast_lane),
                 loop="uvloop",
                 ws=socket_protocol(application.unfinished, application.limits.unread),
-                # Compressing would cost time per message and memory per socket, on every one of them.
+                # Compression would cost time per message and memory per socket.
                 ws_per_message_deflate=False,
                 ws_max_size=min(limits.max_message_bytes, limits.max_body_bytes),
                 lifespan="on",
                 log_config=None,
                 access_log=False,
                 server_header=False,
-                # Whoever wants to know what proxies say looks by itself, in both lanes alike.
+                # Both lanes read the headers of proxies themselves.
                 proxy_headers=False,
                 timeout_keep_alive=int(IDLE_SECONDS),
                 timeout_graceful_shutdown=1,
@@ -144,11 +148,11 @@ class Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self._application.status.draining or not self.started:
-            # uvicorn would raise the signal once more at the very end, and the process would die of it.
+            # uvicorn would raise the signal again at the end and kill the process.
             self.force_exit = self.force_exit or (self.should_exit and sig == signal.SIGINT)
             self.should_exit = True
             return
-        log.info("%s: finishing what is under way", signal.Signals(sig).name)
+        log.info("received %s: waiting for open requests, then stopping", signal.Signals(sig).name)
         self._application.status.draining = True
         self._loop.call_soon_threadsafe(self._drain)
 
@@ -157,7 +161,7 @@ class Server(uvicorn.Server):
         try:
             self._application.drain()
         except Exception:
-            log.exception("not everybody could be told that the server stops; it stops all the same")
+            log.exception("not all clients could be told that the server stops; stopping anyway")
         self._check_drained()
 
     def _check_drained(self) -> None:
@@ -171,7 +175,7 @@ class Server(uvicorn.Server):
         return self._application.failure is not None or await super().on_tick(counter)
 
     def _sweep(self) -> None:
-        """Close connections that are idle, and those whose clients take too long."""
+        """Close idle connections, and connections whose clients are too slow."""
         # First, so that no error can end the sweeping.
         self._loop.call_later(self._deadlines.sweep_seconds, self._sweep)
         connections = self.server_state.connections

@@ -84,13 +84,15 @@ class ServerSettings(Section, frozen=True, kw_only=True):
     host: Annotated[Host, "Address to listen on, optionally with a port: host:port."] = "127.0.0.1"
     port: Annotated[Port, "Port to listen on; 0 takes a free port."] = 4000
     port_file: Annotated[
-        Text, "File that gets the address, host:port, in one step once the server listens; empty: none."
+        Text, "File that the server writes its address to, as host:port, when it listens; empty: none."
     ] = ""
     api_keys: Annotated[
         Keys,
-        "API keys: secret:scopes:prefixes, separated by commas. Without keys, every client may do everything.",
+        "API keys: secret:scopes:prefixes, separated by commas. Without API keys, every client may do everything.",
     ] = Keys()
-    allow_insecure_no_auth: Annotated[Flag, "Listen beyond this machine although there are no API keys."] = False
+    allow_insecure_no_auth: Annotated[
+        Flag, "Accept connections from other machines although there are no API keys."
+    ] = False
     allowed_hosts: Annotated[
         Hosts,
         "Names that a server without API keys answers to, in addition to localhost, addresses and `host`: a name, "
@@ -109,14 +111,12 @@ class ServerSettings(Section, frozen=True, kw_only=True):
         "these headers are ignored, because any client can send them.",
     ] = ()
     probe_auth: Annotated[Flag, "Require an API key for the health and readiness probes too."] = False
-    log_level: Annotated[LogLevel, "Level of the log: debug, info, warning, error or critical."] = "info"
-    drain_seconds: Annotated[Seconds, "How long a stopping server lets requests and streams finish."] = 10.0
+    log_level: Annotated[LogLevel, "Minimum level of log messages: debug, info, warning, error or critical."] = "info"
+    drain_seconds: Annotated[Seconds, "Maximum time that a stopping server waits for open requests and streams."] = 10.0
     head_timeout_seconds: Annotated[
-        Timeout, "Close a connection whose request line and headers take longer than this to arrive."
+        Timeout, "Maximum time for the request line and the headers of a request to arrive."
     ] = 10.0
-    body_timeout_seconds: Annotated[
-        Timeout, "Close a connection when no further part of a request's body arrives for this long."
-    ] = 30.0
+    body_timeout_seconds: Annotated[Timeout, "Maximum time between two parts of a request's body."] = 30.0
     fast_lane: Annotated[Flag, "Answer frequent requests in the fast lane; false answers all through ASGI."] = True
     declare: Annotated[Text, "Python file or module that declares tables and collections; empty: none."] = ""
 
@@ -135,21 +135,23 @@ class PipelineSettings(Section, frozen=True, kw_only=True):
         "Process the history on Spark: auto (if Spark and Java are installed), on (an error if they are not) or off.",
     ] = "auto"
     lake: Annotated[
-        Text, "Where the lake is: a directory or s3://bucket/prefix; empty: `lake` in the data directory."
+        Text, "Location of the lake: a directory or s3://bucket/prefix; empty: `lake` in the data directory."
     ] = ""
     pipeline_master: Annotated[
         Master,
-        "Where Spark runs: local[*], local[N], spark://host:port, sc://host:port (Spark Connect), yarn or k8s://….",
+        "Spark master: local[*], local[N], spark://host:port, sc://host:port (Spark Connect), yarn or k8s://….",
     ] = "local[*]"
-    pipeline_memory: Annotated[Memory, "Memory of Spark's driver, which does all the work on a local master."] = "1g"
-    pipeline_interval_s: Annotated[Seconds, "How often the running pipeline looks for new records."] = 10.0
-    pipeline_idle_s: Annotated[
-        Seconds, "Stop the pipeline when there was too little to start it for, for this long."
-    ] = 120.0
-    pipeline_start_records: Annotated[Positive, "Start the pipeline when this many records are new."] = 100_000
-    pipeline_start_bytes: Annotated[Positive, "Start the pipeline when the journal has grown by this much."] = 64 << 20
+    pipeline_memory: Annotated[
+        Memory, "Memory of the Spark driver, such as 512m or 2g. On a local master, the driver does all the work."
+    ] = "1g"
+    pipeline_interval_s: Annotated[Seconds, "Time between two rounds of a running pipeline."] = 10.0
+    pipeline_idle_s: Annotated[Seconds, "Stop the pipeline after this time without enough new records to start it."] = (
+        120.0
+    )
+    pipeline_start_records: Annotated[Positive, "Number of new records that starts the pipeline."] = 100_000
+    pipeline_start_bytes: Annotated[Positive, "Growth of the journal that starts the pipeline."] = 64 << 20
     pipeline_start_s: Annotated[
-        Seconds, "Start the pipeline when a new record has waited for this long. Deletions wait five minutes at most."
+        Seconds, "Maximum time that a new record waits for the pipeline to start. Deletions wait at most five minutes."
     ] = 3600.0
 
 
@@ -181,7 +183,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             raise BadSettings(str(error)) from None
         most = min(self.limits.max_body_bytes, self.engine_options().max_record_bytes)
         larger = [
-            f'collection "{one.name}": max_body_bytes is {one.max_body_bytes}, but none over {most} bytes gets through'
+            f'collection "{one.name}": max_body_bytes is {one.max_body_bytes}, but the server accepts {most} at most'
             for _, collections in config.scopes()
             for one in collections
             if one.append_only is not None and one.max_body_bytes > most
@@ -294,7 +296,9 @@ def check(settings: Settings) -> None:
         try:
             ip_network(proxy, strict=False)
         except ValueError:
-            raise BadSettings(f"server.trusted_proxies: {proxy!r} is not an address or a network") from None
+            raise BadSettings(
+                f"server.trusted_proxies has {proxy!r}; expected an address or a network like 127.0.0.1 or 10.0.0.0/8"
+            ) from None
     if settings.collections.trusted_proxy_hops and not server.trusted_proxies:
         raise BadSettings(
             f"collections.trusted_proxy_hops is {settings.collections.trusted_proxy_hops}, but no proxy is trusted: "
@@ -303,12 +307,12 @@ def check(settings: Settings) -> None:
     limits = settings.limits
     if 0 < limits.max_unfinished_bytes < limits.max_message_bytes:
         raise BadSettings(
-            f"limits.max_unfinished_bytes ({limits.max_unfinished_bytes}) must not be less than "
-            f"limits.max_message_bytes ({limits.max_message_bytes}): no message of that size could be received"
+            f"limits.max_unfinished_bytes is {limits.max_unfinished_bytes}; expected at least limits.max_message_bytes "
+            f"({limits.max_message_bytes}), because the server could not receive a message of that size"
         )
     if delivery.slow_consumer_timeout_ms < delivery.slow_consumer_grace_ms:
         raise BadSettings(
-            f"delivery.slow_consumer_timeout_ms ({delivery.slow_consumer_timeout_ms}) must not be less than "
+            f"delivery.slow_consumer_timeout_ms is {delivery.slow_consumer_timeout_ms}; expected at least "
             f"delivery.slow_consumer_grace_ms ({delivery.slow_consumer_grace_ms})"
         )
 
@@ -319,7 +323,7 @@ def check_exposure(settings: Settings) -> None:
     if server.api_keys or server.allow_insecure_no_auth or is_loopback(server.host):
         return
     raise BadSettings(
-        f"refusing to listen on {server.host} without API keys: everyone who can reach it could read, write and "
+        f"refusing to listen on {server.host} without API keys: every client that can connect could read, write and "
         "delete everything. Set STRANDLINE_API_KEYS, listen on 127.0.0.1, or set STRANDLINE_ALLOW_INSECURE_NO_AUTH=1"
     )
 

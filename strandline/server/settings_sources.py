@@ -52,7 +52,7 @@ OTHER_VARIABLES: dict[str, str] = {
     "STRANDLINE_QUEUE": "commands that `queue work` runs: the name of the queue",
     "STRANDLINE_SEQ": "commands that `queue work` runs: the sequence number of the job",
     "STRANDLINE_RECORD_KEY": "commands that `queue work` runs: the key of the job",
-    "STRANDLINE_DELIVERIES": "commands that `queue work` runs: how often the job was delivered",
+    "STRANDLINE_DELIVERIES": "commands that `queue work` runs: the number of deliveries of the job",
     "STRANDLINE_LONG": "the tests of Strandline: 1 runs them at full length",
 }
 
@@ -255,7 +255,7 @@ def _split_host(given: _Values) -> tuple[_Values, list[str]]:
     source, port_given = ports.popitem()
     others = [one for setting, one in split if setting == "port" and _convert(Port, one) != _convert(Port, port_given)]
     split = [(setting, one) for setting, one in split if setting != "port"] + [("port", port_given)]
-    return split, [f"{one.source} has no effect because {source} says port {port_given.value}" for one in others]
+    return split, [f"{one.source} has no effect because {source} sets port {port_given.value}" for one in others]
 
 
 def _host_and_port(source: str, text: str) -> tuple[str, str | None]:
@@ -300,7 +300,9 @@ def _keys(source: str, value: object) -> Keys:
     try:
         entries = [value] if isinstance(value, str) else msgspec.convert(value, list[str])
     except msgspec.ValidationError:
-        raise BadSettings(f"{source}: expected text or a list of texts, each like key:scopes:prefixes") from None
+        raise BadSettings(
+            f"{source}: expected text or a list of texts, each of the form secret:scopes:prefixes"
+        ) from None
     try:
         return Keys.parse(",".join(entries))
     except BadKeys as error:

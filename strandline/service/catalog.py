@@ -212,6 +212,14 @@ class Catalog:
             if why is not None:
                 raise NotWritable(name, why)
 
+    def check_target(self, name: str) -> None:
+        """Raise if the log of this name has an owner, or would have one: others must not send records to it."""
+        log = self.find(name)
+        if log is None:
+            self.check_name(name)
+        else:
+            check_change(log)
+
     def create(
         self,
         name: str,

@@ -53,6 +53,14 @@ class Reply:
         self.headers = headers
 
 
+#: The JSON of what a protocol declares in its ``wire.py``.
+encode = msgspec.json.Encoder().encode
+
+
+def json_reply(answer: msgspec.Struct, status: int = 200) -> Reply:
+    return Reply(encode(answer), status)
+
+
 def refuse(refusal: Refusal) -> Reply:
     """The reply of routes that belong to no protocol, and of protocols that have this shape."""
     return Reply(error_body(refusal), refusal.status, headers=refusal.headers)

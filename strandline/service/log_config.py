@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from strandline.engine import Config
-from strandline.engine.record import PLAIN_NAME
+from strandline.engine.record import PLAIN_NAME, Discard, Durability
 from strandline.service.access import FULL_ACCESS, Access
 from strandline.service.problems import invalid, may_not_touch
 
 Kind = Literal["log", "queue"]
 Count = Annotated[int, Meta(ge=0, le=(1 << 62) - 1)]
+Number = Annotated[int, Meta(ge=0)]
 
 #: A topic's name in a body. It is checked when a topic is made, and not where one is looked up: the schema is for those
 #: who write clients.
@@ -30,10 +31,10 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     ttl_ms: Count = 0
     cap_records: Count = 0
     cap_bytes: Count = 0
-    discard: Literal["old", "reject"] = "old"
+    discard: Discard = "old"
     compact: bool = False
     durable: bool | None = None
-    durability: Literal["ephemeral", "memory", "disk", "fsync"] | None = None
+    durability: Durability | None = None
     priority: Annotated[int, Meta(ge=-(1 << 31), le=(1 << 31) - 1)] | None = None
     auto_priority: bool = True
     auto_create: bool = True
@@ -48,6 +49,29 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     def kind(self, default: Kind = "log") -> Kind:
         """The type that is asked for, or the default when nothing is said of it."""
         return default if isinstance(self.type, UnsetType) else self.type
+
+
+class ConfigShown(msgspec.Struct, kw_only=True):
+    """The whole configuration in an answer, with the defaults of what was left out."""
+
+    type: Kind
+    ttl_ms: Number
+    cap_records: Number
+    cap_bytes: Number
+    discard: Discard
+    compact: bool
+    durable: bool
+    durability: Durability
+    priority: int | None
+    auto_priority: bool
+    auto_create: bool
+    idempotency_window_ms: Number
+    dedupe_node: bool
+    lease_ms: Number
+    claim_jitter_ms: Number
+    max_deliveries: Number
+    dead_letter: str | None
+    leases_durable: bool
 
 
 class Traits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -147,26 +171,26 @@ def kind_of(config: Config) -> Kind:
     return kind
 
 
-def config_json(config: Config, traits: Traits, access: Access = FULL_ACCESS) -> dict[str, Any]:
+def shown_config(config: Config, traits: Traits, access: Access = FULL_ACCESS) -> ConfigShown:
     """The whole configuration, as every answer shows it; without a name that the key may not touch."""
     dead_letter = traits.dead_letter
-    return {
-        "type": traits.type,
-        "ttl_ms": config.ttl_ms,
-        "cap_records": config.cap_records,
-        "cap_bytes": config.cap_bytes,
-        "discard": config.discard,
-        "compact": config.compact,
-        "durable": config.durability == "fsync",
-        "durability": config.durability,
-        "priority": traits.priority,
-        "auto_priority": traits.auto_priority,
-        "auto_create": traits.auto_create,
-        "idempotency_window_ms": config.idempotency_window_ms,
-        "dedupe_node": traits.dedupe_node,
-        "lease_ms": traits.lease_ms,
-        "claim_jitter_ms": traits.claim_jitter_ms,
-        "max_deliveries": traits.max_deliveries,
-        "dead_letter": dead_letter if dead_letter is None or access.may_touch(dead_letter) else None,
-        "leases_durable": traits.leases_durable,
-    }
+    return ConfigShown(
+        type=traits.type,
+        ttl_ms=config.ttl_ms,
+        cap_records=config.cap_records,
+        cap_bytes=config.cap_bytes,
+        discard=config.discard,
+        compact=config.compact,
+        durable=config.durability == "fsync",
+        durability=config.durability,
+        priority=traits.priority,
+        auto_priority=traits.auto_priority,
+        auto_create=traits.auto_create,
+        idempotency_window_ms=config.idempotency_window_ms,
+        dedupe_node=traits.dedupe_node,
+        lease_ms=traits.lease_ms,
+        claim_jitter_ms=traits.claim_jitter_ms,
+        max_deliveries=traits.max_deliveries,
+        dead_letter=dead_letter if dead_letter is None or access.may_touch(dead_letter) else None,
+        leases_durable=traits.leases_durable,
+    )

@@ -56,8 +56,8 @@ class LimitSettings(Section, frozen=True, kw_only=True):
     max_inflight_per_key: Annotated[Cap, "Maximum number of requests in progress per API key."] = 1000
     max_connections: Annotated[
         Count,
-        "Maximum number of open connections. Further connections get 503 and are closed. 0: the limit of open files "
-        "less 256 (or a quarter, if that is less) for the journal and other files, which is also the maximum.",
+        "Maximum number of open connections; further ones get 503 and are closed. 0, and the highest value: the limit "
+        "of open files, less 256 (or a quarter of it, if that is less) for the journal and other files.",
     ] = 0
 
 
@@ -69,7 +69,7 @@ class DeliverySettings(Section, frozen=True, kw_only=True):
         Heartbeat, "Shortest heartbeat interval that a client can ask for. Tests lower it; it cannot be raised."
     ] = 1_000
     slow_consumer_grace_ms: Annotated[
-        Count, "How long a client that reads nothing still gets every event on its own; then events are combined."
+        Count, "How long a client that reads nothing still gets every event separately; afterwards events are combined."
     ] = 5_000
     slow_consumer_timeout_ms: Annotated[Positive, "How long a client may read nothing before it is disconnected."] = (
         30_000

@@ -1,1 +1,1 @@
-"""SQL over logs: DuckDB reads what the lake holds from its files, and everything newer from the logs."""
+"""SQL over logs: DuckDB reads records in the lake from its files, and everything newer from the logs."""

@@ -1,4 +1,4 @@
-"""Answering a statement: DuckDB, the logs that it names, and their lake."""
+"""Runs a statement with DuckDB over the logs that it names and their lake."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from strandline.sql.logs import LakeView, Logs
 from strandline.sql.results import Result
 from strandline.sql.statement import QueryFailed, check_statement, missing_table
 
-#: A lake whose files were removed while they were read, because something was erased, is read anew.
+#: Maximum attempts: if an erasure removes files of the lake during a read, the statement runs again.
 ATTEMPTS = 3
-#: A person waits for the answer, so a server that does not answer is reported soon.
+#: Short, because a person waits for the answer.
 PATIENCE_SECONDS = 3.0
 
 
 class SqlSource(NamedTuple):
-    """Where the logs are, by path or by url, and where their lake is, if that was said."""
+    """Where the logs are (by path or by URL), and optionally where their lake is."""
 
     path: str
     url: str
     key: str | None
     cold: str
     lake: str | None
-    #: Shows a sentence to the person who asked: a lake that cannot be read, for instance.
+    #: Shows a warning to the user, for example that the lake cannot be read.
     warn: Callable[[str], None]
 
 
 def answer(source: SqlSource, statement: str, directory: Path) -> Result:
-    """The result, kept in the directory. Raises QueryFailed for a statement that is wrong."""
+    """Run a statement and store the result in the directory. Raises QueryFailed for an invalid statement."""
     check_statement(statement)
     for attempt in range(1, ATTEMPTS + 1):
         with _opened(source) as (history, view):
@@ -66,7 +66,7 @@ def _settle(database: duckdb.DuckDBPyConnection) -> None:
 
 
 def _bound(database: duckdb.DuckDBPyConnection, logs: Logs, statement: str) -> duckdb.DuckDBPyRelation | None:
-    """The statement, with the logs that it needs: each is added when it turns out to be missing."""
+    """Bind the statement. A log is added when DuckDB reports it as missing."""
     missing = None
     while True:
         try:
@@ -79,19 +79,22 @@ def _bound(database: duckdb.DuckDBPyConnection, logs: Logs, statement: str) -> d
             logs.check_names(statement)
             return relation
         if not logs.add(missing):
-            raise QueryFailed(f"there is no log {missing!r}", "not_found")
+            raise QueryFailed(f"log {missing!r} not found; list the names with `strandline log ls`", "not_found")
 
 
-# --- where logs and lake are ---------------------------------------------------------------------------------------
+# --- locations of logs and lake ------------------------------------------------------------------------------------
 
 
 @contextmanager
 def _opened(source: SqlSource) -> Iterator[tuple[History, LakeView | None]]:
-    """The lake is looked at first: what the history says afterwards is at least as new."""
+    """Open the lake first, then the history, so that the history is at least as new."""
     place = str(Path(source.path) / "lake") if source.path else _told_lake(source)
     if source.lake is not None:
         if not place:
-            raise QueryFailed("this key does not see what was erased, and may read no lake", "not_allowed")
+            raise QueryFailed(
+                "this API key is restricted to some logs and cannot read a lake; remove --lake to read from the logs",
+                "not_allowed",
+            )
         place = source.lake
     view = _view(place, source) if place else None
     history = open_history(path=source.path, url=source.url, key=source.key, cold_url=source.cold)
@@ -102,18 +105,18 @@ def _opened(source: SqlSource) -> Iterator[tuple[History, LakeView | None]]:
 
 
 def _view(place: str, source: SqlSource) -> LakeView | None:
-    """None where there is no lake, or it cannot be read and nobody has asked for it: then everything is in the log."""
+    """The lake, or None if there is none, or if it cannot be read and was not requested: logs are read instead."""
     is_chosen = source.lake is not None
     try:
         view = LakeView(Lake.at(place))
     except (OSError, DeltaError, BaseError) as error:
-        told = f"the lake at {place} cannot be read: {str(error).splitlines()[0]}"
+        message = f"cannot read the lake at {place}: {str(error).splitlines()[0]}"
         if is_chosen:
-            raise QueryFailed(told) from None
-        source.warn(f"{told}; everything is read from the logs")
+            raise QueryFailed(message) from None
+        source.warn(f"warning: {message}; reading everything from the logs")
         return None
     if is_chosen and not view.exists:
-        raise QueryFailed(f"there is no lake at {place}", "not_found")
+        raise QueryFailed(f"no lake found at {place}; create one with `strandline pipeline run`", "not_found")
     return view if view.exists else None
 
 
@@ -123,7 +126,7 @@ def _belongs(lake: Lake, history: History, source: SqlSource) -> bool:
     except LakeOfAnother as error:
         if source.lake is not None or source.path:
             raise QueryFailed(str(error), "conflict") from None
-        # A directory of this name on this machine is not the one of the server.
+        # The server's lake path exists on this machine too, but belongs to another server.
         return False
 
 
@@ -132,8 +135,8 @@ class _Pipeline(msgspec.Struct):
 
 
 def _told_lake(source: SqlSource) -> str:
-    """Where the server says that its lake is; nothing if the key is not told. Such a key does not see what is erased in
-    other logs either, so it reads no lake at all."""
+    """Where the server reports its lake; empty if the API key may not see it. Such a key does not see the erasures of
+    other logs either, so it must not read the lake."""
     with Client(source.url, source.key, patience=PATIENCE_SECONDS) as client:
         answer = msgspec.json.decode(client.call("GET", "/pipeline").body, type=_Pipeline)
     return answer.lake

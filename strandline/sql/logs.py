@@ -1,8 +1,8 @@
-"""What the lake has of a log, and what of that must not be shown as it is: what erasures have changed since.
+"""Combines the records of a log in the lake with the newer ones in the log, applying erasures since.
 
-The table is opened once and read as it was then. How far it had come is looked at before, so what it says of itself is
-never more than what it has. What was erased, hidden, restored or amended since the lake last followed is found by the
-same rules that the pipeline goes by, and comes from the log instead, as far as the log still shows it.
+The table is opened once and read at that version. Its progress is read before, so that it never claims more than the
+table contains. Records that were erased, hidden, restored or amended since the lake last followed are found with the
+rules of the pipeline and come from the log instead, if the log still has them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _KEYED = ("epoch", "seq", "key")
 
 
 class Covered(NamedTuple):
-    """The records of an epoch from ``first`` up to ``last`` are in the lake, if they are anywhere."""
+    """The lake contains the records of an epoch from ``first`` to ``last``, unless they were lost before."""
 
     epoch: int
     first: int
@@ -37,8 +37,8 @@ class Covered(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """What of a log comes from the lake: ``covered`` without ``left_out`` (seqs by epoch). The rest comes from the log:
-    what is behind, ``missing`` (ranges of seqs), and of ``renewed`` what the rules mean."""
+    """The part of a log that comes from the lake: ``covered`` without ``left_out`` (seqs by epoch). The rest comes from
+    the log: newer records, ``missing`` (ranges of seqs), and the records in ``renewed`` that match the rules."""
 
     covered: list[Covered]
     left_out: dict[int, Any]
@@ -47,7 +47,7 @@ class Kept(NamedTuple):
     rules: ErasureRules
 
     def is_renewed(self, epoch: int, batch: Any) -> Any:
-        """Which rows of a batch of the history the lake has in an older form, or not at all."""
+        """Which rows of a batch of the history the lake has in an older version, or not at all."""
         seqs = batch.column("seq").to_numpy()
         return self.rules.renewed(np.full(len(seqs), epoch, np.int64), seqs, batch.column("key"))
 
@@ -61,24 +61,24 @@ class LakeView:
         self._progress = table.progress()
         self.exists = bool(self._progress)
         self._opened = table.open() if self.exists else None
-        #: As Arrow reads it: only columns and files that are asked for. None if nothing was ever committed.
+        #: The table as an Arrow dataset, which reads only the needed columns and files. None if nothing was committed.
         self.dataset: Any = None if self._opened is None else self._opened.to_pyarrow_dataset()
 
     def is_whole(self) -> bool:
-        """Whether all files are there still: what was erased is removed under whoever reads an earlier version."""
+        """Whether all files still exist. An erasure removes files even if an earlier version is being read."""
         if self._opened is None:
             return True
         paths = pa.table(self._opened.get_add_actions()).column("path").to_pylist()
         return all(self._lake.state(f"records/{path}") is not None for path in paths)
 
     def kept(self, history: History, info: LogInfo, events: ErasureEvents) -> Kept:
-        """What of a log can be taken from here."""
+        """The part of a log that can be read from the lake."""
         layers = layers_of(info, {} if info.base is None else {each.epoch: each for each in history.logs()})
         covered, missing = self._ranges(info, layers)
         try:
             found = [event.erasure for event in events.after(self._progress.get(PROGRESS, 0))]
         except EventsMissed:
-            # Nobody can say what became of records that the log has or had; below its floor the lake knows best.
+            # Erasures of records in the log are unknown, so read those from the log. Below its floor, use the lake.
             covered = [each._replace(last=min(each.last, info.floor - 1)) for each in covered]
             return Kept(covered, {}, [(info.floor, info.head)], [], ErasureRules({}))
         rules = self._rules(history, info, found, covered)
@@ -102,7 +102,7 @@ class LakeView:
         return ErasureRules(of, dict.fromkeys(of, history.standing(info)) if is_restored else {})
 
     def _left_out(self, covered: list[Covered], rules: ErasureRules) -> dict[int, Any]:
-        """The seqs of the lake's rows that are not to be shown, by epoch."""
+        """The seqs of the lake's rows that must not be shown, by epoch."""
         found: dict[int, list[Any]] = {each.epoch: [] for each in covered if each.epoch in rules.of}
         condition = pc.field("epoch").isin(list(found))
         for batch in self.dataset.to_batches(columns=list(_KEYED), filter=condition):
@@ -114,7 +114,7 @@ class LakeView:
 
 
 def _renewed(covered: list[Covered], rules: ErasureRules) -> list[Covered]:
-    """Where in the log records are that came back or were changed: those that the lake may have otherwise."""
+    """The ranges of restored or amended records, which the lake may have in an older version."""
     found = []
     for each in covered:
         bounds = [rule.bounds for rule in rules.of.get(each.epoch, ()) if rule.kind in (RESTORED, AMENDED)]
@@ -127,15 +127,15 @@ def _renewed(covered: list[Covered], rules: ErasureRules) -> list[Covered]:
 
 
 def left_out_table(left_out: Mapping[int, Any]) -> Any:
-    """As a table of epochs and seqs."""
+    """The seqs to leave out, as a table of epochs and seqs."""
     epochs = [np.full(len(seqs), epoch, np.int64) for epoch, seqs in left_out.items()]
     seqs = [np.asarray(each, np.int64) for each in left_out.values()]
     return pa.table({"epoch": np.concatenate(epochs), "seq": np.concatenate(seqs)})
 
 
-# --- Logs as tables of DuckDB: what the lake has from its files, everything newer from the history, nothing twice
+# --- Logs as tables of DuckDB: records in the lake from its files, everything newer from the history, nothing twice
 
-#: Records of one piece of history.
+#: Records per piece of history.
 PIECE_RECORDS = 100_000
 JSON_TYPE = "application/json"
 
@@ -144,8 +144,8 @@ _NAMES = ", ".join(_SHAPE.names)
 
 
 class Logs:
-    """The logs of a history, in a database: each as a view of its name, made when it is asked for. ``lake`` is None
-    where there is none: then everything is read from the history."""
+    """The logs of a history as views in a database, each created when a statement needs it. Without a ``lake``,
+    everything is read from the history."""
 
     def __init__(self, database: duckdb.DuckDBPyConnection, history: History, lake: LakeView | None) -> None:
         self._database = database
@@ -156,7 +156,7 @@ class Logs:
             database.register("__lake", self._lake.dataset)
 
     def add(self, name: str) -> bool:
-        """Whether there is such a log."""
+        """Create the view of a log. Returns False if the log does not exist."""
         info = self._find(name)
         if info is None:
             return False
@@ -166,7 +166,7 @@ class Logs:
         tail = f"__tail_{number}"
         batches = pa.RecordBatchReader.from_batches(_SHAPE, self._newer(info, kept))
         self._database.register("__batches", batches)
-        # Kept in the database and not only passed through: a statement may read it more than once.
+        # Stored in the database, because a statement may read it more than once.
         self._database.execute(f"create temp table {tail} as select {_NAMES} from __batches")
         self._database.unregister("__batches")
         parts = [f"select {_NAMES} from {tail}", *self._from_lake(kept, number)]
@@ -177,11 +177,15 @@ class Logs:
         return True
 
     def check_names(self, statement: str) -> None:
-        """Raises QueryFailed if the statement names two logs that DuckDB takes for one: it knows no capitals."""
+        """Raises QueryFailed if the statement names two logs that differ only in case, which DuckDB ignores."""
         for word in words_of(statement):
             made = self._made.get(word.lower(), word)
             if made != word and self._find(word) is not None:
-                raise QueryFailed(f"DuckDB cannot tell the logs {made!r} and {word!r} apart", "statement")
+                raise QueryFailed(
+                    f"the logs {made!r} and {word!r} differ only in case, which DuckDB ignores; "
+                    "name one of them per statement",
+                    "statement",
+                )
 
     def _find(self, name: str) -> LogInfo | None:
         try:
@@ -206,7 +210,7 @@ class Logs:
             )
 
     def _newer(self, info: LogInfo, kept: Kept) -> Iterator[Any]:
-        """The records that are not taken from the lake."""
+        """The records that do not come from the lake."""
         for first, last in kept.missing:
             for piece in self._history.pieces(info, first - 1, last, PIECE_RECORDS):
                 for batch in piece.read():
@@ -220,16 +224,16 @@ class Logs:
 
 
 def _shaped(batch: Any) -> Any:
-    """History's records as the lake has them."""
+    """Records of the history in the columns of the lake."""
     return lake_rows(batch).select(_SHAPE.names)
 
 
 def _columns(is_json: bool) -> Iterator[str]:
-    """A log that is not JSON has its payloads as text, and as bytes where they are no text."""
+    """The columns of a log. A log that is not JSON has its data as text, and as bytes where it is not valid text."""
     yield from ("seq", "ts", "key", "node", f"{_as_json('try(decode(meta))')} as meta")
     yield from (f"{_as_json('data')} as data",) if is_json else ("data", "bytes")
 
 
 def _as_json(text: str) -> str:
-    """What is no JSON, although it should be, is a string of it rather than an error or nothing."""
+    """Text as JSON. Invalid JSON becomes a JSON string instead of an error or NULL."""
     return f"coalesce(try_cast({text} as json), to_json({text}))"

@@ -1,4 +1,4 @@
-"""The result of a statement: kept in a file until it is complete, then read as text, as JSON or as Parquet."""
+"""The result of a statement: stored in a file until it is complete, then read as text, JSON or Parquet."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _NUMBERS = ("INT", "DECIMAL", "DOUBLE", "FLOAT")
 
 
 class Result:
-    """The rows of a statement. Nothing is printed before all of them are there: a statement that fails half way has
-    printed nothing."""
+    """The rows of a statement. Rows are available only after all of them are computed, so that a statement that fails
+    halfway prints nothing."""
 
     def __init__(self, relation: duckdb.DuckDBPyRelation | None, file: Path) -> None:
-        """A statement that gives no rows has no relation."""
+        """``relation`` is None for a statement without rows."""
         self.names = [] if relation is None else list(relation.columns)
         self._types = [] if relation is None else [str(kind) for kind in relation.types]
         self._file = file
@@ -50,12 +50,12 @@ class Result:
     # --- forms -------------------------------------------------------------------------------------------------------
 
     def texts(self) -> Iterator[tuple[str | None, ...]]:
-        """Every row as text. None is SQL's NULL."""
+        """Each row as text. None stands for NULL."""
         for row in self._values():
             yield tuple(None if value is None else _text(value) for value in row)
 
     def objects(self) -> Iterator[dict[str, Any]]:
-        """Every row as a JSON object."""
+        """Each row as a JSON object."""
         for row in self._values():
             yield {name: _json(value, kind) for name, value, kind in zip(self.names, row, self._types, strict=True)}
 
@@ -65,7 +65,7 @@ class Result:
         return [name for name, kind in zip(self.names, self._types, strict=True) if _is_number(kind)]
 
     def write_parquet(self, file: Path) -> None:
-        """In place when it is complete."""
+        """Write a Parquet file. It appears under its name when it is complete."""
         partial = file.with_name(f".{file.name}.partial")
         try:
             with pa.memory_map(str(self._file)) as source, pa.ipc.open_file(source) as reader:
@@ -80,7 +80,7 @@ class Result:
 
 
 def _plain(kind: Any) -> Any:
-    """Parquet has no type of its own for JSON that everybody reads: it is text there."""
+    """The storage type of a JSON column: not every reader knows a JSON type in Parquet, so it is written as text."""
     return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
 
 
@@ -105,7 +105,7 @@ def _text(value: Any) -> str:
 
 
 def _json(value: Any, kind: str) -> Any:
-    """A value as JSON has it; what is JSON already is told as it is."""
+    """A value for JSON. Values that are JSON already are kept unchanged."""
     if kind == "JSON" and isinstance(value, str):
         return Raw(value.encode())
     if isinstance(value, datetime):

@@ -4,8 +4,10 @@ with a code.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, cast
+from collections.abc import Mapping
+from typing import Literal, TypedDict, Unpack
+
+from strandline.nearest_name import did_you_mean
 
 #: NOT_AUTHENTICATED: the operation requires a user. VALIDATION_FAILED: a value is not valid. RATE_LIMITED: the user
 #: appends too many rows. NOT_FOUND: the row, parent, table or operation does not exist. CONFLICT: the row was changed,
@@ -32,14 +34,32 @@ class MisusedHook(RuntimeError):
     """A hook did something that hooks cannot do; the message says what to do instead. Nothing was written."""
 
 
-class TableError(Exception):
-    """Nothing was changed. ``more`` are further members of the error as clients see it, in camel case."""
+class ErrorMembers(TypedDict, total=False):
+    """What some errors have beside their code and message, as clients see it."""
 
-    def __init__(self, code: Code, message: str, **more: Any) -> None:
+    table: str
+    op: str
+    fields: list[str]
+    fieldErrors: dict[str, str]
+    retryAfter: int
+    limit: dict[str, int]
+    index: int
+    updatedAt: int
+
+
+_MEMBERS = ErrorMembers.__annotations__.keys()
+
+
+class TableError(Exception):
+    """Nothing was changed. ``more`` are further members of the error."""
+
+    def __init__(self, code: Code, message: str, **more: Unpack[ErrorMembers]) -> None:
         super().__init__(message)
+        for name in more.keys() - _MEMBERS:
+            raise TypeError(f"unknown member {name!r} of an error{did_you_mean(name, _MEMBERS)}")
         self.code = code
         self.message = message
-        self.more: dict[str, Any] = more
+        self.more = more
 
     def __repr__(self) -> str:
         return f"TableError({self.code}: {self.message})"
@@ -47,20 +67,17 @@ class TableError(Exception):
     @property
     def fields(self) -> list[str]:
         """The fields that are not valid."""
-        return cast(list[str], self.more.get("fields", []))
+        return self.more.get("fields", [])
 
     @property
     def field_errors(self) -> dict[str, str]:
         """What is wrong with each of them."""
-        return cast(dict[str, str], self.more.get("fieldErrors", {}))
+        return self.more.get("fieldErrors", {})
 
     @property
     def retry_after(self) -> int | None:
         """After how many milliseconds it is worth trying again."""
-        return cast("int | None", self.more.get("retryAfter"))
-
-    def to_json(self) -> dict[str, Any]:
-        return {"code": self.code, "message": self.message, **self.more}
+        return self.more.get("retryAfter")
 
 
 def invalid(message: str, *fields: str) -> TableError:
@@ -72,6 +89,6 @@ def invalid(message: str, *fields: str) -> TableError:
 
 def invalid_fields(errors: Mapping[str, str], otherwise: str) -> TableError:
     """These fields are wrong; or, if nobody can say which, the whole is, ``otherwise`` telling why."""
-    names: Sequence[str] = list(errors)
+    names = list(errors)
     message = f"Invalid: {', '.join(names) if names else otherwise}"
     return TableError("VALIDATION_FAILED", message, fields=names, fieldErrors=dict(errors))

@@ -7,16 +7,22 @@ transaction as the change of the row. Its key is the seq of the row, so that the
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, Literal, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from strandline.engine import Commit, Record
 from strandline.tables.errors import invalid
 from strandline.tables.names import UPDATED_AT
 
 Op = Literal["update", "rm", "restore", "purge", "restoreAll"]
+
+Seq = Annotated[int, Meta(ge=1)]
+Count = Annotated[int, Meta(ge=0)]
+Time = Annotated[int, Meta(ge=0, description="Milliseconds since 1970.")]
+Id = Annotated[str, Meta(description="The parent, a colon, the seq.")]
+Author = Annotated[str | None, Meta(description="The author.")]
 
 
 class Change(Struct, frozen=True, kw_only=True):
@@ -56,43 +62,46 @@ class _Meta(Struct, omit_defaults=True):
 
 _decode_meta = msgspec.json.Decoder(_Meta).decode
 
+#: The members of a row as clients see it, where they are called differently.
+_MEMBERS = {
+    "user": "userId",
+    "created_at": "createdAt",
+    "updated_at": "updatedAt",
+    "idempotency_key": "idempotencyKey",
+}
 
-class Row(Struct, frozen=True, kw_only=True):
+
+class Row(Struct, frozen=True, kw_only=True, omit_defaults=True, rename=_MEMBERS):
     """A row of a table. Times are in milliseconds; ``updated_at`` is ``created_at`` until the row is edited.
 
     ``user`` is the author's id, None for the program itself. ``author`` is what ``with_author`` says about them, and
     ``own`` whether whoever reads is the author; both only where there is an answer.
     """
 
-    id: str
+    id: Id
     parent: str
-    seq: int
+    seq: Seq
     payload: dict[str, Any]
-    user: str | None
-    created_at: int
-    updated_at: int
+    user: Author
+    created_at: Time
+    updated_at: Time
     idempotency_key: str | None = None
-    author: Mapping[str, Any] | UnsetType | None = UNSET
-    own: bool | None = None
+    author: Annotated[Mapping[str, Any] | None, Meta(description="What is known of the author.")] | UnsetType = UNSET
+    own: Annotated[bool, Meta(description="Whether the reader is the author.")] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """As clients see it: the members of the payload beside those of the row."""
-        shown: dict[str, Any] = {
-            **self.payload,
-            "id": self.id,
-            "parent": self.parent,
-            "seq": self.seq,
-            "userId": self.user,
-            "createdAt": self.created_at,
-            "updatedAt": self.updated_at,
-        }
-        if self.idempotency_key is not None:
-            shown["idempotencyKey"] = self.idempotency_key
-        if self.author is not UNSET:
-            shown["author"] = self.author
-        if self.own is not None:
-            shown["own"] = self.own
+        shown = dict(self.payload)
+        for member, name, default in _SHOWN:
+            value = getattr(self, name)
+            if value is not default:
+                shown[member] = value
         return shown
+
+
+_SHOWN = [
+    (field.encode_name, field.name, field.default) for field in msgspec.structs.fields(Row) if field.name != "payload"
+]
 
 
 def row_of(parent: str, record: Record) -> Row:
@@ -149,28 +158,22 @@ class Write(Generic[T]):
         return self._finish(self.commit.wait())
 
 
-class _Answer(Struct, frozen=True, rename="camel"):
-    def to_json(self) -> dict[str, Any]:
-        shown: dict[str, Any] = msgspec.to_builtins(self)
-        return shown
-
-
-class AppendResult(_Answer, frozen=True):
+class AppendResult(Struct, frozen=True):
     """Where the row is, and whether this append made it: it did not if its idempotency key was there."""
 
-    seq: int
+    seq: Seq
     created: bool
-    id: str
+    id: Id
 
 
-class AppendBulkResult(_Answer, frozen=True):
+class AppendBulkResult(Struct, frozen=True):
     """``count`` is how many rows were made; one result per item, in order."""
 
-    count: int
+    count: Count
     results: list[AppendResult]
 
 
-class RmResult(_Answer, frozen=True):
+class RmResult(Struct, frozen=True):
     """``deleted`` is False if there was no such row."""
 
     deleted: bool
@@ -178,20 +181,20 @@ class RmResult(_Answer, frozen=True):
     soft: bool
 
 
-class RmBulkResult(_Answer, frozen=True):
+class RmBulkResult(Struct, frozen=True):
     """``count`` is how many rows were there; one result per id, in order."""
 
-    count: int
+    count: Count
     results: list[RmResult]
 
 
-class PurgeResult(_Answer, frozen=True):
-    deleted: int
+class PurgeResult(Struct, frozen=True):
+    deleted: Count
     soft: bool
 
 
-class RestoreResult(_Answer, frozen=True):
-    restored: int
+class RestoreResult(Struct, frozen=True):
+    restored: Count
 
 
 class RowPage(Struct, frozen=True):
@@ -201,9 +204,6 @@ class RowPage(Struct, frozen=True):
     rows: list[Row]
     is_done: bool
     cursor: str | None
-
-    def to_json(self) -> dict[str, Any]:
-        return {"page": _shown(self.rows), "isDone": self.is_done, "continueCursor": self.cursor}
 
 
 class RowsAfter(Struct, frozen=True):
@@ -215,9 +215,6 @@ class RowsAfter(Struct, frozen=True):
     has_more: bool
     last: int
 
-    def to_json(self) -> dict[str, Any]:
-        return {"rows": _shown(self.rows), "head": self.head, "hasMore": self.has_more, "last": self.last}
-
 
 class Found(Struct, frozen=True):
     """Rows that were found, the newest first. ``complete`` is False if time ran out before all could be looked at."""
@@ -225,24 +222,17 @@ class Found(Struct, frozen=True):
     rows: list[Row]
     complete: bool
 
-    def to_json(self) -> dict[str, Any]:
-        return {"rows": _shown(self.rows), "complete": self.complete}
 
-
-class Counts(_Answer, frozen=True):
+class Counts(Struct, frozen=True):
     """How many rows have which value, by the value as text, and how many there are."""
 
-    counts: dict[str, int]
-    total: int
+    counts: dict[str, Count]
+    total: Count
 
 
-class Edit(_Answer, frozen=True):
+class Edit(Struct, frozen=True):
     """What a row was before it was edited, by whom and when."""
 
-    at: int
-    user: str | None
-    previous: dict[str, Any]
-
-
-def _shown(rows: list[Row]) -> list[dict[str, Any]]:
-    return [row.to_json() for row in rows]
+    at: Time
+    user: Author
+    previous: Annotated[dict[str, Any], Meta(description="The payload as it was before.")]

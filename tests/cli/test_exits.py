@@ -46,15 +46,20 @@ def test_no_server_is_told_in_one_line_and_makes_exit_code_4(
     result = Cli(NOBODY)(*command)
     assert result.exit_code == Exit.UNREACHABLE, result.output
     assert (len(result.stderr.splitlines()), result.stdout) == (1, "")
+    assert f"the server at {NOBODY} does not answer" in result.stderr
+    assert "start the server with `strandline serve`, or set --url" in result.stderr
 
 
 def test_wrong_keys_and_keys_that_are_not_enough_make_exit_code_5(start_server: StartServer) -> None:
     cli = Cli(start_server(keys="all,reader:read").url)
-    cli.lines("log", "append", "a", "1", "--key", "all")
+    cli.lines("log", "append", "a", "1", "--api-key", "all")
     for command in TALKING:
-        cli.fails(5, *command[:2], "--key", "wrong", *command[2:])
-    assert "write scope" in cli.fails(5, "log", "append", "a", "1", "--key", "reader")
+        cli.fails(5, *command[:2], "--api-key", "wrong", *command[2:])
+    assert "write scope" in cli.fails(5, "log", "append", "a", "1", "--api-key", "reader")
     assert cli("log", "tail", "a", STRANDLINE_KEY="reader").exit_code == Exit.FINE
+    # The former name of the option.
+    assert cli("log", "tail", "a", "--key", "reader").exit_code == Exit.FINE
+    assert "set --api-key" in cli.fails(5, "log", "tail", "a", "--key", "wrong")
 
 
 def test_what_makes_no_sense_makes_exit_code_2(cli: Cli) -> None:
@@ -89,7 +94,7 @@ def test_names_are_completed_from_the_server(cli: Cli, name: str, monkeypatch: p
 
 
 def test_the_guide_has_every_exit_code_and_every_command() -> None:
-    guide = (ROOT / "docs/cli.md").read_text()
+    guide = (ROOT / "docs/how-to/cli.md").read_text()
     table = guide.partition("## Exit codes\n")[2].partition("\n## ")[0]
     assert {int(code) for code in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)} >= {int(code) for code in Exit}
     commands = get_command(app)

@@ -14,6 +14,7 @@ from support.server_process import ServerProcess, StartServer
 from strandline.client import Client
 
 PROGRAM = [sys.executable, "-m", "strandline"]
+NOT_FOUND = "strandline: log '{}' not found; list the names with `strandline log ls`"
 
 
 def test_logs_are_listed_searched_sorted_and_paged(cli: Cli, name: str) -> None:
@@ -28,16 +29,19 @@ def test_logs_are_listed_searched_sorted_and_paged(cli: Cli, name: str) -> None:
     assert ([row["records"] for row in page["logs"]], page["more"]) == ([1], False)
     assert [row["log"] for row in cli.json("log", "ls", f"{name[1:]}-2")["logs"]] == [f"{name}-2"]
     assert [row["log"] for row in cli.json("log", "ls", "--prefix", f"{name}-", "-r", "-n", 1)["logs"]] == [f"{name}-3"]
-    assert cli.lines("log", "ls", "--prefix", f"{name}-", "-n", 1)[-1] == "there are more: --page 2"
+    assert (
+        cli.lines("log", "ls", "--prefix", f"{name}-", "-n", 1)[-1]
+        == "more logs exist; print the next page with --page 2"
+    )
 
 
 def test_a_log_is_made_with_its_configuration_and_shown(cli: Cli, name: str) -> None:
-    assert cli.lines("log", "create", name, "--ttl", "7d", "--cap-records", 5) == [f"created log {name}"]
+    assert cli.lines("log", "create", name, "--max-age", "7d", "--max-records", 5) == [f"created log {name}"]
     shown = {line.split("  ")[0]: line.split("  ")[-1].strip() for line in cli.lines("log", "show", name)}
-    assert (shown["log"], shown["ttl"], shown["cap records"], shown["durability"]) == (name, "1w", "5", "disk")
+    assert (shown["log"], shown["max age"], shown["max records"], shown["durability"]) == (name, "1w", "5", "disk")
     answer = cli.json("log", "show", name)
     assert (answer["state"]["config"]["ttl_ms"], answer["info"]["ephemeral"]) == (604_800_000, False)
-    assert "already" in cli.fails(6, "log", "create", name)
+    assert f"log '{name}' already exists" in cli.fails(6, "log", "create", name)
 
 
 def test_a_queue_is_made_with_where_its_dead_letters_go(cli: Cli, name: str) -> None:
@@ -67,7 +71,7 @@ def test_a_schema_that_is_refused_leaves_no_log(cli: Cli, name: str, tmp_path: P
 
 def test_records_are_appended_byte_for_byte(cli: Cli, name: str) -> None:
     told = cli.lines("log", "append", name, '{"price": 1.10}', "2", "-k", "ann", "--node", "till", "--meta", '{"a":1}')
-    assert told == [f"2 records appended, seqs 1 to 2 (new log {name})"]
+    assert told == [f"created log {name}; appended 2 records, seq 1 to 2"]
     (line, _) = cli.lines("log", "tail", name, "--json")
     assert '"key":"ann","node":"till","meta":{"a":1},"data":{"price": 1.10}' in line
 
@@ -107,22 +111,47 @@ def test_an_idempotency_key_appends_once_however_many_lines_there_are(cli: Cli, 
 
 
 def test_a_line_that_is_no_json_is_named_and_those_of_its_batch_are_not_appended(cli: Cli, name: str) -> None:
-    assert "number 2, 'no', is not" in cli.fails(2, "log", "append", name, "1", "no")
+    assert "argument 2 is not valid JSON: 'no' (" in cli.fails(2, "log", "append", name, "1", "no")
     cli.fails(3, "log", "show", name)
     said = cli.fails(2, "log", "append", name, "--idempotency-key", "k", input="1\n" * 500 + "no\n")
-    assert "number 501" in said
-    assert "500 records before it were appended" in said
+    assert "line 501 is not valid JSON" in said
+    assert "500 records of earlier lines appended" in said
+
+
+def test_the_number_of_a_wrong_line_counts_empty_lines(cli: Cli, name: str) -> None:
+    assert "line 4 is not valid JSON: 'no'" in cli.fails(2, "log", "append", name, input="1\n\n\nno\n")
+    assert "line 3 is not a record: '7'" in cli.fails(2, "log", "append", name, "--records", input='{"data":1}\n\n7')
+
+
+def test_jobs_are_appended_with_a_priority_and_a_delay(cli: Cli, name: str) -> None:
+    cli.lines("log", "create", name, "--type", "queue")
+    cli.lines("log", "append", name, '"low"')
+    cli.lines("log", "append", name, '"high"', "--priority", 5)
+    cli.lines("log", "append", name, '"later"', "--delay", "1h")
+    with Client(cli.url) as client:
+        assert [job.data for job in client.queue(name).claim(10)] == ["high", "low"]
+    peeked = cli.json("queue", "peek", name)
+    assert (peeked["ready"], peeked["in_flight"], peeked["delayed"]) == (0, 2, 1)
+    cli.lines("log", "append", f"{name}-log", "1")
+    assert f"'{name}-log' is not a queue" in cli.fails(6, "log", "append", f"{name}-log", "1", "--priority", 1)
+    assert f"queue '{name}-none' not found" in cli.fails(3, "log", "append", f"{name}-none", "1", "--delay", "1m")
+    cli.fails(3, "log", "show", f"{name}-none")
+
+
+def test_former_names_of_retention_options_still_work(cli: Cli, name: str) -> None:
+    made = cli.json("log", "create", name, "--ttl", "1h", "--cap-records", 5, "--cap-bytes", 1000)["config"]
+    assert (made["ttl_ms"], made["cap_records"], made["cap_bytes"]) == (3_600_000, 5, 1000)
 
 
 def test_a_log_that_is_not_there_is_not_made_when_that_is_not_wanted(cli: Cli, name: str) -> None:
-    assert cli.fails(3, "log", "append", name, "1", "--no-create") == f"strandline: there is no log '{name}'"
+    assert cli.fails(3, "log", "append", name, "1", "--no-create") == NOT_FOUND.format(name)
 
 
 def test_a_log_with_a_schema_is_appended_to_as_a_stream(cli: Cli, name: str, tmp_path: Path) -> None:
     file = tmp_path / "schema.json"
     file.write_text('{"schema": {"type": "object"}}')
     cli.lines("log", "create", name, "--schema", file)
-    assert cli.lines("log", "append", name, '{"a":1}', '{"a":2}', "-k", "x") == ["2 records appended"]
+    assert cli.lines("log", "append", name, '{"a":1}', '{"a":2}', "-k", "x") == ["appended 2 records"]
     assert [row["key"] for row in cli.rows("log", "tail", name)] == ["x", "x"]
     assert "schema" in cli.fails(2, "log", "append", name, '{"a":1}', "--node", "n")
     cli.fails(2, "log", "append", name, "7")
@@ -167,10 +196,10 @@ def test_tail_begins_at_a_seq_at_a_time_or_with_a_key(cli: Cli, name: str) -> No
 
 
 def test_what_was_lost_is_told(cli: Cli, name: str) -> None:
-    cli.lines("log", "create", name, "--cap-records", 2)
+    cli.lines("log", "create", name, "--max-records", 2)
     cli.lines("log", "append", name, "1", "2", "3", "4")
     first, *rest = cli.lines("log", "tail", name)
-    assert (first, len(rest)) == ("------  the records from 1 to 2 are gone (cap)", 2)
+    assert (first, len(rest)) == ("------  seq 1 to 2 removed by retention: max records or max bytes", 2)
     assert cli.rows("log", "tail", name, "--from", 1)[0] == {"lost": {"first": 1, "last": 2, "reason": "cap"}}
     assert cli.json("log", "diff", name)["lost"] == [{"first": 1, "last": 2, "reason": "cap"}]
 
@@ -179,7 +208,9 @@ def test_diff_is_one_page_and_says_where_to_go_on(cli: Cli, name: str) -> None:
     cli.lines("log", "append", name, "1", "2", "3")
     page = cli.json("log", "diff", name, 1, "--limit", 1)
     assert (page["records"][0]["data"], page["next"], page["head"], page["caught_up"]) == (2, 2, 3, False)
-    assert cli.lines("log", "diff", name, 1, "-n", 1)[-1] == f"1 record, head 3, go on: strandline log diff {name} 2"
+    assert (
+        cli.lines("log", "diff", name, 1, "-n", 1)[-1] == f"1 record, head 3, next page: strandline log diff {name} 2"
+    )
     assert cli.lines("log", "diff", name, 2)[-1] == "1 record, head 3, caught up"
 
 
@@ -225,10 +256,10 @@ def test_what_would_be_deleted_is_shown_first(cli: Cli, name: str) -> None:
     cli.lines("log", "append", name, *range(7), "-k", "ann:1")
     cli.lines("log", "append", name, "7", "-k", "bob")
     *examples, more, summary = cli.lines("log", "delete", name, "--key-prefix", "ann:", "--dry-run")
-    assert (len(examples), more.strip(), summary) == (5, "…  and 2 more", "7 records, 7 bytes, seqs 1 to 7")
+    assert (len(examples), more.strip(), summary) == (5, "…  and 2 more", "7 records, 7 bytes, seq 1 to 7")
     assert cli.json("log", "delete", name, "--before", 3, "--dry-run")["would_delete"]["records"] == 2
-    assert "nobody to ask" in cli.fails(2, "log", "delete", name, "--all")
-    assert "say what is to go" in cli.fails(2, "log", "delete", name)
+    assert "not a terminal" in cli.fails(2, "log", "delete", name, "--all")
+    assert "specify what to delete" in cli.fails(2, "log", "delete", name)
     assert cli.json("log", "show", name)["state"]["count"] == 8
 
 
@@ -237,14 +268,14 @@ def test_records_are_deleted_by_key_by_seq_and_all_of_them(cli: Cli, name: str) 
     cli.lines("log", "append", name, *range(4), "-k", "b")
     assert cli.lines("log", "delete", name, "--before", 3, "-k", "a", "--yes")[-1] == "deleted 2 records"
     assert cli.json("log", "delete", name, "--key-prefix", "b", "--yes")["deleted"] == 4
-    assert cli.lines("log", "delete", name, "--all", "-y")[-1] == f"deleted 2 records and the log {name}"
-    assert "there is no log" in cli.fails(3, "log", "delete", name, "--all", "--yes")
+    assert cli.lines("log", "delete", name, "--all", "-y")[-1] == f"deleted 2 records and log {name}"
+    assert cli.fails(3, "log", "delete", name, "--all", "--yes") == NOT_FOUND.format(name)
 
 
 def test_at_a_terminal_there_are_colours_and_a_question(cli_server: ServerProcess, cli: Cli, name: str) -> None:
     cli.lines("log", "append", name, "1")
     coloured, code = _at_terminal([*PROGRAM, "log", "delete", name, "--all", "--url", cli_server.url], b"n\n", {})
-    assert ("\x1b[" in coloured, "Delete for good? [y/N]" in coloured, code) == (True, True, 1)
+    assert ("\x1b[" in coloured, "Delete permanently? [y/N]" in coloured, code) == (True, True, 1)
     plain, _ = _at_terminal([*PROGRAM, "log", "tail", name, "--url", cli_server.url], b"", {"NO_COLOR": "1"})
     assert "\x1b[3" not in plain
 

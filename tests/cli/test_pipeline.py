@@ -103,7 +103,7 @@ def test_once_covers_what_is_there_and_ends(data: Path, stand_in: Spark) -> None
     assert (status.state, status.rounds_total, status.records_total) == ("ended", 1, {"records": 7})
     assert "records: 7 records, 100 bytes in" in result.stderr
     assert "round done after" in result.stderr
-    assert "0 of 7 records of 1 logs behind" in result.stderr
+    assert "lag: 0 of 7 records in 1 log" in result.stderr
 
 
 def test_what_it_is_told_reaches_spark_and_the_round(data: Path, stand_in: Spark, tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_a_supervised_one_runs_when_it_is_asked_and_ends_with_who_asks(data: Pat
     ("error", "code"),
     [
         (SparkUnavailable("there is no Java\nand no pyspark"), 3),
-        (UnknownLogs("there are no such logs: x"), 2),
+        (UnknownLogs("logs not found: x"), 2),
         (LakeOfAnother("the lake is of another directory"), 1),
         (OSError(28, "No space left on device"), 1),
     ],
@@ -200,8 +200,8 @@ def test_one_pipeline_per_lake(data: Path, stand_in: Spark) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "give either --data or --url"),
-        (["--data", ".", "--url", "http://x"], "give either --data or --url"),
+        ([], "specify either --data or --url"),
+        (["--data", ".", "--url", "http://x"], "specify either --data or --url"),
         (["--url", "http://x"], "--lake"),
         (["--data", "/nonexistent"], "is not a directory"),
         (["--data", ".", "--once", "--continuous"], "--once and --continuous"),
@@ -246,11 +246,11 @@ def test_status_for_people(lake: Lake) -> None:
         result = call("status", "--lake", lake.url)
     assert result.exit_code == 0
     for words in (
-        "pipeline: running since 2023-11-14 22:13:20Z, process 7 on here, local[2]",
+        "pipeline: running since 2023-11-14 22:13:20Z, process 7 on here, master local[2]",
         "companions: 500 of 1,000 records, 40,000/s",
-        "1 logs, 1,000 records, 500 behind; 12 rounds",
+        "1 log, 1,000 records, lag 500; 12 rounds",
         "round done after 3.0 s",
-        "problem in records orders at 17: not [bold] JSON",
+        "problem in stage records, log orders at seq 17: not [bold] JSON",
     ):
         assert words in result.stdout
     assert [line.split() for line in result.stdout.splitlines()[-2:]] == [
@@ -269,7 +269,7 @@ def test_status_for_programs(lake: Lake) -> None:
 def test_a_lake_without_a_pipeline_has_no_status(tmp_path: Path) -> None:
     result = call("status", "--data", tmp_path)
     assert result.exit_code == 1
-    assert f"no pipeline has been at work on {tmp_path}/lake" in result.stderr
+    assert f"no pipeline has run on the lake {tmp_path}/lake" in result.stderr
 
 
 def test_the_status_is_asked_for_at_one_place(tmp_path: Path) -> None:
@@ -281,11 +281,11 @@ def test_status_from_a_server(start_server: StartServer) -> None:
     server = start_server(keys="secret")
     lake = Lake.at(server.data / "lake")
     write_status(lake, PipelineStatus(rounds_total=3))
-    result = call("status", "--url", server.url, "--key", "secret")
+    result = call("status", "--url", server.url, "--api-key", "secret")
     assert (result.exit_code, "server: off" in result.stdout) == (0, True)
     assert json.loads(call("status", "--url", server.url, "--json", STRANDLINE_KEY="secret").stdout)["state"] == "off"
     refused = call("status", "--url", server.url)
-    assert (refused.exit_code, "answers 401" in refused.stderr) == (1, True)
+    assert (refused.exit_code, "answered 401" in refused.stderr) == (1, True)
 
 
 def test_a_server_that_is_not_there_is_told(tmp_path: Path) -> None:

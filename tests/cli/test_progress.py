@@ -30,10 +30,10 @@ def play(watch: Lines | Bars) -> None:
 
 
 TOLD = [
-    "problem in records orders at 17: not [red]JSON",
+    "problem in stage records, log orders at seq 17: not [red]JSON",
     "records: 120,000 records, 24.0 MB in 0.5 s (240,000/s)",
-    "round done after 1.5 s; 7 of 500,000 records of 3 logs behind",
-    "round failed: the disk is full after 0.1 s; 7 of 500,000 records of 3 logs behind",
+    "round done after 1.5 s; lag: 7 of 500,000 records in 3 logs",
+    "round failed: the disk is full after 0.1 s; lag: 7 of 500,000 records in 3 logs",
 ]
 
 

@@ -177,7 +177,7 @@ def test_declarations_are_named_by_an_option(server: Server, tmp_path: Path) -> 
 def test_declarations_that_cannot_be_found_are_bad_settings(tmp_path: Path) -> None:
     result = call("--declare", tmp_path / "nowhere.py", "--data", tmp_path / "data")
     assert result.exit_code == 2
-    assert f"there is no file {tmp_path / 'nowhere.py'}" in result.output
+    assert f"file {tmp_path / 'nowhere.py'} not found" in result.output
     assert not (tmp_path / "data").exists()
 
 

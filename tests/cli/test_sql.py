@@ -154,7 +154,7 @@ def test_a_lake_of_another_directory_is_refused(path: Path, told: Told, tmp_path
     cli = Cli("http://127.0.0.1:1")
     said = cli.fails(6, "sql", "from orders", "--data", tmp_path / "other", "--lake", path / "lake")
     assert "of the data directory" in said
-    assert "no lake" in cli.fails(3, "sql", "from orders", "--data", path, "--lake", tmp_path / "none")
+    assert "no lake found at" in cli.fails(3, "sql", "from orders", "--data", path, "--lake", tmp_path / "none")
 
 
 def test_files_that_are_erased_while_they_are_read_are_not_missed(path: Path, told: Told) -> None:
@@ -185,14 +185,14 @@ def test_a_server_is_asked_by_its_url(start_server: StartServer, tmp_path: Path)
 def test_a_key_that_sees_little_reads_no_lake(start_server: StartServer) -> None:
     server = start_server(keys="all,shop:rw:shop")
     cli = Cli(server.url)
-    cli.lines("log", "append", "shop:orders", "1", "--key", "all")
-    cli.lines("log", "append", "secret", "1", "--key", "all")
+    cli.lines("log", "append", "shop:orders", "1", "--api-key", "all")
+    cli.lines("log", "append", "secret", "1", "--api-key", "all")
     to_lake(server.data)
-    assert cli.rows("sql", 'select count(*) as n from "shop:orders"', "--key", "shop") == [{"n": 1}]
-    said = cli.fails(5, "sql", 'from "shop:orders"', "--key", "shop", "--lake", server.data / "lake")
-    assert "may read no lake" in said
-    cli.fails(5, "sql", "from secret", "--key", "shop")
-    cli.fails(5, "sql", "from secret", "--key", "wrong")
+    assert cli.rows("sql", 'select count(*) as n from "shop:orders"', "--api-key", "shop") == [{"n": 1}]
+    said = cli.fails(5, "sql", 'from "shop:orders"', "--api-key", "shop", "--lake", server.data / "lake")
+    assert "cannot read a lake" in said
+    cli.fails(5, "sql", "from secret", "--api-key", "shop")
+    cli.fails(5, "sql", "from secret", "--api-key", "wrong")
 
 
 def test_rows_come_as_a_table_as_json_as_csv_and_as_parquet(cli: Cli, name: str, tmp_path: Path) -> None:
@@ -201,24 +201,24 @@ def test_rows_come_as_a_table_as_json_as_csv_and_as_parquet(cli: Cli, name: str,
     assert cli.lines("sql", statement) == ["seq  a    data", '  1  x,y  {"a":"x,y"}', '  2       {"a":null}']
     assert cli.rows("sql", statement)[1] == {"seq": 2, "a": None, "data": {"a": None}}
     assert list(csv.reader(cli.lines("sql", statement, "--csv")))[1] == ["1", "x,y", '{"a":"x,y"}']
-    assert cli.lines("sql", statement, "--parquet", tmp_path / "rows.parquet")[0].startswith("2 rows: ")
+    assert cli.lines("sql", statement, "--parquet", tmp_path / "rows.parquet")[0].startswith("wrote 2 rows to ")
     assert pq.read_table(tmp_path / "rows.parquet").column("data").to_pylist() == ['{"a":"x,y"}', '{"a":null}']
-    assert "give one of" in cli.fails(2, "sql", statement, "--csv", "--json")
+    assert "only one of --json, --csv" in cli.fails(2, "sql", statement, "--csv", "--json")
 
 
 def test_a_long_table_is_cut_and_says_so(cli: Cli) -> None:
     *_, last = cli.lines("sql", "select * from range(1001)")
-    assert last == "the first 1,000 of 1,001 rows: --json, --csv and --parquet have all of them"
+    assert last == "1,000 of 1,001 rows; print all of them with --json, --csv or --parquet"
     assert len(cli.rows("sql", "select * from range(1001)")) == 1001
 
 
 def test_statements_that_are_wrong_are_told(cli: Cli, name: str, cli_server: ServerProcess) -> None:
-    assert "there is no log 'no_such_log'" in cli.fails(3, "sql", "select * from no_such_log")
+    assert "log 'no_such_log' does not exist" in cli.fails(3, "sql", "select * from no_such_log")
     assert "Parser Error" in cli.fails(2, "sql", "selec 1")
     cli.lines("log", "append", name, "1")
     assert "nothing_like_it" in cli.fails(2, "sql", f'select nothing_like_it from "{name}"')
-    assert "one statement" in cli.fails(2, "sql", "select 1; select 2")
+    assert "expected one SQL statement, got 2" in cli.fails(2, "sql", "select 1; select 2")
     cli.fails(2, "sql", " ; ")
     assert cli.lines("sql", "-", input="select 7 as n") == ["n", "7"]
     cli.lines("log", "append", name.upper(), "1")
-    assert "apart" in cli.fails(2, "sql", f'select a.seq from "{name}" a, "{name.upper()}" b')
+    assert "differ only in case" in cli.fails(2, "sql", f'select a.seq from "{name}" a, "{name.upper()}" b')

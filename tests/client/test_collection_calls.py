@@ -50,7 +50,7 @@ def test_bounds_stand_in_the_query() -> None:
     assert pull("", "events", None, None, 7, False).target == "/pull/events?limit=7"
     assert pull("", "events", None, None, None, True).target == "/pull/events?full=true"
     for bounds in ((None, None, None, False), (1, None, None, True), (-1, None, None, False)):
-        with pytest.raises(ValueError, match=r"say how much|everything|negative"):
+        with pytest.raises(ValueError, match=r"nothing selects|cannot be combined|negative"):
             pull("", "events", *bounds)
 
 
@@ -65,7 +65,7 @@ def test_a_batch_stands_in_the_query_and_its_answer_is_matched_with_it() -> None
     told = read_batch(answered({"collections": {"a": [entry, {"error": "Forbidden"}], "b": []}}), asks)
     assert told["a"][1] == NotPulled("Forbidden")
     assert told["b"] == []
-    with pytest.raises(BadAnswer, match="2 documents of a"):
+    with pytest.raises(BadAnswer, match="1 documents of a, expected 2"):
         read_batch(answered({"collections": {"a": [entry]}}), asks)
     with pytest.raises(ValueError, match="comma"):
         batch_pull("", {"a,b": []})
@@ -96,7 +96,7 @@ def test_every_try_has_a_signature_of_its_own_in_place_of_the_clients_key() -> N
 
 @pytest.mark.parametrize("data", [1, "text", [1], None])
 def test_only_objects_are_elements(data: object) -> None:
-    with pytest.raises(TypeError, match="an object"):
+    with pytest.raises(TypeError, match="a JSON object"):
         document_of(data)
 
 

@@ -104,7 +104,7 @@ def test_a_server_that_says_nothing_is_given_up(run: Run) -> None:
 
 
 def test_an_address_must_be_one() -> None:
-    with pytest.raises(ValueError, match="begins with http"):
+    with pytest.raises(ValueError, match="expected http"):
         Client("localhost:4000")
 
 

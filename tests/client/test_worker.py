@@ -144,7 +144,7 @@ def test_a_job_that_was_lost_to_somebody_else_is_told(run: Run, name: str, caplo
                 # The same node, as far as the server can see, gives the job back.
                 other.queue(name, node="slow").nack(job)
                 other.queue(name, node="quick").ack(*other.queue(name, node="quick").claim())
-            eventually(lambda: "not this worker's any more" in caplog.text)
+            eventually(lambda: "no longer leased to this worker" in caplog.text)
 
         await queue.worker(work, heartbeat_seconds=0.01, poll_seconds=0.01).run(until_empty=True)
 
@@ -225,7 +225,7 @@ def test_there_must_be_a_queue_and_a_function(run: Run, name: str) -> None:
     async def scenario(client: Any) -> None:
         with pytest.raises(NotFound):
             await client.queue(name).worker(print).run()
-        with pytest.raises(ValueError, match="no function"):
+        with pytest.raises(ValueError, match="no handler"):
             await client.queue(name).worker().run()
         with pytest.raises(ValueError, match="concurrency"):
             client.queue(name).worker(concurrency=0)

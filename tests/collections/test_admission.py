@@ -47,7 +47,7 @@ def admit(door: Authorizer, call: Call, place: BoundCollection, op: str = READ, 
 def refused(door: Authorizer, call: Call, place: BoundCollection, op: str = READ, **params: str) -> tuple[int, str]:
     with pytest.raises(Refused) as caught:
         admit(door, call, place, op, **params)
-    return caught.value.status, caught.value.text
+    return caught.value.status, caught.value.answer.error
 
 
 def test_without_functions_of_an_application_the_answer_is_there_at_once() -> None:

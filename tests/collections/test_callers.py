@@ -58,7 +58,7 @@ def ask(callers: Authorizer, call: Call, now: int = NOW, limit: int = 0, **param
 def refused(callers: Authorizer, call: Call, now: int = NOW, limit: int = 0, **params: str) -> tuple[int, str]:
     with pytest.raises(Refused) as caught:
         ask(callers, call, now, limit, **params)
-    return caught.value.status, caught.value.text
+    return caught.value.status, caught.value.answer.error
 
 
 UNAUTHORIZED, FORBIDDEN = (401, "Unauthorized"), (403, "Forbidden")

@@ -234,12 +234,14 @@ def test_a_published_configuration_is_read(tmp_path: Path) -> None:
 
 
 def test_what_is_unknown_in_a_published_configuration_is_a_warning(tmp_path: Path) -> None:
-    document = {**PUBLISHED, "later": 1, "collections": [{**MINIMAL, "remote": {}}], "namespaces": None}
+    namespaces = {"acme": {"collections": [MINIMAL], "colections": []}}
+    document = {**PUBLISHED, "later": 1, "collections": [{**MINIMAL, "remote": {}}], "namespaces": namespaces}
     config = from_file(tmp_path, document)
     path = tmp_path / "starfish.json"
     assert config.warnings == (
         f"{path}: later has no effect",
         f'{path}: collections: collection "events": remote has no effect',
+        f"{path}: namespace acme: colections has no effect; did you mean 'collections'?",
     )
 
 

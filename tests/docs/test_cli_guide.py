@@ -14,7 +14,7 @@ def test_commands_print_what_the_guide_shows(tmp_path: Path) -> None:
     follower = make_follower(server.port, tmp_path)
     try:
         for block, said in follower.follow(GUIDE.read_text()):
-            assert settled(said) == settled(block.text), "write the answers again with: make docs"
+            assert settled(said) == settled(block.text), "write the answers again with: make docs-answers"
     finally:
         follower.close()
         server.end()

@@ -9,7 +9,7 @@ from support.document_tables import ROOT
 from support.guide import Follower, blocks
 from support.server_process import ServerProcess
 
-GUIDE = ROOT / "docs" / "client.md"
+GUIDE = ROOT / "docs/tutorials/client.md"
 
 
 def test_the_programs_of_the_guide_print_what_it_shows(tmp_path: Path) -> None:

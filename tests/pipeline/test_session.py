@@ -61,7 +61,7 @@ def test_a_missing_package_is_told_with_how_to_install_it(machine: Machine, pack
 
 def test_a_package_that_is_too_old_is_told(machine: Machine) -> None:
     machine.packages["pyspark"] = "3.5.1"
-    assert what_is_missing() == [f"pyspark 3.5.1 is too old, 4.3 is needed: {INSTALL}"]
+    assert what_is_missing() == [f"pyspark 3.5.1 is too old, need at least 4.3: {INSTALL}"]
 
 
 def test_a_missing_java_is_told_and_everything_else_too(machine: Machine) -> None:
@@ -126,7 +126,7 @@ def test_a_java_that_ends_at_once_is_an_error_and_no_hang(tmp_path: Path) -> Non
         timeout=120,
     )
     assert ran.returncode == 7, ran.stderr
-    assert "Java ended before Spark was up" in ran.stdout
+    assert "Java exited before Spark started" in ran.stdout
     assert "cannot reserve memory" in ran.stderr
 
 

@@ -1,12 +1,22 @@
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from support.schema_builders import INTEGER, STRING, lens, lens_document, op
 
 from strandline.schema.errors import SchemaError
-from strandline.schema.lenses import MAX_OPERATIONS, Add, Each, Hoist, Inside, Plunge, parse_lens
+from strandline.schema.lenses import (
+    _PARSERS,
+    MAX_OPERATIONS,
+    Add,
+    Each,
+    Hoist,
+    Inside,
+    OperationName,
+    Plunge,
+    parse_lens,
+)
 
 RENAME = op("rename", from_="/a", to="/b")
 LOWER = {"builtin": "lowercase"}
@@ -86,7 +96,16 @@ def test_every_operation_is_read_and_kept_as_it_was_given(operation: dict[str, A
 
 @pytest.mark.parametrize("operation", EVERY, ids=lambda operation: operation["op"])
 def test_every_operation_refuses_unknown_keys(operation: dict[str, Any]) -> None:
-    assert refusal(lens_document(operation | {"more": 1})) == "lens.ops[0].more is not supported"
+    assert refusal(lens_document(operation | {"xyzzy": 1})) == "lens.ops[0].xyzzy is not supported"
+
+
+def test_an_unknown_key_is_refused_with_the_nearest_one() -> None:
+    misspelt = op("rename", form="/a", to="/b") | {"from": "/a"}
+    assert refusal(lens_document(misspelt)) == "lens.ops[0].form is not supported; did you mean 'from'?"
+
+
+def test_the_operations_that_are_described_are_those_that_are_parsed() -> None:
+    assert set(get_args(OperationName)) == set(_PARSERS)
 
 
 @pytest.mark.parametrize("operation", EVERY, ids=lambda operation: operation["op"])

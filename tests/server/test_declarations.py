@@ -99,13 +99,13 @@ def test_collections_are_found_too() -> None:
     ("text", "words"),
     [
         ("", "polls.py declares nothing"),
-        ("import nothing_of_the_sort", "polls.py cannot be imported: No module named"),
-        ("1 / 0", "polls.py cannot be imported: ZeroDivisionError"),
-        ("def broken(:", "polls.py cannot be imported: SyntaxError"),
-        (POLL + "\nother = make_log('poll', parent='site', schema=Poll)", "two tables are called 'poll'"),
+        ("import nothing_of_the_sort", "cannot import polls.py: No module named"),
+        ("1 / 0", "cannot import polls.py: ZeroDivisionError"),
+        ("def broken(:", "cannot import polls.py: SyntaxError"),
+        (POLL + "\nother = make_log('poll', parent='site', schema=Poll)", "two tables have the name 'poll'"),
         (POLL + "\nvote = make_log('vote', parent=poll, schema=Poll)\ndel poll, the_same", "needs its parent 'poll'"),
-        (POLL + "\nidentify = 7", "identify must be a function"),
-        (POLL + "\nhooks = {'before_append': print}", "hooks must be Hooks("),
+        (POLL + "\nidentify = 7", "identify is int; expected a function"),
+        (POLL + "\nhooks = {'before_append': print}", "hooks is dict; expected Hooks("),
         (POLL + "\nmake_log('a/b', parent='site', schema=Poll)", "polls.py: a table's name must be"),
     ],
 )
@@ -116,9 +116,9 @@ def test_what_cannot_be_served_is_refused(text: str, words: str) -> None:
 
 
 def test_what_is_not_there_is_refused() -> None:
-    with pytest.raises(BadSettings, match=r"there is no file nowhere\.py"):
+    with pytest.raises(BadSettings, match=r"file nowhere\.py not found"):
         load("nowhere.py")
-    with pytest.raises(BadSettings, match=r"there is no module nowhere\.at_all"):
+    with pytest.raises(BadSettings, match=r"module nowhere\.at_all not found"):
         load("nowhere.at_all")
 
 

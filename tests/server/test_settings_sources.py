@@ -262,7 +262,7 @@ def test_the_port_of_a_host_overrules_the_port_beside_it_and_says_so() -> None:
     assert (settings.server.port, settings.warnings) == (5000, ())
     settings = load(environment={"TOPICS_HOST": "[::1]:6000", "TOPICS_PORT": "5000"})
     assert settings.server.port == 6000
-    assert settings.warnings == ("TOPICS_PORT has no effect because TOPICS_HOST says port 6000",)
+    assert settings.warnings == ("TOPICS_PORT has no effect because TOPICS_HOST sets port 6000",)
     assert load(environment={"TOPICS_HOST": "a:6000", "TOPICS_PORT": "6000"}).warnings == ()
 
 
@@ -464,7 +464,7 @@ def test_a_body_that_no_limit_lets_through_is_a_warning(tmp_path: Path) -> None:
     text = COLLECTIONS.replace('name = "chat"', 'name = "chat"\nmax_body_bytes = 70001')
     assert load(file(tmp_path, text)).warnings == ()
     (warning,) = load(file(tmp_path, f"{text}\n[limits]\nmax_body_bytes = 70000\n")).warnings
-    assert warning == 'collection "chat": max_body_bytes is 70001, but none over 70000 bytes gets through'
+    assert warning == 'collection "chat": max_body_bytes is 70001, but the server accepts 70000 at most'
 
 
 def test_what_is_doubtful_about_collections_is_a_warning(tmp_path: Path) -> None:

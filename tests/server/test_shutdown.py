@@ -50,7 +50,7 @@ def test_an_idle_server_ends_at_once(server: ServerProcess, sig: signal.Signals)
     server._process.send_signal(sig)  # type: ignore[union-attr]
     assert server.wait() == 0
     assert monotonic() - started < 8, "it waited for a connection that nobody uses"
-    assert "finishing what is under way" in server.log()
+    assert "received SIGTERM: waiting for open requests" in server.log()
 
 
 def test_while_an_upload_is_under_way_others_are_told_that_the_server_stops(server: ServerProcess) -> None:

@@ -16,6 +16,11 @@ from strandline.service.log_config import TopicConfig
 RECORDS = [{"data": 1}]
 SUBSCRIPTION = {"type": "pull-wake", "pattern": "a/*", "wake_stream": "wake"}
 AT = {"kind": "date", "bindings": [{"version": 1, "jsonPointer": "/at"}]}
+LENS = {
+    "apiVersion": "durable.lens/v1", "schema": "s", "from": 0, "to": 1,
+    "ops": [{"op": "wrap", "path": "/a", "mode": "singleton"}],
+}  # fmt: skip
+TEMPLATE = {"entity": "e", "fields": [{"name": "a", "encoding": "string"}]}
 SEARCH = {"primaryTimestampField": "at", "fields": {"at": AT}}
 
 
@@ -29,7 +34,11 @@ def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     )
     process = ServerProcess(declared.parent / "data", settings={"declare": declared}).start()
     with httpx.Client(base_url=process.url, trust_env=False, timeout=30) as client:
+        client.put("/v0/topics/kept").raise_for_status()
         client.put("/v1/stream/s", headers={"content-type": "application/json"}).raise_for_status()
+        client.put("/v1/stream/touched", headers={"content-type": "application/json"}).raise_for_status()
+        touch = {"profile": {"kind": "state-protocol", "touch": {"enabled": True}}}
+        client.post("/v1/stream/touched/_profile", json=touch).raise_for_status()
         yield client
     process.end()
 
@@ -40,6 +49,12 @@ def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
         ("PUT", "/v0/topics/t", {"durabilty": "fsync"}, "unknown member 'durabilty'; did you mean 'durability'?"),
         ("PUT", "/v0/topics/t", {"maxDeliveries": 1}, "unknown member 'maxDeliveries'; did you mean 'max_deliveries'?"),
         ("PUT", "/v0/topics/t", {"xyzzy": 1}, "unknown member 'xyzzy'"),
+        # A misspelt filter would remove or move more than the caller meant.
+        (
+            "POST", "/v0/topics/kept/delete", {"before_seq": 9, "mach": ["a"]},
+            "unknown member 'mach'; did you mean 'match'?",
+        ),
+        ("POST", "/v0/topics/kept/redrive", {"limits": 1}, "unknown member 'limits'; did you mean 'limit'?"),
         (
             "POST", "/v0/topics/t", {"records": RECORDS, "config": {"durabilty": "fsync"}},
             "unknown member 'durabilty' in config; did you mean 'durability'?",
@@ -51,6 +66,18 @@ def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
         (
             "PUT", "/v0/routers/r", {"source": "t", "dest": "u", "presrve_tag": False},
             "unknown member 'presrve_tag'; did you mean 'preserve_tag'?",
+        ),
+        (
+            "PUT", "/v0/topics/kept/consumers/c", {"seq": 0, "sec": 1},
+            "unknown member 'sec'; did you mean 'seq'?",
+        ),
+        (
+            "POST", "/v0/watch", {"topics": {"kept": {}}, "include_tag": True},
+            "unknown member 'include_tag'; did you mean 'include_tags'?",
+        ),
+        (
+            "POST", "/v0/watch", {"topics": {"kept": {"from": 1}}},
+            "unknown member 'from' in topics[...]; did you mean 'from_seq'?",
         ),
         (
             "PUT", "/v1/stream/__ds/subscriptions/w", {**SUBSCRIPTION, "lease_ttl": 1000},
@@ -71,6 +98,24 @@ def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
         (
             "POST", "/v1/stream/s/_profile", {"profile": {"kind": "evlog", "redactkeys": []}},
             "profile.redactkeys is not supported; did you mean 'redactKeys'?",
+        ),
+        (
+            "POST", "/v1/stream/s/_profile",
+            {"profile": {"kind": "state-protocol", "touch": {"enabled": True, "memory": {"bucketMS": 5}}}},
+            "profile.touch.memory.bucketMS is not supported; did you mean 'bucketMs'?",
+        ),
+        (
+            "POST", "/v1/stream/s/_schema",
+            {"schema": {"type": "object"}, "lens": {**LENS, "descripton": ""}},
+            "lens.descripton is not supported; did you mean 'description'?",
+        ),
+        (
+            "POST", "/v1/stream/touched/touch/templates/activate", {"templates": [{**TEMPLATE, "entities": "e"}]},
+            "unknown member 'entities' in templates[0]; did you mean 'entity'?",
+        ),
+        (
+            "POST", "/v1/observe/request", {"streams": {"events": "s"}, "lookups": {}},
+            "request.lookups is not supported; did you mean 'lookup'?",
         ),
         (
             "POST", "/tables/note/append", {"parent": "b", "payload": {}, "idempotencykey": "k"},

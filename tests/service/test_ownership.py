@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from support.arrow_client import ARROW, encode, table
@@ -13,8 +14,11 @@ from support.tables_client import POLLS
 from support.topics_client import Client
 
 PROFILE = {"apiVersion": "durable.streams/profile/v1", "profile": {"kind": "generic"}}
-#: The logs that have owners, as names and as parts of paths.
-OWNED = {"table": "note/p", "changes of a table": "note~changes/p", "collection": "open/d"}
+#: The logs that have owners. Topics, which have no slashes in the names that they create, could take the last one.
+OWNED = {"table": "note/p", "changes of a table": "note~changes/p", "collection": "open/d", "plain name": "flat"}
+OPEN: list[dict[str, Any]] = COLLECTIONS["collections"]  # type: ignore[assignment]
+FLAT = {**OPEN[0], "name": "flat", "storagePath": "flat"}
+RESERVED = {**OPEN[0], "name": "reserved", "storagePath": "reserved"}
 
 
 def changes_of(name: str) -> dict[str, Request]:
@@ -27,6 +31,11 @@ def changes_of(name: str) -> dict[str, Request]:
         "topics: configure": Request("PUT", f"/v0/topics/{path}", {"ttl_ms": 1}),
         "topics: delete records": Request("POST", f"/v0/topics/{path}/delete", {"before_seq": 100}),
         "topics: drop": Request("DELETE", f"/v0/topics/{path}"),
+        "queues: make it one": Request("PUT", f"/v0/topics/{path}", {"type": "queue"}),
+        "queues: claim": Request("POST", f"/v0/topics/{path}/claim", {"node": "n"}),
+        "queues: acknowledge": Request("POST", f"/v0/topics/{path}/ack", {"node": "n", "seqs": [1]}),
+        "queues: redrive": Request("POST", f"/v0/topics/{path}/redrive", {"to": "other"}),
+        "queues: dead letters into it": Request("PUT", "/v0/topics/jobs", {"type": "queue", "dead_letter": name}),
         "routers: forward into it": Request("PUT", "/v0/routers/r", {"source": "other", "dest": name}),
         "streams: append": Request("POST", f"/v1/stream/{name}", {"a": 1}),
         "streams: create": Request("PUT", f"/v1/stream/{name}", b"", "text/plain"),
@@ -36,7 +45,9 @@ def changes_of(name: str) -> dict[str, Request]:
             f"/v1/stream/{name}/_profile",
             PROFILE,
         ),
+        "streams: OTLP": Request("POST", f"/v1/stream/{name}/_otlp/v1/traces", {"resourceSpans": []}),
         "streams: delete": Request("DELETE", f"/v1/stream/{name}"),
+        "arrow: forget a writer": Request("DELETE", f"/arrow/progress/{name}?writer=w"),
         "arrow: append": Request("POST", f"/arrow/records/{name}", encode(table({"a": 1})), ARROW),
     }
 
@@ -44,7 +55,7 @@ def changes_of(name: str) -> dict[str, Request]:
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     place = tmp_path_factory.mktemp("ownership")
-    (place / "collections.json").write_text(json.dumps(COLLECTIONS))
+    (place / "collections.json").write_text(json.dumps({**COLLECTIONS, "collections": [*OPEN, FLAT, RESERVED]}))
     settings = {"config_file": str(place / "collections.json"), "declare": POLLS}
     process = ServerProcess(place / "data", fast_lane=True, settings=settings)
     try:
@@ -54,6 +65,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
             Request("POST", "/tables/note/append", {"parent": "p", "payload": {"a": 1}}),
             Request("POST", "/tables/note/update", {"id": "p:1", "patch": {"a": 2}}),
             Request("POST", "/push/open/d", {"data": {"a": 1}}),
+            Request("POST", "/push/flat", {"data": {"a": 1}}),
         ):
             assert request.send(client).is_success, request
         yield client
@@ -69,6 +81,15 @@ def test_nobody_but_its_owner_changes_a_log(client: Client, kind: str, change: s
     response = changes_of(name)[change].send(client)
     assert response.status_code in (400, 404, 409), (change, response.text)
     assert client.http.get(f"/arrow/records/{name}").content == before
+    error = response.json()["error"]
+    assert isinstance(error, dict), "the error has the shape of the protocol that was asked"
+
+
+def test_a_stream_with_an_owner_is_not_closed_by_others(client: Client) -> None:
+    for name in OWNED.values():
+        closed = client.http.post(f"/v1/stream/{name}", headers={"stream-closed": "true"})
+        assert closed.status_code == 409, closed.text
+        assert "stream-closed" not in client.http.head(f"/v1/stream/{name}").headers
 
 
 @pytest.mark.parametrize("kind", OWNED)
@@ -91,12 +112,39 @@ def test_rows_and_seqs_of_a_table_survive_a_delete_by_streams(client: Client) ->
         Request("PUT", "/v1/stream/note/squatted", b"", "application/json"),
         Request("PUT", "/v1/stream/note~changes/squatted", b"", "application/json"),
         Request("POST", "/arrow/records/note/squatted?create=true", encode(table({"a": 1})), ARROW),
+        Request("PUT", "/v1/stream/open/squatted", b"", "application/json"),
+        Request("PUT", "/v1/stream/reserved", b"", "application/json"),
+        Request("PUT", "/v0/topics/reserved", {}),
+        Request("POST", "/v0/topics/reserved", {"records": [{"data": 1}]}),
+        Request("POST", "/v0/write", {"writes": [{"topic": "reserved", "records": [{"data": 1}]}]}),
+        Request("PUT", "/v0/routers/squatter", {"source": "other", "dest": "reserved"}),
+        Request("PUT", "/v0/topics/jobs", {"type": "queue", "dead_letter": "reserved"}),
+        Request("POST", "/arrow/records/reserved?create=true", encode(table({"a": 1})), ARROW),
     ],
 )
-def test_the_names_of_a_declared_table_cannot_be_taken(client: Client, creation: Request) -> None:
+def test_the_names_of_tables_and_collections_cannot_be_taken(client: Client, creation: Request) -> None:
     response = creation.send(client)
     assert response.status_code in (400, 409), response.text
     assert Request("POST", "/tables/note/append", {"parent": "squatted", "payload": {"a": 1}}).send(client).is_success
+    for path in ("open/squatted", "reserved"):
+        assert client.http.get(f"/pull/{path}?full=true").json()["hash"] == ""
+
+
+def test_a_log_beside_a_table_or_a_collection_does_not_block_it(client: Client) -> None:
+    for name in ("note", "open"):
+        assert client.http.put(f"/v0/topics/{name}").status_code == 201
+    assert Request("POST", "/tables/note/append", {"parent": "beside", "payload": {"a": 1}}).send(client).is_success
+    assert Request("POST", "/push/open/beside", {"data": {"a": 1}}).send(client).is_success
+
+
+@pytest.mark.parametrize("kind", OWNED)
+def test_a_consumer_is_a_reader_and_changes_nothing(client: Client, kind: str) -> None:
+    name = OWNED[kind]
+    before = client.http.get(f"/arrow/records/{name}").content
+    consumer = f"/v0/topics/{name.replace('/', '%2F')}/consumers/c"
+    assert Request("PUT", consumer, {"seq": 1}).send(client).json()["lag"] == 0
+    assert client.http.delete(consumer).is_success
+    assert client.http.get(f"/arrow/records/{name}").content == before
 
 
 def test_a_fork_of_a_table_is_a_stream_of_its_own(client: Client) -> None:

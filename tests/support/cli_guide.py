@@ -11,7 +11,7 @@ from pathlib import Path
 from support.document_tables import ROOT
 from support.guide import Follower, rewritten
 
-GUIDE = ROOT / "docs/cli.md"
+GUIDE = ROOT / "docs/how-to/cli.md"
 
 
 def make_follower(port: int, directory: Path) -> Follower:

@@ -21,7 +21,7 @@ from strandline.protocols.topics.errors import PROBLEMS
 from strandline.server.settings import OPTIONS, SECTIONS, TOPICS_VARIABLES, toml, variable_of
 from strandline.server.settings_sources import OTHER_VARIABLES
 from strandline.service.access import Keys
-from strandline.service.log_config import TopicConfig, config_json, engine_config, traits_of
+from strandline.service.log_config import TopicConfig, engine_config, shown_config, traits_of
 from strandline.service.problems import Problem
 from strandline.setting import settings_of
 
@@ -81,23 +81,23 @@ def queue_configuration_table() -> Iterator[str]:
     config = engine_config("queue", TopicConfig(), "queue")
     yield "| option | default | meaning |"
     yield "|---|---|---|"
-    for name, default in config_json(config, traits_of(config)).items():
+    for name, default in msgspec.structs.asdict(shown_config(config, traits_of(config))).items():
         shown = "needed" if name == "type" else "none" if default is None else _default(default)
         yield f"| `{name}` | {shown} | {DESCRIPTIONS['TopicConfig'][name]} |"
 
 
 #: Every table with the document that it is in.
 GENERATED: dict[str, tuple[Path, Callable[[], Iterator[str]]]] = {
-    "settings": (ROOT / "docs/operations.md", settings_table),
-    "topics-variables": (ROOT / "docs/operations.md", topics_variables_table),
-    "other-variables": (ROOT / "docs/operations.md", other_variables_table),
-    "collection-options": (ROOT / "docs/collections.md", partial(options_table, Collection)),
-    "append-only-options": (ROOT / "docs/collections.md", partial(options_table, AppendOnly)),
-    "queue-options": (ROOT / "docs/collections.md", partial(options_table, QueueEvents)),
-    "queue-configuration": (ROOT / "docs/queues.md", queue_configuration_table),
-    "errors": (ROOT / "docs/topics.md", partial(problems_table, PROBLEMS)),
-    "table-errors": (ROOT / "docs/tables.md", partial(problems_table, TABLE_PROBLEMS)),
-    "stream-errors": (ROOT / "docs/streams.md", partial(problems_table, STREAM_PROBLEMS)),
+    "settings": (ROOT / "docs/how-to/operations.md", settings_table),
+    "topics-variables": (ROOT / "docs/how-to/operations.md", topics_variables_table),
+    "other-variables": (ROOT / "docs/how-to/operations.md", other_variables_table),
+    "collection-options": (ROOT / "docs/tutorials/collections.md", partial(options_table, Collection)),
+    "append-only-options": (ROOT / "docs/tutorials/collections.md", partial(options_table, AppendOnly)),
+    "queue-options": (ROOT / "docs/tutorials/collections.md", partial(options_table, QueueEvents)),
+    "queue-configuration": (ROOT / "docs/tutorials/queues.md", queue_configuration_table),
+    "errors": (ROOT / "docs/tutorials/topics.md", partial(problems_table, PROBLEMS)),
+    "table-errors": (ROOT / "docs/tutorials/tables.md", partial(problems_table, TABLE_PROBLEMS)),
+    "stream-errors": (ROOT / "docs/tutorials/streams.md", partial(problems_table, STREAM_PROBLEMS)),
 }
 
 

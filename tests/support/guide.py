@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from support.document_tables import ROOT
 
-GUIDE = ROOT / "docs/streams.md"
+GUIDE = ROOT / "docs/tutorials/streams.md"
 #: What the guide tells its readers to set: webhooks go to their own machine.
 SETTINGS = {"webhook_allow_loopback": True}
 #: Where the guide says that the server listens, and programs of its own.

@@ -20,7 +20,7 @@ from support import guide
 from support.document_tables import ROOT
 from support.guide import Block, Follower, blocks, rewritten
 
-GUIDE = ROOT / "docs/pipeline.md"
+GUIDE = ROOT / "docs/tutorials/pipeline.md"
 NEEDED = ("bash", "curl", "jq")
 #: A command of the guide starts a Spark of its own.
 PATIENCE_SECONDS = 400.0

@@ -50,12 +50,12 @@ class ServedGuide(NamedTuple):
         """Follow it, and see that everything comes back that it shows."""
         with self.follower(directory) as following:
             for block, said in following.follow(self.path.read_text()):
-                assert settled(said) == settled(block.text), f"{said}\nwrite the answers again with: make docs"
+                assert settled(said) == settled(block.text), f"{said}\nwrite the answers again with: make docs-answers"
 
 
-COLLECTIONS = ServedGuide(ROOT / "docs" / "collections.md", "collections.toml")
-TABLES = ServedGuide(ROOT / "docs" / "tables.md", "polls.py", "declare")
-QUEUES = ServedGuide(ROOT / "docs" / "queues.md")
+COLLECTIONS = ServedGuide(ROOT / "docs/tutorials/collections.md", "collections.toml")
+TABLES = ServedGuide(ROOT / "docs/tutorials/tables.md", "polls.py", "declare")
+QUEUES = ServedGuide(ROOT / "docs/tutorials/queues.md")
 GUIDES = {guide.path.stem: guide for guide in (COLLECTIONS, TABLES, QUEUES)}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from support.tables_in_process import NOW, Bed, Vote, seqs
 
 from strandline.tables import Hooks, Item, make_log
+from strandline.tables.rows import PurgeResult, RmResult
 
 SOFT = make_log("vote", parent="poll", schema=Vote, soft_delete=True, pub=True)
 HARD = make_log("vote", parent="poll", schema=Vote, pub=True)
@@ -85,8 +86,8 @@ def test_the_same_key_twice_is_one_row(bed: Bed) -> None:
 def test_without_soft_delete_what_is_removed_is_gone(bed: Bed) -> None:
     votes = bed.bind(HARD)["vote"]
     bed.done(votes.append_bulk("p", [Vote(0), Vote(1)]))
-    assert bed.done(votes.rm("p:1")).to_json() == {"deleted": True, "id": "p:1", "soft": False}
-    assert bed.done(votes.purge_by_parent("p")).to_json() == {"deleted": 1, "soft": False}
+    assert bed.done(votes.rm("p:1")) == RmResult(True, "p:1", False)
+    assert bed.done(votes.purge_by_parent("p")) == PurgeResult(1, False)
 
 
 def test_hooks_are_called_in_order(bed: Bed) -> None:

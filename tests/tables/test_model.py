@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
@@ -202,7 +203,7 @@ class TableMachine(RuleBasedStateMachine):
     def flush(self) -> None:
         for write, expected in self.waiting:
             result = write.wait()
-            assert expected is None or result.to_json() == expected
+            assert expected is None or msgspec.to_builtins(result) == expected
         self.waiting.clear()
 
     @rule()

@@ -6,6 +6,7 @@ import pytest
 from support.tables_in_process import Bed, Poll, Vote, seqs
 
 from strandline.tables import Item, Table, TableError, make_log
+from strandline.tables.rows import AppendResult
 
 VOTE = make_log("vote", parent="room", schema=Vote, soft_delete=True)
 
@@ -20,7 +21,7 @@ def test_a_repetition_of_an_append_that_waits_for_the_disk_waits_with_it(votes: 
     second = votes.append("r", {"optionIdx": 2}, idempotency_key="k")
     assert not first.commit.done
     assert not second.commit.done
-    assert second.wait().to_json() == {"seq": 1, "created": False, "id": "r:1"}
+    assert second.wait() == AppendResult(1, False, "r:1")
     assert first.commit.done
     assert first.wait().created
 
@@ -90,7 +91,7 @@ def test_a_key_is_free_as_soon_as_its_row_is_on_its_way_out(votes: Table) -> Non
     soft = votes.rm("r:3")
     repeated = votes.append("r", {"optionIdx": 3}, idempotency_key="k")
     assert (again.wait().seq, last.wait().seq, soft.wait().deleted) == (2, 3, True)
-    assert repeated.wait().to_json() == {"seq": 3, "created": False, "id": "r:3"}
+    assert repeated.wait() == AppendResult(3, False, "r:3")
 
 
 def test_a_parent_that_waits_for_the_disk_is_a_parent(plain_bed: Bed) -> None:

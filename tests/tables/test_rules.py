@@ -6,6 +6,7 @@ import pytest
 from support.tables_in_process import NOW, Bed, Poll, Vote, payloads, seqs
 
 from strandline.tables import Hooks, Item, RateLimit, TableDeclaration, TableError, Tables, make_log
+from strandline.tables.rows import AppendBulkResult, AppendResult, Counts, PurgeResult, RestoreResult, RmResult
 
 POLL = make_log("poll", parent="site", schema=Poll, pub=True, soft_delete=True)
 VOTE = make_log("vote", parent="room", schema=Vote, soft_delete=True, pub=True, search="comment")
@@ -54,9 +55,9 @@ def test_numbering_goes_on_behind_a_hard_purge_and_a_restart(bed: Bed) -> None:
 def test_an_append_gives_seq_created_and_id(bed: Bed) -> None:
     votes = bed.bind(VOTE)["vote"]
     result = bed.done(votes.append("r", {"optionIdx": 1}, user="u", idempotency_key="k"))
-    assert result.to_json() == {"seq": 1, "created": True, "id": "r:1"}
+    assert result == AppendResult(1, True, "r:1")
     again = bed.done(votes.append("r", {"optionIdx": 2}, idempotency_key="k"))
-    assert again.to_json() == {"seq": 1, "created": False, "id": "r:1"}
+    assert again == AppendResult(1, False, "r:1")
 
 
 # --- append_bulk: count and results, consecutive seqs -------------------------------------------------------------
@@ -69,7 +70,7 @@ def test_a_bulk_append_gives_a_count_and_results_with_consecutive_seqs(bed: Bed)
     )
     assert bulk.count == 3
     assert [(result.seq, result.created) for result in bulk.results] == [(2, True), (3, True), (4, True), (3, False)]
-    assert bed.done(votes.append_bulk("r", [])).to_json() == {"count": 0, "results": []}
+    assert bed.done(votes.append_bulk("r", [])) == AppendBulkResult(0, [])
 
 
 def test_a_bulk_append_is_made_as_a_whole_or_not_at_all(bed: Bed) -> None:
@@ -102,8 +103,8 @@ def test_more_than_100_at_once_are_not_valid(bed: Bed) -> None:
 def test_a_removal_gives_deleted_id_and_soft(bed: Bed, declaration: TableDeclaration) -> None:
     votes = with_votes(bed, 3, declaration)["vote"]
     soft = declaration.soft_delete
-    assert bed.done(votes.rm("r:2")).to_json() == {"deleted": True, "id": "r:2", "soft": soft}
-    assert bed.done(votes.rm("r:2")).to_json() == {"deleted": False, "id": "r:2", "soft": soft}
+    assert bed.done(votes.rm("r:2")) == RmResult(True, "r:2", soft)
+    assert bed.done(votes.rm("r:2")) == RmResult(False, "r:2", soft)
     bulk = bed.done(votes.rm_bulk(["r:1", "r:999", "r:1", "r:3"]))
     assert bulk.count == 2
     assert [result.deleted for result in bulk.results] == [True, False, False, True]
@@ -122,7 +123,7 @@ def test_a_removal_of_nothing_is_not_valid(bed: Bed) -> None:
 
 def test_a_hard_removal_cannot_be_taken_back(bed: Bed) -> None:
     votes = with_votes(bed, 2)["vote"]
-    assert bed.done(votes.rm("r:1", hard=True)).to_json() == {"deleted": True, "id": "r:1", "soft": False}
+    assert bed.done(votes.rm("r:1", hard=True)) == RmResult(True, "r:1", False)
     with pytest.raises(TableError) as error:
         votes.restore("r:1")
     assert refused(error) == "NOT_FOUND"
@@ -144,8 +145,8 @@ def test_a_hidden_row_can_still_be_removed_for_good(bed: Bed) -> None:
 def test_a_purge_gives_deleted_and_soft(bed: Bed, hard: bool) -> None:
     votes = with_votes(bed, 3)["vote"]
     bed.done(votes.append("other", {"optionIdx": 9}))
-    assert bed.done(votes.purge_by_parent("r", hard=hard)).to_json() == {"deleted": 3, "soft": not hard}
-    assert bed.done(votes.purge_by_parent("nothing", hard=hard)).to_json() == {"deleted": 0, "soft": not hard}
+    assert bed.done(votes.purge_by_parent("r", hard=hard)) == PurgeResult(3, not hard)
+    assert bed.done(votes.purge_by_parent("nothing", hard=hard)) == PurgeResult(0, not hard)
     assert votes.list("r").rows == []
     assert seqs(votes.list("other").rows) == [1]
     assert bed.done(votes.restore_by_parent("r")).restored == (0 if hard else 3)
@@ -153,7 +154,7 @@ def test_a_purge_gives_deleted_and_soft(bed: Bed, hard: bool) -> None:
 
 def test_a_purge_without_soft_delete_is_hard(bed: Bed) -> None:
     votes = with_votes(bed, 1, HARD_VOTE)["vote"]
-    assert bed.done(votes.purge_by_parent("r")).to_json() == {"deleted": 1, "soft": False}
+    assert bed.done(votes.purge_by_parent("r")) == PurgeResult(1, False)
 
 
 def test_a_hard_purge_leaves_nothing_to_restore(bed: Bed) -> None:
@@ -357,7 +358,7 @@ def test_indexed_is_a_map_of_groups_without_removed_rows(bed: Bed) -> None:
     assert {value: seqs(rows) for value, rows in votes.indexed("r", "optionIdx", limit=1).items()} == {
         "0": [5], "1": [2], "2": [4],
     }  # fmt: skip
-    assert votes.counts("r", "optionIdx").to_json() == {"counts": {"0": 2, "1": 1, "2": 1}, "total": 4}
+    assert votes.counts("r", "optionIdx") == Counts({"0": 2, "1": 1, "2": 1}, 4)
 
 
 # --- search: removed rows are hidden ------------------------------------------------------------------------------
@@ -415,9 +416,7 @@ def test_a_key_is_remembered_as_long_as_its_row_is_there_hidden_or_not(bed: Bed)
     bed.clock.advance(1_000_000_000)
     votes = bed.reopen(VOTE)["vote"]
     bed.done(votes.rm("r:1"))
-    assert bed.done(votes.append("r", {"optionIdx": 2}, idempotency_key="k")).to_json() == {
-        "seq": 1, "created": False, "id": "r:1",
-    }  # fmt: skip
+    assert bed.done(votes.append("r", {"optionIdx": 2}, idempotency_key="k")) == AppendResult(1, False, "r:1")
     assert votes.list("r").rows == []
     assert bed.done(votes.append("other", {"optionIdx": 2}, idempotency_key="k")).created
     bed.done(votes.rm("r:1", hard=True))
@@ -480,7 +479,7 @@ def test_a_restore_by_parent_brings_back_single_removals_as_well(bed: Bed) -> No
     votes = with_votes(bed, 4)["vote"]
     bed.done(votes.rm("r:2"))
     bed.done(votes.purge_by_parent("r"))
-    assert bed.done(votes.restore_by_parent("r")).to_json() == {"restored": 4}
+    assert bed.done(votes.restore_by_parent("r")) == RestoreResult(4)
     assert seqs(votes.list("r").rows) == [4, 3, 2, 1]
 
 

@@ -7,6 +7,7 @@ from support.tables_in_process import Bed, Vote, seqs
 
 from strandline.tables import Table, make_log
 from strandline.tables import view as viewing
+from strandline.tables.rows import Counts, RowPage, RowsAfter
 
 VOTE = make_log("vote", parent="room", schema=Vote, soft_delete=True)
 AUTHORS = {"u": {"name": "Uma"}}
@@ -103,7 +104,7 @@ def test_a_view_says_what_its_reader_sees(bed: Bed) -> None:
     assert [view.shows(row) for row in votes.list_after("r", 99).rows] == [True, False]
     assert view.log is not None
     assert votes.view("nothing yet").log is None
-    assert votes.list("nothing yet").to_json() == {"page": [], "isDone": True, "continueCursor": None}
-    assert votes.list_after("nothing yet", 3).to_json() == {"rows": [], "head": 0, "hasMore": False, "last": 3}
-    assert votes.counts("nothing yet", "optionIdx").to_json() == {"counts": {}, "total": 0}
+    assert votes.list("nothing yet") == RowPage([], True, None)
+    assert votes.list_after("nothing yet", 3) == RowsAfter([], 0, False, 3)
+    assert votes.counts("nothing yet", "optionIdx") == Counts({}, 0)
     assert votes.indexed("nothing yet", "optionIdx") == {}

@@ -1,11 +1,11 @@
-/** One poll: its answers as bars, who voted lately, and what one may do about it. */
+/** One poll: its answers as bars, the latest votes, and the actions. */
 
 import { createLog } from "./strandline/strandline.js";
 import { ago, byId, make, plural, show } from "./dom.js";
 
-/** So many of the latest votes are shown at first, and so many more each time. */
+/** The number of votes shown at first, and added with each "Show more". */
 const SHOWN = 8;
-/** How old what is said about times may be. */
+/** How often relative times are updated. */
 const CLOCK_MS = 20_000;
 
 export class Ballot {
@@ -20,7 +20,7 @@ export class Ballot {
     this.user = user;
     this.page = page;
     this.shown = SHOWN;
-    /** How the server counts; needed where not all votes are loaded. */
+    /** The counts of the server, needed when not all votes are loaded. */
     this.counted = null;
     this.isCounting = false;
     this.isOutdated = false;
@@ -47,17 +47,17 @@ export class Ballot {
     byId(id).addEventListener("click", act, { signal: this.ending.signal });
   }
 
-  /** The vote of whoever looks. */
+  /** The user's vote. */
   get mine() {
     return this.votes.data.find((vote) => vote.userId === this.user);
   }
 
-  /** Whether whoever looks may not see the votes. */
+  /** Whether the user may not see the votes. */
   get isPrivate() {
     return !this.poll.isPublic && this.poll.userId !== this.user;
   }
 
-  /* What is shown */
+  /* Rendering */
 
   render() {
     byId("question").textContent = this.poll.question;
@@ -108,7 +108,7 @@ export class Ballot {
     byId("withdraw").hidden = mine === undefined;
     let text = votes.isLoading ? "" : "Choose an answer; you can change it later.";
     if (mine !== undefined) text = mine.pending ? "Sending your vote…" : `You voted for “${poll.options[mine.optionIdx]}”.`;
-    else if (isPrivate) text = "This poll is private: only its owner votes and sees the votes.";
+    else if (isPrivate) text = "This poll is private: only its owner can vote and see the votes.";
     byId("mine").textContent = text;
   }
 
@@ -123,14 +123,14 @@ export class Ballot {
     );
     byId("more-votes").hidden = data.length <= this.shown && !hasMore;
     byId("no-votes").hidden = data.length > 0;
-    let text = "Nobody has voted yet.";
-    if (isLoading) text = error === null ? "Loading…" : "The votes cannot be loaded just now. The page goes on trying.";
-    else if (this.isPrivate) text = "There is nothing to see here.";
+    let text = "No votes yet.";
+    if (isLoading) text = error === null ? "Loading…" : "The votes cannot be loaded. Retrying…";
+    else if (this.isPrivate) text = "The votes of this poll are private.";
     byId("no-votes").textContent = text;
   }
 
   createVote({ userId }) {
-    const name = userId ?? "somebody";
+    const name = userId ?? "anonymous";
     const hue = Array.from(name).reduce((sum, letter) => (sum * 31 + letter.codePointAt(0)) % 360, 7);
     const face = make("span", { className: "face", textContent: Array.from(name)[0].toUpperCase(), ariaHidden: "true" });
     face.style.setProperty("--hue", String(hue));
@@ -144,10 +144,10 @@ export class Ballot {
     when.dateTime = new Date(vote.updatedAt).toISOString();
     when.textContent = vote.pending ? "sending…" : ago(vote.updatedAt);
     chosen.firstChild?.remove();
-    chosen.prepend(this.poll.options[vote.optionIdx] ?? "an answer that is gone");
+    chosen.prepend(this.poll.options[vote.optionIdx] ?? "unknown answer");
     const isEdited = vote.updatedAt > vote.createdAt && !vote.pending;
     if (isEdited && chosen.dataset.edited !== String(vote.updatedAt)) {
-      const ask = make("button", { type: "button", className: "quiet", textContent: "changed" });
+      const ask = make("button", { type: "button", className: "quiet", textContent: "edited" });
       ask.addEventListener("click", () => this.tellHistory(vote.id, ask));
       chosen.replaceChildren(chosen.firstChild, " ", ask);
     }
@@ -164,9 +164,9 @@ export class Ballot {
     }
   }
 
-  /* Counting: what is loaded is counted here and now, what is not, by the server. */
+  /* Counting: loaded votes are counted here, the others by the server. */
 
-  /** How many votes each answer has, and all together; null while that is not known. */
+  /** The votes of each answer and in total; null while unknown. */
   tally() {
     const { data, hasMore } = this.votes.getSnapshot();
     if (hasMore) return this.counted;
@@ -186,14 +186,14 @@ export class Ballot {
         if (!this.ending.signal.aborted) this.renderCounts();
       }
     } catch {
-      // The log itself says when the server cannot be reached; counting goes on with the next change.
+      // The log reports when the server is unreachable; the next change counts again.
     }
     this.isCounting = false;
   }
 
-  /* What people do */
+  /* Actions */
 
-  /** One vote each: the key is made of the voter, so that a second one finds the first, even if that was withdrawn. */
+  /** One vote per user: the key contains the user, so a second vote finds the first, even if that was withdrawn. */
   vote(optionIdx) {
     return this.attempt(async () => {
       const { mine, votes, user } = this;
@@ -213,7 +213,7 @@ export class Ballot {
       const { mine, votes } = this;
       if (mine === undefined) return;
       const { id } = await votes.rm(mine.id);
-      this.page.notify("Your vote is withdrawn.", { undo: () => this.attempt(() => votes.restore(id)) });
+      this.page.notify("Your vote was withdrawn.", { undo: () => this.attempt(() => votes.restore(id)) });
     });
   }
 
@@ -227,7 +227,7 @@ export class Ballot {
   restore() {
     return this.attempt(async () => {
       const { restored } = await this.votes.restore();
-      this.page.notify(restored === 0 ? "There was nothing to bring back." : `${plural(restored, "vote")} brought back.`);
+      this.page.notify(restored === 0 ? "There were no votes to restore." : `${plural(restored, "vote")} restored.`);
     });
   }
 
@@ -243,7 +243,7 @@ export class Ballot {
     } catch (error) {
       const seconds = Math.ceil(error.retryAfterMs / 1000);
       const isLimit = error.code === "RATE_LIMITED";
-      this.page.notify(isLimit ? `Slow down a little: try again in ${seconds} s.` : error.message, { isError: true });
+      this.page.notify(isLimit ? `Too many votes. Try again in ${seconds} s.` : error.message, { isError: true });
     }
   }
 }

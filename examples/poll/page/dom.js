@@ -1,4 +1,4 @@
-/** The little that a page without a framework needs. */
+/** Helpers for a page without a framework. */
 
 export const byId = (id) => document.getElementById(id);
 
@@ -10,8 +10,8 @@ export function make(tag, properties = {}, ...children) {
 }
 
 /**
- * Let the children of `list` be one for each item, in order. An item that stays keeps its element, so that what has the
- * focus keeps it, and what changes can move.
+ * Gives `list` one child per item, in order. An item that stays keeps its element, so that it keeps the focus and can
+ * animate.
  */
 export function show(list, items, keyOf, create, update) {
   const known = new Map(Array.from(list.children, (child) => [child.dataset.key, child]));
@@ -38,7 +38,7 @@ const UNITS = [
 ];
 const relative = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
 
-/** How long ago, in words. */
+/** The time since then, in words. */
 export function ago(time) {
   const seconds = (Date.now() - time) / 1000;
   for (const [unit, length] of UNITS) if (seconds >= length) return relative.format(-Math.floor(seconds / length), unit);

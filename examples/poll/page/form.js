@@ -29,7 +29,7 @@ function addAnswer() {
   answers.append(field);
 }
 
-/** There is always one more field than answers. */
+/** Keeps one empty field after the last answer. */
 answers.addEventListener("input", () => {
   if (answers.lastElementChild.value !== "" && answers.children.length < MOST) addAnswer();
 });
@@ -40,8 +40,8 @@ form.addEventListener("submit", async (event) => {
   event.preventDefault();
   const options = Array.from(answers.children, (field) => field.value.trim()).filter((text) => text !== "");
   const question = byId("new-question").value.trim();
-  if (question === "" || options.length < LEAST) return tell("A poll needs a question and two answers.");
-  if (new Set(options).size < options.length) return tell("Two of the answers are the same.");
+  if (question === "" || options.length < LEAST) return tell("Enter a question and at least two answers.");
+  if (new Set(options).size < options.length) return tell("Each answer must be different.");
   try {
     await create({ question, options, isPublic: byId("new-public").checked });
     dialog.close();

@@ -1,4 +1,4 @@
-/** The page: which polls there are, and one of them. Everything it knows comes from two logs. */
+/** The page: the list of polls, and the selected poll. All its data comes from two logs. */
 
 import { createLog } from "./strandline/strandline.js";
 import { Ballot } from "./ballot.js";
@@ -7,18 +7,18 @@ import { openForm } from "./form.js";
 
 const asked = new URLSearchParams(location.search);
 const SERVER = asked.get("server") ?? `http://${location.hostname}:4000`;
-/** Whose polls: any name is a site of its own. */
+/** The parent of the polls; each name is a separate site. */
 const SITE = asked.get("site") ?? "main";
 
 let user = localStorage.getItem("who") ?? `guest-${1000 + Math.floor(Math.random() * 9000)}`;
 let polls;
 let ballot = null;
-/** The poll that the address names, looked up where it is older than those that are loaded. */
+/** The poll in the URL, read separately if it is older than the loaded polls. */
 let lookedUp = { id: "", isDone: true, row: null };
 
 const chosenId = () => decodeURIComponent(location.hash.slice(1));
 
-/** Who somebody is decides what they may see and do, so everything begins anew. */
+/** Starts again with the current user, who determines what the page may show and do. */
 function begin() {
   localStorage.setItem("who", user);
   byId("who").value = user;
@@ -47,7 +47,7 @@ function render() {
   renderNothing(chosen);
 }
 
-/** What the address says; else the newest, which stays chosen when a newer one comes. */
+/** The poll in the URL, or else the newest one, which stays selected when a newer one arrives. */
 function findChosen() {
   const { data, isLoading, hasMore } = polls.getSnapshot();
   const id = chosenId();
@@ -69,7 +69,7 @@ async function lookUp(id) {
 
 const createLink = () => make("li", {}, make("a", {}, make("span"), make("small")));
 
-/** @param poll the row of the poll to be shown, or null */
+/** @param poll the row of the poll to show, or null */
 function choose(poll) {
   byId("poll").hidden = poll === null;
   if (ballot?.poll.id !== poll?.id) {
@@ -84,35 +84,35 @@ function renderState() {
   const isLive = logs.every((log) => log.isLive);
   const isNew = logs.some((log) => log.isLoading && log.error === null);
   const state = isLive ? "live" : isNew ? "connecting" : "lost";
-  const words = { live: "Live", connecting: "Connecting…", lost: "Not connected, trying again…" };
+  const words = { live: "Live", connecting: "Connecting…", lost: "Disconnected, reconnecting…" };
   const refused = logs.map((log) => log.error).find((error) => error && !error.isTemporary && error.status);
   byId("state").dataset.state = refused && !isLive ? "lost" : state;
   byId("state").textContent = refused && !isLive ? "Refused by the server" : words[state];
 }
 
-/** What to say where there is no poll to show. */
+/** The text in place of a poll. */
 function renderNothing(chosen) {
   const { isLoading, error } = polls.getSnapshot();
   byId("nothing-yet").hidden = chosen !== null;
   let title = "No polls yet";
-  let text = "Ask something: whoever has this page open can answer, and sees the votes come in.";
+  let text = "Create a poll. Everyone with this page open can vote and sees new votes live.";
   if (error !== null && isLoading) {
     title = "The server cannot be reached";
-    text = `${SERVER} does not answer. The page goes on trying.`;
+    text = `${SERVER} does not answer. Retrying…`;
   } else if (error !== null) {
     title = "The polls cannot be shown";
     text = error.message;
   } else if (isLoading) {
-    title = "Looking for polls…";
+    title = "Loading polls…";
     text = "";
   }
   byId("nothing-title").textContent = title;
   byId("nothing-text").textContent = text;
 }
 
-/* Messages: what went wrong, or what was done and can be undone. */
+/* Messages: errors, and actions that can be undone. */
 
-/** How long something that was done stays told. What went wrong stays until somebody has read it. */
+/** How long a message about an action stays. An error stays until it is closed. */
 const TOLD_MS = 12_000;
 
 let undo = null;
@@ -139,7 +139,7 @@ byId("notice-undo").addEventListener("click", () => {
   undo?.();
 });
 
-/* What people do */
+/* Events */
 
 byId("who").addEventListener("change", (event) => {
   const name = event.target.value.trim();

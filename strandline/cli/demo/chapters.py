@@ -1,4 +1,4 @@
-"""The chapters, one idea each. A chapter is a function of the stage; it tells what it does and checks what it says."""
+"""The chapters of the demo. Each is a function that shows one feature and checks every claim it prints."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from strandline.engine.disk import LocalDisk
 from strandline.engine.verify.directory_check import verify
 from strandline.signing.keys import KemKey, Signer
 
-# --- What the chapters share ----------------------------------------------------------------------------------------
+# --- shared by the chapters ----------------------------------------------------------------------------------------
 
 ORDERS, PAYMENTS, SHIPMENTS = "orders", "payments", "shipments"
 
@@ -37,9 +37,9 @@ class DemoStage:
     shop: Shop
     picture: Path
     with_spark: bool
-    #: Whether the pipeline has been through the logs.
+    #: Whether the pipeline has run.
     has_lake: bool = False
-    #: Every order that the server has acknowledged, as the shop knows it: what is counted against the log.
+    #: Every order that the server has acknowledged; the log is compared with it.
     acknowledged: list[Order] = field(default_factory=list)
 
 
@@ -53,22 +53,22 @@ def money(cents: float) -> str:
 def start_a_server(stage: DemoStage) -> None:
     with stage.teller.chapter("A server") as tell:
         seconds = stage.server.start()
-        tell.say(f"`strandline serve` listens on {stage.server.url} and was ready after {seconds:.1f} s.")
-        tell.say("One process, one directory, no other service. While this runs, you can watch it in a browser:")
+        tell.say(f"`strandline serve` was ready after {seconds:.1f} s. It listens on {stage.server.url}.")
+        tell.say("It is one process with one data directory. Open its console while the demo runs:")
         tell.quote(f"{stage.server.url}/console")
 
 
 # --- a week of traffic ----------------------------------------------------------------------------------------------
 
 WEEK_ORDERS = 20_000
-#: So much of the week is written in one request per log.
+#: Hours of the week that one request per log writes.
 PART_HOURS = 6
 
 
 def trade_for_a_week(stage: DemoStage) -> None:
-    with stage.teller.chapter("A week of a shop") as tell, stage.server.client() as client:
-        tell.say("Customers order, pay, and get parcels. Each kind of event is a log: appended to, never rewritten.")
-        tell.doing("the week is made up")
+    with stage.teller.chapter("A week of orders") as tell, stage.server.client() as client:
+        tell.say("A shop appends every order, payment and shipment to a log. Records in a log are never rewritten.")
+        tell.doing("generating the orders")
         parts = list(stage.shop.week(WEEK_ORDERS, PART_HOURS))
         orders = client.stream(ORDERS)
         orders.create()
@@ -88,18 +88,18 @@ def trade_for_a_week(stage: DemoStage) -> None:
         seconds = time.perf_counter() - started
         heads = {name: client.topic(name).state().head_seq for name in (ORDERS, PAYMENTS, SHIPMENTS)}
         tell.show(
-            ("log", "records", "what it is"),
+            ("log", "records", "description"),
             (
-                (ORDERS, f"{heads[ORDERS]:,}", "a stream with a schema: every order is checked, and can be searched"),
-                (PAYMENTS, f"{heads[PAYMENTS]:,}", "a topic, tagged with how it was paid"),
+                (ORDERS, f"{heads[ORDERS]:,}", "a stream with a schema: orders are validated and searchable"),
+                (PAYMENTS, f"{heads[PAYMENTS]:,}", "a topic, tagged with the payment method"),
                 (SHIPMENTS, f"{heads[SHIPMENTS]:,}", "a topic, tagged with the city"),
             ),
             right=("records",),
         )
         total = sum(heads.values())
-        tell.say(f"{total:,} records over HTTP in {seconds:.1f} s: {total / seconds:,.0f} a second, here and now.")
+        tell.say(f"The shop wrote {total:,} records over HTTP in {seconds:.1f} s: {total / seconds:,.0f} per second.")
         if heads[ORDERS] != len(stage.acknowledged):
-            raise DemoFailed(f"{len(stage.acknowledged):,} orders were acknowledged, and {heads[ORDERS]:,} are there")
+            raise DemoFailed(f"{len(stage.acknowledged):,} orders were acknowledged, but the log has {heads[ORDERS]:,}")
 
 
 # --- a topic, read as a stream --------------------------------------------------------------------------------------
@@ -110,17 +110,17 @@ SHOWN = 4
 
 
 def follow_payments(stage: DemoStage) -> None:
-    """On Monday at eight, when the first customers come."""
+    """The first payments on Monday at eight."""
     with (
         stage.teller.chapter("Written as a topic, read as a stream") as tell,
-        stage.server.client() as till,
+        stage.server.client() as checkout,
         stage.server.client() as reader,
     ):
         tell.say(
-            "Two protocols, one log. The till writes to the topic `payments` (/v0); somebody else follows the stream "
-            "`payments` (/v1), over a connection that stays open. No copy, no connector in between."
+            "Two protocols share one log. A checkout writes to the topic `payments` (/v0), and a reader follows the "
+            "stream `payments` (/v1) over one open connection. Nothing is copied in between."
         )
-        payments = stage.shop.payments_of(_order(stage, till))
+        payments = stage.shop.payments_of(_order(stage, checkout))
         stream = reader.stream(PAYMENTS, Payment)
         seen: list[Payment] = []
         delays: list[float] = []
@@ -128,20 +128,20 @@ def follow_payments(stage: DemoStage) -> None:
             values = tail.values()
             for payment in payments:
                 written_at = time.perf_counter()
-                till.topic(PAYMENTS).write_many([Draft(payment, tag=payment.method)])
+                checkout.topic(PAYMENTS).write_many([Draft(payment, tag=payment.method)])
                 seen.append(next(values))
                 delays.append(time.perf_counter() - written_at)
         if seen != payments:
-            raise DemoFailed("the stream has not brought the payments that were written to the topic")
+            raise DemoFailed("the stream did not deliver the payments that were written to the topic")
         tell.show(
-            ("paid at", "order", "how", "EUR"),
+            ("paid at", "order", "method", "EUR"),
             [
                 (f"{datetime.fromtimestamp(one.at / 1000, UTC):%a %H:%M:%S}", one.order, one.method, money(one.cents))
                 for one in seen[:SHOWN]
             ],
             right=("EUR",),
         )
-        tell.proved(f"{LIVE} payments, each seen {median(delays) * 1000:.1f} ms (median) after it was written.")
+        tell.proved(f"All {LIVE} payments arrived, {median(delays) * 1000:.1f} ms (median) after they were sent.")
 
 
 def _order(stage: DemoStage, client: Client) -> list[Order]:
@@ -165,13 +165,13 @@ def route_to_a_city(stage: DemoStage) -> None:
         shipments.write_many(Draft(shipment, tag=shipment.city) for shipment in new)
         wanted = [shipment for shipment in new if shipment.city == CITY]
         tell.say(
-            f"The courier in {CITY} wants to see parcels for {CITY} and no others. The router `{ROUTER}` copies what "
-            f"is tagged {CITY} into a topic of its own: by reference, in order, each exactly once."
+            f"The courier in {CITY} needs only the parcels for {CITY}. The router `{ROUTER}` copies records with the "
+            f"tag {CITY} to the topic `{DESTINATION}`: by reference, in order, and each once."
         )
         if routed(client) != wanted:
-            raise DemoFailed(f"the router has not copied the {len(wanted)} shipments to {CITY}")
+            raise DemoFailed(f"the router did not copy the {len(wanted)} shipments to {CITY}")
         tell.proved(
-            f"{len(new)} shipments written, {len(wanted)} of them for {CITY}, {len(wanted)} in `{DESTINATION}`."
+            f"Of {len(new)} new shipments, {len(wanted)} are for {CITY}, and `{DESTINATION}` has exactly these."
         )
 
 
@@ -185,16 +185,16 @@ QUEUE, DEAD = "packing", "packing:dead"
 JOBS = 120
 WORKERS = 4
 LOST_JOBS = 10
-#: Short, for the audience: who is silent for so long loses its jobs to others.
+#: Short, so that the demo does not wait long for the jobs of the lost worker.
 LEASE_MS = 500
 MAX_DELIVERIES = 3
 
 
 def pack_parcels(stage: DemoStage) -> None:
-    with stage.teller.chapter("A queue, its workers, and a job that nobody can do") as tell:
+    with stage.teller.chapter("A queue with a dead letter") as tell:
         with stage.server.client() as client:
             jobs = stage.shop.warehouse(JOBS)
-            # A parcel that weighs less than nothing: every attempt to pack it fails.
+            # A parcel with a negative weight: every attempt to pack it fails.
             poison = msgspec.structs.replace(jobs[13], grams=-1)
             jobs[13] = poison
             queue = client.queue(QUEUE, Shipment)
@@ -202,33 +202,33 @@ def pack_parcels(stage: DemoStage) -> None:
             queue.enqueue_many(jobs)
             lost = client.queue(QUEUE, Shipment, node="vanished").claim(LOST_JOBS)
         tell.say(
-            f"{len(jobs)} parcels are to be packed. One worker takes {len(lost)} and is never heard of again; its jobs "
-            f"go to the other {WORKERS} when its lease is over. One parcel cannot be packed at all."
+            f"The queue has {len(jobs)} jobs. One worker leases {len(lost)} of them and disappears; when the leases "
+            f"expire, the other {WORKERS} workers get these jobs. One job fails on every attempt."
         )
         names = [f"packer-{number}" for number in range(1, WORKERS + 1)]
-        # That the poison fails is meant, and told below.
+        # The failures are intended, and reported below.
         logging.getLogger("strandline.client.worker").addHandler(logging.NullHandler())
         with ThreadPoolExecutor(WORKERS) as workers:
             done = list(workers.map(lambda name: _pack(stage, name), names))
         with stage.server.client() as client:
             dead = list(client.topic(DEAD, Shipment).read())
             counters = client.queue(QUEUE).counters()
-        tell.show(("worker", "packed"), [*zip(names, map(str, done), strict=True)], right=("packed",))
+        tell.show(("worker", "jobs done"), [*zip(names, map(str, done), strict=True)], right=("jobs done",))
         if [letter.data for letter in dead] != [poison] or sum(done) != len(jobs) - 1 or counters.ready:
-            raise DemoFailed(f"of {len(jobs)} jobs {sum(done)} were done and {len(dead)} are dead letters")
+            raise DemoFailed(f"of {len(jobs)} jobs, {sum(done)} were done and {len(dead)} became dead letters")
         tell.proved(
-            f"{sum(done)} of {len(jobs)} jobs done. The one that cannot be ({poison.order}) was tried {MAX_DELIVERIES} "
-            f"times and is a dead letter in `{DEAD}`, where it stops nobody."
+            f"{sum(done)} of {len(jobs)} jobs are done. The failing job ({poison.order}) was delivered "
+            f"{MAX_DELIVERIES} times and is now a dead letter in `{DEAD}`."
         )
-        tell.say(f"Once it is mended, `strandline queue redrive {QUEUE}` sends it back.")
+        tell.say(f"`strandline queue redrive {QUEUE}` moves dead letters back to the queue.")
 
 
 def _pack(stage: DemoStage, name: str) -> int:
-    """Work until there is nothing to do, in anybody's hands; returns how much was done."""
+    """Work until the queue has no jobs, leased ones included; returns the number of jobs done."""
 
     def pack(job: Job[Shipment]) -> None:
         if job.data.grams < 0:
-            raise ValueError("nothing weighs less than nothing")
+            raise ValueError("negative weight")
 
     with stage.server.client() as client:
         queue = client.queue(QUEUE, Shipment, node=name)
@@ -252,22 +252,18 @@ def search_orders(stage: DemoStage) -> None:
         hits = [hit.source for hit in orders.hits(QUERY)]
         wanted = [one for one in stage.acknowledged if PRODUCT in one.items and one.city == CITY and one.cents > CENTS]
         if sorted(hit.order for hit in hits) != sorted(one.order for one in wanted):
-            raise DemoFailed(f"the search has {len(hits)} hits, and the shop knows of {len(wanted)}")
-        tell.say(
-            f"Who in {CITY} bought a {PRODUCT} in an order of more than {money(CENTS)}? Asked in the query language:"
-        )
+            raise DemoFailed(f"the search has {len(hits)} hits; expected {len(wanted)}")
+        tell.say(f"Which customers in {CITY} bought a {PRODUCT} in an order over {money(CENTS)} EUR? The query:")
         tell.quote(QUERY)
         tell.show(
             ("order", "customer", "items", "EUR"),
             [(one.source.order, one.source.customer, one.source.items, money(one.source.cents)) for one in found.hits],
             right=("EUR",),
         )
-        how = (
-            "from the indexes that Spark made" if stage.has_lake else "from columns in memory, as there is no index yet"
-        )
+        how = "from the indexes that Spark built" if stage.has_lake else "from memory, because no index is built yet"
         tell.proved(
-            f"{len(hits)} hits among {len(stage.acknowledged):,} orders, {how}: {found.took_ms:.0f} ms, and "
-            f"{again.took_ms:.0f} ms when asked again."
+            f"{len(hits)} hits in {len(stage.acknowledged):,} orders, {how}: {found.took_ms:.0f} ms, and "
+            f"{again.took_ms:.0f} ms the second time."
         )
 
 
@@ -277,11 +273,15 @@ def draw_takings(stage: DemoStage) -> None:
         days, hours = _takings(by_day), _takings(_aggregate(client, "1h"))
         total = sum(one.cents for one in stage.acknowledged if one.at < MONDAY + WEEK_MS)
         if sum(days.values()) != total or sum(hours.values()) != total:
-            raise DemoFailed("the aggregate is not the sum of the week's orders")
+            raise DemoFailed("the aggregate differs from the sum of the week's orders")
         if by_day.coverage.get("used_rollups"):
-            tell.say("The week's takings, from sums that the pipeline has kept ready (a rollup): few records are read.")
+            tell.say(
+                "The revenue of the week, from sums that the pipeline has stored (a rollup), so few records are read:"
+            )
         else:
-            tell.say("The week's takings, added up from the records. The pipeline would keep such sums ready.")
+            tell.say(
+                "The revenue of the week, computed from the records. With the pipeline, it comes from stored sums:"
+            )
         highest = max(days.values())
         tell.draw(
             [
@@ -291,9 +291,9 @@ def draw_takings(stage: DemoStage) -> None:
         )
         by_moment = {round(datetime.fromisoformat(hour).timestamp() * 1000): cents for hour, cents in hours.items()}
         stage.picture.write_bytes(draw_week(by_moment))
-        tell.say("By the hour, as a picture:")
+        tell.say("A chart by hour is in this file:")
         tell.quote(str(stage.picture))
-        tell.proved(f"Together {money(total)} EUR, to the cent what the shop has sold in that week.")
+        tell.proved(f"The total is {money(total)} EUR, equal to the sum of all orders of the week.")
 
 
 def _aggregate(client: Client, interval: str) -> Aggregated:
@@ -301,7 +301,7 @@ def _aggregate(client: Client, interval: str) -> Aggregated:
 
 
 def _takings(answer: Aggregated) -> dict[str, int]:
-    """Cents by when they were taken, of all cities together."""
+    """Revenue in cents by interval, for all cities."""
     return {bucket.start: sum(group.measures["cents"]["sum"] for group in bucket.groups) for bucket in answer.buckets}
 
 
@@ -311,28 +311,28 @@ def _takings(answer: Aggregated) -> dict[str, int]:
 def sign_a_delivery(stage: DemoStage) -> None:
     order = stage.acknowledged[-1].order
     with stage.teller.chapter("A signed delivery note") as tell, stage.server.client() as client:
-        courier, stranger = _somebody(), _somebody()
+        courier, stranger = _new_identity(), _new_identity()
         path = f"deliveries/{courier.user_id}"
         notes = client.collections(courier).document(path, verify=courier.signer.public)
         notes.append({"order": order, "handed over": "at the door"})
         (note,) = client.collections(stranger).document(path, verify=courier.signer.public).pull(full=True).elements
         tell.say(
-            f"The courier signs: order {note.data['order']} was handed over {note.data['handed over']}. Whoever reads "
-            "the note checks the signature again, and need not take the server's word for it."
+            f"The courier signs a note: order {note.data['order']} was handed over {note.data['handed over']}. Every "
+            "reader verifies the signature, so readers need not trust the server."
         )
         try:
             client.collections(stranger).document(path).append({"order": order, "handed over": "never"})
         except Forbidden:
-            tell.proved("The note is the courier's. A stranger who tried to add one was refused.")
+            tell.proved("The signature is the courier's. The server refused a note from another key.")
         else:
-            raise DemoFailed("a stranger could write in the courier's name")
+            raise DemoFailed("the server accepted a note from another key")
 
 
 def review_a_lamp(stage: DemoStage) -> None:
     customer = stage.acknowledged[-1].customer
     with stage.teller.chapter("A row in a table") as tell, stage.server.client(user=customer) as client:
         reviews = client.table("review")
-        # Sent twice, as a browser on a bad line would.
+        # Sent twice, as a browser does after a lost connection.
         first, again = (
             reviews.append("desk-lamp", {"stars": 3, "text": "a warm light"}, idempotency_key="review-1")
             for _ in range(2)
@@ -340,12 +340,14 @@ def review_a_lamp(stage: DemoStage) -> None:
         reviews.update(first.id, {"stars": 5})
         rows, edits = list(reviews.list("desk-lamp")), reviews.history(first.id)
         if first.id != again.id or len(rows) != 1 or rows[0].payload["stars"] != 5 or len(edits) != 1:
-            raise DemoFailed("the review is not there once with its edit")
-        tell.say(f"{customer} reviews the desk lamp. The row is typed, can be edited, and is live in every browser.")
-        tell.proved(f"Sent twice, it is there once; {edits[0].previous['stars']} stars became 5, and both are known.")
+            raise DemoFailed("expected one review with one edit")
+        tell.say(f"{customer} reviews the desk lamp. The row is typed, can be edited, and is pushed to open browsers.")
+        tell.proved(
+            f"Sent twice, stored once. The edit from {edits[0].previous['stars']} to 5 stars is in its history."
+        )
 
 
-def _somebody() -> OwnIdentity:
+def _new_identity() -> OwnIdentity:
     return OwnIdentity(Signer.generate(), KemKey.generate())
 
 
@@ -359,17 +361,17 @@ STATEMENT = (
 
 
 def run_the_pipeline(stage: DemoStage) -> None:
-    with stage.teller.chapter("History, on Spark") as tell:
-        missing = _missing() if stage.with_spark else ["it was not wanted (--no-spark)"]
+    with stage.teller.chapter("The pipeline on Spark") as tell:
+        missing = _missing() if stage.with_spark else ["--no-spark was given"]
         if missing:
-            tell.say(f"Left out: {'; '.join(missing)}")
-            tell.say("All that follows works without it; it only makes much history quick.")
+            tell.say(f"Skipped: {'; '.join(missing)}")
+            tell.say("The following chapters work without the pipeline.")
             return
         tell.say(
-            "Beside the server, Spark turns history into a lake: Delta tables that any tool reads, and indexes that "
-            "searches are answered from. The server goes on meanwhile. One round now; Spark takes a while to start."
+            "Spark copies the logs to a lake while the server keeps running: Delta tables for other tools, and indexes "
+            "for searches. This runs one round; starting Spark takes a while."
         )
-        tell.doing("Spark starts, and makes tables and indexes")
+        tell.doing("starting Spark, building tables and indexes")
         data = str(stage.server.data)
         started = time.perf_counter()
         stage.server.run_beside("pipeline", "run", "--once", "--data", data)
@@ -377,7 +379,7 @@ def run_the_pipeline(stage: DemoStage) -> None:
         stage.has_lake = True
         with stage.server.client() as client:
             head = client.topic("orders").state().head_seq
-        tell.say(f"Done after {seconds:.0f} s. The best customers, with `strandline sql`, DuckDB on the lake:")
+        tell.say(f"Done after {seconds:.0f} s. The best customers, queried with `strandline sql` from the lake:")
         best = [
             json.loads(line)
             for line in stage.server.run_beside("sql", STATEMENT, "--data", data, "--json").splitlines()
@@ -394,27 +396,27 @@ def _missing() -> list[str]:
 
 
 def _check(stage: DemoStage, rows: list[tuple[str, str, str]], head: int) -> None:
-    """The shop knows by itself who has bought most."""
+    """Compare with the best customers as the shop knows them."""
     sums: dict[str, tuple[int, int]] = {}
     for order in stage.acknowledged:
         count, cents = sums.get(order.customer, (0, 0))
         sums[order.customer] = count + 1, cents + order.cents
     best = sorted(sums.items(), key=lambda one: (-one[1][1], one[0]))[:BEST]
     if rows != [(customer, str(count), money(cents)) for customer, (count, cents) in best]:
-        raise DemoFailed(f"the lake does not say of {head:,} orders what the shop has sold")
+        raise DemoFailed(f"the lake differs from the {head:,} orders of the shop")
 
 
 # --- the end --------------------------------------------------------------------------------------------------------
 
 
 def stop_and_verify(stage: DemoStage) -> None:
-    with stage.teller.chapter("Stopped, and verified") as tell:
+    with stage.teller.chapter("Stop and verify") as tell:
         stage.server.stop()
         report = verify(LocalDisk(stage.server.data))
         if report.problems:
-            raise DemoFailed(f"the directory has problems: {report.problems[0]}")
+            raise DemoFailed(f"the data directory has problems: {report.problems[0]}")
         tell.say(
-            "The server was told to stop, and did so in order. Then every file of its directory was read, as "
-            "`strandline verify` does it."
+            "The server stopped on SIGTERM. The demo then checked every file of its data directory, like "
+            "`strandline verify`."
         )
-        tell.proved("Every checksum holds, and every promise; also after the kill.")
+        tell.proved("No problems found: all checksums are correct, also after the kill.")

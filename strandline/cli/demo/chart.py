@@ -1,4 +1,4 @@
-"""A picture as a PNG file: pixels in, bytes out."""
+"""The chart of the demo: a PNG file, drawn and encoded without a library."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _UNFILTERED = b"\0"
 
 
 class Canvas:
-    """Pixels, in lines from the top. What is drawn beyond the edge is cut off."""
+    """Pixels, in lines from the top. Drawing outside of the canvas has no effect."""
 
     def __init__(self, width: int, height: int, background: Colour) -> None:
         self.width = width
@@ -42,14 +42,14 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
 
-# --- Letters for pictures, five dots wide and seven high: those that the chart needs --------------------------------
+# --- a font of five by seven dots, with the letters that the chart needs ---------------------------------------------
 
 WIDTH = 5
 GLYPH_HEIGHT = 7
-#: From one letter to the next.
+#: Distance from one letter to the next.
 ADVANCE = WIDTH + 1
 
-#: The letters of a line, and under each of them how it is drawn.
+#: Letters, and their dots below them.
 _SHEETS = (
     (
         "0123456789,",
@@ -105,7 +105,7 @@ def width_of(text: str, scale: int) -> int:
 
 
 def write(canvas: Canvas, left: int, top: int, text: str, colour: Colour, scale: int) -> None:
-    """``text`` with its upper left corner there; a letter that is not known is left blank."""
+    """Write ``text`` with its upper left corner at this point; unknown letters are blank."""
     for letter in text:
         for row, line in enumerate(_DOTS.get(letter, ())):
             for column, dot in enumerate(line):
@@ -114,7 +114,7 @@ def write(canvas: Canvas, left: int, top: int, text: str, colour: Colour, scale:
         left += ADVANCE * scale
 
 
-# --- The shop's takings by the hour, drawn as bars ------------------------------------------------------------------
+# --- revenue by hour, as bars ---------------------------------------------------------------------------------------
 
 PAPER: Colour = (255, 255, 255)
 INK: Colour = (55, 65, 81)
@@ -130,7 +130,7 @@ DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
 def draw_week(cents_by_hour: Mapping[int, float]) -> bytes:
-    """A PNG file of a week; the keys are the moments at which the hours begin."""
+    """A PNG file of a week; the keys are the start times of the hours."""
     hours = range(MONDAY, MONDAY + WEEK_MS, HOUR_MS)
     canvas = Canvas(LEFT + len(hours) * (BAR + GAP) + RIGHT, HEIGHT, PAPER)
     floor = HEIGHT - BOTTOM
@@ -152,7 +152,7 @@ def draw_week(cents_by_hour: Mapping[int, float]) -> bytes:
 
 
 def step_for(highest: float) -> int:
-    """A round number of which so many as there are lines reach over the highest bar."""
+    """The smallest round number of which STEPS reach the highest value."""
     size = 1
     while True:
         for factor in (1, 2, 5):

@@ -1,4 +1,4 @@
-"""Where the demonstration keeps its things: a directory that goes with it, or one that stays."""
+"""``strandline demo``: a server, a week of orders, a kill, and the pipeline, in a temporary or a kept directory."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ class DemoPlaces(NamedTuple):
 
 @contextmanager
 def places(keep: Path | None) -> Iterator[DemoPlaces]:
-    """With ``keep`` everything stays there, with settings for a server; else the picture alone stays. Raises Broken if
-    ``keep`` cannot be used."""
+    """The directory of the data, and the file of the chart. Without ``keep``, only the chart remains. Raises DemoFailed
+    if ``keep`` cannot be used."""
     if keep is None:
         with tempfile.TemporaryDirectory(prefix="strandline-demo-") as directory:
             yield DemoPlaces(Path(directory), Path(tempfile.gettempdir()) / f"{Path(directory).name}.png")
@@ -60,22 +60,22 @@ def places(keep: Path | None) -> Iterator[DemoPlaces]:
     try:
         keep.mkdir(parents=True, exist_ok=True)
         if any(keep.iterdir()):
-            raise DemoFailed(f"{keep} is not empty: give --keep a new directory")
+            raise DemoFailed(f"{keep} is not empty; specify a new directory with --keep")
         (keep / SETTINGS).write_text(_settings(keep))
     except OSError as error:
-        raise DemoFailed(f"{keep} cannot be used: {error.strerror}") from None
+        raise DemoFailed(f"cannot write to {keep}: {error.strerror}") from None
     yield DemoPlaces(keep, keep / PICTURE)
 
 
 def _settings(directory: Path) -> str:
-    # A string of JSON is one of TOML as well.
+    # A JSON string is also a TOML string.
     return (
         f"[server]\ndeclare = {json.dumps(DECLARED)}\n\n"
         f"[storage]\ndata_dir = {json.dumps(str(directory / 'data'), ensure_ascii=False)}\n"
     )
 
 
-# --- The story: which chapter follows which -------------------------------------------------------------------------
+# --- the order of the chapters -------------------------------------------------------------------------
 
 CHAPTERS = (
     start_a_server,
@@ -98,62 +98,75 @@ def tell(stage: DemoStage) -> None:
         chapter(stage)
 
 
-# --- ``strandline demo``: what the server does, shown on a directory and a port of its own. Ends by itself ----------
+# --- the command -----------------------------------------------------------------------------------------------------
 
 SEED = 7
-#: Nothing that is shown takes so long: something hangs.
+#: The demo is stopped after this time, because something hangs.
 LONGEST_SECONDS = 600
-BROKEN_OFF = 130
+INTERRUPTED = 130
 
 
 def demo_command(
     keep: Annotated[
-        Path | None, typer.Option("--keep", metavar="DIR", help="Keep the data and the picture here, to look around.")
+        Path | None,
+        typer.Option(
+            "--keep", metavar="DIR", help="Keep the data and the chart in this new directory. Default: delete them."
+        ),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Another seed, another week.")] = SEED,
-    spark: Annotated[bool, typer.Option("--spark/--no-spark", help="Show the pipeline, if Spark is here.")] = True,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the generated orders.")] = SEED,
+    spark: Annotated[bool, typer.Option("--spark/--no-spark", help="Run the pipeline, if Spark is installed.")] = True,
 ) -> None:
-    """Show what the server does: a week of a shop, a kill -9, history on Spark. Takes about a minute."""
+    """Show the features of the server in about a minute, and check every result.
+
+    The demo starts a server, writes the orders of a week, kills the server with SIGKILL, counts the records, and runs
+    the pipeline if Spark is installed.
+
+    Example:
+      strandline demo --keep shop
+    """
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # better a question mark than an end in the middle
+            stream.reconfigure(errors="replace")  # a terminal without UTF-8 shows question marks
     teller = Teller(open_console(highlight=False))
     started = time.perf_counter()
     try:
         with ended_in_order(), places(keep) as kept, DemoServer(kept.directory) as server:
             teller.around(
-                "Strandline, in a week of a shop",
-                ["An append-only event log server, shown by doing. It checks what it says and ends by itself."],
+                "Strandline demo: a week in a shop",
+                ["An append-only log server at work. The demo checks every result, and stops at the first difference."],
             )
             tell(DemoStage(server, teller, Shop(seed), kept.picture, spark))
     except KeyboardInterrupt:
-        say("the demonstration was broken off; nothing is left running")
-        raise typer.Exit(BROKEN_OFF) from None
+        say("demo interrupted; all its processes have ended")
+        raise typer.Exit(INTERRUPTED) from None
     except BrokenPipeError:
         raise
     except (DemoFailed, StrandlineError, OSError) as error:
-        raise CommandFailed(f"the demonstration has failed: {' '.join(str(error).split())}") from error
-    teller.around(f"Nothing was lost. That took {time.perf_counter() - started:.0f} s.", _what_next(keep, kept))
+        raise CommandFailed(f"the demo failed: {' '.join(str(error).split())}") from error
+    teller.around(
+        f"All checks passed in {time.perf_counter() - started:.0f} s: no acknowledged record was lost.",
+        _what_next(keep, kept),
+    )
 
 
 def _what_next(keep: Path | None, kept: DemoPlaces) -> list[str]:
     program = _program()
     serve = f"{program} serve --config {shlex.quote(str((keep or Path('shop')) / SETTINGS))}"
-    lines = [f"The picture: {kept.picture}"]
+    lines = [f"Chart: {kept.picture}"]
     if keep is None:
-        lines += ["To look around in this shop, keep it, and start a server on it:", f"   {program} demo --keep shop"]
+        lines += ["To explore this data, keep it and start a server on it:", f"   {program} demo --keep shop"]
     else:
-        lines.append("To look around in this shop, start a server on it:")
+        lines.append("To explore this data, start a server on it:")
     return [
         *lines,
         f"   {serve}",
-        "Then open http://127.0.0.1:4000/console: the logs, the queue with its dead letter, the router, the search.",
-        "To start with a directory of your own: `make run`. The guides are in docs/.",
+        "Then open http://127.0.0.1:4000/console to see the logs, the queue, the router and the search.",
+        "To start with an empty data directory: `strandline serve --data data`. The guides are in docs/.",
     ]
 
 
 def _program() -> str:
-    """How this program is called here: it need not be on the path."""
+    """The command that runs this program; it may not be on the PATH."""
     called = sys.argv[0]
     if not called.endswith("strandline"):
         return "python -m strandline"
@@ -162,19 +175,19 @@ def _program() -> str:
 
 @contextmanager
 def ended_in_order() -> Iterator[None]:
-    """Whoever ends this process, or closes its terminal, ends all that it has started; so does the time."""
+    """End all processes of the demo on a signal, when its terminal closes, and after the maximum time."""
 
     def break_off(number: int, frame: FrameType | None) -> None:
-        # Whoever is impatient and asks twice must not end it in the middle of ending the others.
+        # A second signal must not interrupt the clean-up.
         for other in before:
             signal.signal(other, signal.SIG_IGN)
         raise KeyboardInterrupt
 
     def give_up(number: int, frame: FrameType | None) -> None:
-        raise DemoFailed(f"it was not done after {LONGEST_SECONDS // 60} minutes")
+        raise DemoFailed(f"not finished after {LONGEST_SECONDS // 60} minutes")
 
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    # What is ignored from the start, as in the background of a shell or by nohup, goes on being ignored.
+    # Signals that are ignored from the start, as with nohup, stay ignored.
     before = {number: handler for number, handler in before.items() if handler is not signal.SIG_IGN}
     for number in before:
         signal.signal(number, break_off)

@@ -1,4 +1,4 @@
-"""What the demonstration's server is told beforehand: a table, a collection, and how orders are searched."""
+"""The declarations of the demo: a table, a collection, and the schema of the orders."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Review(msgspec.Struct, forbid_unknown_fields=True):
 
 review = make_log("review", parent="product", schema=Review, pub=True, search="text")
 
-#: Every courier has one, and writes to no other.
+#: Every courier has one document, and can write to no other.
 deliveries = Collection(
     name="deliveries",
     storage_path="deliveries/{identity}",
@@ -26,7 +26,7 @@ deliveries = Collection(
     append_only=AppendOnly(),
 )
 
-#: What the stream of orders knows about its records.
+#: The schema and search configuration of the stream of orders.
 ORDERS: dict[str, Any] = {
     "schema": {
         "type": "object",

@@ -1,6 +1,6 @@
-"""How the story is told: a panel per chapter at a terminal, plain lines everywhere else.
+"""The output of the demo: a panel per chapter at a terminal, plain lines everywhere else.
 
-Plain lines come as they are told; but for prose they are never cut or wrapped. Colours go with NO_COLOR.
+Plain lines are printed at once; only prose is wrapped. NO_COLOR turns colours off.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
-#: Sentences are hard to read on lines that are longer.
+#: Longer lines are hard to read.
 WIDEST = 100
 _INDENT = "   "
 
@@ -31,7 +31,7 @@ class Teller:
 
     @contextmanager
     def chapter(self, title: str) -> Iterator[Chapter]:
-        """What is told in the block belongs together. At a terminal it is shown when the block is over."""
+        """Everything in the block is one chapter. At a terminal, it is shown when the block ends."""
         self._number += 1
         if not self._at_terminal:
             self._plain(f"\n{self._number}. {title}")
@@ -44,7 +44,7 @@ class Teller:
         self._show(Panel(chapter.told(), title=head, title_align="left", border_style="cyan", padding=(0, 2)))
 
     def around(self, title: str, lines: Sequence[str]) -> None:
-        """What is said before the first chapter and behind the last one."""
+        """Text before the first chapter and after the last one."""
         if not self._at_terminal:
             self._plain(f"\n{title}" if self._number else title)
             for line in lines:
@@ -61,25 +61,25 @@ class Teller:
 
 
 class Chapter(Protocol):
-    """What can be said in a chapter."""
+    """The kinds of output in a chapter."""
 
     def say(self, sentences: str) -> None:
-        """Prose, broken into lines as it fits."""
+        """Prose, wrapped."""
 
     def quote(self, line: str) -> None:
-        """To be copied: a line that is kept as it is."""
+        """A line to copy; it is not wrapped."""
 
     def show(self, columns: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[str] = ()) -> None:
-        """A table; ``right`` are the columns that are set flush right."""
+        """A table; ``right`` names the columns that are aligned right."""
 
     def draw(self, lines: Sequence[tuple[str, str]]) -> None:
-        """Lines that are kept as they are: what is written, and a bar behind it."""
+        """Labels with bars; they are not wrapped."""
 
     def proved(self, sentence: str) -> None:
-        """Something that was checked just now."""
+        """A result that the demo has checked."""
 
     def doing(self, what: str) -> None:
-        """What takes a while now."""
+        """The current step, shown while it runs."""
 
 
 class PanelChapter(Chapter):

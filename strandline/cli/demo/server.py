@@ -1,4 +1,4 @@
-"""The demonstration's server: a process of its own, and others that work beside it."""
+"""The processes of the demo: its server, and commands that run next to it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from strandline.client import Client, Patience
 from strandline.server.settings import VARIABLES
 
 HOST = "127.0.0.1"
-#: Below those that systems give to outgoing connections: nobody takes the port while the server is down.
+#: Below the ports of outgoing connections, so that no other process takes the port while the server is down.
 PORTS = range(20_000, 30_000)
-#: A server that is not ready by then never will be.
+#: Maximum time until the server is ready.
 START_SECONDS = 60.0
 STOP_SECONDS = 30.0
 ANSWER_SECONDS = 60.0
@@ -27,13 +27,13 @@ DECLARED = "strandline.cli.demo.declared"
 
 
 class DemoFailed(Exception):
-    """The demonstration cannot go on, or has found that something it shows is not true. One line."""
+    """A step of the demo failed, or a result is not as expected. The message is one line."""
 
 
 class DemoServer:
-    """``strandline serve`` on a free port. It can be killed and started again, on the same data and port.
+    """``strandline serve`` on a free port. It can be killed and started again, with the same data and port.
 
-    Its processes have sessions of their own, so that Ctrl-C reaches the demonstration alone, which ends them.
+    Its processes have their own sessions, so that Ctrl-C reaches only the demo, which ends them.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -71,13 +71,13 @@ class DemoServer:
         return Client(self.url, user=user, timeout=ANSWER_SECONDS, patience=patience)
 
     def kill(self) -> None:
-        """As a power cut would: nothing can be put in order before."""
+        """Kill the server, without a clean shutdown."""
         assert self._process is not None
         self._process.kill()
         self._process.wait()
 
     def stop(self) -> None:
-        """In order. Raises Broken if that does not go well."""
+        """Shut down cleanly. Raises DemoFailed if that fails."""
         assert self._process is not None
         self._process.terminate()
         try:
@@ -88,7 +88,7 @@ class DemoServer:
             raise DemoFailed(f"the server stopped with exit code {code}")
 
     def run_beside(self, *arguments: str) -> str:
-        """Run a command of ``strandline`` to its end; returns what it printed. Raises Broken if it fails."""
+        """Run a command of ``strandline``; returns what it printed. Raises DemoFailed if it fails."""
         process = subprocess.Popen(
             [sys.executable, "-m", "strandline", *arguments],
             env=_environment(),
@@ -102,7 +102,7 @@ class DemoServer:
         printed, said = process.communicate()
         if process.returncode:
             raise DemoFailed(
-                f"`strandline {' '.join(arguments[:2])}` ended with exit code {process.returncode}: {_last_line(said)}"
+                f"`strandline {' '.join(arguments[:2])}` failed with exit code {process.returncode}: {_last_line(said)}"
             )
         return printed
 
@@ -110,12 +110,12 @@ class DemoServer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Whatever happened: nothing is left running."""
+        """End all processes."""
         processes: Sequence[subprocess.Popen[bytes] | subprocess.Popen[str]] = [*self._beside]
         if self._process is not None:
             processes = [self._process, *processes]
         for process in processes:
-            # Also what a process has started itself, such as the one that Spark runs in.
+            # The whole group: a process may have started others, such as Spark's.
             if process.poll() is None:
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
@@ -123,7 +123,7 @@ class DemoServer:
 
 
 def _environment() -> dict[str, str]:
-    """The demonstration is the same wherever it is run."""
+    """The environment without settings of a server, so that the demo is the same everywhere."""
     return {name: value for name, value in os.environ.items() if name not in VARIABLES}
 
 
@@ -136,8 +136,8 @@ def _free_port() -> int:
             except OSError:
                 continue
             return port
-    raise DemoFailed(f"no port of {HOST} between {PORTS.start} and {PORTS.stop} is free")
+    raise DemoFailed(f"no free port found on {HOST} between {PORTS.start} and {PORTS.stop}")
 
 
 def _last_line(text: str) -> str:
-    return text.strip().rpartition("\n")[2].strip() or "it said nothing"
+    return text.strip().rpartition("\n")[2].strip() or "it printed nothing"

@@ -1,4 +1,4 @@
-"""The shop of the demonstration: a week of orders, payments and shipments, the same for the same seed."""
+"""The shop of the demo: generates a week of orders, payments and shipments. The same seed gives the same week."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import msgspec
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
-#: Monday, 26 October 2026, 00:00 UTC: the week is the same whenever it is shown.
+#: Monday, 26 October 2026, 00:00 UTC. The week is fixed, so that every run is the same.
 MONDAY = 1_792_972_800_000
 WEEK_MS = 7 * DAY_MS
 
 CUSTOMERS = 2_000
-#: What is sold, and for how many cents.
+#: Prices in cents by product.
 PRODUCTS = {
     "green tea": 890,
     "black tea": 790,
@@ -29,13 +29,13 @@ PRODUCTS = {
     "rain coat": 12_500,
     "oak shelf": 18_900,
 }
-#: How often each is bought beside the others: what is cheap goes fast.
+#: Relative demand of the products.
 _POPULAR = (30, 28, 10, 8, 22, 7, 12, 5, 4, 2)
 CITIES = ("Lyon", "Turin", "Ghent", "Porto", "Graz")
 _RESIDENTS = (5, 4, 3, 2, 1)
 METHODS = ("card", "invoice", "transfer")
 CARRIERS = ("bike", "van", "post")
-#: How busy the hours of a day are, and the days from Monday on: people buy at noon, in the evening, and on Sunday.
+#: Relative demand by hour of the day, and by day from Monday on.
 _HOURS = (2, 1, 1, 1, 1, 2, 4, 8, 12, 14, 15, 19, 24, 20, 15, 14, 15, 18, 24, 31, 36, 30, 16, 6)
 _DAYS = (10, 9, 10, 11, 13, 16, 19)
 DECLINED = 0.02
@@ -67,7 +67,7 @@ class Shipment(msgspec.Struct, frozen=True):
 
 
 class Traffic(NamedTuple):
-    """What happened in the shop from one moment to another."""
+    """The events of a part of the week, up to ``until``."""
 
     until: int
     orders: list[Order]
@@ -82,8 +82,8 @@ class Shop:
         self._waiting: list[Shipment] = []
 
     def week(self, orders: int, hours: int) -> Iterator[Traffic]:
-        """A week with so many orders, in parts of so many hours. What is paid after the week is left out, and what is
-        sent after it waits in the warehouse."""
+        """A week with this many orders, in parts of ``hours``. Payments after the week are left out; shipments after it
+        wait in the warehouse."""
         sold = self._orders(sorted(self._moment() for _ in range(orders)))
         paid = sorted((self._payment(order) for order in sold), key=lambda payment: payment.at)
         by_number = {order.order: order for order in sold}
@@ -102,12 +102,12 @@ class Shop:
             )
 
     def warehouse(self, parcels: int) -> list[Shipment]:
-        """So many of those that wait; they wait no longer."""
+        """Take this many shipments out of the warehouse."""
         taken, self._waiting = self._waiting[:parcels], self._waiting[parcels:]
         return taken
 
     def next_monday(self, hour: int, orders: int) -> list[Order]:
-        """So many orders of the day behind the week, a second apart."""
+        """Orders of the Monday after the week, one second apart."""
         opening = MONDAY + WEEK_MS + hour * HOUR_MS
         return self._orders([opening + second * 1000 for second in range(orders)])
 
@@ -155,7 +155,7 @@ class Shop:
         )
 
 
-# Summed up once: half of the time would go into that.
+# Computed once, because `choices` would take half of its time to compute them.
 _DAYS_SUMMED = list(accumulate(_DAYS))
 _HOURS_SUMMED = list(accumulate(_HOURS))
 _POPULAR_SUMMED = list(accumulate(_POPULAR))

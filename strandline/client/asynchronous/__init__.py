@@ -1,1 +1,1 @@
-"""The client for event loops. ``strandline.client.synchronous`` is made from it by ``tools/generate_client.py``."""
+"""The client for event loops. ``tools/generate_client.py`` generates ``strandline.client.synchronous`` from it."""

@@ -1,4 +1,4 @@
-"""The client: one server, all protocols."""
+"""The client of one server, for all protocols."""
 
 from __future__ import annotations
 
@@ -29,12 +29,13 @@ T = TypeVar("T")
 
 
 class AsyncClient:
-    """A Strandline server, spoken to over a pool of connections. Close it, or use it as a context manager.
+    """A client of one Strandline server, with a pool of connections. Close it, or use it as a context manager.
 
-    ``key`` is an API key, ``user`` for whom this client acts where tables ask. ``timeout`` is how many seconds one try
-    of a request may take, ``patience`` how many it is tried again where that is safe: when it was refused because the
-    server is busy or not ready, when it never left, or when doing it twice is the same as doing it once. With
-    ``patience=0`` nothing is tried twice. ``transport`` is for proxies and certificates.
+    ``key`` is an API key. ``user`` is the user on whose behalf the client calls tables. ``timeout`` limits each attempt
+    of a request, in seconds. ``patience`` is for how many seconds the client repeats a failed request. It repeats a
+    request only where that is safe: the server refused it because it was busy or not ready, the request was never
+    sent, or repeating it has no further effect. ``patience=0`` disables retries. Pass a ``transport`` to configure
+    proxies and certificates.
     """
 
     def __init__(
@@ -66,14 +67,14 @@ class AsyncClient:
         return self.transport.address.url
 
     async def ready(self) -> bool:
-        """Whether the server answers and is ready; asked once, without patience."""
+        """Whether the server answers and is ready. Asks once, without retries."""
         return await self.transport.ready()
 
     async def call(
         self, method: str, path: str, body: object = None, *, query: Mapping[str, Any] | None = None
     ) -> Answer:
-        """Any request, for what has no method of its own here; ``body`` is sent as JSON. GET, PUT and DELETE are tried
-        again like all that may be done twice."""
+        """Send any request, for routes without a method here. ``body`` is sent as JSON. GET, HEAD, PUT and DELETE are
+        repeated like all idempotent requests."""
         return await self.transport.call(any_request(method, path, body, query))
 
     # --- topics ----------------------------------------------------------------------------------------------------
@@ -85,11 +86,11 @@ class AsyncClient:
     def topic(self, name: str, type: type[T]) -> AsyncTopic[T]: ...
 
     def topic(self, name: str, type: Any = Any) -> AsyncTopic[Any]:
-        """A topic, whose data is read as ``type``: a msgspec Struct, a dataclass, anything msgspec knows."""
+        """A topic. Data is decoded as ``type``: a msgspec Struct, a dataclass, or any other type msgspec supports."""
         return AsyncTopic(self.transport, name, type)
 
     async def topics(self, prefix: str = "") -> AsyncIterator[TopicRow]:
-        """All topics whose names begin like this, in the order of their names."""
+        """All topics whose names start with ``prefix``, ordered by name."""
         cursor: str | None = None
         while True:
             query = {"prefix": prefix or None, "page_size": 1000, "cursor": cursor}
@@ -101,7 +102,7 @@ class AsyncClient:
                 return
 
     async def write(self, writes: Iterable[Write], *, idempotency_key: str | None = None) -> list[Written]:
-        """Write to several topics in one step: all of it happens or nothing."""
+        """Write to several topics atomically."""
         request = calls.multi_write(writes, idempotency_key)
         return (await self.transport.ask(request, calls.MULTI_WRITTEN)).writes
 
@@ -135,8 +136,8 @@ class AsyncClient:
         without_nodes: str | Sequence[str] | None = None,
         strong: bool = False,
     ) -> AsyncWatch[Any]:
-        """Watch topics over one connection: for each the seq behind which to begin, or None for what is written from
-        now on. A name that ends in ``*`` stands for all topics that begin like it, those made later included."""
+        """Watch topics over one connection. For each topic, give the seq to start after, or None to receive only new
+        records. A name that ends in ``*`` matches all topics with that prefix, including topics created later."""
         options = calls.watch_options(without_nodes, strong, match)
         return AsyncWatch(self.transport, WatchState(topics, type, options))
 
@@ -149,8 +150,7 @@ class AsyncClient:
     def queue(self, name: str, type: type[T], *, node: str | None = None) -> AsyncQueue[T]: ...
 
     def queue(self, name: str, type: Any = Any, *, node: str | None = None) -> AsyncQueue[Any]:
-        """A queue, whose jobs are read as ``type``. ``node`` is who this program is to it; by default a name that no
-        other has."""
+        """A queue. Job data is decoded as ``type``. ``node`` identifies this program; the default is a unique name."""
         return AsyncQueue(self.transport, name, type, node)
 
     # --- streams ---------------------------------------------------------------------------------------------------
@@ -162,11 +162,11 @@ class AsyncClient:
     def stream(self, name: str, type: type[T], *, content_type: str = stream_calls.JSON_TYPE) -> AsyncStream[T]: ...
 
     def stream(self, name: str, type: Any = Any, *, content_type: str = stream_calls.JSON_TYPE) -> AsyncStream[Any]:
-        """A stream: of JSON, whose values are read as ``type``, or of another content type."""
+        """A stream. The values of a JSON stream are decoded as ``type``; set ``content_type`` for other streams."""
         return AsyncStream(self.transport, name, type, content_type)
 
     async def streams(self, prefix: str = "") -> AsyncIterator[StreamRow]:
-        """All streams whose names begin like this, in the order of their names."""
+        """All streams whose names start with ``prefix``, ordered by name."""
         after: str | None = None
         while True:
             rows = await self.transport.ask(stream_calls.list_streams(prefix, after, 1000), stream_calls.ROWS)
@@ -179,8 +179,8 @@ class AsyncClient:
     # --- collections -----------------------------------------------------------------------------------------------
 
     def collections(self, credentials: Credentials | None = None, *, namespace: str | None = None) -> AsyncCollections:
-        """The collections of the server, or of one of its namespaces. Without ``credentials`` as nobody in particular,
-        which is enough for those that are public. What gives credentials is called for every request."""
+        """The collections of the server, or of one namespace. Without ``credentials`` requests are anonymous, which is
+        enough for public collections. If ``credentials`` is a function, it is called for every request."""
         return AsyncCollections(self.transport, credentials, namespace)
 
     # --- tables ----------------------------------------------------------------------------------------------------
@@ -192,7 +192,7 @@ class AsyncClient:
     def table(self, name: str, type: type[T], *, public: bool = False) -> AsyncTable[T]: ...
 
     def table(self, name: str, type: Any = Any, *, public: bool = False) -> AsyncTable[Any]:
-        """A table, whose payloads are read as ``type``. ``public``: reads show what everybody may see."""
+        """A table. Payloads are decoded as ``type``. ``public``: reads return only rows that everyone may see."""
         return AsyncTable(self.transport, name, type, public)
 
     # --- routers ---------------------------------------------------------------------------------------------------
@@ -203,7 +203,7 @@ class AsyncClient:
     async def routers(
         self, prefix: str = "", *, source: str | None = None, dest: str | None = None
     ) -> AsyncIterator[RouterState]:
-        """All routers whose names begin like this; only those from or to a topic, if one is given."""
+        """All routers whose names start with ``prefix``, optionally only those with this source or destination."""
         cursor: str | None = None
         while True:
             query = {"prefix": prefix or None, "source": source, "dest": dest, "page_size": 1000, "cursor": cursor}

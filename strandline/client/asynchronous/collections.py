@@ -1,4 +1,4 @@
-"""Collections: appending to documents and pulling from them."""
+"""Collections: append to documents and pull from them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class AsyncSender:
-    """Sends requests as the holder of a credential, each try of one signed afresh."""
+    """Sends requests with a credential. Every attempt is signed separately."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class AsyncSender:
         self.prefix = calls.prefix_of(namespace)
 
     def signing(self, *, anonymous: bool = False) -> calls.Signing:
-        """For the next request."""
+        """The signer of the next request."""
         return calls.Signing(None if anonymous else current(self._credentials), self._host, self._clock)
 
     async def send(self, request: Request, signing: calls.Signing | None = None) -> Answer:
@@ -47,7 +47,7 @@ class AsyncSender:
 
 
 class AsyncCollections:
-    """The collections of a server, or of one namespace of it, as the holder of a credential or as nobody."""
+    """The collections of a server or of one namespace, used with a credential or anonymously."""
 
     def __init__(
         self,
@@ -83,23 +83,23 @@ class AsyncCollections:
         encryptor: Encrypting | None = None,
         verify: Authors = False,
     ) -> AsyncDocument[Any]:
-        """A document by its key, such as ``events/2024-01-15``, whose data is read as ``type``.
+        """A document by its key, for example ``events/2024-01-15``. Data is decoded as ``type``.
 
-        With an ``encryptor`` the server sees only what is encrypted. ``verify`` is whose elements are accepted: of
-        anybody who has signed them (True), or of the owner of a key, or of several; False accepts all of them. A
-        signature does not cover the time of an element.
+        With an ``encryptor`` the server stores only encrypted data. ``verify`` selects which elements are accepted:
+        False accepts all, True accepts every element with a valid signature, and one or several public keys accept
+        only elements signed with one of them. A signature does not cover the time of an element.
         """
         return AsyncDocument(self._sender, key, Opening(key, verify, encryptor, type), encryptor, field)
 
     async def batch_pull(self, asks: Mapping[str, Sequence[Ask]]) -> dict[str, list[Entry]]:
-        """Pull from many documents in one request, by the names of their collections. Elements are as they are stored;
-        ``AsyncDocument.opened`` verifies and decrypts them."""
+        """Pull from many documents in one request. Elements are returned as stored; ``opened`` of a document
+        verifies and decrypts them."""
         answer = await self._sender.send(calls.batch_pull(self._sender.prefix, asks))
         return calls.read_batch(answer, asks)
 
 
 class AsyncDocument(Generic[T]):
-    """One document. Nothing is asked of the server before a method is called: the document need not exist yet."""
+    """One document. Requests are sent only when a method is called; the document does not have to exist yet."""
 
     def __init__(
         self,
@@ -118,9 +118,9 @@ class AsyncDocument(Generic[T]):
     async def append(self, data: T, *, ts: int | None = None) -> Appended:
         """Append an element, signed with the key of the credential.
 
-        With a ``ts``, which has to be greater than that of the last element, the append is tried again until it is
-        known to be done, and is never done twice. Without one the server gives the time, and if the answer is lost on
-        the way, Unreachable is raised with ``sent``: nobody knows then whether it was done.
+        With ``ts``, which must be greater than the time of the last element, the append is repeated until its outcome
+        is known, and is applied at most once. Without ``ts`` the server assigns the time, and a lost answer raises
+        Unreachable with ``sent=True``: the element may or may not have been appended.
         """
         document, signing = self._sealed(data), self._sender.signing()
         credential = signing.credential
@@ -128,8 +128,8 @@ class AsyncDocument(Generic[T]):
         return await self._append(document, ts, proof, signing)
 
     async def append_anonymous(self, data: T, *, ts: int | None = None, author: Signer | None = None) -> Appended:
-        """Append an element without saying who asks, where everybody may; signed as the author's, if one is given. It
-        is tried again as ``append`` is."""
+        """Append an element without a credential, where the collection allows it. With ``author`` the element is signed
+        with that key. Retries work as for ``append``."""
         document = self._sealed(data)
         proof = None if author is None else author_proofs.sign(author, self.key, document)
         return await self._append(document, ts, proof, self._sender.signing(anonymous=True))
@@ -137,21 +137,21 @@ class AsyncDocument(Generic[T]):
     async def pull(
         self, *, since: int | None = None, last: int | None = None, limit: int | None = None, full: bool = False
     ) -> Pulled[T]:
-        """Elements, verified and decrypted: those with a time greater than ``since``, and of those the newest ``last``.
-        ``limit`` is another word for ``last``. ``full`` is for all of them. A server may give only the oldest behind
-        ``since`` at a time: then ``more`` is true."""
+        """Pull elements, verified and decrypted: those with a time greater than ``since``, limited to the newest
+        ``last``. ``limit`` is an alias of ``last``. ``full`` returns all elements. A server may return only the oldest
+        elements after ``since``; ``more`` is true then."""
         pulled = await self.pull_stored(since=since, last=last, limit=limit, full=full)
         return Pulled(self.opened(pulled.elements), pulled.hash, pulled.timestamp, pulled.more)
 
     async def pull_stored(
         self, *, since: int | None = None, last: int | None = None, limit: int | None = None, full: bool = False
     ) -> Pulled[dict[str, Any]]:
-        """The same, as it is stored: not verified, not decrypted."""
+        """Like ``pull``, but returns elements as stored: not verified and not decrypted."""
         request = calls.pull(self._sender.prefix, self.key, since, last, limit, full)
         return calls.read_pulled(await self._sender.send(request), self._field)
 
     def opened(self, elements: Iterable[Element[dict[str, Any]]]) -> list[Element[T]]:
-        """Elements as they are stored, verified and decrypted. Raises WrongAuthor, Unreadable."""
+        """Verify and decrypt stored elements. Raises WrongAuthor, Unreadable."""
         return [self._opening.open(element) for element in elements]
 
     def cursor(
@@ -162,11 +162,12 @@ class AsyncDocument(Generic[T]):
         on_element_error: ElementErrors = "throw",
         persist_encrypted: bool = False,
     ) -> AsyncAppendLogCursor[T]:
-        """A cursor that holds the elements and pulls only what is new.
+        """A cursor that holds elements and pulls only new ones.
 
-        It begins with the ``items`` of an earlier one, or behind a time, or with nothing. An element that is not by
-        whom it should be or cannot be decrypted makes a pull fail, and the cursor stays where it was; or it is
-        skipped. With ``persist_encrypted`` the items stay encrypted, so that they can be kept on a disk.
+        It starts with the ``items`` of an earlier cursor, after the time ``since``, or empty. If an element has the
+        wrong author or cannot be decrypted, the pull fails and the cursor keeps its position; with
+        ``on_element_error="skip"`` the element is skipped instead. With ``persist_encrypted`` the items stay
+        encrypted, so that you can store them on disk.
         """
         state = CursorState(self._opening, items, since, on_element_error, persist_encrypted)
         return AsyncAppendLogCursor(self.pull_stored, state)
@@ -184,7 +185,7 @@ class AsyncDocument(Generic[T]):
         except Conflict as conflict:
             if ts is None or proof is None or signing.tries < 2 or conflict.code != "non_monotonic_timestamp":
                 raise
-            # An earlier try may have been done: then it is its own element that this one comes too late for.
+            # An earlier attempt may have succeeded; then the conflict is with the element of that attempt.
             if not await self._holds(ts, proof):
                 raise
             return Appended(None, ts)
@@ -204,17 +205,17 @@ class AsyncDocument(Generic[T]):
 
 
 class AsyncAppendLogCursor(Generic[T]):
-    """Holds the elements of a document, and pulls only what is new. ``AsyncDocument.cursor`` makes one."""
+    """Holds the elements of a document and pulls only new ones. ``cursor`` of a document creates one."""
 
     def __init__(self, pull: Callable[..., AsyncResult[Pulled[dict[str, Any]]]], state: CursorState[T]) -> None:
         self._pull = pull
         self._state = state
-        # Two pulls at a time would get the same elements.
+        # Concurrent pulls would fetch the same elements.
         self._lock = AsyncLock()
 
     async def pull(self) -> list[Element[T]]:
-        """What is new since the last pull, verified and decrypted. Raises WrongAuthor, Unreadable, unless such elements
-        are skipped; then nothing has happened, and the next pull begins at the same place."""
+        """The elements since the last pull, verified and decrypted. Raises WrongAuthor or Unreadable unless such
+        elements are skipped. After an error the cursor is unchanged, and the next pull starts at the same position."""
         async with self._lock:
             pulled = await self._first()
             elements = pulled.elements
@@ -231,29 +232,29 @@ class AsyncAppendLogCursor(Generic[T]):
         except BadRequest as refused:
             if refused.code != "full_not_allowed":
                 raise
-        # Some collections are only given part by part.
+        # Some collections return elements only part by part.
         return await self._pull(since=0)
 
     @property
     def items(self) -> list[Element[Any]]:
-        """All elements that are held, to be kept and given to a later cursor: encrypted with ``persist_encrypted``,
-        else as ``pull`` gives them. ``msgspec.json.encode`` writes them as the protocol does."""
+        """All elements that the cursor holds. Store them and pass them to a later cursor. They are encrypted with
+        ``persist_encrypted``, otherwise as ``pull`` returns them. ``msgspec.json.encode`` writes them as JSON."""
         return self._state.items.copy()
 
     def decrypted_items(self) -> list[Element[T]]:
-        """All elements that are held, verified and decrypted."""
+        """All elements that the cursor holds, verified and decrypted."""
         return self._state.opened_items()
 
     @property
     def skipped(self) -> int:
-        """How many elements were skipped since this cursor was made."""
+        """The number of elements that this cursor has skipped."""
         return self._state.skipped
 
     @property
     def checkpoint(self) -> int:
-        """The time of the last element that was pulled or skipped; 0 if there was none."""
+        """The time of the last element that was pulled or skipped; 0 if there is none."""
         return self._state.checkpoint
 
     def set_checkpoint(self, ts: int) -> None:
-        """Go on behind this time. Raises ValueError if that is before the last element that is held."""
+        """Continue after this time. Raises ValueError if the cursor holds a later element."""
         self._state.move(ts)

@@ -1,4 +1,4 @@
-"""Queues: jobs in, jobs out."""
+"""Queues: add jobs, claim jobs, run workers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class AsyncQueue(Generic[T]):
-    """One queue: a topic whose records are jobs. ``node`` is who this program is to it."""
+    """One queue: a topic whose records are jobs. ``node`` identifies this program to the queue."""
 
     def __init__(self, transport: AsyncTransport, name: str, kind: Any = Any, node: str | None = None) -> None:
         self._transport = transport
@@ -43,20 +43,20 @@ class AsyncQueue(Generic[T]):
         self._path = topic_calls.path_of(name)
         self._kind = kind
         self._claimed = calls.claim_reading(kind)
-        #: The same as a topic, for looking and deleting.
+        #: The queue as a topic, for reading and deleting.
         self.topic: AsyncTopic[T] = AsyncTopic(transport, name, kind)
 
     async def configure(self, **config: Unpack[QueueConfigArguments]) -> Configured:
-        """Create the queue, or replace its whole configuration: a member that is not given gets its default. Members
-        for queues are ``lease_ms``, ``max_deliveries``, ``dead_letter``, ``claim_jitter_ms`` and ``leases_durable``."""
+        """Create the queue, or replace its whole configuration: members you omit get their defaults. Queue-specific
+        members are ``lease_ms``, ``max_deliveries``, ``dead_letter``, ``claim_jitter_ms`` and ``leases_durable``."""
         return await self.topic.configure(type="queue", **config)
 
     async def update(self, **changes: Unpack[QueueConfigArguments]) -> Configured:
-        """Change members of the configuration and keep the others, as with a topic: a change that another client
-        makes at the same time can be lost."""
+        """Change members of the configuration and keep the others. As with a topic, a change that another client makes
+        at the same time can be lost."""
         return await self.topic.update(**changes)
 
-    # --- jobs in ---------------------------------------------------------------------------------------------------
+    # --- adding jobs -----------------------------------------------------------------------------------------------
 
     async def enqueue(
         self,
@@ -68,32 +68,32 @@ class AsyncQueue(Generic[T]):
         meta: Any = None,
         idempotency_key: str | None = None,
     ) -> Written:
-        """Add one job. ``priority`` is from -1000 to 1000, the highest first; ``not_before`` keeps it back until then
-        (a datetime, or milliseconds)."""
+        """Add one job. ``priority`` is from -1000 to 1000; higher priorities are delivered first. ``not_before`` (a
+        datetime, or milliseconds) delays delivery until that time."""
         draft = Draft(data, tag, None, meta, calls.milliseconds(not_before), priority)
         return await self.enqueue_many([draft], idempotency_key=idempotency_key)
 
     async def enqueue_many(self, jobs: Iterable[T | Draft[T]], *, idempotency_key: str | None = None) -> Written:
-        """Add jobs: all of them or none. A queue that is not there is made, which takes a key that may configure."""
+        """Add jobs atomically. A missing queue is created, which requires an API key that may configure."""
         return await self.topic.write_many(jobs, idempotency_key=idempotency_key, config={"type": "queue"})
 
-    # --- jobs out --------------------------------------------------------------------------------------------------
+    # --- taking jobs -----------------------------------------------------------------------------------------------
 
     async def claim(self, max: int = 1, *, lease_ms: int | None = None) -> list[Job[T]]:
-        """Up to so many jobs, or none. Each is this node's until its deadline."""
+        """Claim up to ``max`` jobs. Each job is leased to this node until its deadline."""
         request = calls.claim(self._path, self.node, max, lease_ms)
         return (await self._transport.ask(request, self._claimed)).claimed
 
     async def ack(self, *jobs: Job[T]) -> Acked:
-        """They are done, and deleted."""
+        """Acknowledge jobs: they are done, and the server deletes them."""
         return await self._transport.ask(calls.ack(self._path, self.node, jobs), calls.ACKED)
 
     async def nack(self, *jobs: Job[T], delay_ms: int = 0) -> Nacked:
-        """Give them back, for anybody, after a while if you like."""
+        """Return jobs to the queue for any worker, optionally after ``delay_ms``."""
         return await self._transport.ask(calls.nack(self._path, self.node, jobs, delay_ms), calls.NACKED)
 
     async def extend(self, *jobs: Job[T], lease_ms: int) -> Extended:
-        """Hold them for so long from now on. The deadlines of the jobs are brought up to date."""
+        """Extend the leases to ``lease_ms`` from now, and update the deadlines of the jobs."""
         extended = await self._transport.ask(calls.extend(self._path, self.node, jobs, lease_ms), calls.EXTENDED)
         for job in jobs:
             job.deadline = extended.deadlines.get(job.seq, job.deadline)
@@ -109,27 +109,29 @@ class AsyncQueue(Generic[T]):
         poll_seconds: float = 1.0,
         delay_ms: Callable[[Job[T], Exception], int] | None = None,
     ) -> AsyncWorker[T]:
-        """A worker that does the jobs of this queue: see ``AsyncWorker``."""
+        """A worker that processes the jobs of this queue with ``handler``. It is documented at its class."""
         settings = WorkerSettings(concurrency, lease_ms, heartbeat_seconds, poll_seconds)
         return AsyncWorker(self._transport, self._path, self.node, self._kind, settings, handler, delay_ms)
 
-    # --- how it is doing -------------------------------------------------------------------------------------------
+    # --- state -----------------------------------------------------------------------------------------------------
 
     async def counters(self) -> QueueCounters:
-        """How many jobs are ready, in hands, kept back, and were given up."""
+        """The number of jobs that are ready, in flight, delayed and dead-lettered."""
         counters = (await self.topic.state(touch=False)).queue
-        assert counters is not None, f"{self.name} is no queue"
+        assert counters is not None, f"{self.name} is not a queue"
         return counters
 
     async def redrive(self, *, limit: int = 0, match: Match | None = None) -> Redriven:
-        """Move dead letters back to the queues that they came from."""
+        """Move dead letters back to the queues they came from."""
         dead = (await self.topic.state(touch=False)).config.dead_letter
         if dead is None:
-            raise NotFound(404, "topic_not_found", f"the queue {self.name!r} has no dead letters", {"topic": self.name})
+            raise NotFound(
+                404, "topic_not_found", f"queue {self.name!r} has no dead-letter topic", {"topic": self.name}
+            )
         return await self._transport.ask(calls.redrive(topic_calls.path_of(dead), None, limit, match), calls.REDRIVEN)
 
     async def delete(self, *, if_empty: bool = False) -> bool:
-        """Delete the queue with all its jobs; whether there was one."""
+        """Delete the queue with all its jobs. Returns whether it existed."""
         return (await self.topic.delete(if_empty=if_empty)).deleted
 
 
@@ -141,20 +143,20 @@ log = logging.getLogger("strandline.client.worker")
 
 
 class AsyncWorker(Generic[T]):
-    """Does jobs with a function, up to ``concurrency`` at a time. Runs once::
+    """Processes jobs with a function, up to ``concurrency`` at a time. A worker runs once::
 
         worker = client.queue("emails").worker(concurrency=4)
 
         @worker.handler
         def send(job): ...
 
-    A job is acknowledged when the function returns. If it raises, the job is given back, to be tried again after
-    ``delay_ms(job, error)``; the queue's ``max_deliveries`` decides when it becomes a dead letter. While the function
-    runs, heartbeats keep the job. A job can come twice (a worker that is cut off loses its jobs to others), so the
-    function should be able to bear that.
+    A job is acknowledged when the function returns. If the function raises, the job returns to the queue and is
+    delivered again after ``delay_ms(job, error)``; the queue's ``max_deliveries`` decides when it becomes a dead
+    letter. Heartbeats extend the lease while the function runs. A job can be delivered twice, because a worker that
+    loses its connection loses its leases to other workers. Write the function so that a second run does no harm.
 
-    ``run`` goes on until ``stop`` is called or the process gets SIGTERM or SIGINT: then no job is taken any more, those
-    under way are finished, and those that came too late are given back.
+    ``run`` returns after ``stop`` is called or the process receives SIGTERM or SIGINT. The worker then claims no more
+    jobs, finishes the jobs in progress, and returns jobs that arrive too late to the queue.
     """
 
     def __init__(
@@ -170,19 +172,19 @@ class AsyncWorker(Generic[T]):
         self._transport = transport
         self._path = path
         self.node = node
-        # Each job is read by itself: one that is not of the type is that job's failure, and nobody else's.
+        # Each job is decoded separately, so that data of the wrong type fails only its own job.
         self._claimed = calls.claim_reading(msgspec.Raw)
         self._data: msgspec.json.Decoder[T] = msgspec.json.Decoder(kind)
         self._settings = settings
         self._delay_ms = delay_ms or usual_delay_ms
         self._handler: Handler[T] | None = None
         self._stopping = AsyncFlag()
-        #: Raised when there may be room for another job, or none is wanted any more.
+        #: Set when there may be room for another job, or when the worker stops.
         self._changed = AsyncFlag()
         self._finished = AsyncFlag()
         self._running: dict[str, Job[T]] = {}
         self._lease_ms = 0
-        #: How far the queue had got when it was last looked at.
+        #: The head of the queue when the worker last looked.
         self._seen = 0
         self.done = 0
         self.failed = 0
@@ -190,21 +192,22 @@ class AsyncWorker(Generic[T]):
             self.handler(handler)
 
     def handler(self, function: Handler[T]) -> Handler[T]:
-        """The function that does a job; a decorator."""
+        """Set the function that processes a job. Use it as a decorator."""
         async_check(function)
         self._handler = function
         return function
 
     def stop(self) -> None:
-        """Take no job any more. Does not wait."""
+        """Claim no more jobs. Does not wait for jobs in progress."""
         self._stopping.put_up()
         self._changed.put_up()
 
     async def run(self, *, until_empty: bool = False) -> None:
-        """Work until told to stop, or ``until_empty`` until there is no job in the queue, in anybody's hands. Refusals
-        that will not pass (no such queue, a key that is not enough) are raised; what passes is waited for."""
+        """Process jobs until stopped. With ``until_empty``, return when the queue is empty and no worker holds a job.
+        Permanent errors (an unknown queue, an API key without the permission) are raised; the worker waits for
+        temporary ones to pass."""
         if self._handler is None:
-            raise ValueError("the worker has no function: give it one with @worker.handler")
+            raise ValueError("the worker has no handler: set one with @worker.handler")
         jobs, heart = AsyncCrew(self._settings.concurrency), AsyncCrew(1)
         async with async_told_to_stop(self.stop):
             try:
@@ -217,10 +220,10 @@ class AsyncWorker(Generic[T]):
                 self._finished.put_up()
                 await heart.join()
 
-    # --- taking jobs -----------------------------------------------------------------------------------------------
+    # --- claiming --------------------------------------------------------------------------------------------------
 
     async def _look(self) -> None:
-        """What must be known before the first job is taken."""
+        """Read the head and the lease time before the first claim."""
         state = await self._transport.ask(get(self._path, {"touch": False}), topic_calls.STATE)
         self._seen = state.head_seq
         self._lease_ms = self._settings.lease_ms or state.config.lease_ms
@@ -242,7 +245,7 @@ class AsyncWorker(Generic[T]):
             except StrandlineError as error:
                 if not is_passing(error):
                     raise
-                log.warning("%s has no jobs to work on for now: %s", self.node, error)
+                log.warning("worker %s cannot claim jobs, and retries: %s", self.node, error)
                 await self._stopping.wait(self._settings.poll_seconds)
                 continue
             for job in claimed:
@@ -258,7 +261,7 @@ class AsyncWorker(Generic[T]):
         return claimed
 
     async def _wait_for_news(self) -> None:
-        """Until something is appended to the queue, or it is time to look for jobs that have become due."""
+        """Wait until something is appended to the queue, or until it is time to poll for jobs that became due."""
         wait_ms = max(1, round(self._settings.poll_seconds * 1000))
         request = topic_calls.diff(self._path, from_seq=self._seen, limit=1, include_meta=False, wait_ms=wait_ms)
         self._seen = (await self._transport.ask(request, topic_calls.page_reading(Any))).head_seq
@@ -267,7 +270,7 @@ class AsyncWorker(Generic[T]):
         state = await self._transport.ask(get(self._path, {"touch": False}), topic_calls.STATE)
         return not state.count
 
-    # --- doing them ------------------------------------------------------------------------------------------------
+    # --- processing ------------------------------------------------------------------------------------------------
 
     async def _work(self, jobs: AsyncCrew, job: Job[T]) -> None:
         assert self._handler is not None
@@ -283,8 +286,8 @@ class AsyncWorker(Generic[T]):
             else:
                 await self._acknowledge(job)
         except Exception as error:
-            # It is not lost: its lease ends, and somebody gets it again.
-            log.error("job %s cannot be reported: %r", job.seq, error)
+            # The job is not lost: its lease expires, and the queue delivers it again.
+            log.error("the outcome of job %s could not be reported: %r", job.seq, error)
         finally:
             self._running.pop(job.lease_id, None)
             self._changed.put_up()
@@ -296,10 +299,10 @@ class AsyncWorker(Generic[T]):
     async def _give_back(self, job: Job[T], delay_ms: int) -> None:
         await self._transport.call(calls.nack(self._path, self.node, [job], delay_ms))
 
-    # --- keeping them ----------------------------------------------------------------------------------------------
+    # --- heartbeats ------------------------------------------------------------------------------------------------
 
     async def _beat(self) -> None:
-        """Put the deadlines of the jobs under way off, again and again."""
+        """Extend the leases of the jobs in progress, periodically."""
         seconds = self._settings.heartbeat_seconds or self._lease_ms / 1000 / HEARTBEATS_PER_LEASE
         while not await self._finished.wait(seconds):
             held = list(self._running.values())
@@ -307,7 +310,7 @@ class AsyncWorker(Generic[T]):
                 try:
                     await self._extend(held)
                 except StrandlineError as error:
-                    log.warning("the leases of %s jobs could not be extended: %s", len(held), error)
+                    log.warning("could not extend the leases of %s jobs: %s", len(held), error)
 
     async def _extend(self, held: list[Job[T]]) -> None:
         answer = await self._transport.once(calls.extend(self._path, self.node, held, self._lease_ms))
@@ -315,4 +318,4 @@ class AsyncWorker(Generic[T]):
         for job in held:
             job.deadline = extended.deadlines.get(job.seq, job.deadline)
             if job.seq in extended.skipped and job.lease_id in self._running:
-                log.warning("job %s is not this worker's any more: it may be done twice", job.seq)
+                log.warning("job %s is no longer leased to this worker: it may be processed twice", job.seq)

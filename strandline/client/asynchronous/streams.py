@@ -1,4 +1,4 @@
-"""Streams: making, appending, reading, tailing, searching."""
+"""Streams: create, append, read, tail, search."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ T = TypeVar("T")
 
 
 class AsyncStream(Generic[T]):
-    """One stream. Nothing is asked of the server before a method is called. A stream of JSON has values, any other
-    bytes: what is appended to it is bytes or text, and one record."""
+    """One stream. Requests are sent only when a method is called. A JSON stream holds values. Any other stream holds
+    bytes: each append takes bytes or text and adds one record."""
 
     def __init__(self, transport: AsyncTransport, name: str, kind: Any, content_type: str) -> None:
         self._transport = transport
@@ -54,8 +54,8 @@ class AsyncStream(Generic[T]):
         closed: bool = False,
         key: str | None = None,
     ) -> StreamInfo:
-        """Make it, with its first records if there are some. That it exists is no error if it is the same. ``ttl`` is a
-        sliding window (seconds, or "90m", "12h", "7d"), ``expires_at`` a moment that nothing puts off."""
+        """Create the stream, optionally with its first records. If the same stream exists already, nothing happens.
+        ``ttl`` is a sliding window (seconds, or "90m", "12h", "7d"); ``expires_at`` is a fixed time."""
         values = [] if first is None else list(first)
         body = calls.encode(values, self.content_type) if values else b""
         fields = {
@@ -77,7 +77,7 @@ class AsyncStream(Generic[T]):
         expires_at: datetime | str | None = None,
         compact: bool | None = None,
     ) -> AsyncStream[T]:
-        """Make another stream that begins with the records of this one, up to an offset (by default its end)."""
+        """Create a stream that starts with the records of this one, up to ``offset`` (default: the end)."""
         fields = {
             "stream-forked-from": self._path,
             "stream-fork-offset": offset,
@@ -90,7 +90,7 @@ class AsyncStream(Generic[T]):
         return AsyncStream(self._transport, name, self._kind, self.content_type)
 
     async def head(self) -> StreamInfo:
-        """Where it ends, and what is known of it."""
+        """The end offset and the properties of the stream."""
         return calls.info(await self._transport.call(Request("HEAD", self._path, repeatable=ALWAYS)))
 
     async def delete(self) -> None:
@@ -106,8 +106,8 @@ class AsyncStream(Generic[T]):
         timestamp: datetime | str | None = None,
         stream_seq: str | None = None,
     ) -> Appended:
-        """Append one record. It is sent once: if the connection breaks before the answer, Unreachable is raised, and
-        nobody knows. Use a ``producer`` where that must not be."""
+        """Append one record. The request is sent once: if the connection breaks before the answer, Unreachable is
+        raised and the record may or may not have been appended. Use a ``producer`` to append exactly once."""
         return await self._append([value], key, timestamp, stream_seq)
 
     async def append_many(
@@ -118,7 +118,7 @@ class AsyncStream(Generic[T]):
         timestamp: datetime | str | None = None,
         stream_seq: str | None = None,
     ) -> Appended:
-        """Append records of JSON: all of them or none. As safe as ``append``."""
+        """Append JSON records atomically, with the same guarantees as ``append``."""
         return await self._append(list(values), key, timestamp, stream_seq)
 
     async def _append(
@@ -129,13 +129,13 @@ class AsyncStream(Generic[T]):
         return calls.appended(await self._transport.call(calls.append(self._path, self.content_type, body, fields)))
 
     def producer(self, id: str | None = None, *, epoch: int | None = None, seq: int = 0) -> AsyncProducer[T]:
-        """Somebody who appends exactly once, whatever happens to connections and servers. An ``id`` makes it known:
-        the next producer of this id takes over, and fences this one off. ``epoch`` and ``seq`` are for those who keep
-        count themselves."""
+        """A producer, which appends exactly once across broken connections and server restarts. If you give an ``id``,
+        the next producer with this id takes over and fences this one. Set ``epoch`` and ``seq`` only if you count
+        them yourself."""
         return AsyncProducer(self._transport, self._path, self.content_type, ProducerState(id, epoch, seq))
 
     async def close(self, last: T | None = None) -> Appended:
-        """Nothing can be appended any more, but a last record in the same step if one is given."""
+        """Close the stream for appends, optionally with a last record in the same step."""
         body = b"" if last is None else calls.encode([last], self.content_type)
         request = calls.append(self._path, self.content_type, body, {"stream-closed": True}, 0.0 if body else ALWAYS)
         return calls.appended(await self._transport.call(request))
@@ -151,8 +151,8 @@ class AsyncStream(Generic[T]):
         since: datetime | str | None = None,
         latest: bool = False,
     ) -> StreamPage[T]:
-        """One page of what is behind an offset. ``key``: only records with this routing key; ``since`` counts when
-        there is no offset; ``latest``: only the last record of each key."""
+        """One page of the records after ``offset``. ``key`` selects records with this routing key. ``since`` applies
+        only without an offset. ``latest`` returns only the last record of each key."""
         query = given(key=key, filter=filter, since=since, view="latest" if latest else None)
         if since is None or offset != START:
             query["offset"] = offset
@@ -167,7 +167,7 @@ class AsyncStream(Generic[T]):
         since: datetime | str | None = None,
         latest: bool = False,
     ) -> AsyncIterator[StreamPage[T]]:
-        """Pages from an offset to the end as it is when that is reached."""
+        """The pages from ``offset`` to the current end."""
         while True:
             page: StreamPage[T] = await self.page(offset, key=key, filter=filter, since=since, latest=latest)
             yield page
@@ -184,25 +184,25 @@ class AsyncStream(Generic[T]):
         since: datetime | str | None = None,
         latest: bool = False,
     ) -> AsyncIterator[T]:
-        """The values of a JSON stream, from an offset to the end. Raises Gone for an offset before records that were
+        """The values of a JSON stream, from ``offset`` to the end. Raises Gone if records after the offset were
         lost."""
         async for page in self.pages(offset, key=key, filter=filter, since=since, latest=latest):
             for value in page.values:
                 yield value
 
     async def read_bytes(self, offset: str = START, *, key: str | None = None) -> bytes:
-        """Everything from an offset to the end, of a stream that is not JSON."""
+        """The bytes from ``offset`` to the end, for a stream that is not JSON."""
         parts = []
         async for page in self.pages(offset, key=key):
             parts.append(page.data)
         return b"".join(parts)
 
     def tail(self, offset: str = NOW, *, key: str | None = None, filter: str | None = None) -> AsyncStreamTail[T]:
-        """Pages as they come: those behind the offset first. It goes on over broken connections and restarts of the
-        server, misses nothing, repeats nothing, and ends when the stream is closed. ``values`` of it goes through the
-        values alone."""
+        """The pages after ``offset``, then new pages as they arrive. The tail survives broken connections and server
+        restarts without missing or repeating records, and ends when the stream is closed. Its ``values`` method
+        iterates over values instead of pages."""
         state: TailState[T] = TailState(self._path, offset, self._values, given(key=key, filter=filter))
-        # Event streams can neither filter nor keep every byte of a text as it is.
+        # Event streams support no filter, and do not preserve every byte of a text.
         by_events = filter is None and self.content_type == calls.JSON_TYPE
         return AsyncStreamTail(self._transport, state, by_events)
 
@@ -217,12 +217,12 @@ class AsyncStream(Generic[T]):
         search_after: Sequence[Any] | None = None,
         timeout_ms: int | None = None,
     ) -> Found[T]:
-        """One page of hits."""
+        """One page of search hits."""
         request = calls.search(self._path, q=q, sort=sort, size=size, search_after=search_after, timeout_ms=timeout_ms)
         return await self._transport.ask(request, calls.found_reading(self._kind))
 
     async def hits(self, q: str, *, sort: Sequence[str] | None = None, size: int = 100) -> AsyncIterator[Hit[T]]:
-        """All hits, page by page."""
+        """All search hits, fetched page by page."""
         after: Sequence[Any] | None = None
         while True:
             found: Found[T] = await self.search(q, sort=sort, size=size, search_after=after)
@@ -243,32 +243,32 @@ class AsyncStream(Generic[T]):
         group_by: Sequence[str] | None = None,
         measures: Sequence[str] | None = None,
     ) -> Aggregated:
-        """Records added up by interval and dimensions. ``start`` counts, ``end`` does not."""
+        """Aggregate records by interval and dimensions, from ``start`` (inclusive) to ``end`` (exclusive)."""
         times = {"from": start, "to": end}
         request = calls.aggregate(
             self._path, rollup=rollup, interval=interval, q=q, group_by=group_by, measures=measures, **times
         )
         return await self._transport.ask(request, calls.AGGREGATED)
 
-    # --- what it holds ---------------------------------------------------------------------------------------------
+    # --- schema, profile and details -------------------------------------------------------------------------------
 
     async def schema(self) -> dict[str, Any]:
-        """The registry: schemas, lenses, search configuration."""
+        """The schema registry: schemas, lenses and search configuration."""
         return await self._transport.ask(get(f"{self._path}/_schema"), calls.ANYTHING)
 
     async def set_schema(self, update: dict[str, Any]) -> dict[str, Any]:
-        """Change the registry; returns what has become of it."""
+        """Change the schema registry. Returns the new registry."""
         return await self._transport.ask(post(f"{self._path}/_schema", update), calls.ANYTHING)
 
     async def profile(self) -> dict[str, Any]:
         return await self._transport.ask(get(f"{self._path}/_profile"), calls.ANYTHING)
 
     async def set_profile(self, profile: dict[str, Any]) -> dict[str, Any]:
-        """For example ``{"kind": "evlog"}``."""
+        """Set the profile, for example ``{"kind": "evlog"}``."""
         return await self._transport.ask(post(f"{self._path}/_profile", {"profile": profile}), calls.ANYTHING)
 
     async def details(self) -> dict[str, Any]:
-        """Everything that the server tells of it."""
+        """Everything that the server reports about the stream."""
         return await self._transport.ask(get(f"{self._path}/_details"), calls.ANYTHING)
 
 
@@ -276,8 +276,9 @@ class AsyncStream(Generic[T]):
 
 
 class AsyncProducer(Generic[T]):
-    """Numbers its appends, so that each is made once however often it is sent. Several may use it at a time; their
-    appends go one after the other. Raises Fenced from the moment on when another producer of its id has begun."""
+    """Numbers its appends, so that each is applied once however often it is sent. Concurrent callers may share a
+    producer; their appends run one after the other. Raises Fenced once another producer with the same id has
+    started."""
 
     def __init__(self, transport: AsyncTransport, path: str, content_type: str, state: ProducerState) -> None:
         self._transport = transport
@@ -292,7 +293,7 @@ class AsyncProducer(Generic[T]):
 
     @property
     def epoch(self) -> int | None:
-        """None: not known before the first append."""
+        """None before the first append."""
         return self._state.epoch
 
     @property
@@ -307,11 +308,11 @@ class AsyncProducer(Generic[T]):
     async def append_many(
         self, values: Iterable[T], *, key: str | None = None, timestamp: datetime | str | None = None
     ) -> Appended:
-        """Append records of JSON: all of them or none."""
+        """Append JSON records atomically."""
         return await self._append(list(values), {"stream-key": key, "stream-timestamp": timestamp})
 
     async def close(self, last: T | None = None) -> Appended:
-        """Close the stream, with a last record in the same step if one is given."""
+        """Close the stream, optionally with a last record in the same step."""
         return await self._append([] if last is None else [last], {"stream-closed": True})
 
     async def _append(self, values: list[T], fields: dict[str, Any]) -> Appended:
@@ -330,13 +331,13 @@ class AsyncProducer(Generic[T]):
         return calls.appended(answer)
 
     async def _begin(self, body: bytes, fields: dict[str, Any]) -> None:
-        """Find out which epoch comes next."""
+        """Find out the next epoch."""
         try:
             await self._transport.call(self._request(body, {**fields, **self._state.probe()}))
         except Refused as error:
             self._state.learn(error)
         else:
-            raise BadAnswer("the server has taken an append whose number cannot be the next one")
+            raise BadAnswer(f"the server accepted an append with the impossible producer sequence {calls.FAR_SEQ}")
 
     def _request(self, body: bytes, fields: dict[str, Any]) -> Request:
         return calls.append(self._path, self._content_type, body, fields, ALWAYS)
@@ -346,8 +347,8 @@ class AsyncProducer(Generic[T]):
 
 
 class AsyncStreamTail(Generic[T]):
-    """Pages of a stream as they come: iterate over it. ``offset`` is always where it has got to. Close it, or use it as
-    a context manager."""
+    """The pages of a stream as they arrive: iterate over it. ``offset`` is its current position. Close it, or use it
+    as a context manager."""
 
     def __init__(self, transport: AsyncTransport, state: TailState[T], by_events: bool) -> None:
         self._transport = transport
@@ -383,7 +384,7 @@ class AsyncStreamTail(Generic[T]):
         raise StopAsyncIteration
 
     async def values(self) -> AsyncIterator[T]:
-        """The values alone."""
+        """Iterate over the values instead of the pages."""
         async for page in self:
             for value in page.values:
                 yield value

@@ -1,4 +1,4 @@
-"""Tables: rows of a parent, appended, changed, read, and followed live."""
+"""Tables: append, change and read the rows of a parent, and follow them live."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ T = TypeVar("T")
 
 
 class AsyncTable(Generic[T]):
-    """One table, as the server has it declared. Reads show what the caller may see: rows of its own, or all as owner of
-    the parent; with ``public`` what everybody may."""
+    """One table that the server declares. Reads return the rows that the user may see: their own, or all rows for the
+    owner of the parent. With ``public``, reads return the rows that everyone may see."""
 
     def __init__(self, transport: AsyncTransport, name: str, kind: Any = Any, public: bool = False) -> None:
         self._transport = transport
@@ -44,26 +44,26 @@ class AsyncTable(Generic[T]):
     # --- writing ---------------------------------------------------------------------------------------------------
 
     async def append(self, parent: str, payload: T, *, idempotency_key: str | None = None) -> RowAppended:
-        """Append a row. Whatever happens on the way it is appended once: every append has an idempotency key, of its
-        own unless one is given."""
+        """Append a row exactly once: every append has an idempotency key, which is generated unless you give one."""
         return await self._transport.ask(self._calls.append(parent, payload, idempotency_key), calls.APPENDED)
 
     async def append_bulk(self, parent: str, payloads: Iterable[T | NewRow[T]]) -> BulkAppended:
-        """Append rows: all of them or none."""
+        """Append rows atomically."""
         return await self._transport.ask(self._calls.append_bulk(parent, payloads), calls.BULK_APPENDED)
 
     async def update(self, id: str, patch: Mapping[str, Any], *, expected_updated_at: int | None = None) -> Row[T]:
-        """Change members of a row. With ``expected_updated_at`` only if nobody has changed it since: else Conflict."""
+        """Change members of a row. With ``expected_updated_at``, raise Conflict if the row changed since then."""
         request = self._calls.write("update", id=id, patch=patch, expectedUpdatedAt=expected_updated_at)
         return self._calls.one(await self._transport.call(request))
 
     async def rm(self, id: str, *, hard: bool = False) -> RowRemoved:
-        """Remove a row; ``hard`` for good, where it could be restored. One that is not there is no error."""
+        """Remove a row. ``hard`` removes it permanently; otherwise it can be restored if the table allows that. A
+        missing row is not an error."""
         request = self._calls.write("rm", id=id, hard=hard, repeatable=ALWAYS)
         return await self._transport.ask(request, calls.REMOVED)
 
     async def rm_bulk(self, ids: Iterable[str], *, hard: bool = False) -> BulkRemoved:
-        """Remove rows: all of them or none."""
+        """Remove rows atomically."""
         request = self._calls.write("rmBulk", ids=list(ids), hard=hard, repeatable=ALWAYS)
         return await self._transport.ask(request, calls.BULK_REMOVED)
 
@@ -72,11 +72,11 @@ class AsyncTable(Generic[T]):
         return await self._transport.ask(self._calls.write("purgeByParent", parent=parent, hard=hard), calls.PURGED)
 
     async def restore_by_parent(self, parent: str) -> Restored:
-        """Bring all removed rows of a parent back."""
+        """Restore all removed rows of a parent."""
         return await self._transport.ask(self._calls.write("restoreByParent", parent=parent), calls.RESTORED)
 
     async def restore(self, id: str) -> Row[T]:
-        """Bring a removed row back."""
+        """Restore a removed row."""
         return self._calls.one(await self._transport.call(self._calls.write("restore", id=id)))
 
     # --- reading ---------------------------------------------------------------------------------------------------
@@ -89,13 +89,13 @@ class AsyncTable(Generic[T]):
         cursor: str | None = None,
         where: Mapping[str, Any] | None = None,
     ) -> RowPage[T]:
-        """One page of rows, the newest first."""
+        """One page of rows, newest first."""
         return self._calls.page(await self._transport.call(self._calls.list_page(parent, limit, cursor, where)))
 
     async def list(
         self, parent: str, *, where: Mapping[str, Any] | None = None, page_size: int | None = None
     ) -> AsyncIterator[Row[T]]:
-        """All rows, the newest first, page by page."""
+        """All rows, newest first, fetched page by page."""
         cursor: str | None = None
         while True:
             page: RowPage[T] = await self.page(parent, limit=page_size, cursor=cursor, where=where)
@@ -106,13 +106,13 @@ class AsyncTable(Generic[T]):
                 return
 
     async def page_after(self, parent: str, seq: int = 0, *, limit: int | None = None) -> RowsAfter[T]:
-        """One page of rows behind a seq, the oldest first."""
+        """One page of the rows after a seq, oldest first."""
         return self._calls.after(
             await self._transport.call(self._calls.read("listAfter", parent=parent, seq=seq, limit=limit))
         )
 
     async def list_after(self, parent: str, seq: int = 0, *, page_size: int | None = None) -> AsyncIterator[Row[T]]:
-        """All rows behind a seq, the oldest first, page by page."""
+        """All rows after a seq, oldest first, fetched page by page."""
         while True:
             page: RowsAfter[T] = await self.page_after(parent, seq, limit=page_size)
             for row in page.rows:
@@ -122,30 +122,30 @@ class AsyncTable(Generic[T]):
                 return
 
     async def read(self, id: str) -> Row[T] | None:
-        """One row; None if there is none that the caller may see."""
+        """One row, or None if it does not exist or the user may not see it."""
         return self._calls.one_or_none(await self._transport.call(self._calls.read("read", id=id)))
 
     async def search(self, parent: str, query: str, *, limit: int | None = None) -> tuple[Row[T], ...]:
-        """Rows that have all the words, the newest first."""
+        """Rows that contain all words of the query, newest first."""
         request = self._calls.read("search", parent=parent, query=query, limit=limit)
         return tuple(self._calls.found(await self._transport.call(request)))
 
     async def indexed(self, parent: str, by: str) -> dict[str, tuple[Row[T], ...]]:
-        """All rows, by the value of a field as text."""
+        """All rows, grouped by the value of a field as text."""
         answer = await self._transport.call(self._calls.read("indexed", parent=parent, indexBy=by))
         return {value: tuple(rows) for value, rows in self._calls.indexed(answer).items()}
 
     async def counts(self, parent: str, by: str) -> Counts:
-        """How many rows have which value of a field."""
+        """The number of rows for each value of a field."""
         return await self._transport.ask(self._calls.read("counts", parent=parent, by=by), calls.COUNTS)
 
     async def history(self, id: str) -> tuple[Edit, ...]:
-        """What a row was before it was edited, the oldest edit first."""
+        """The earlier versions of a row, oldest first."""
         return tuple((await self._transport.ask(self._calls.read("history", id=id), calls.EDITS)).edits)
 
     def live(self, parent: str, *, after: str | None = None) -> AsyncLive[T]:
-        """Rows and what becomes of them, as it happens: from the beginning, behind a ``cursor`` of before, or with
-        ``after="now"`` from now on. Goes on over broken connections, misses nothing and repeats nothing."""
+        """Rows and their changes as they happen: from the beginning, after the ``cursor`` of an earlier reader, or only
+        new events with ``after="now"``. The reader survives broken connections without missing or repeating events."""
         return AsyncLive(self._transport, LiveState(self._calls, parent, after))
 
 
@@ -153,7 +153,7 @@ class AsyncTable(Generic[T]):
 
 
 class AsyncLive(Generic[T]):
-    """Events of a parent's rows: iterate over it. ``cursor`` is always where it has got to. Close it, or use it as a
+    """The events of a parent's rows: iterate over it. ``cursor`` is its current position. Close it, or use it as a
     context manager."""
 
     def __init__(self, transport: AsyncTransport, state: LiveState[T]) -> None:

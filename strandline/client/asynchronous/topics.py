@@ -1,4 +1,4 @@
-"""Topics: writing, reading, tailing, configuring."""
+"""Topics: write, read, tail and configure."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class AsyncTopic(Generic[T]):
-    """One topic. Nothing is asked of the server before a method is called: the topic need not exist yet."""
+    """One topic. Requests are sent only when a method is called; the topic does not have to exist yet."""
 
     def __init__(self, transport: AsyncTransport, name: str, kind: Any = Any) -> None:
         self._transport = transport
@@ -55,8 +55,8 @@ class AsyncTopic(Generic[T]):
         idempotency_key: str | None = None,
         create: bool | None = None,
     ) -> Written:
-        """Append one record. Whatever happens on the way, it is appended once: every write has an idempotency key, of
-        its own unless one is given. ``create=False`` refuses to make the topic."""
+        """Append one record exactly once: every write has an idempotency key, which is generated unless you give one.
+        ``create=False`` refuses to create a missing topic."""
         record = Draft(data, tag, node, meta)
         request = calls.write(self._path, [record], key=idempotency_key, create=create)
         return await self._transport.ask(request, calls.WRITTEN)
@@ -71,8 +71,9 @@ class AsyncTopic(Generic[T]):
         config: TopicConfigArguments | None = None,
         patient: bool = False,
     ) -> Written:
-        """Append records: all of them or none, with consecutive seqs. What is no ``Draft`` is the data of one.
-        ``config`` is for a topic that has to be made; ``patient`` has a busy server wait instead of refusing."""
+        """Append records atomically, with consecutive seqs. Pass a ``Draft`` to set more than the data of a record.
+        ``config`` is the configuration of a topic that this write creates. ``patient`` makes a busy server wait
+        instead of refusing the write."""
         request = calls.write(
             self._path,
             calls.drafts(records),
@@ -99,9 +100,9 @@ class AsyncTopic(Generic[T]):
         latest: bool = False,
         consumer: str | None = None,
     ) -> Page[T]:
-        """One page of what is behind a seq. ``wait_ms``: wait for something if there is nothing. ``without_nodes``
-        leaves out what these nodes wrote. ``latest``: only the last record of each tag. With a ``consumer`` and
-        ``after=None`` it begins where that one has committed."""
+        """One page of the records after a seq. ``wait_ms`` long-polls if there are none. ``without_nodes`` excludes
+        records of these nodes. ``latest`` returns only the last record of each tag. With ``consumer`` and
+        ``after=None`` the page starts at the consumer's committed position."""
         request = calls.diff(
             self._path,
             from_seq=after,
@@ -128,10 +129,10 @@ class AsyncTopic(Generic[T]):
         page_size: int = 1000,
         on_loss: Callable[[Tombstone], None] | None = None,
     ) -> AsyncIterator[Record[T]]:
-        """The records behind a seq, up to the end as it is when that is reached; page by page.
+        """The records after a seq, up to the current end, fetched page by page.
 
-        Records that are gone although nobody deleted them are told to ``on_loss``, or raise RecordsLost where there is
-        none: they are never passed over in silence.
+        Records that retention or a crash removed are never skipped silently: ``on_loss`` is called for them, or
+        RecordsLost is raised if ``on_loss`` is not given.
         """
 
         async def page(position: int) -> Page[T]:
@@ -156,8 +157,8 @@ class AsyncTopic(Generic[T]):
         strong: bool = False,
         on_loss: Callable[[Tombstone], None] | None = None,
     ) -> AsyncTail[T]:
-        """Records as they come: those behind ``after`` first, or (None) only what is written from now on. It goes on
-        over broken connections and restarts of the server. ``strong``: nothing that a power cut could take back."""
+        """Records as they arrive: first those after ``after``, or only new ones (None). The tail survives broken
+        connections and server restarts. ``strong`` delivers only records that survive a power failure."""
         start = {self.name: Start(after, match, since_ts)}
         watch: AsyncWatch[T] = AsyncWatch(
             self._transport, WatchState(start, self._kind, calls.watch_options(without_nodes, strong))
@@ -167,7 +168,7 @@ class AsyncTopic(Generic[T]):
     # --- consumers -------------------------------------------------------------------------------------------------
 
     def consumer(self, name: str) -> AsyncConsumer[T]:
-        """A named reader of this topic, whose position the server keeps."""
+        """A named reader of this topic, whose position the server stores."""
         return AsyncConsumer(self._transport, self._path, self._page, name)
 
     async def consumers(self) -> dict[str, ConsumerState]:
@@ -177,32 +178,32 @@ class AsyncTopic(Generic[T]):
     # --- the topic itself ------------------------------------------------------------------------------------------
 
     async def configure(self, **config: Unpack[TopicConfigArguments]) -> Configured:
-        """Create the topic, or replace its whole configuration: a member that is not given gets its default, which
-        :class:`TopicConfig` has."""
+        """Create the topic, or replace its whole configuration: members you omit get their defaults, see
+        :class:`TopicConfig`."""
         return await self._transport.ask(calls.configure(self._path, config), calls.CONFIGURED)
 
     async def update(self, **changes: Unpack[TopicConfigArguments]) -> Configured:
         """Change members of the configuration and keep the others. The topic must exist.
 
-        The server has no request for this: the client reads the configuration and writes it back with the changes. If
-        another client changes the configuration in between, its change is lost."""
+        The server has no request for this: the client reads the configuration and writes it back with the changes. A
+        change that another client makes in between is lost."""
         current = (await self.state(touch=False)).config
         return await self.configure(**calls.merged_config(current, changes))
 
     async def state(self, *, touch: bool = True) -> TopicState:
-        """How the topic is doing. ``touch=False``: this does not count as reading it."""
+        """The state of the topic. With ``touch=False`` the request does not count as a read."""
         return await self._transport.ask(get(self._path, {"touch": touch}), calls.STATE)
 
     async def delete_records(self, *, before_seq: int | None = None, match: Match | None = None) -> RecordsDeleted:
-        """Delete records for good: those before a seq, those whose tag matches, or those of which both is true."""
+        """Delete records permanently: those before a seq, those with a matching tag, or those that meet both."""
         return await self._transport.ask(calls.delete_records(self._path, before_seq, match), calls.RECORDS_DELETED)
 
     async def redrive(self, *, to: str | None = None, limit: int = 0, match: Match | None = None) -> Redriven:
-        """Move dead letters of this topic back to the queues that they came from, or all of them to another topic."""
+        """Move dead letters of this topic back to the queues they came from, or all of them to the topic ``to``."""
         return await self._transport.ask(queue_calls.redrive(self._path, to, limit, match), queue_calls.REDRIVEN)
 
     async def delete(self, *, if_empty: bool = False) -> TopicDeleted:
-        """Delete the topic with all its records. ``if_empty`` refuses if there are any."""
+        """Delete the topic with all its records. ``if_empty`` refuses if there are records."""
         request = delete(self._path, {"if_empty": True} if if_empty else None)
         return await self._transport.ask(request, calls.TOPIC_DELETED)
 
@@ -211,7 +212,7 @@ class AsyncTopic(Generic[T]):
 
 
 class AsyncConsumer(Generic[T]):
-    """A durable cursor. What was read and not committed is read again by whoever reads next under this name."""
+    """A durable cursor. Records that were read but not committed are delivered again to the next reader."""
 
     def __init__(self, transport: AsyncTransport, topic: str, page: Reading[Page[Any]], name: str) -> None:
         self._transport = transport
@@ -221,23 +222,23 @@ class AsyncConsumer(Generic[T]):
         self._path = calls.consumer_path(topic, name)
 
     async def position(self) -> ConsumerPosition:
-        """How far it has committed, and its lag. Raises NotFound if it never has."""
+        """The committed position and the lag. Raises NotFound if nothing was committed yet."""
         return await self._transport.ask(get(self._path), calls.POSITION)
 
     async def commit(self, seq: int) -> ConsumerPosition:
-        """Everything up to this seq has been dealt with. Going back is allowed."""
+        """Commit everything up to this seq as processed. The seq may be lower than before."""
         return await self._transport.ask(put(self._path, {"seq": seq}), calls.POSITION)
 
     async def diff(self, *, limit: int | None = None, wait_ms: int = 0) -> Page[T]:
-        """One page of what is behind the committed seq."""
+        """One page of the records after the committed seq."""
         request = calls.diff(self._topic, consumer=self.name, limit=limit, wait_ms=wait_ms, include_tags=True)
         return await self._transport.ask(request, self._page)
 
     async def batches(
         self, *, size: int = 256, on_loss: Callable[[Tombstone], None] | None = None
     ) -> AsyncIterator[list[Record[T]]]:
-        """What is behind the committed seq, in batches, up to the end. A batch is committed when the next one is asked
-        for: if the program fails on the way, it comes again."""
+        """The records after the committed seq up to the end, in batches. A batch is committed when you request the next
+        one; if the program fails before that, the batch is delivered again."""
 
         async def page(position: int) -> Page[T]:
             if position < 0:
@@ -253,7 +254,7 @@ class AsyncConsumer(Generic[T]):
             await self.commit(found.next_from_seq)
 
     async def delete(self) -> bool:
-        """Forget it; whether there was anything to forget."""
+        """Delete the consumer. Returns whether it existed."""
         return (await self._transport.ask(delete(self._path), calls.CONSUMER_DELETED)).deleted
 
 
@@ -280,7 +281,7 @@ class AsyncRouter:
         allow_cycle: bool = False,
         guarantee: Literal["at_least_once", "exactly_once"] = "at_least_once",
     ) -> RouterState:
-        """Make or change it: what is written to ``source`` from now on is copied to ``dest``."""
+        """Create or change the router: new records of ``source`` are copied to ``dest``."""
         body = {
             "source": source,
             "dest": dest,
@@ -297,7 +298,7 @@ class AsyncRouter:
         return await self._transport.ask(get(self._path), calls.ROUTER)
 
     async def delete(self) -> bool:
-        """Whether there was one. What it has copied stays."""
+        """Delete the router. Returns whether it existed. Copied records stay."""
         return (await self._transport.ask(delete(self._path), calls.ROUTER_DELETED)).deleted
 
 
@@ -305,7 +306,7 @@ class AsyncRouter:
 
 
 async def read_pages(page: Callable[[int], AsyncResult[Page[T]]], after: int) -> AsyncIterator[Page[T]]:
-    """Pages from a seq to the end."""
+    """The pages after a seq, up to the end."""
     position = after
     while True:
         found = await page(position)

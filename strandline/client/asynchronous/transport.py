@@ -1,4 +1,4 @@
-"""Requests on their way: sent, tried again where that is safe, and their answers as they are or as a stream."""
+"""Sends requests, repeats them where that is safe, and returns their answers whole or as a stream."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EVENTS = (b"accept", b"text/event-stream")
 
 
 class AsyncTransport:
-    """The connections to one server, and the rules by which they are used."""
+    """The connections to one server. Sends requests over them and repeats failed ones."""
 
     def __init__(
         self,
@@ -32,8 +32,8 @@ class AsyncTransport:
         self.address = address
         self.timeout = timeout
         self.patience = patience
-        # Straight to the transport: what an httpx client adds to a request (cookies, redirects, merging of headers)
-        # is not needed here, and takes more time than all the rest.
+        # Use the transport directly. An httpx client also handles cookies, redirects and header merging, which this
+        # client does not need and which takes longer than everything else.
         self._http = transport or httpx.AsyncHTTPTransport(verify=address.verify(), limits=LIMITS)
 
     async def aclose(self) -> None:
@@ -45,8 +45,8 @@ class AsyncTransport:
         sign: Callable[[Request], Request] | None = None,
         patience: Patience | None = None,
     ) -> Answer:
-        """The answer, if it is a success. ``sign`` is called for every try: a signature is valid once. ``patience``
-        replaces that of the transport."""
+        """Send a request, and return its answer if it succeeds. ``sign`` is called for every attempt, because a
+        signature is valid once. ``patience`` overrides the patience of the transport."""
         tries = Tries(patience or self.patience, request.repeatable)
         while True:
             try:
@@ -59,7 +59,7 @@ class AsyncTransport:
         return reading(await self.call(request))
 
     async def once(self, request: Request) -> Answer:
-        """Without a second try."""
+        """Send a request without retries."""
         try:
             response = await self._http.handle_async_request(self.address.request(request, self.timeout))
             try:
@@ -80,7 +80,7 @@ class AsyncTransport:
             return False
 
     async def stream(self, request: Request, silence: float) -> AsyncByteStream:
-        """Send a request in one try, and give the bytes of the answer as they arrive. The stream counts as dead when
+        """Send a request once, and return the bytes of the answer as they arrive. The stream is considered dead when
         nothing arrives for ``silence`` seconds."""
         try:
             response = await self._http.handle_async_request(self.address.request(request, self.timeout, silence))
@@ -95,13 +95,13 @@ class AsyncTransport:
         return AsyncByteStream(response, request, self.address)
 
     async def listen(self, request: Request, silence: float) -> AsyncEventSource:
-        """Open an event stream, in one try. It counts as dead when nothing arrives for ``silence`` seconds."""
+        """Open an event stream, without retries. It is considered dead when nothing arrives for ``silence`` seconds."""
         wanted = Request(request.method, request.target, request.body, (*request.headers, EVENTS))
         return AsyncEventSource(await self.stream(wanted, silence))
 
 
 class AsyncByteStream:
-    """The body of an answer, as it arrives."""
+    """The body of an answer as it arrives."""
 
     def __init__(self, response: httpx.Response, request: Request, address: Address) -> None:
         self._response = response
@@ -114,7 +114,7 @@ class AsyncByteStream:
         return self._response.headers
 
     async def next(self) -> bytes:
-        """The next bytes; none at the end. Raises Unreachable when the connection breaks."""
+        """The next bytes; empty at the end. Raises Unreachable when the connection breaks."""
         try:
             return await self._chunks.__anext__()
         except StopAsyncIteration:
@@ -142,7 +142,7 @@ class AsyncEventSource:
         return self._stream.headers
 
     async def next(self) -> Event:
-        """The next event. Raises Unreachable when the stream ends, however it does."""
+        """The next event. Raises Unreachable when the stream ends for any reason."""
         while not self._events:
             chunk = await self._stream.next()
             if not chunk:

@@ -1,4 +1,4 @@
-"""Watching topics: one connection for any number of them, and another one whenever it breaks."""
+"""Watches topics: one connection for any number of topics, replaced whenever it breaks."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ T = TypeVar("T")
 
 
 class AsyncWatch(Generic[T]):
-    """Events of the watched topics, as they come: iterate over it. It ends when none of the topics is left.
+    """The events of the watched topics as they arrive: iterate over it. It ends when all topics are deleted.
 
-    A connection that breaks is made anew, and the watch goes on behind the last event: none is missed, none comes
-    twice. When the server stays away for longer than the client's patience the error is raised; whoever iterates again
-    goes on where it was. Close it, or use it as a context manager.
+    When a connection breaks, the watch reconnects and continues after the last event, without missing or repeating
+    events. When the server is unreachable for longer than the client's patience, the error is raised; iterate again to
+    continue from the same position. Close it, or use it as a context manager.
     """
 
     def __init__(self, transport: AsyncTransport, state: WatchState[T]) -> None:
@@ -34,7 +34,7 @@ class AsyncWatch(Generic[T]):
 
     @property
     def positions(self) -> dict[str, int]:
-        """How far each topic has been told, to begin another watch there."""
+        """The position in each topic. Pass it to another watch to continue there."""
         return dict(self._state.positions)
 
     async def __aenter__(self) -> AsyncWatch[T]:
@@ -63,7 +63,7 @@ class AsyncWatch(Generic[T]):
         raise StopAsyncIteration
 
     async def _next(self) -> WatchEvent[T] | None:
-        """One step: connect, or take what the server says."""
+        """Connect, or process the next event."""
         try:
             if self._source is None:
                 await self._connect()
@@ -91,10 +91,10 @@ class AsyncWatch(Generic[T]):
 
 
 class AsyncTail(Generic[T]):
-    """The records of one topic, as they come: iterate over it.
+    """The records of one topic as they arrive: iterate over it.
 
-    Records that are gone although nobody deleted them are told to ``on_loss``, or raise RecordsLost where there is
-    none. If the topic is deleted, NotFound is raised.
+    ``on_loss`` is called for records that retention or a crash removed before the tail read them. Without ``on_loss``
+    RecordsLost is raised. NotFound is raised when the topic is deleted.
     """
 
     def __init__(self, watch: AsyncWatch[T], on_loss: Callable[[Tombstone], None] | None) -> None:
@@ -124,11 +124,11 @@ class AsyncTail(Generic[T]):
                 tell_loss(event.tombstone, self._on_loss)
             elif isinstance(event, Deleted):
                 await self.aclose()
-                raise NotFound(404, "topic_not_found", f"the topic {event.topic!r} was deleted", {"topic": event.topic})
+                raise NotFound(404, "topic_not_found", f"topic {event.topic!r} was deleted", {"topic": event.topic})
         return self._records.popleft()
 
 
 def tell_loss(tombstone: Tombstone, on_loss: Callable[[Tombstone], None] | None) -> None:
     if on_loss is None:
-        raise RecordsLost(f"{tombstone}; give on_loss to go on all the same", tombstone, tombstone.after)
+        raise RecordsLost(f"{tombstone}; pass on_loss to continue after lost records", tombstone, tombstone.after)
     on_loss(tombstone)

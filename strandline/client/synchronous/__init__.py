@@ -1,1 +1,1 @@
-"""The client for threads. Made from ``strandline.client.asynchronous`` by ``tools/generate_client.py``: change that."""
+"""The client for threads. Generated from ``strandline.client.asynchronous`` by ``tools/generate_client.py``."""

@@ -1,6 +1,6 @@
 """The logs with live invalidation, on the event loop: when each of them is processed, and its statistics.
 
-docs/touch.md explains the statistics.
+docs/how-to/touch.md explains the statistics.
 """
 
 from __future__ import annotations
@@ -10,87 +10,153 @@ import logging
 import secrets
 from collections.abc import Callable
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Annotated, Any, Literal, Protocol
+
+import msgspec
+from msgspec import Meta, field
 
 from strandline.delivery.hub import SLICE_SECONDS, Hub, Waiter
-from strandline.delivery.invalidation.runtime import Runtime
+from strandline.delivery.invalidation.runtime import Runtime, TouchMode
 from strandline.delivery.watch.alarms import Alarms
 from strandline.engine import Log
 from strandline.engine.background import report
 from strandline.engine.errors import EngineClosed, EngineError
 from strandline.schema.profiles.touch_settings import TouchSettings
 
+_Number = Annotated[int, Meta(ge=0)]
+_Milliseconds = Annotated[float, Meta(ge=0)]
+
+
+class TouchMeta(msgspec.Struct, rename="camel", kw_only=True):
+    """The state of live invalidation of a log, as JSON. Totals count from when it began."""
+
+    mode: Literal["memory"]
+    cursor: str
+    epoch: str
+    generation: _Number
+    bucket_ms: _Number
+    coalesce_ms: _Milliseconds
+    filter_size: _Number
+    k: _Number
+    pending_keys: _Number
+    overflow_buckets: _Number
+    active_waiters: _Number
+    bucket_max_source_offset_seq: str
+    last_flush_at_ms: _Number
+    flush_interval_ms_max_last_10s: _Milliseconds = field(name="flushIntervalMsMaxLast10s")
+    flush_interval_ms_p95_last_10s: _Milliseconds = field(name="flushIntervalMsP95Last10s")
+    settled: bool
+    coarse_interval_ms: _Number
+    touch_coalesce_window_ms: _Number
+    active_templates: _Number
+    lag_source_offsets: _Number
+    touch_mode: TouchMode
+    hot_fine_keys: _Number
+    hot_templates: _Number
+    hot_fine_keys_active: _Number
+    hot_fine_keys_grace: _Number
+    hot_templates_active: _Number
+    hot_templates_grace: _Number
+    fine_waiters_active: _Number
+    coarse_waiters_active: _Number
+    broad_fine_waiters_active: _Number
+    hot_key_filtering_enabled: bool
+    hot_template_filtering_enabled: bool
+    scan_rows_total: _Number
+    scan_batches_total: _Number
+    scanned_but_emitted_0_batches_total: _Number = field(name="scannedButEmitted0BatchesTotal")
+    processed_through_delta_total: _Number
+    touches_emitted_total: _Number
+    touches_table_total: _Number
+    touches_template_total: _Number
+    fine_touches_dropped_due_to_budget_total: _Number
+    fine_touches_skipped_cold_template_total: _Number
+    fine_touches_skipped_cold_key_total: _Number
+    fine_touches_skipped_template_bucket_total: _Number
+    wait_touched_total: _Number
+    wait_timeout_total: _Number
+    wait_stale_total: _Number
+    journal_flushes_total: _Number
+    journal_notify_wakeups_total: _Number
+    journal_notify_wake_ms_total: _Milliseconds
+    journal_timeouts_fired_total: _Number
+    journal_timeout_sweep_ms_total: _Milliseconds
+    journal_notify_wake_ms_max: _Milliseconds
+    wal_scanned_through: str | None
+
+
 #: What the ticks tell the growth of.
-Totals = dict[str, int | float]
+Totals = dict[str, Any]
 
 
 def totals_of(runtime: Runtime) -> Totals:
-    """Everything that only ever grows."""
+    """Everything that only ever grows, by the fields of :class:`TouchMeta`."""
     processor, follower, telling = runtime.processor, runtime.follower, runtime.telling
     return {
-        "scanRowsTotal": follower.rows,
-        "scanBatchesTotal": follower.batches,
-        "scannedButEmitted0BatchesTotal": follower.empty_batches,
-        "processedThroughDeltaTotal": follower.advanced,
-        "touchesEmittedTotal": processor.touches,
-        "touchesTableTotal": processor.touches_table,
-        "touchesTemplateTotal": processor.touches_template,
-        "fineTouchesDroppedDueToBudgetTotal": processor.dropped_by_budget,
-        "fineTouchesSkippedColdTemplateTotal": processor.skipped_cold_template,
-        "fineTouchesSkippedColdKeyTotal": processor.skipped_cold_key,
-        "fineTouchesSkippedTemplateBucketTotal": processor.skipped_template_bucket,
-        "waitTouchedTotal": telling.counts["touched"],
-        "waitTimeoutTotal": telling.counts["timeout"],
-        "waitStaleTotal": telling.counts["stale"],
-        "journalFlushesTotal": runtime.journal.flushes,
-        "journalNotifyWakeupsTotal": telling.wakeups,
-        "journalNotifyWakeMsTotal": round(telling.wake_ms, 3),
-        "journalTimeoutsFiredTotal": runtime.timeouts_fired,
-        "journalTimeoutSweepMsTotal": round(runtime.sweep_ms, 3),
+        "scan_rows_total": follower.rows,
+        "scan_batches_total": follower.batches,
+        "scanned_but_emitted_0_batches_total": follower.empty_batches,
+        "processed_through_delta_total": follower.advanced,
+        "touches_emitted_total": processor.touches,
+        "touches_table_total": processor.touches_table,
+        "touches_template_total": processor.touches_template,
+        "fine_touches_dropped_due_to_budget_total": processor.dropped_by_budget,
+        "fine_touches_skipped_cold_template_total": processor.skipped_cold_template,
+        "fine_touches_skipped_cold_key_total": processor.skipped_cold_key,
+        "fine_touches_skipped_template_bucket_total": processor.skipped_template_bucket,
+        "wait_touched_total": telling.counts["touched"],
+        "wait_timeout_total": telling.counts["timeout"],
+        "wait_stale_total": telling.counts["stale"],
+        "journal_flushes_total": runtime.journal.flushes,
+        "journal_notify_wakeups_total": telling.wakeups,
+        "journal_notify_wake_ms_total": round(telling.wake_ms, 3),
+        "journal_timeouts_fired_total": runtime.timeouts_fired,
+        "journal_timeout_sweep_ms_total": round(runtime.sweep_ms, 3),
     }
 
 
-def meta_of(runtime: Runtime, now: float) -> dict[str, object]:
-    """Everything but where the log was scanned through, which every protocol writes in its own way."""
+def meta_of(runtime: Runtime, now: float, scanned_through: str | None) -> TouchMeta:
+    """``scanned_through`` is the last record that was looked at, as the protocol writes it."""
     journal, waiters, settings = runtime.journal, runtime.waiters, runtime.settings
     keys, templates = waiters.keys, waiters.templates
     longest, usual = journal.flush_intervals(now)
-    return {
-        "mode": "memory",
-        "cursor": f"{runtime.epoch}:{journal.generation}",
-        "epoch": runtime.epoch,
-        "generation": journal.generation,
-        "bucketMs": settings.memory.bucket_ms,
-        "coalesceMs": round(runtime.window_ms, 3),
-        "filterSize": journal.filter.size,
-        "k": journal.filter.k,
-        "pendingKeys": len(journal.pending) + runtime.processor.owed,
-        "overflowBuckets": journal.overflow_buckets,
-        "activeWaiters": len(waiters),
-        "bucketMaxSourceOffsetSeq": str(journal.last.source_seq - 1),
-        "lastFlushAtMs": journal.last.flushed_at,
-        "flushIntervalMsMaxLast10s": round(longest, 3),
-        "flushIntervalMsP95Last10s": round(usual, 3),
-        "settled": runtime.settled,
-        "coarseIntervalMs": settings.coarse_interval_ms,
-        "touchCoalesceWindowMs": settings.coalesce_window_ms,
-        "activeTemplates": len(runtime.templates),
-        "lagSourceOffsets": runtime.follower.lag,
-        "touchMode": runtime.mode,
-        "hotFineKeys": len(keys),
-        "hotTemplates": len(templates),
-        "hotFineKeysActive": keys.active,
-        "hotFineKeysGrace": keys.in_grace,
-        "hotTemplatesActive": templates.active,
-        "hotTemplatesGrace": templates.in_grace,
-        "fineWaitersActive": waiters.fine,
-        "coarseWaitersActive": waiters.coarse,
-        "broadFineWaitersActive": waiters.broad_fine,
-        "hotKeyFilteringEnabled": runtime.processor.filters_keys,
-        "hotTemplateFilteringEnabled": runtime.processor.filters_templates,
+    return TouchMeta(
+        mode="memory",
+        cursor=f"{runtime.epoch}:{journal.generation}",
+        epoch=runtime.epoch,
+        generation=journal.generation,
+        bucket_ms=settings.memory.bucket_ms,
+        coalesce_ms=round(runtime.window_ms, 3),
+        filter_size=journal.filter.size,
+        k=journal.filter.k,
+        pending_keys=len(journal.pending) + runtime.processor.owed,
+        overflow_buckets=journal.overflow_buckets,
+        active_waiters=len(waiters),
+        bucket_max_source_offset_seq=str(journal.last.source_seq - 1),
+        last_flush_at_ms=journal.last.flushed_at,
+        flush_interval_ms_max_last_10s=round(longest, 3),
+        flush_interval_ms_p95_last_10s=round(usual, 3),
+        settled=runtime.settled,
+        coarse_interval_ms=settings.coarse_interval_ms,
+        touch_coalesce_window_ms=settings.coalesce_window_ms,
+        active_templates=len(runtime.templates),
+        lag_source_offsets=runtime.follower.lag,
+        touch_mode=runtime.mode,
+        hot_fine_keys=len(keys),
+        hot_templates=len(templates),
+        hot_fine_keys_active=keys.active,
+        hot_fine_keys_grace=keys.in_grace,
+        hot_templates_active=templates.active,
+        hot_templates_grace=templates.in_grace,
+        fine_waiters_active=waiters.fine,
+        coarse_waiters_active=waiters.coarse,
+        broad_fine_waiters_active=waiters.broad_fine,
+        hot_key_filtering_enabled=runtime.processor.filters_keys,
+        hot_template_filtering_enabled=runtime.processor.filters_templates,
         **totals_of(runtime),
-        "journalNotifyWakeMsMax": round(runtime.telling.wake_ms_max, 3),
-    }
+        journal_notify_wake_ms_max=round(runtime.telling.wake_ms_max, 3),
+        wal_scanned_through=scanned_through,
+    )
 
 
 log = logging.getLogger(__name__)
@@ -328,5 +394,8 @@ class Lives:
         }
 
 
+_MEMBERS = {field.name: field.encode_name for field in msgspec.structs.fields(TouchMeta)}
+
+
 def _growth_of(total: str) -> str:
-    return total.removesuffix("Total")
+    return _MEMBERS[total].removesuffix("Total")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from time import perf_counter
+from typing import Literal
 
 from strandline.delivery.invalidation.keys import hexadecimal
 from strandline.delivery.invalidation.processor import Follower, Processor
@@ -17,6 +18,8 @@ from strandline.delivery.invalidation.touch_journal import TouchBucket, TouchJou
 from strandline.delivery.invalidation.waiters import Kind, TouchAnswer, Verdict, Wait, Waiters
 from strandline.engine import Log
 from strandline.schema.profiles.touch_settings import TouchSettings
+
+TouchMode = Literal["idle", "fine", "restricted", "coarseOnly"]
 
 #: So many are told before it is looked at the time.
 LOOK_EVERY = 8
@@ -172,7 +175,7 @@ class Runtime:
         return not (self.journal.dirty or self.processor.owed or self.follower.lag)
 
     @property
-    def mode(self) -> str:
+    def mode(self) -> TouchMode:
         if not (self.templates or self.waiters.interested):
             return "idle"
         return self.processor.mode.value

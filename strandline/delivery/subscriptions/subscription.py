@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from strandline.delivery.subscriptions.errors import BadPattern, BadPosition
 from strandline.delivery.subscriptions.events import (
@@ -154,7 +154,6 @@ class Links:
         return list(islice(chain(self.pending, rest), limit))
 
 
-ACTIVE, FAILED = "active", "failed"
 #: Places per event: a record may not be too large.
 PLACES_PER_EVENT = 5000
 
@@ -196,8 +195,8 @@ class Subscription:
         return self.definition.type == WEBHOOK
 
     @property
-    def status(self) -> str:
-        return FAILED if self.failures else ACTIVE
+    def status(self) -> Literal["active", "failed"]:
+        return "failed" if self.failures else "active"
 
     @property
     def due_at(self) -> int:

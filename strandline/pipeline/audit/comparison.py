@@ -1,4 +1,4 @@
-"""The comparison of the lake with the logs, as the driver goes about it."""
+"""Compares the lake with the logs, in the driver."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from strandline.pipeline.audit.lake_files import (
 from strandline.pipeline.audit.records import RANGE_SEQS, Bad, SeenRecords, Sums, added
 from strandline.pipeline.audit.report import Finding, ranges_text
 
-#: So many ranges of a log whose sums differ are looked at record by record; that there are more is told.
+#: The maximum number of differing ranges of a log that are compared record by record. More are only counted.
 CLOSE_RANGES = 16
-#: How often it is begun anew because files were removed from the lake meanwhile.
+#: Attempts before the comparison fails because files are removed from the lake meanwhile.
 ATTEMPTS = 3
 
 Work = Callable[..., Iterator[Any]]
@@ -39,13 +39,13 @@ Work = Callable[..., Iterator[Any]]
 class Comparison:
     def __init__(self, history: History, snapshot: LakeSnapshot, logs: Sequence[LogInfo], is_complete: bool) -> None:
         self._history = history
-        #: What was looked at last.
+        #: The snapshot that was compared last.
         self.snapshot = snapshot
         self._logs = logs
         self._is_complete = is_complete
         self._events = _EventsOf(history)
         self._covered = {info.epoch: snapshot.covered(info.epoch) for info in logs}
-        #: By epoch, up to where a log is compared.
+        #: The seq up to which each log is compared, by epoch.
         self.through = {info.epoch: min(self._covered[info.epoch], info.head) for info in logs}
         self.rows = sum(file.rows for file in snapshot.files)
         self.looked = ""
@@ -58,7 +58,7 @@ class Comparison:
         work: Work,
         stage: StageProgress,
     ) -> list[Finding]:
-        """What is wrong with the lake. Logs that are ``unreadable`` in part cannot be compared."""
+        """The differences between lake and logs. Logs that are partly ``unreadable`` are not compared."""
         logs = [info for info in self._logs if info.epoch not in unreadable]
         in_logs = {info.epoch: _sums(seen.get(info.epoch, ())) for info in logs}
         for attempt in range(1, ATTEMPTS + 1):
@@ -69,8 +69,9 @@ class Comparison:
             if fresh is None or attempt == ATTEMPTS:
                 break
             self.snapshot = fresh
-        self.looked = "the lake was changed again and again while it was looked at"
-        return [Finding(check="lake", ok=False, count=1, detail=f"{self.looked}: audit it when it has come to rest")]
+        self.looked = "the lake kept changing during the comparison"
+        detail = f"{self.looked}: run the audit again when the pipeline is idle"
+        return [Finding(check="lake", ok=False, count=1, detail=detail)]
 
     def _compare(
         self,
@@ -80,7 +81,7 @@ class Comparison:
         work: Work,
         stage: StageProgress,
     ) -> list[Finding] | None:
-        """None if files went away meanwhile."""
+        """None if files were removed meanwhile."""
         pending = self._events.pending(self.snapshot.progress.get(PROGRESS, 0))
         expected = {info.epoch: self._expected(info) for info in logs}
         held: dict[int, HeldRecords] = defaultdict(HeldRecords)
@@ -114,11 +115,11 @@ class Comparison:
         return findings
 
     def _knows_all(self, logs: Sequence[LogInfo]) -> bool:
-        """Whether rows of other logs are nobody's. Not if some were left out."""
+        """Whether a row of any other log is an orphan. Not if some logs were left out."""
         return self._is_complete and len(logs) == len(self._logs)
 
     def _expected(self, info: LogInfo) -> Expected:
-        """What the lake must have of a log. To ask for what stands is not cheap, and often there is nothing to ask."""
+        """What the lake must have of a log. Looking up which seqs exist is slow, so skip it if none is missing."""
         standing = [(info.own_after + 1, info.head)]
         if info.records != info.head - info.own_after:
             try:
@@ -131,7 +132,7 @@ class Comparison:
     def _beyond(self, info: LogInfo) -> Iterator[Finding]:
         covered = self._covered[info.epoch]
         if covered > info.head:
-            detail = f"the lake says it has the log up to {covered}, but the log ends at {info.head}"
+            detail = f"the lake claims to have the log up to seq {covered}, but the log ends at {info.head}"
             yield Finding(
                 check="lake", ok=False, log=info.name, first_seq=info.head + 1, count=covered - info.head, detail=detail
             )
@@ -159,7 +160,7 @@ class Comparison:
 
 
 class _EventsOf:
-    """The erasure events, as far as they say what the lake need not have followed yet."""
+    """The erasure events, to find those that the lake has not applied yet."""
 
     def __init__(self, history: History) -> None:
         self._events = ErasureEvents(history)
@@ -170,7 +171,7 @@ class _EventsOf:
             self._told = []
 
     def pending(self, followed: int) -> _Pending:
-        """The epochs of which the lake knows less, or more, than what was seen of the logs."""
+        """The epochs whose erasures in the lake differ from those in the logs as they were read."""
         if followed > self._events.head:
             return _Pending(None)
         try:
@@ -179,7 +180,7 @@ class _EventsOf:
             return _Pending(None)
 
     def followed(self, epoch: int, followed: int) -> list[Erasure]:
-        """What must not be in the lake any more."""
+        """The erasures that the lake has applied."""
         return [
             event.erasure
             for event in self._told
@@ -190,7 +191,7 @@ class _EventsOf:
 
 
 class _Pending:
-    """Epochs; None: all of them."""
+    """A set of epochs; None stands for all."""
 
     def __init__(self, epochs: set[int] | None) -> None:
         self._epochs = epochs
@@ -215,25 +216,25 @@ def _differing(one: Sums, other: Sums) -> list[int]:
 
 def _waiting(info: LogInfo, differs: bool) -> Iterator[Finding]:
     if differs:
-        detail = "the lake has yet to follow what was deleted or changed in the log"
+        detail = "the lake has not applied the latest deletes and changes of the log yet"
         yield Finding(check="lake", ok=True, log=info.name, detail=detail)
 
 
 def _erased(log: str, erased: Bad) -> Iterator[Finding]:
     if erased.count:
-        detail = f"{erased.count} records were deleted from the log and are still in the lake"
+        detail = f"{erased.count} records were deleted from the log but are still in the lake"
         yield Finding(check="lake", ok=False, log=log, first_seq=erased.first, count=erased.count, detail=detail)
 
 
 def _orphan(log: str, count: int) -> Finding:
-    detail = f"{count} rows of a log of this name that does not exist any more are still in the lake"
+    detail = f"{count} rows belong to a log of this name that no longer exists"
     return Finding(check="lake", ok=False, log=log, count=count, detail=detail)
 
 
 def _different(info: LogInfo, ranges: Sequence[int], close: Sequence[CloselySeen]) -> Iterator[Finding]:
     found = difference(close)
     if not found.seqs:
-        return  # the lake has more than the log, which is right, or has rows twice, which is told apart
+        return  # the lake has more than the log, which is correct, or duplicate rows, which another check reports
     parts = [
         f"{len(seqs)} {what} (seqs {ranges_text(_ranges(seqs))})"
         for seqs, what in ((found.missing, "missing"), (found.other, "different"))
@@ -241,14 +242,14 @@ def _different(info: LogInfo, ranges: Sequence[int], close: Sequence[CloselySeen
     ]
     more = len(ranges) - CLOSE_RANGES
     if more > 0:
-        parts.append(f"further differences in {more} ranges of {RANGE_SEQS} seqs each")
+        parts.append(f"more differences in {more} ranges of {RANGE_SEQS} seqs each")
     yield Finding(
         check="lake",
         ok=False,
         log=info.name,
         first_seq=found.seqs[0],
         count=len(found.seqs),
-        detail=f"in the lake, records are not as in the log: {'; '.join(parts)}",
+        detail=f"records in the lake differ from the log: {'; '.join(parts)}",
     )
 
 

@@ -1,7 +1,7 @@
-"""Rows of the table ``records`` that are there more than once: the same seq of the same log, in one file or in several.
+"""Finds rows of the table ``records`` that are stored more than once: the same seq of the same log, in any files.
 
-Tasks read which seqs a file has. Seqs mostly follow one another, so a file comes down to a few ranges, and the driver
-compares the ranges of all files. The first file that has a seq, in the order of their paths, keeps it.
+Tasks read the seqs of a file. Seqs are mostly consecutive, so a file reduces to a few ranges, and the driver compares
+the ranges of all files. The first file with a seq, in the order of paths, keeps it.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class SeqsItem(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SeqsSeen(msgspec.Struct, array_like=True):
-    """What a file has, by epoch: its seqs, and those that are in it more than once. ``extra`` is how many rows are
-    copies of others in the file. ``logs`` has the names by epoch. ``gone``: the file is not there any more."""
+    """The seqs of a file by epoch, and the seqs that it has more than once. ``extra`` counts rows that are copies of
+    others in the file. ``logs`` maps epochs to names. ``gone``: the file no longer exists."""
 
     path: str
     rows: int = 0
@@ -58,13 +58,13 @@ class SeqsSeen(msgspec.Struct, array_like=True):
 
 
 class DuplicateRows(msgspec.Struct):
-    """What is in the table more than once. ``dropped``: by path and epoch, the seqs that another file keeps. A file of
-    ``concerned`` has to be written again without those, and with one row of each other seq."""
+    """The duplicate rows of the table. ``dropped`` has, by path and epoch, the seqs that another file keeps. Files in
+    ``concerned`` must be rewritten without those, and with one row for each other seq."""
 
     rows: int = 0
     concerned: set[str] = set()
     dropped: dict[str, dict[int, Ranges]] = {}
-    #: By epoch: the seqs, how many rows are too many, and the name of the log.
+    #: By epoch: the seqs, the number of extra rows, and the name of the log.
     seqs: dict[int, Ranges] = {}
     extra: dict[int, int] = {}
     logs: dict[int, str] = {}
@@ -77,8 +77,8 @@ class DuplicateRows(msgspec.Struct):
                 log=self.logs[epoch],
                 first_seq=ranges[0][0],
                 count=self.extra[epoch],
-                detail=f"{self.extra[epoch]} rows are extra copies of others (seqs {ranges_text(ranges)})"
-                + ("; they were removed" if removed else ": strandline pipeline audit --repair removes them"),
+                detail=f"{self.extra[epoch]} rows are extra copies (seqs {ranges_text(ranges)})"
+                + ("; they were removed" if removed else "; run strandline pipeline audit --repair to remove them"),
             )
             for epoch, ranges in sorted(self.seqs.items())
         ]
@@ -113,7 +113,7 @@ def find_copies(
     epochs: Collection[int] | None = None,
     advance: Callable[[int], None] = lambda rows: None,
 ) -> DuplicateRows | None:
-    """What is in these files more than once, of the logs with these epochs (None: of all). None if files went away
+    """The duplicate rows in these files, for the logs with these epochs (None for all). None if files were removed
     meanwhile."""
     items = [SeqsItem(lake, file.path) for file in files]
     seen: list[SeqsSeen] = []
@@ -143,13 +143,13 @@ def _compared(seen: Iterable[SeqsSeen], epochs: Collection[int] | None) -> Dupli
                 found.dropped.setdefault(each.path, {})[epoch] = elsewhere
             found.logs[epoch] = each.logs[epoch]
             found.seqs[epoch] = _union(found.seqs.get(epoch, []), _union(repeated, elsewhere))
-            # Rows of this file beyond the first of each seq, and the first one where another file keeps it.
+            # The rows of this file beyond the first of each seq, and also the first if another file keeps it.
             found.extra[epoch] = found.extra.get(epoch, 0) + each.extra.get(epoch, 0) + _count(elsewhere)
     return found
 
 
 def is_kept(epochs: Seqs, seqs: Seqs, dropped: Mapping[int, Ranges]) -> npt.NDArray[np.bool_]:
-    """Which rows of a file stay: the first of each seq, if no other file keeps it."""
+    """Which rows of a file to keep: the first of each seq, unless another file keeps it."""
     order = np.lexsort((np.arange(len(seqs)), seqs, epochs))
     repeated = np.zeros(len(seqs), np.bool_)
     same = (epochs[order][1:] == epochs[order][:-1]) & (seqs[order][1:] == seqs[order][:-1])
@@ -160,11 +160,11 @@ def is_kept(epochs: Seqs, seqs: Seqs, dropped: Mapping[int, Ranges]) -> npt.NDAr
     return kept
 
 
-# --- ranges, ascending and apart from each other ---------------------------------------------------------------------
+# --- ranges, ascending and disjoint ----------------------------------------------------------------------------------
 
 
 def _ranges(seqs: Seqs) -> Ranges:
-    """Of seqs that ascend."""
+    """The ranges of ascending seqs."""
     ends = np.flatnonzero(np.diff(seqs) > 1)
     firsts = seqs[np.concatenate(([0], ends + 1))]
     lasts = seqs[np.concatenate((ends, [len(seqs) - 1]))]
@@ -199,10 +199,10 @@ def _count(ranges: Ranges) -> int:
     return sum(last - first + 1 for first, last in ranges)
 
 
-# --- Removing rows that are in the table ``records`` more than once -------------------------------------------------
+# --- Removing duplicate rows of the table ``records`` ---------------------------------------------------------------
 
 STAGE = "repair"
-#: A repair is planned so often if others change the tables under it.
+#: Attempts to plan a repair while other processes change the tables.
 ATTEMPTS = 5
 _NARROW = ["epoch", "seq", "key"]
 
@@ -243,7 +243,7 @@ def write_without_copies(item: RepairItem) -> RepairDone:
 def repair_lake(
     spark: SparkSession, history: History, lake: Lake, reporter: Reporter, chosen: Chosen = EVERYTHING
 ) -> DuplicateRows:
-    """Remove the extra copies, as the one driver of the lake. Raises LakeInUse and UnknownLogs."""
+    """Remove duplicate rows, as the only driver of the lake. Raises LakeInUse and UnknownLogs."""
     every = [info for info in history.logs() if not (is_internal(info.name) or info.ephemeral)]
     logs = choose(every, chosen)
     with claim(lake, wall_clock), take_fence(lake, wall_clock) as fence:
@@ -252,8 +252,8 @@ def repair_lake(
 
 
 def remove_copies(round: Round, work: Work) -> DuplicateRows:
-    """Remove what is in the table more than once, of the round's logs and, if those are all, of logs that do not exist
-    any more. Gives what was removed. Raises LakeInUse if others change the lake at the same time."""
+    """Remove the duplicate rows of the round's logs and, if those are all logs, of logs that no longer exist. Returns
+    what was removed. Raises LakeInUse if other processes keep changing the lake."""
     for _ in range(ATTEMPTS):
         try:
             found = _repair(round, work)
@@ -261,11 +261,11 @@ def remove_copies(round: Round, work: Work) -> DuplicateRows:
             continue
         if found is not None:
             return found
-    raise LakeInUse(f"the lake at {round.lake.url} was changed again and again while it was repaired: try again later")
+    raise LakeInUse(f"the lake at {round.lake.url} kept changing during the repair: stop its pipeline and try again")
 
 
 def _repair(round: Round, work: Work) -> DuplicateRows | None:
-    """None if files went away meanwhile."""
+    """None if files were removed meanwhile."""
     records = layout.records(round.lake).snapshot(round.fence)
     files = records.files()
     epochs = None if round.logs == round.all_logs else {info.epoch for info in round.logs}

@@ -1,8 +1,7 @@
-"""Comparing the lake with the logs: what the lake says it has of a log must be there, once, and be the same.
+"""Compares the lake with the logs: each record that the lake claims to have must be there once and be the same.
 
-First sums are compared, range by range; only where those differ, record by record. What a cap or time has taken from a
-log stays in the lake, and so does what a queue has done with. So rows that the log does not have any more are right,
-unless somebody has deleted them.
+Sums are compared first, range by range; records only where the sums differ. Records that retention or a queue removed
+from a log stay in the lake. So rows that the log no longer has are correct, unless a caller deleted them.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ from strandline.pipeline.audit.records import RANGE_SEQS, Bad, Sums, added, dige
 
 _COLUMNS = ["log", "epoch", "seq", "ts", "key", "node", "meta", "data", "bytes"]
 Seqs = npt.NDArray[np.int64]
-#: In place of a digest: there are several records, and they differ.
+#: Stands in place of a digest when there are several records that differ.
 OTHER = -1
 
 
 class LakeSnapshot(NamedTuple):
-    """The table ``records`` at one moment. It has to be taken before the logs are looked at: then whatever it has in
-    excess was removed from them since."""
+    """The table ``records`` at one moment. Take it before the logs are read: then every row that only the lake has was
+    removed from the logs since."""
 
     lake: Lake
     files: list[KnownFile]
@@ -41,7 +40,7 @@ class LakeSnapshot(NamedTuple):
 
     @classmethod
     def take(cls, lake: Lake) -> LakeSnapshot | None:
-        """None if the lake has no such table."""
+        """None if the lake has no table ``records``."""
         table = records(lake)
         if not table.exists:
             return None
@@ -53,7 +52,7 @@ class LakeSnapshot(NamedTuple):
 
 
 class Expected(msgspec.Struct, array_like=True):
-    """Which rows of a log the lake must have, and which of the others it must not have any more."""
+    """Which rows of a log the lake must have, and which it must not have any more."""
 
     through: int
     standing: list[tuple[int, int]]
@@ -61,7 +60,7 @@ class Expected(msgspec.Struct, array_like=True):
 
 
 class LakeItem(msgspec.Struct, array_like=True):
-    """A file, and what is expected by epoch. ``all_known``: epochs that are not among them are of no log at all."""
+    """A file, and what is expected of it by epoch. ``all_known``: rows of other epochs belong to no log."""
 
     lake: Lake
     path: str
@@ -70,15 +69,15 @@ class LakeItem(msgspec.Struct, array_like=True):
 
 
 class HeldRecords(msgspec.Struct, array_like=True):
-    """What a file has of one log."""
+    """The rows of one log in a file."""
 
     sums: Sums = {}
-    #: Deleted from the log, and the lake was told.
+    #: Rows that were deleted from the log by an erasure that the lake has applied.
     erased: Bad = msgspec.field(default_factory=Bad)
 
 
 class LakeSeen(msgspec.Struct, array_like=True):
-    """``gone``: the file is not there any more. ``orphans`` are rows of logs that do not exist, by name."""
+    """``gone``: the file no longer exists. ``orphans`` counts rows of logs that do not exist, by name."""
 
     path: str
     rows: int = 0
@@ -126,7 +125,7 @@ def _hold(rows: Any, expected: Expected, held: HeldRecords) -> None:
 
 
 def _meant(rows: Any, erasures: Sequence[Erasure]) -> npt.NDArray[np.bool_]:
-    """Which rows one of the events means."""
+    """Which rows an event refers to."""
     seqs: Seqs = rows.column("seq").to_numpy()
     meant = np.zeros(len(seqs), np.bool_)
     for erasure in erasures:
@@ -148,11 +147,11 @@ def _flags(values: Any) -> npt.NDArray[np.bool_]:
     return flags
 
 
-# --- record by record ------------------------------------------------------------------------------------------------
+# --- single records --------------------------------------------------------------------------------------------------
 
 
 class CloseItem(msgspec.Struct, array_like=True):
-    """Records of ranges whose sums differ: pieces of a log, or a file of the lake."""
+    """Records of ranges whose sums differ: from pieces of a log, or from a file of the lake."""
 
     epoch: int
     ranges: list[int]
@@ -193,7 +192,7 @@ def _batches(item: CloseItem) -> Iterable[Any]:
 
 
 class Difference(NamedTuple):
-    """Seqs that the lake does not have, and those of which it has another record."""
+    """Seqs that the lake lacks, and seqs for which it has a different record."""
 
     missing: list[int]
     other: list[int]
@@ -204,7 +203,7 @@ class Difference(NamedTuple):
 
 
 def difference(seen: Iterable[CloselySeen]) -> Difference:
-    """Between what was seen of one log on both sides."""
+    """The difference between the two sides of one log."""
     in_log: dict[int, int] = {}
     in_lake: dict[int, int] = {}
     for each in seen:
@@ -212,7 +211,7 @@ def difference(seen: Iterable[CloselySeen]) -> Difference:
             if not each.is_lake:
                 in_log[seq] = digest
             else:
-                # Where a seq is there more than once (``auditing/copies``), each copy has to be right.
+                # If a seq is stored more than once (see ``audit/duplicates``), every copy must be correct.
                 in_lake[seq] = digest if in_lake.get(seq, digest) == digest else OTHER
     missing = sorted(in_log.keys() - in_lake.keys())
     other = sorted(seq for seq, digest in in_log.items() if in_lake.get(seq, digest) != digest)

@@ -1,5 +1,5 @@
-"""Checksums of records that can be added up: two sides that hold the same records come to the same sums, however the
-records are spread over files, and in whatever order they are read."""
+"""Checks of segment files and records in tasks, and digests of records whose sums do not depend on the order or the
+distribution over files: two sides with the same records have the same sums."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from strandline.history.pieces import SegmentPiece
 from strandline.history.source import AnyPiece
 from strandline.signing.author_proofs import holds, proof_of
 
-#: Sums are made over so many seqs: few enough that those which differ are soon found one by one.
+#: The number of seqs per sum: small enough to compare the records of a differing range one by one.
 RANGE_SEQS = 1 << 14
 
 Digests = npt.NDArray[np.uint64]
-#: How many records, and the sum of their digests, by number of the range.
+#: The number of records and the sum of their digests, by number of the range.
 Sums = dict[int, tuple[int, int]]
 
 _NULL = np.uint64(0x9E3779B97F4A7C15)
 
 
 def digests_of(batch: Any) -> Digests:
-    """A digest for each record of a batch, as history has them or as the lake does."""
+    """A digest for each record of a batch from the history or from the lake."""
     digests = _mixed(batch.column("seq").to_numpy().astype(np.uint64))
     times = batch.column("ts").cast(pa.int64()).to_numpy().astype(np.uint64)
     columns = [_hashes_of_few(batch.column(name)) for name in ("key", "node")]
@@ -60,7 +60,7 @@ def added(one: Sums, other: Sums) -> Sums:
 
 
 def payloads(batch: Any) -> Any:
-    """The payloads, as bytes: the lake has those that are text as such."""
+    """The payloads as bytes. The lake stores text payloads as text."""
     data = batch.column("data")
     if "bytes" not in batch.schema.names:
         return data
@@ -76,7 +76,7 @@ def _hashes(column: Any) -> Digests:
 
 
 def _hashes_of_few(column: Any) -> Digests:
-    """The same, where values are repeated much."""
+    """Like ``_hashes``, for columns with many repeated values."""
     if column.null_count == len(column):
         return np.full(len(column), _NULL)
     encoded = column.dictionary_encode()
@@ -86,7 +86,7 @@ def _hashes_of_few(column: Any) -> Digests:
 
 
 def _mixed(numbers: Digests) -> Digests:
-    """Numbers that are near each other become ones that have nothing in common (the last steps of SplitMix64)."""
+    """Distribute close numbers over the whole range (the last steps of SplitMix64)."""
     with np.errstate(over="ignore"):
         mixed = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -94,17 +94,17 @@ def _mixed(numbers: Digests) -> Digests:
         return result
 
 
-# --- Checking segment files whole, in tasks: every block's checksum, whether Arrow finds it valid, and every promise
+# --- Checks of whole segment files, in tasks: block checksums, Arrow's validation, and the promises of the format ----
 
 
 class SegmentItem(msgspec.Struct, array_like=True):
-    """A segment, as one of the pieces that are in it knows it."""
+    """A segment, identified by one of its pieces."""
 
     piece: SegmentPiece
 
 
 class SegmentDamage(msgspec.Struct, array_like=True, frozen=True):
-    """Rows of a log that cannot be read, between which seqs they are, and why."""
+    """Rows of a log that cannot be read: the range of their seqs, and the reason."""
 
     log: str
     epoch: int
@@ -115,7 +115,7 @@ class SegmentDamage(msgspec.Struct, array_like=True, frozen=True):
 
 
 class SegmentChecked(msgspec.Struct, array_like=True):
-    """``unreadable`` is why the file cannot be opened at all; then nothing else is known of it."""
+    """``unreadable`` is the reason why the file cannot be opened; then nothing else is known about it."""
 
     id: int
     rows: int = 0
@@ -123,18 +123,18 @@ class SegmentChecked(msgspec.Struct, array_like=True):
     size: int = 0
     unreadable: str = ""
     damage: list[SegmentDamage] = []
-    #: What is wrong with it besides.
+    #: Other problems of the file.
     problems: list[str] = []
 
 
 def segment_items(pieces: Iterable[AnyPiece]) -> list[SegmentItem]:
-    """An item for every file that the pieces are in."""
+    """One item for every file of the pieces."""
     found = {(piece.path, piece.id): piece for piece in pieces if isinstance(piece, SegmentPiece)}
     return [SegmentItem(piece) for piece in found.values()]
 
 
 def why(piece: SegmentPiece, error: Exception) -> str:
-    """What is wrong with a file, by the name that lasts: its path is one of the moment."""
+    """The problem of a file. Names the segment, because its path may change."""
     return f"segment {piece.id}: {error.why if isinstance(error, DamagedFile) else error}"
 
 
@@ -150,16 +150,16 @@ def check_segment(item: SegmentItem) -> SegmentChecked:
         SegmentDamage(run.name, run.epoch, first, last, rows, f"a damaged block of {name}")
         for run, first, last, rows in stretches(segment, damaged)
     ]
-    # Of a damaged block it is told which records are in it.
+    # Damaged blocks are reported with their records.
     told = tuple(f"Block {index}: " for index in damaged)
     problems = [f"{name}: {problem}" for problem in check(segment) if not problem.startswith(told)]
     return SegmentChecked(piece.id, segment.rows, len(segment.blocks), segment.size, "", damage, problems)
 
 
-# --- Reading the records of logs from end to end, in tasks: whether seqs and times ascend, whether every proof of an
+# --- Checks of the records of logs, in tasks: order of seqs, author proofs, digests ----------------------------------
 
-#: An item has about so many records: many small logs together, or a part of a large one. Checking proofs takes a
-#: second per 5,000 or so.
+#: The approximate number of records of an item: many small logs together, or a part of a large one. Checking 5,000
+#: author proofs takes about a second.
 ITEM_ROWS = 131_072
 
 Seqs = npt.NDArray[np.int64]
@@ -167,14 +167,14 @@ _UNREADABLE = (EngineError, StrandlineError, OSError, pa.ArrowException)
 
 
 class RecordCheckItem(msgspec.Struct, array_like=True):
-    """``digest_through`` has, by epoch, up to which seq the lake is to be compared."""
+    """``digest_through`` has, by epoch, the seq up to which the lake is compared."""
 
     pieces: list[AnyPiece]
     digest_through: dict[int, int] = {}
 
 
 class Bad(msgspec.Struct, array_like=True):
-    """How often something was found, and where first."""
+    """The number of occurrences of a problem, and the seq of the first."""
 
     count: int = 0
     first: int | None = None
@@ -192,7 +192,7 @@ class Bad(msgspec.Struct, array_like=True):
 
 
 class SeenRecords(msgspec.Struct, array_like=True):
-    """What there is in one piece. Times are milliseconds. ``unread``: why a part of it could not be read."""
+    """The records of one piece. Times are in milliseconds. ``unread``: why a part of it could not be read."""
 
     epoch: int
     first: int
@@ -204,7 +204,7 @@ class SeenRecords(msgspec.Struct, array_like=True):
     repeated: Bad = msgspec.field(default_factory=Bad)
     proofs: int = 0
     forged: Bad = msgspec.field(default_factory=Bad)
-    #: The first seq that is said to be there and is not.
+    #: The first seq that should exist and does not.
     first_missing: int | None = None
     unread: str = ""
     sums: Sums = {}
@@ -248,7 +248,7 @@ def _read(piece: AnyPiece, digest_through: int) -> SeenRecords:
             try:
                 _look_at_all(part, seen, digest_through)
             except _UNREADABLE:
-                pass  # it is said already that not all could be read
+                pass  # ``unread`` already says that not everything could be read
     return seen
 
 
@@ -262,7 +262,7 @@ def _look_at_all(piece: AnyPiece, seen: SeenRecords, digest_through: int) -> Seq
 
 
 def _around_damage(piece: AnyPiece) -> list[SegmentPiece]:
-    """What can be read of a piece nevertheless."""
+    """The readable parts of a damaged piece."""
     if not isinstance(piece, SegmentPiece):
         return []
     try:

@@ -1,4 +1,4 @@
-"""What an audit comes to."""
+"""The findings and the report of an audit."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ CHECKS: tuple[Check, ...] = ("blocks", "order", "duplicates", "gaps", "floors", 
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """Something about one log, or about what was looked at in all of them if there is no ``log``. If it is ``ok``, it
-    is worth knowing and nothing to mend. ``detail`` has nothing of any record in it."""
+    """A finding about one log, or a summary for all logs if ``log`` is empty. If ``ok``, it is information and needs no
+    repair. ``detail`` contains nothing of any record."""
 
     check: Check
     ok: bool
@@ -33,7 +33,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
-    """``ok``: nothing is wrong."""
+    """``ok``: no problems were found."""
 
     run: str
     #: Milliseconds since 1970.
@@ -42,7 +42,7 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
     ok: bool
     logs: int
     records: int
-    #: What was looked at, check by check, and then what was found in single logs.
+    #: A summary per check, followed by the findings in single logs.
     findings: list[Finding]
 
 
@@ -68,21 +68,21 @@ def write_report(lake: Lake, report: AuditReport) -> None:
 
 
 def ranges_text(ranges: Sequence[tuple[int, int]], most: int = 5) -> str:
-    """Ranges of seqs in words; only the first ones if there are many."""
+    """Ranges of seqs as text, only the first ``most`` of them."""
     shown = [str(first) if first == last else f"{first} to {last}" for first, last in ranges[:most]]
     more = len(ranges) - most
     return ", ".join(shown) + (f" and {more} more ranges" if more > 0 else "")
 
 
-# --- What was seen of a log, held against what is known of it -------------------------------------------------------
+# --- Comparing the records of a log with its metadata ---------------------------------------------------------------
 
 
 def judge(info: LogInfo, seen: Sequence[SeenRecords], damage: Sequence[SegmentDamage], changed: bool) -> list[Finding]:
-    """Everything that is to be said of a log. ``seen`` has its pieces in their order. ``changed``: somebody removed
-    records while they were read, so that they cannot be counted."""
+    """All findings about a log. ``seen`` has its pieces in order. ``changed``: records were removed while they were
+    read, so the count cannot be checked."""
     findings = [*_unread(info, seen, damage), *_order(info, seen), *_floors(info, seen), *_proofs(info, seen)]
     if any(finding.check == "blocks" for finding in findings):
-        return [*findings, *_known_gaps(info)]  # of course not all are there
+        return [*findings, *_known_gaps(info)]  # with damage, records are missing anyway
     return [*findings, *_known_gaps(info), *([] if changed else _missing(info, seen))]
 
 
@@ -108,7 +108,7 @@ def _unread(info: LogInfo, seen: Sequence[SeenRecords], damage: Sequence[Segment
             log=info.name,
             first_seq=unread[0].first,
             count=sum(last - first + 1 for first, last in ranges) - sum(each.rows for each in unread),
-            detail=f"not all of seqs {ranges_text(ranges)} could be read: {unread[0].unread}",
+            detail=f"some of the seqs {ranges_text(ranges)} could not be read: {unread[0].unread}",
         )
 
 
@@ -125,8 +125,8 @@ def _order(info: LogInfo, seen: Sequence[SeenRecords]) -> Iterator[Finding]:
             repeated.add(Bad(1, other.first_seq))
         elif other.first_seq < one.last_seq:
             disordered.add(Bad(1, other.first_seq))
-    yield from _bad(info, "order", disordered, "records come behind ones with a higher seq")
-    yield from _bad(info, "duplicates", repeated, "seqs are there more than once")
+    yield from _bad(info, "order", disordered, "records come after a higher seq")
+    yield from _bad(info, "duplicates", repeated, "seqs occur more than once")
 
 
 def _floors(info: LogInfo, seen: Sequence[SeenRecords]) -> Iterator[Finding]:
@@ -136,14 +136,14 @@ def _floors(info: LogInfo, seen: Sequence[SeenRecords]) -> Iterator[Finding]:
         faults.append((info.floor, f"the floor {info.floor} is above the earliest seq {info.earliest}"))
     for first, last in info.gaps:
         if not 1 <= first <= last <= info.head:
-            faults.append((first, f"the gap {first} to {last} is not among its seqs"))
+            faults.append((first, f"the gap {first} to {last} is outside the log's seqs"))
     if there:
         first_seq, last_seq = there[0].first_seq or 0, there[-1].last_seq or 0
         least = max(info.own_after + 1, info.floor, info.earliest)
         if first_seq < least:
-            faults.append((first_seq, f"seq {first_seq} is there, although nothing below {least} should be"))
+            faults.append((first_seq, f"seq {first_seq} exists, although the log should start at {least}"))
         if last_seq > info.head:
-            faults.append((last_seq, f"seq {last_seq} is there, behind the head {info.head}"))
+            faults.append((last_seq, f"seq {last_seq} exists after the head {info.head}"))
     if faults:
         details = "; ".join(text for _, text in faults)
         yield Finding(
@@ -155,7 +155,7 @@ def _proofs(info: LogInfo, seen: Sequence[SeenRecords]) -> Iterator[Finding]:
     forged = Bad()
     for each in seen:
         forged.add(each.forged)
-    yield from _bad(info, "proofs", forged, "records have a proof of their author that does not hold")
+    yield from _bad(info, "proofs", forged, "records have an invalid author proof")
 
 
 def _known_gaps(info: LogInfo) -> Iterator[Finding]:
@@ -175,13 +175,13 @@ def _missing(info: LogInfo, seen: Sequence[SeenRecords]) -> Iterator[Finding]:
     if found == info.records:
         return
     if found > info.records:
-        detail = f"{found} records are there, but only {info.records} should be"
+        detail = f"found {found} records, expected only {info.records}"
         yield Finding(check="gaps", ok=False, log=info.name, count=found - info.records, detail=detail)
         return
     holes = [each.first_missing for each in seen if each.first_missing is not None]
-    detail = f"{found} records are there, but {info.records} should be"
+    detail = f"found {found} records, expected {info.records}"
     if holes:
-        detail += f"; the first seq without one is {min(holes)}, unless that was removed"
+        detail += f"; the first missing seq is {min(holes)}, unless that record was removed"
     yield Finding(
         check="gaps",
         ok=False,
@@ -194,5 +194,5 @@ def _missing(info: LogInfo, seen: Sequence[SeenRecords]) -> Iterator[Finding]:
 
 def _bad(info: LogInfo, check: Check, bad: Bad, what: str) -> Iterator[Finding]:
     if bad.count:
-        detail = f"{bad.count} {what}, the first of them {bad.first}"
+        detail = f"{bad.count} {what}, the first at seq {bad.first}"
         yield Finding(check=check, ok=False, log=info.name, first_seq=bad.first, count=bad.count, detail=detail)

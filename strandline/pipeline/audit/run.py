@@ -1,4 +1,4 @@
-"""An audit from beginning to end."""
+"""Runs an audit."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def audit(
     removed: DuplicateRows | None = None,
     now: Callable[[], int] = wall_clock,
 ) -> AuditReport:
-    """Look at the chosen logs from end to end, and at the lake, which ``snapshot`` was taken of before ``history`` was
-    opened. ``removed`` is what a repair has removed just before, for the report. Raises UnknownLogs."""
+    """Check the chosen logs completely, and the lake, whose ``snapshot`` was taken before ``history`` was opened.
+    ``removed`` has the rows that a repair has just removed, for the report. Raises UnknownLogs."""
     return _Audit(workers, history, snapshot, reporter, chosen, removed).run(source, now())
 
 
@@ -55,7 +55,7 @@ class _Audit:
         self._work = workers
         self._history = history
         self._reporter = reporter
-        # Logs that the server keeps for itself are looked at only if somebody asks for them by name.
+        # Internal logs are checked only if they are named.
         every = [info for info in history.logs() if not is_internal(info.name) or info.name in chosen.logs]
         self._is_complete = chosen == EVERYTHING
         self._logs = [info for info in choose(every, chosen) if not info.ephemeral]
@@ -82,7 +82,7 @@ class _Audit:
             findings=[*self._sums(), *self._findings],
         )
 
-    # --- what there is to look at ------------------------------------------------------------------------------------
+    # --- the pieces of the logs --------------------------------------------------------------------------------------
 
     def _pieces_of(self, info: LogInfo) -> list[AnyPiece]:
         try:
@@ -98,7 +98,7 @@ class _Audit:
     # --- the checks --------------------------------------------------------------------------------------------------
 
     def _check_segments(self) -> Mapping[int, list[SegmentDamage]]:
-        """Damage by the epoch of the log that has it."""
+        """Damage by the epoch of the log."""
         damage: dict[int, list[SegmentDamage]] = defaultdict(list)
         if not self._by_path:
             return damage
@@ -116,14 +116,14 @@ class _Audit:
         return damage
 
     def _all_of(self, done: records.SegmentChecked) -> Iterator[SegmentDamage]:
-        """What is in a segment that cannot be opened."""
+        """The records of a segment that cannot be opened."""
         for piece in self._all_pieces():
             if isinstance(piece, SegmentPiece) and piece.id == done.id:
                 rows = sum(last - first + 1 for first, last in piece.visible)
                 yield SegmentDamage(piece.log, piece.epoch, piece.first, piece.last, rows, done.unreadable)
 
     def _read_records(self) -> Mapping[int, list[records.SeenRecords]]:
-        """What was seen, by epoch, in order."""
+        """The results of all pieces, by epoch and in order."""
         total = sum(info.records for info in self._logs)
         through = {} if self._comparison is None else self._comparison.through
         items = records.record_items(self._all_pieces(), through)
@@ -145,11 +145,11 @@ class _Audit:
             self._findings += judge(info, there, damage.get(info.epoch, []), self._has_changed(info, there))
         looked = f"{sum(each.rows for pieces in seen.values() for each in pieces)} records in {len(self._logs)} logs"
         self._looked |= {"order": looked, "duplicates": looked, "gaps": looked, "floors": looked}
-        self._looked.setdefault("blocks", f"{looked}, as the server reads them")
+        self._looked.setdefault("blocks", f"{looked}, read through the server")
         self._looked["proofs"] = f"{proofs} proofs in {looked}"
 
     def _has_changed(self, info: LogInfo, seen: Sequence[records.SeenRecords]) -> bool:
-        """Whether records were removed while they were read. A directory is looked at as it was at one moment."""
+        """Whether records were removed while they were read. A view of a directory does not change."""
         if self._by_path or sum(each.rows for each in seen) == info.records:
             return False
         try:
@@ -172,15 +172,15 @@ class _Audit:
         with self._reporter.stage("copies", sum(file.rows for file in snapshot.files)) as stage:
             found = find_copies(snapshot.lake, snapshot.files, self._work, epochs, stage.advance)
         if found is None:
-            self._looked["copies"] = "files of the lake were removed while they were looked at"
-            detail = f"{self._looked['copies']}: audit the lake again"
+            self._looked["copies"] = "files were removed from the lake during the check"
+            detail = f"{self._looked['copies']}: run the audit again"
             self._findings.append(Finding(check="copies", ok=False, count=1, detail=detail))
             return
         self._looked["copies"] = f"{found.rows} rows in {len(snapshot.files)} files of the lake"
         self._findings += found.findings()
 
     def _sums(self) -> Iterator[Finding]:
-        """A row per check, of all logs together."""
+        """One summary per check, for all logs."""
         for check in CHECKS:
             if check in self._looked:
                 bad = [finding for finding in self._findings if finding.check == check and not finding.ok]

@@ -1,10 +1,10 @@
-"""What erasure events mean for companions: which of them are written anew, without what, or made again from the log.
+"""The effects of erasure events on companions: which are rewritten without some records, and which are built again.
 
-Companions know the seqs of their records, not the keys. So where an event selects by key, what stands in the log now
-decides, and records that a cap, time, a queue or compaction took from that range meanwhile go from the companion as
-well: it is better to forget too much of what nobody can read any more than to keep what was erased.
+Companions know the seqs of their records but not the keys. So if an event selects by key, the companion keeps the
+records that still exist in the log. It also loses records that retention, a queue or compaction removed from that
+range: losing records that cannot be read any more is better than keeping erased ones.
 
-In which order events came does not matter: wherever something came back or was changed, the log says how it is now.
+The order of events does not matter: where a record was restored or amended, the log has its current state.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _NO_SEQS: Seqs = np.empty(0, np.int64)
 
 
 class ErasureEffect(NamedTuple):
-    """What becomes of a companion. ``is_dropped``: it goes. ``is_outdated``: it has to be made again from the log. Else
-    its records outside of ``kept`` and those of the seqs ``without`` go, if it has any."""
+    """The effect on a companion. ``is_dropped``: it is removed. ``is_outdated``: it is built again from the log.
+    Otherwise it loses its records outside ``kept`` and those with the seqs ``without``."""
 
     kept: Ranges
     without: Seqs = _NO_SEQS
@@ -38,7 +38,7 @@ class ErasureEffect(NamedTuple):
 
 
 class Selected:
-    """Records of a log: all up to ``through``, and the ``seqs``."""
+    """Records of a log: all up to ``through``, and the listed seqs."""
 
     def __init__(self) -> None:
         self.through = 0
@@ -54,7 +54,7 @@ class Selected:
             self._seqs = None
 
     def between(self, first: int, last: int) -> Seqs:
-        """Of the seqs, those from ``first`` to ``last``."""
+        """The listed seqs from ``first`` to ``last``."""
         if self._seqs is None:
             self._seqs = np.unique(np.array(self._listed, np.int64))
         low, high = np.searchsorted(self._seqs, [first, last + 1])
@@ -65,8 +65,8 @@ class Selected:
 
 
 class Erased:
-    """All that events say of one log: which records are gone, which are if they have some key, and which may be there
-    again or have other data."""
+    """All events of one log: which records are erased, which are erased if they have a certain key, and which may be
+    restored or have other data."""
 
     def __init__(self) -> None:
         self.gone = Selected()
@@ -86,7 +86,7 @@ class Erased:
 
 
 class ErasureReach(NamedTuple):
-    """The seqs of a log, from ``first`` to ``last``, that are the own records of the log of this epoch."""
+    """A range of seqs of a log whose records belong to the log with this epoch."""
 
     epoch: int
     first: int
@@ -99,8 +99,8 @@ def effects_of(
     logs: Mapping[int, LogInfo],
     standing: Callable[[LogInfo], Ranges],
 ) -> dict[str, ErasureEffect]:
-    """By the path of each companion that may be concerned. ``logs`` are all that there are, by epoch; ``standing`` says
-    which seqs of a log readers see."""
+    """The effects on companions, by path. ``logs`` are all logs by epoch; ``standing`` returns the visible seqs of a
+    log."""
     erased: dict[int, Erased] = {}
     for erasure in erasures:
         erased.setdefault(erasure.epoch, Erased()).add(erasure)
@@ -129,7 +129,7 @@ def effects_of(
 
 
 def reaches_of(epoch: int, logs: Mapping[int, LogInfo]) -> list[ErasureReach]:
-    """Whose records a log has, the newest first: its own and, if it is a fork, those of the logs it goes back to."""
+    """The owners of a log's records, newest first: the log itself and, for a fork, the logs it was forked from."""
     found: list[ErasureReach] = []
     last = 2**63 - 1
     owner: int | None = epoch
@@ -149,7 +149,7 @@ def _effect(
     erased: Mapping[int, Erased],
     what_stands: Callable[[int], Ranges],
 ) -> ErasureEffect | None:
-    """None if nothing of the companion is meant."""
+    """None if no event refers to the companion."""
     everything = [(entry.info.first, entry.info.last)]
     kept, without = everything, [_NO_SEQS]
     for reach in reaches:
@@ -172,11 +172,11 @@ def _effect(
     return None if kept == everything and not len(seqs) else ErasureEffect(kept, seqs)
 
 
-# --- ranges: ascending, inclusive, apart -----------------------------------------------------------------------------
+# --- ranges: ascending, inclusive, disjoint --------------------------------------------------------------------------
 
 
 def around(ranges: Ranges, first: int, last: int, instead: Ranges) -> Ranges:
-    """The ranges with what others have ``instead`` from ``first`` to ``last``."""
+    """The ranges, replaced by ``instead`` between ``first`` and ``last``."""
     before = overlap(ranges, [(1, first - 1)])
     return joined([*before, *overlap(instead, [(first, last)]), *overlap(ranges, [(last + 1, 2**63 - 1)])])
 
@@ -197,7 +197,7 @@ def overlap(these: Ranges, those: Ranges) -> Ranges:
 
 
 def joined(ranges: Ranges) -> Ranges:
-    """The same with those that touch as one."""
+    """The ranges, with adjacent ones joined."""
     found: Ranges = []
     for low, high in ranges:
         if found and found[-1][1] + 1 == low:

@@ -1,8 +1,7 @@
-"""Planning companions: what a log asks for, what there is of it, what is left to do. Nothing in here reads or writes.
+"""Plans companions: what a log's configuration requires, what exists, what remains to do. Reads and writes nothing.
 
-The companions of a log that were made for one configuration form a *line*: consecutive ranges from the first seq on.
-A line only grows at its end. Another configuration begins another line, and the old one stays until that has come as
-far.
+The companions of a log for one configuration form a *line*: consecutive ranges from the first seq. A line grows only at
+its end. A changed configuration starts another line, and the old one stays until the new one has caught up.
 """
 
 from __future__ import annotations
@@ -18,20 +17,20 @@ from strandline.query.index_files.builder import plan_id_of, rollups_id, version
 from strandline.query.index_files.table import IndexEntry
 from strandline.schema.registry import Registry
 
-#: About so many records go into one companion. More would be fewer files to look into, but one task makes a companion
-#: in its memory, and an erased record costs writing all of it anew.
+#: The approximate maximum number of records of a companion. Larger companions would be fewer files, but a task builds a
+#: companion in memory, and erasing one record rewrites all of it.
 COMPANION_ROWS = 262_144
-#: A log that has a line waits until it has so many new records, or ...
+#: A log with a line is extended when it has this many new records, or ...
 FEW_RECORDS = 4_096
-#: ... until its newest companion is so old. A server indexes so few in a twentieth of a second, while each companion is
-#: a file, a task and rows of two tables. Whoever reads rollups in the lake does not want to wait for ever, though.
+#: ... when its newest companion is this old. A server indexes 4,096 records in a twentieth of a second, while each
+#: companion costs a file, a task and rows in two tables. But readers of rollups in the lake should not wait for long.
 FEW_WAIT_MS = 300_000
 
 T = TypeVar("T")
 
 
 class Wish(NamedTuple):
-    """What the search configuration of a log asks for: what is to be indexed and added up, under which versions."""
+    """What the search configuration of a log requires: the fields to index, the rollups, and the schema versions."""
 
     info: LogInfo
     plan: str
@@ -40,7 +39,7 @@ class Wish(NamedTuple):
 
 
 def wish_of(info: LogInfo) -> Wish | None:
-    """None if nothing can be searched for in the log. Whatever a registry that is damaged raises comes through."""
+    """None if the log has no searchable fields. Raises the errors of a damaged registry."""
     # Most logs have no search configuration.
     if info.registry is None or b'"search"' not in info.registry:
         return None
@@ -54,7 +53,8 @@ class _Asked(NamedTuple):
     versions: Versions
 
 
-#: What registries ask for, by a digest of each. Reading one takes a third of a millisecond, and rounds come often.
+#: The requirements of registries, by digest. Reading a registry takes a third of a millisecond, and rounds are
+#: frequent.
 _known: dict[bytes, _Asked | None] = {}
 MAX_KNOWN = 200_000
 
@@ -71,10 +71,10 @@ def _asked(registry: bytes) -> _Asked | None:
 
 
 class CompanionLines(NamedTuple):
-    """What there is of a wish.
+    """The existing companions for a wish.
 
-    ``line`` is what was made for it. ``renewable`` goes on where the line ends and has the right columns, but other
-    rollups. ``stale`` is everything else.
+    ``line`` was built for it. ``renewable`` continues at the end of the line with the right columns but other rollups.
+    ``stale`` has all others.
     """
 
     line: list[IndexEntry]
@@ -87,17 +87,17 @@ class CompanionLines(NamedTuple):
 
     @property
     def old(self) -> list[IndexEntry]:
-        """What goes once the line has come as far."""
+        """The companions to remove when the line has caught up with them."""
         return [*self.renewable, *self.stale]
 
     @property
     def is_replaced(self) -> bool:
-        """Whether nothing is answered better by what is old."""
+        """Whether the line covers everything that the old companions cover."""
         return bool(self.old) and self.covered >= max(entry.info.last for entry in self.old)
 
 
 def lines_of(wish: Wish, entries: Sequence[IndexEntry]) -> CompanionLines:
-    """``entries`` are all that there are of the log's epoch."""
+    """``entries`` are all companions of the log's epoch."""
     usable = [entry for entry in entries if _fits(entry, wish)]
     line = line_of(entry for entry in usable if entry.info.rollups == wish.rollups)
     renewable = line_of((entry for entry in usable if entry.info.rollups != wish.rollups), end_of(line))
@@ -111,7 +111,7 @@ def _fits(entry: IndexEntry, wish: Wish) -> bool:
 
 
 def line_of(entries: Iterable[IndexEntry], after: int = 0) -> list[IndexEntry]:
-    """Those that follow each other from behind ``after``; of several that begin together the longest."""
+    """The consecutive companions after ``after``; of several with the same start, the longest."""
     found: list[IndexEntry] = []
     by_first = {
         entry.info.first: entry for entry in sorted(entries, key=lambda entry: (entry.info.last, entry.built_at))
@@ -123,13 +123,13 @@ def line_of(entries: Iterable[IndexEntry], after: int = 0) -> list[IndexEntry]:
 
 
 def end_of(line: Sequence[IndexEntry], after: int = 0) -> int:
-    """The last seq that a line answers for."""
+    """The last seq that a line covers."""
     return line[-1].info.last if line else after
 
 
 def counted(entries: Sequence[IndexEntry], wish: Wish | None) -> list[IndexEntry]:
-    """Of all companions of a log's epoch the line that rollups are taken from: the one that has come furthest and, of
-    several, the one that is wished for."""
+    """The line of a log's companions that rollups are taken from: the one that has advanced furthest and, of several,
+    the one that the configuration requires."""
     lines: dict[tuple[str, str], list[IndexEntry]] = {}
     for entry in entries:
         lines.setdefault((entry.info.plan, entry.info.rollups), []).append(entry)
@@ -139,20 +139,20 @@ def counted(entries: Sequence[IndexEntry], wish: Wish | None) -> list[IndexEntry
 
 
 def is_due(wish: Wish, lines: CompanionLines, now: int, *, everything: bool) -> bool:
-    """Whether what the line does not have yet is to be indexed now."""
+    """Whether to index the records after the line now."""
     line = lines.line
     new = wish.info.head - end_of(lines.renewable, lines.covered)
     if new <= 0:
         return False
-    # A time in the future is that of a wrong clock: then there is no waiting.
+    # A time in the future comes from a wrong clock; do not wait then.
     return everything or not line or new >= FEW_RECORDS or not 0 <= now - line[-1].built_at < FEW_WAIT_MS
 
 
-# --- sharing out the work ------------------------------------------------------------------------------------------
+# --- distributing the work -----------------------------------------------------------------------------------------
 
 
 class CompanionRange(NamedTuple):
-    """The range of a companion, and the pieces that its records are in."""
+    """The range of a companion, and the pieces with its records."""
 
     first: int
     last: int
@@ -164,11 +164,11 @@ class CompanionRange(NamedTuple):
 
 
 def stretches_of(pieces: Sequence[Piece], after: int, through: int, rows: int) -> list[CompanionRange]:
-    """All seqs from behind ``after`` up to ``through``, in ranges with about so many records. None without pieces."""
+    """All seqs after ``after`` up to ``through``, in ranges of about ``rows`` records; empty without pieces."""
     groups: list[list[Piece]] = []
     count = 0
     for piece in pieces:
-        # A little more than asked for is better than a small rest.
+        # A range may be a little larger, to avoid a small last one.
         if not groups or count + piece.rows > rows + rows // 4:
             groups.append([])
             count = 0
@@ -183,7 +183,7 @@ def stretches_of(pieces: Sequence[Piece], after: int, through: int, rows: int) -
 
 
 def packed(things: Iterable[tuple[T, int]], size: int) -> Iterator[list[T]]:
-    """Things with what they weigh, in order, in packs that weigh about ``size``: the small ones share a pack."""
+    """Things with their weights, in order, in packs of about ``size``. Small things share a pack."""
     pack: list[T] = []
     weight = 0
     for thing, more in things:
@@ -197,10 +197,10 @@ def packed(things: Iterable[tuple[T, int]], size: int) -> Iterator[list[T]]:
 
 
 def merges_of(line: Sequence[IndexEntry], rows: int) -> list[list[IndexEntry]]:
-    """Which neighbours are to become one.
+    """The neighbours to merge.
 
-    One is joined with the one before it while that has at most twice as many records, as chunks are in memory, and both
-    together have at most ``rows``: so a line has few, and no record is written often.
+    A companion is merged with the one before it while that has at most twice as many records (like chunks in memory)
+    and both together have at most ``rows``. So a line stays short, and a record is written only a few times.
     """
     groups: list[list[IndexEntry]] = []
     counts: list[int] = []
@@ -215,7 +215,7 @@ def merges_of(line: Sequence[IndexEntry], rows: int) -> list[list[IndexEntry]]:
 
 
 def continued(line_end: int, made: Iterable[IndexEntry]) -> tuple[list[IndexEntry], list[IndexEntry]]:
-    """Of what was made, what goes on where a line ends, and the rest: something before that could not be made."""
+    """The new companions that continue a line, and the rest, which follow a companion that could not be built."""
     made = list(made)
     following = line_of(made, line_end)
     taken = {entry.path for entry in following}
@@ -230,5 +230,5 @@ def by_epoch(entries: Iterable[IndexEntry]) -> dict[int, list[IndexEntry]]:
 
 
 def progress_name(epoch: int, plan: str) -> str:
-    """Under which name the table keeps how far a line has come."""
+    """The name under which the table stores the progress of a line."""
     return f"{epoch}/{plan}"

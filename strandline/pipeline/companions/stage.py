@@ -1,4 +1,4 @@
-"""What the steps of the companions' stage share: the two tables, what logs wish for, and the way to have work done."""
+"""The stage of companions: the files that answer searches over history, and their rollups."""
 
 from __future__ import annotations
 
@@ -50,17 +50,17 @@ STAGE = "companions"
 
 
 class CompanionStage:
-    """The tables change together: whatever becomes of companions, rollups follow at once."""
+    """The shared state of the steps. Rollups follow every change of companions immediately."""
 
     def __init__(self, round: Round, rows: int = COMPANION_ROWS) -> None:
         self.round = round
-        #: About so many records go into one companion.
+        #: The approximate maximum number of records of a companion.
         self.rows = rows
         self.table = CompanionTable(round.lake, round.fence)
         self.rollups = Rollups(round)
         self.logs = {info.epoch: info for info in round.all_logs}
         self.wishes: dict[int, Wish] = {}
-        #: Logs whose wishes cannot be known: nothing is done about them.
+        #: Logs with an unreadable registry, which are left alone.
         self.unknown: set[int] = set()
         for info in round.all_logs:
             self._ask(info)
@@ -71,7 +71,7 @@ class CompanionStage:
         try:
             wish = wish_of(info)
         except Exception as error:
-            self.problem(info.name, None, f"its registry cannot be understood: {describe(error)}")
+            self.problem(info.name, None, f"cannot read the registry: {describe(error)}")
             self.unknown.add(info.epoch)
             return
         if wish is not None:
@@ -82,7 +82,7 @@ class CompanionStage:
         return self.table.entries
 
     def chosen(self) -> Iterator[tuple[Wish, CompanionLines]]:
-        """The logs of the round that wish for companions, and what there is of each now."""
+        """The logs of the round that require companions, and the existing companions of each."""
         entries = by_epoch(self.entries)
         for info in self.round.logs:
             wish = self.wishes.get(info.epoch)
@@ -90,7 +90,7 @@ class CompanionStage:
                 yield wish, lines_of(wish, entries.get(info.epoch, []))
 
     def work(self, works: Iterable[tuple[Work, int]]) -> Iterator[list[CompanionOutcome]]:
-        """Have work done, given how many records each is about; wave after wave."""
+        """Run work in waves. Each work comes with its number of records."""
         round = self.round
         items = (CompanionItem(round.lake, round.now(), pack) for pack in packed(works, self.rows))
         first = next(items, None)
@@ -106,9 +106,9 @@ class CompanionStage:
         remove: Collection[IndexEntry] = (),
         progress: Mapping[str, int] | None = None,
     ) -> None:
-        """What the table of companions has from now on, and with it that of rollups."""
+        """Change the table of companions, and then the table of rollups."""
         had_followed = self.rollups.has_followed(self.table.version)
-        # What is made from now on is made of records as these events have left them.
+        # New companions are built from records after these events.
         begun = {} if ERASURES in self.table.progress else {ERASURES: self.round.events.head}
         self.table.change(add=add, remove=remove, progress={**begun, **(progress or {})}, now=self.round.now())
         self._follow({entry.info.epoch for entry in (*add, *remove)} if had_followed else None)
@@ -126,7 +126,7 @@ class CompanionStage:
             self.drop(damaged)
 
     def drop(self, damaged: Mapping[str, str]) -> None:
-        """These companions, by their paths, cannot be used: they are made again, by this round or by the next."""
+        """Remove damaged companions, by path. This round or the next builds them again."""
         found = [entry for entry in self.entries if entry.path in damaged]
         for entry in found:
             self.problem(entry.info.log, entry.info.first, damaged[entry.path])
@@ -134,7 +134,7 @@ class CompanionStage:
             self.change(remove=found)
 
     def failed(self, failures: Collection[CompanionFailure]) -> None:
-        """Tell of them."""
+        """Report failures, and remove damaged companions."""
         for failure in failures:
             if failure.damaged is None:
                 self.problem(failure.log, failure.seq, failure.message)
@@ -144,28 +144,28 @@ class CompanionStage:
         self.round.problem(STAGE, log, seq, message)
 
 
-# --- Files of companions that the table does not refer to: replaced ones, and what killed tasks have left -----------
+# --- Unused files: replaced companions, and files that killed tasks have left ---------------------------------------
 
 NOTED = f"{FOLDER}/unused.json"
 
 
 class NotedCompanions(msgspec.Struct):
-    """``since`` when each file is known to be unused, and when somebody ``looked`` for them; milliseconds."""
+    """``since`` when each file is known to be unused, and when the files were last ``looked`` for; milliseconds."""
 
     looked: int = 0
     since: dict[str, int] = {}
 
 
 def find_unused(lake: Lake, used: Iterable[str]) -> list[str]:
-    """All files that are there and not used."""
+    """All files that exist and are not used."""
     return sorted(lake.names(f"{FOLDER}/").keys() - set(used) - {NOTED})
 
 
 def sweep(lake: Lake, used: Iterable[str], now: int, grace_s: int, remove: Callable[[list[str]], None]) -> list[str]:
-    """Remove what has been known to be unused for so long, and put down what was found now. It is looked for once in
-    such a time, so a file goes after one or two of them. ``remove`` removes files. Gives what was removed.
+    """Remove files that have been unused for ``grace_s``, and note newly unused ones. This runs once per ``grace_s``,
+    so a file is removed after one or two such periods. ``remove`` removes files. Returns what was removed.
 
-    A time in the future was noted by a round with a wrong clock. It counts as now."""
+    A time in the future was noted by a round with a wrong clock, and counts as now."""
     stored = lake.read(NOTED)
     noted = NotedCompanions() if stored is None else _read(stored)
     if stored is not None and 0 <= now - noted.looked < grace_s * 1000:
@@ -183,22 +183,22 @@ def _read(stored: bytes) -> NotedCompanions:
     try:
         return msgspec.json.decode(stored, type=NotedCompanions)
     except msgspec.DecodeError:
-        # Everything unused counts as found now.
+        # The file is damaged: count all unused files as found now.
         return NotedCompanions()
 
 
-# --- Companions: the files that searches over history are answered from, and the rollups that go with them ----------
+# --- The stage --------------------------------------------------------------------------------------------------------
 
-#: Files that were replaced stay so long: a server looks for new ones when it is next asked, and may be answering from
-#: the old ones until then.
+#: How long replaced files are kept. A server looks for new files at the next search, and may be answering from the old
+#: ones until then.
 GRACE_S = 600
 
 
 def run(round: Round, *, grace_s: int = GRACE_S, rows: int = COMPANION_ROWS) -> dict[int, int]:
-    """Up to which seq each log that is searched is covered, by epoch. About ``rows`` records go into one companion, and
-    a file that was replaced stays for ``grace_s`` seconds.
+    """Run the stage. Returns the seq up to which each searchable log is covered, by epoch. A companion has about
+    ``rows`` records, and replaced files are kept for ``grace_s`` seconds.
 
-    Raises what concerns all logs: a disk that is full, a lake or a Spark that is gone.
+    Raises errors that affect all logs, for example a full disk, or a lost lake or Spark session.
     """
     keeping = CompanionStage(round, rows)
     _erase(keeping)
@@ -214,22 +214,22 @@ def run(round: Round, *, grace_s: int = GRACE_S, rows: int = COMPANION_ROWS) -> 
 
 
 def _erase(keeping: CompanionStage) -> None:
-    """Have nothing in the tables that was erased before the round began, and no file that has it."""
+    """Remove all records that were erased before the round from the tables and from all files."""
     lake, head = keeping.round.lake, keeping.round.events.head
     progress = keeping.table.progress.get(ERASURES)
     if progress is None:
-        # There is nothing yet that could have missed an event.
+        # The table does not exist yet, so it cannot have missed an event.
         return
     if progress != head:
         try:
             if progress > head:
-                raise EventsMissed(f"{progress} events were followed, and there are {head}")
+                raise EventsMissed(f"{progress} erasure events were applied, but only {head} exist")
             _apply(keeping, progress)
         except EventsMissed as error:
-            keeping.problem(None, None, f"{error}: all companions are made again")
+            keeping.problem(None, None, f"{error}: building all companions again")
             keeping.change(remove=keeping.entries, progress={ERASURES: head})
     if keeping.rollups.erasures != head:
-        # Files that were replaced lately, or that a killed task has left, may have it as well.
+        # Recently replaced files, or files that a killed task has left, may contain erased records too.
         keeping.round.remove(find_unused(lake, (entry.path for entry in keeping.entries)))
         keeping.rollups.sweep()
         keeping.rollups.swept(head)
@@ -240,7 +240,7 @@ def _apply(keeping: CompanionStage, progress: int) -> None:
     erasures = [event.erasure for event in round.events.after(progress)]
     effects = effects_of(erasures, keeping.entries, keeping.logs, round.history.standing)
     concerned = {entry.path: entry for entry in keeping.entries if entry.path in effects}
-    # Most that may be concerned by a key are not: it takes little to see that.
+    # Most companions that a key may affect do not change, and checking that is cheap.
     works = [(_rewritten(keeping, entry, effects[path]), entry.info.records // 8) for path, entry in concerned.items()]
     made: list[IndexEntry] = []
     for wave in keeping.work((item, weight) for item, weight in works if item is not None):
@@ -250,12 +250,12 @@ def _apply(keeping: CompanionStage, progress: int) -> None:
                 del concerned[path]
             for failure in outcome.failed:
                 keeping.problem(failure.log, failure.seq, failure.message)
-    # What could not be written anew goes all the same; its log goes on from before it.
+    # Companions that could not be rewritten are removed too; their lines continue before them.
     keeping.change(add=made, remove=list(concerned.values()), progress={ERASURES: round.events.head})
 
 
 def _rewritten(keeping: CompanionStage, entry: IndexEntry, effect: ErasureEffect) -> Work | None:
-    """The companion without what was erased, or as the log has it now; None: it only goes."""
+    """The companion without the erased records, or built from the log; None to only remove it."""
     info, wish, head = entry.info, keeping.wishes.get(entry.info.epoch), keeping.round.events.head
     if effect.is_dropped or wish is None or wish.plan != info.plan or wish.rollups != info.rollups:
         return None
@@ -293,15 +293,15 @@ def _build(round: Round, wish: Wish, first: int, last: int, pieces: Iterable[obj
 
 
 class _Extending:
-    """Brings lines up to the heads of their logs."""
+    """Extends lines to the heads of their logs."""
 
     def __init__(self, keeping: CompanionStage) -> None:
         self._keeping = keeping
         self._round = keeping.round
-        #: How far the line of each log has come, by epoch, and which one it is.
+        #: The end of the line of each log, by epoch, and its wish.
         self._ends: dict[int, int] = {}
         self._wishes: dict[int, Wish] = {}
-        #: Logs that nothing more is made of in this round.
+        #: Logs that failed in this round.
         self._failed: set[int] = set()
 
     def run(self) -> None:
@@ -318,7 +318,7 @@ class _Extending:
         info = wish.info
         if info.head < lines.covered:
             self._keeping.problem(
-                info.name, info.head, f"the log ends before what the lake has of it, which is {lines.covered}"
+                info.name, info.head, f"the log ends at seq {info.head}, but the lake has it up to {lines.covered}"
             )
             return False
         return bool(lines.renewable) or is_due(wish, lines, self._round.now(), everything=self._round.complete)
@@ -336,7 +336,7 @@ class _Extending:
         info = wish.info
         assert info.registry is not None
         for entry in lines.renewable:
-            # Its columns are as they should be, so the log need not be read for other rollups.
+            # Its columns are still valid, so other rollups do not need the log.
             first = entry.info.first
             yield (
                 CompanionMerge(
@@ -358,7 +358,7 @@ class _Extending:
             yield _build(self._round, wish, stretch.first, stretch.last, stretch.pieces), stretch.rows
 
     def _commit(self, wave: list[CompanionOutcome]) -> list[IndexEntry]:
-        """What of a wave goes on where the lines end."""
+        """Commit the companions of a wave that continue their lines."""
         added: list[IndexEntry] = []
         progress: dict[str, int] = {}
         for epoch, made in by_epoch(entry for outcome in wave for entry in outcome.made).items():
@@ -375,11 +375,11 @@ class _Extending:
         return added
 
 
-# --- tidying up ------------------------------------------------------------------------------------------------------
+# --- upkeep ----------------------------------------------------------------------------------------------------------
 
 
 def _merge(keeping: CompanionStage) -> None:
-    """Make one of small neighbours."""
+    """Merge small neighbours."""
     groups: dict[tuple[int, int], list[IndexEntry]] = {}
     works: list[tuple[Work, int]] = []
     for wish, lines in keeping.chosen():
@@ -400,8 +400,8 @@ def _merge(keeping: CompanionStage) -> None:
 
 
 def _retire(keeping: CompanionStage) -> None:
-    """Let go what nobody needs any more: what is replaced, and what is of logs that are not searched any more. (That a
-    log was dropped, an event has told.)"""
+    """Remove companions that are replaced, or whose logs are no longer searchable. (Erasure events handle dropped
+    logs.)"""
     old = [entry for _, lines in keeping.chosen() if lines.is_replaced for entry in lines.old]
     chosen = {info.epoch for info in keeping.round.logs} - keeping.unknown
     old += [entry for entry in keeping.entries if entry.info.epoch in chosen - keeping.wishes.keys()]

@@ -1,7 +1,7 @@
-"""The tables of companions and of rollups, as the one who changes them has them at hand.
+"""The tables of companions and rollups, for the driver that changes them.
 
-The table of companions is small, a row per file, so all of it is in memory and a change writes the files it concerns
-anew. The table of rollups says for each of its rows which companion it is from.
+The table of companions is small, with one row per file, so it is kept in memory, and a change rewrites the affected
+files. Each row of the table of rollups names the companion that it comes from.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from strandline.query.index_files.file import DamagedIndexFile
 from strandline.query.index_files.rollups import ROLLUP_ROWS
 from strandline.query.index_files.table import ERASURES, LISTED, TABLE, IndexEntry, listed_in, listed_table, rollup_rows
 
-#: With more files than this, a change writes all of them as one.
+#: With more files than this, a change rewrites all of them as one.
 MAX_FILES = 16
 
-#: ``companion`` is the path of the companion that a row was taken from: the table has either all rows of it, or none.
+#: ``companion`` is the path of the companion that a row comes from. The table has either all of its rows, or none.
 ROLLUPS = ROLLUP_ROWS.append(pa.field("companion", pa.string(), nullable=False))
 
 
@@ -46,13 +46,13 @@ def rollups_table(lake: Lake) -> LakeTable:
 
 
 class CompanionTable:
-    """What there is when this is made, and what became of it by changes made here. There is one who makes changes."""
+    """The table when it was opened, plus the changes made through this object, which must be the only writer."""
 
     def __init__(self, lake: Lake, fence: Fence | None = None) -> None:
         self._lake = lake
         self._table = companions_table(lake).snapshot(fence)
         self.progress = self._table.progress()
-        #: The files of the table by their paths, and the rows of each.
+        #: The files of the table by path, and the rows of each.
         self._files = {file.path: (file, self._load(file.path)) for file in self._table.files()}
 
     def _load(self, path: str) -> list[IndexEntry]:
@@ -77,8 +77,8 @@ class CompanionTable:
         progress: Mapping[str, int] | None = None,
         now: int | None = None,
     ) -> None:
-        """All of it in one step. Whoever is removed is known by its path, and need not be there any more. ``now`` is as
-        in :meth:`Snapshot.commit`."""
+        """Make all changes in one commit. Removed companions are identified by path and may be missing already. ``now``
+        is passed to :meth:`Snapshot.commit`."""
         gone = {entry.path for entry in remove}
         concerned = [path for path, (_, entries) in self._files.items() if any(entry.path in gone for entry in entries)]
         if not (add or concerned or progress):
@@ -105,13 +105,13 @@ def _known(file: DataFile) -> KnownFile:
     return KnownFile(file.path, file.size, file.rows, {}, {})
 
 
-# --- The table of rollups: what the companions of each log add up to, for whoever reads the lake --------------------
+# --- The table of rollups: aggregates of the companions of each log, for readers of the lake ------------------------
 
-#: A task writes the rows of companions, and reads old files, of about so many bytes together.
+#: The approximate size of companions and old files that a task processes.
 ITEM_BYTES = 256 << 20
-#: Fewer than these are written here: it takes less time than having Spark begin with it.
+#: Less than this is written by the driver, which is faster than starting a Spark job.
 FEW_BYTES = 16 << 20
-#: So many files that are smaller than this are written as one, together with the next change.
+#: When there are this many files smaller than SMALL_BYTES, the next change merges them.
 SMALL_BYTES = 4 << 20
 MAX_SMALL_FILES = 16
 
@@ -119,8 +119,7 @@ _NO_ROLLUPS = rollups_id(SearchConfig())
 
 
 class RollupItem(msgspec.Struct, frozen=True):
-    """``files`` of the table are written anew without the rows of the companions ``gone``, and with those of
-    ``companions``."""
+    """Rewrite ``files`` of the table without the rows of the companions ``gone``, and with those of ``companions``."""
 
     lake: Lake
     files: list[str]
@@ -129,21 +128,21 @@ class RollupItem(msgspec.Struct, frozen=True):
 
 
 class RollupOutcome(msgspec.Struct, frozen=True):
-    """``damaged`` are companions that cannot be used, and why."""
+    """``damaged`` maps the paths of unusable companions to the reasons."""
 
     files: list[DataFile]
     damaged: dict[str, str]
 
 
 class RollupSource(msgspec.Struct, frozen=True):
-    """Where rows of the table are from."""
+    """The companion that rows of the table come from."""
 
     epoch: int
     companion: str
 
 
 class Rollups:
-    """The table, for the one who changes it."""
+    """The table, for the driver that changes it."""
 
     def __init__(self, round: Round) -> None:
         self._round = round
@@ -151,25 +150,25 @@ class Rollups:
         self._table = rollups_table(round.lake).snapshot(round.fence)
         self._name = self._table.table.name
         self._progress = self._table.progress()
-        #: What is in the files of the table, by their paths: they never change.
+        #: The companions in each file of the table, by path. Files never change.
         self._sources: dict[str, frozenset[RollupSource]] = {}
 
     def has_followed(self, version: int) -> bool:
-        """Whether it is where the table of companions is."""
+        """Whether the rollups reflect this version of the table of companions."""
         return self._progress.get(TABLE, -1) == version
 
     @property
     def erasures(self) -> int | None:
-        """Up to here, nothing of what was erased is in any file, whether or not the table still refers to it."""
+        """The last erasure event whose records are in no file, even in files that the table no longer references."""
         return self._progress.get(ERASURES)
 
     def follow(
         self, counted: Iterable[IndexEntry], version: int, erasures: int, epochs: Collection[int] | None
     ) -> dict[str, str]:
-        """Have the rows of the ``counted`` companions and no others, of the logs with these epochs (None: of all). The
-        table of companions is at this version, and without what these erasures took.
+        """Make the table contain the rows of the ``counted`` companions and no others, for the logs with these epochs
+        (None for all). ``version`` is the version of the table of companions, which reflects these erasures.
 
-        Gives the paths of companions that cannot be used, and why; the table does without them.
+        Returns the paths of unusable companions with the reasons; the table omits them.
         """
         wanted = {
             RollupSource(entry.info.epoch, entry.path): entry
@@ -192,7 +191,7 @@ class Rollups:
         missing = [entry for source, entry in wanted.items() if source not in held]
         outcomes = self._work(outdated, gone, missing)
         added = [file for outcome in outcomes for file in outcome.files]
-        # A table that is new has no files with anything older.
+        # A new table has no files with older data.
         begun = {} if ERASURES in self._progress else {ERASURES: erasures}
         self._commit(add=added, remove=outdated, progress={**begun, TABLE: version})
         return {path: why for outcome in outcomes for path, why in outcome.damaged.items()}
@@ -234,19 +233,19 @@ class Rollups:
         waves = work(self._round.spark, write_rows, items, RollupItem, RollupOutcome, self._round.parallelism)
         return [outcome for wave in waves for outcome in wave]
 
-    # --- files that are not part of it any more ----------------------------------------------------------------------
+    # --- unused files ------------------------------------------------------------------------------------------------
 
     def sweep(self) -> None:
-        """Remove every file that the table does not refer to now: those who read an older version lose it."""
+        """Remove every file that the table does not reference now. Readers of older versions lose them."""
         if not self._table.exists:
             return
         found = self._lake.names(f"{self._name}/")
-        # As the table is now: another engine may have put files together since it was looked at.
+        # Use the current files: another engine may have merged files since the snapshot.
         known = {f"{self._name}/{file.path}" for file in self._table.table.files()}
         self._round.remove(name for name in found if name.endswith(".parquet") and _is_data(name) and name not in known)
 
     def tidy(self) -> None:
-        """Remove what both tables have replaced long ago, now and then, and shorten their transaction logs."""
+        """Periodically remove files that both tables replaced long ago, and shorten their transaction logs."""
         now = self._round.now()
         if not self._table.exists or not table_upkeep.is_sweep_due(self._progress, now):
             return
@@ -256,7 +255,7 @@ class Rollups:
         self._commit(progress={table_upkeep.SWEPT: now})
 
     def swept(self, erasures: int) -> None:
-        """Put down that the files are clean."""
+        """Record that the files contain no erased records."""
         self._commit(progress={ERASURES: erasures})
 
 
@@ -265,7 +264,7 @@ def _is_data(name: str) -> bool:
 
 
 def _that_may_have(files: Iterable[KnownFile], epochs: Collection[int] | None) -> Iterator[KnownFile]:
-    """Those that may have rows of logs with these epochs, as far as the transaction log tells."""
+    """The files that may have rows of logs with these epochs, according to the transaction log."""
     ordered = None if epochs is None else sorted(epochs)
     for file in files:
         bounds = file.bounds.get("epoch")
@@ -276,11 +275,11 @@ def _that_may_have(files: Iterable[KnownFile], epochs: Collection[int] | None) -
         yield file
 
 
-# --- what tasks do ---------------------------------------------------------------------------------------------------
+# --- tasks -----------------------------------------------------------------------------------------------------------
 
 
 def write_rows(item: RollupItem) -> RollupOutcome:
-    """New files of the table."""
+    """Write new files of the table."""
     damaged: dict[str, str] = {}
     kept = ~pc.field("companion").isin(pa.array(item.gone, pa.string()))
     with RowsWriter(rollups_table(item.lake)) as writer:

@@ -1,7 +1,7 @@
-"""What tasks do for companions: make them, out of records or out of other companions, and put them into the lake.
+"""The work of tasks for companions: build them from records or from other companions, and write them into the lake.
 
-A companion that cannot be made does not keep a task from making the others: it is reported with the log and the seq.
-Only what would befall all of them (no room, no memory) fails the task.
+A companion that cannot be built does not stop the others: it is reported with its log and seq. Only errors that affect
+all of them (no disk space, no memory) fail the task.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Ranges = list[tuple[int, int]]
 
 
 class CompanionBuild(msgspec.Struct, frozen=True, kw_only=True, tag="build"):
-    """A companion of records. ``registry`` is that of the log, as it is stored."""
+    """Build a companion from records. ``registry`` is the stored registry of the log."""
 
     origin: Origin
     registry: bytes
@@ -48,9 +48,9 @@ class CompanionBuild(msgspec.Struct, frozen=True, kw_only=True, tag="build"):
 
 
 class CompanionMerge(msgspec.Struct, frozen=True, kw_only=True, tag="merge"):
-    """A companion of consecutive ones, or of one, whose rollups are added up as the registry says now. Only records in
-    the ranges ``kept``, if given, and not ``without`` are in it; ``only_if_other``: nothing is made if that is all of
-    them. ``erasures``: see :func:`merge`."""
+    """Build a companion from consecutive ones, or from one, with the rollups that the registry declares now. It
+    contains only records in the ranges ``kept``, if given, and not ``without``. ``only_if_other``: build nothing if
+    that would change nothing. ``erasures``: see :func:`merge`."""
 
     log: str
     epoch: int
@@ -67,7 +67,7 @@ Work = CompanionBuild | CompanionMerge
 
 
 class CompanionItem(msgspec.Struct, frozen=True):
-    """``built_at`` is the time that is put down, in milliseconds."""
+    """``built_at`` is the recorded build time in milliseconds."""
 
     lake: Lake
     built_at: int
@@ -75,7 +75,7 @@ class CompanionItem(msgspec.Struct, frozen=True):
 
 
 class CompanionFailure(msgspec.Struct, frozen=True, kw_only=True):
-    """``damaged`` is the path of a companion that cannot be used."""
+    """``damaged`` is the path of an unusable companion."""
 
     log: str
     epoch: int
@@ -86,7 +86,7 @@ class CompanionFailure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CompanionOutcome(msgspec.Struct, frozen=True):
-    """What became of an item. ``unchanged`` are the paths of companions that stay as they are."""
+    """The result of an item. ``unchanged`` are the paths of companions that stay as they are."""
 
     made: list[IndexEntry]
     failed: list[CompanionFailure]
@@ -94,7 +94,7 @@ class CompanionOutcome(msgspec.Struct, frozen=True):
 
 
 def make(item: CompanionItem) -> CompanionOutcome:
-    """Make everything that the item asks for, each as a new file that nothing refers to yet."""
+    """Build all companions of an item, each as a new file that is not referenced yet."""
     made: list[IndexEntry] = []
     failed: list[CompanionFailure] = []
     unchanged: list[str] = []
@@ -133,7 +133,7 @@ def _failure(work: Work, seq: int, message: str, damaged: str | None = None) -> 
     return CompanionFailure(log=work.log, epoch=work.epoch, first=work.first, seq=seq, message=message, damaged=damaged)
 
 
-# --- out of records ------------------------------------------------------------------------------------------------
+# --- from records --------------------------------------------------------------------------------------------------
 
 
 class _Unreadable(Exception):
@@ -177,7 +177,8 @@ def _batches(work: CompanionBuild) -> Iterator[Any]:
 
 
 def _culprit(origin: Origin, config: SearchConfig, seqs: list[int], data: list[bytes]) -> int:
-    """The seq of the first record that cannot be indexed, by halves; the first of all if none is to blame alone."""
+    """The seq of the first record that cannot be indexed, found by bisection; the first of all if no single one
+    fails."""
     low, high = 0, len(seqs)
     while high - low > 1:
         middle = (low + high) // 2
@@ -190,7 +191,7 @@ def _culprit(origin: Origin, config: SearchConfig, seqs: list[int], data: list[b
     return seqs[low]
 
 
-# --- out of companions ---------------------------------------------------------------------------------------------
+# --- from companions -----------------------------------------------------------------------------------------------
 
 
 def _merged(lake: Lake, work: CompanionMerge, config: SearchConfig) -> Made | None:
@@ -201,7 +202,7 @@ def _merged(lake: Lake, work: CompanionMerge, config: SearchConfig) -> Made | No
 
 
 def _would_be_other(companion: IndexFile, work: CompanionMerge) -> bool:
-    """Looks at nothing but the seqs."""
+    """Whether the companion would change. Reads only its seqs."""
     if not companion.info.records:
         return False
     seqs = companion.array(SEQS)
@@ -210,7 +211,7 @@ def _would_be_other(companion: IndexFile, work: CompanionMerge) -> bool:
 
 
 def opened(lake: Lake, path: str) -> IndexFile:
-    """The companion at a path of the lake. Raises DamagedIndexFile, with that path, also if it is not there."""
+    """The companion at a path of the lake. Raises DamagedIndexFile with that path, also if the file is missing."""
     directory = lake.directory
     try:
         if directory is not None:
@@ -220,4 +221,4 @@ def opened(lake: Lake, path: str) -> IndexFile:
             raise FileNotFoundError(path)
         return read_index_file(content, path)
     except FileNotFoundError:
-        raise DamagedIndexFile(path, "there is no such file") from None
+        raise DamagedIndexFile(path, "the file is missing") from None

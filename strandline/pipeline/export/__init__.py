@@ -1,4 +1,4 @@
-"""Export of logs to files on Spark. Tasks write files; all of them become visible together.
+"""Exports logs to files on Spark. Tasks write files, and all files become visible together.
 
 ``run`` exports from the history or from the lake, ``files`` has the formats and the destinations.
 """

@@ -1,5 +1,4 @@
-"""Records as they are in exported files, in whatever format. They say everything there is to say, so that what was
-exported can be imported again and be the same."""
+"""Records in exported files. Every format is lossless, so that an export can be imported again."""
 
 from __future__ import annotations
 
@@ -36,7 +35,7 @@ EXPORTED = pa.schema(
         pa.field("bytes", pa.binary()),
     ]
 )
-#: The same for formats that have nothing but text and numbers; bytes are in base64.
+#: The schema for formats that only have text and numbers; bytes are in base64.
 AS_TEXT = pa.schema(
     [field if pa.types.is_integer(field.type) else pa.field(field.name, pa.string()) for field in EXPORTED]
 )
@@ -46,7 +45,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def exported(batch: Any) -> Any:
-    """Records of the history, or of the lake, as they are exported."""
+    """Records of the history or of the lake, in the exported schema."""
     columns = {name: batch.column(name) for name in ("log", "epoch", "seq", "ts", "key", "node")}
     columns["ts"] = columns["ts"].cast(EXPORTED.field("ts").type)
     columns["meta"], columns["meta_bytes"] = _split(batch.column("meta"))
@@ -58,7 +57,7 @@ def exported(batch: Any) -> Any:
 
 
 def _split(values: Any) -> tuple[Any, Any]:
-    """Bytes as text where they are such, and as they are where they are not."""
+    """Bytes as text where they are valid text, and as bytes otherwise."""
     try:
         return values.cast(pa.string()), pa.nulls(len(values), pa.binary())
     except pa.ArrowInvalid:
@@ -76,7 +75,7 @@ def _text(value: bytes | None) -> str | None:
 
 
 def as_text(batch: Any) -> Any:
-    """What is neither text nor a number, as text."""
+    """The batch with times and bytes as text."""
     columns = []
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         if name == "ts":
@@ -89,8 +88,8 @@ def as_text(batch: Any) -> Any:
 
 
 def as_lines(batch: Any) -> bytes:
-    """A JSON object in a line for each record. What is JSON stands there as it is: ``data``, ``meta``. Text that is no
-    JSON, or would take several lines, is ``text`` and ``meta_text``; bytes are ``bytes`` and ``meta_bytes``, in base64.
+    """One JSON object per line for each record. JSON values are written as they are (``data``, ``meta``). Text that is
+    not JSON, or has several lines, is ``text`` and ``meta_text``; bytes are ``bytes`` and ``meta_bytes``, in base64.
     """
     times = _times(batch.column("ts")).to_pylist()
     lines = []
@@ -109,7 +108,7 @@ def as_lines(batch: Any) -> bytes:
 
 
 def _times(column: Any) -> Any:
-    """By ISO 8601, to the millisecond."""
+    """ISO 8601 with milliseconds."""
     return pc.strftime(column.cast(pa.timestamp("ms")), "%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -133,14 +132,14 @@ def _is_one_line_of_json(raw: bytes) -> bool:
         return False
 
 
-# --- Files of exported records, format by format --------------------------------------------------------------------
+# --- Files of exported records, by format ---------------------------------------------------------------------------
 
 Format = Literal["parquet", "jsonl", "csv"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 
 
 class ExportPart(msgspec.Struct, array_like=True):
-    """A file that is written. ``logs`` says by log how many records it has."""
+    """A written file. ``logs`` has the number of records by log."""
 
     name: str
     rows: int
@@ -149,7 +148,7 @@ class ExportPart(msgspec.Struct, array_like=True):
 
 
 def write_part(place: Lake, name: str, format: Format, batches: Iterable[Any]) -> ExportPart | None:
-    """Write a file, in one step however often it is tried; None, and no file, if there are no records."""
+    """Write a file atomically; a retry replaces it. Returns None and writes no file if there are no records."""
     directory = place.directory
     if directory is None:
         buffer = pa.BufferOutputStream()
@@ -220,28 +219,28 @@ def _sync(path: os.PathLike[str]) -> None:
         os.close(fd)
 
 
-# --- Where exported files go: aside first, and all together to where they belong ------------------------------------
+# --- Destinations: files are written aside, and become visible together ---------------------------------------------
 
-#: What is in an export. It is the last thing to be written: without it, it is none.
+#: The list of files of an export. It is written last: without it, an export is incomplete.
 MANIFEST = "_export.json"
 
 
 class TargetNotEmpty(Exception):
-    """Something is there already, and nobody said that it may be replaced."""
+    """The target is not empty, and overwriting was not requested."""
 
 
 class Destination(Protocol):
-    #: Where tasks write, and what the names of their files end with.
+    #: Where tasks write, and the suffix of their file names.
     lake: Lake
     tag: str
 
     def publish(self, manifest: bytes) -> None:
-        """Make everything that was written the export, in place of what was there."""
+        """Publish all written files as the export, in place of the previous content."""
 
 
 @contextmanager
 def open_destination(target: str, overwrite: bool) -> Iterator[Destination]:
-    """Raises TargetNotEmpty. Unless it is published, nothing is left of what is written."""
+    """Raises TargetNotEmpty. Unless the export is published, all written files are removed."""
     lake = Lake.at(target)
     place = _Objects(lake, overwrite) if lake.directory is None else _Directory(lake.directory, overwrite)
     try:
@@ -251,16 +250,16 @@ def open_destination(target: str, overwrite: bool) -> Iterator[Destination]:
 
 
 class _Directory:
-    """Everything is written to a directory beside the target, which takes its name in the end."""
+    """Writes to a directory beside the target, and renames it at the end."""
 
     tag = ""
 
     def __init__(self, target: Path, overwrite: bool) -> None:
         self._target = target
         if target.exists() and not target.is_dir():
-            raise TargetNotEmpty(f"{target} is a file")
+            raise TargetNotEmpty(f"{target} is a file; expected a directory")
         if target.is_dir() and any(target.iterdir()) and not overwrite:
-            raise TargetNotEmpty(f"{target} is not empty; with --overwrite it is replaced")
+            raise TargetNotEmpty(f"{target} is not empty; replace its files with --overwrite")
         run = uuid.uuid4().hex[:12]
         self._aside = target.with_name(f".{target.name}.{run}.export")
         self._old = target.with_name(f".{target.name}.{run}.replaced")
@@ -284,8 +283,8 @@ class _Directory:
 
 
 class _Objects:
-    """An object store cannot rename. The names of files are new ones, and the manifest, which is replaced in one step,
-    says which of them count; what it does not name any more is removed afterwards."""
+    """An object store cannot rename. File names are new, and the manifest, which is replaced in one step, lists the
+    current files. Files that it no longer lists are removed afterwards."""
 
     def __init__(self, lake: Lake, overwrite: bool) -> None:
         self.lake = lake
@@ -293,7 +292,7 @@ class _Objects:
         self._before = list(lake.names(""))
         self._published = False
         if self._before and not overwrite:
-            raise TargetNotEmpty(f"there is something in {lake.url} already; with --overwrite it is replaced")
+            raise TargetNotEmpty(f"{lake.url} is not empty; replace its files with --overwrite")
 
     def publish(self, manifest: bytes) -> None:
         self.lake.write(MANIFEST, manifest)

@@ -1,4 +1,4 @@
-"""An export from beginning to end."""
+"""Runs an export."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 STAGE = "export"
-#: A file has about so many records: a task has one at a time in memory if it goes to an object store.
+#: The approximate number of records of a file. A task holds one file in memory if it goes to an object store.
 PART_ROWS = 500_000
 
 
 class ExportFailed(Exception):
-    """Nothing was exported. The message says why."""
+    """Nothing was exported. The message gives the reason."""
 
 
 class ExportSelection(msgspec.Struct, frozen=True):
-    """Which records of the chosen logs: from one seq to another, and of which times and key. Both seqs are included."""
+    """Which records of the chosen logs to export: a range of seqs (inclusive), of times, and a key."""
 
     chosen: Chosen
     from_seq: int = 1
@@ -46,7 +46,7 @@ class ExportSelection(msgspec.Struct, frozen=True):
 
 
 class ExportReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What is in an export; also kept with it."""
+    """The content of an export. It is also stored with the export."""
 
     target: str
     format: Format
@@ -55,7 +55,7 @@ class ExportReport(msgspec.Struct, frozen=True, kw_only=True):
     time: int
     records: int
     bytes: int
-    #: How many records, by log.
+    #: The number of records by log.
     logs: dict[str, int]
     files: list[str]
 
@@ -68,7 +68,7 @@ class ExportItem(msgspec.Struct, array_like=True):
 
 
 class ItemExported(msgspec.Struct, array_like=True):
-    """``failure`` says which records could not be read, and why."""
+    """``failure`` names the records that could not be read, and the reason."""
 
     part: ExportPart | None = None
     failure: str = ""
@@ -86,8 +86,8 @@ def export(
     source: str = "",
     now: Callable[[], int] = wall_clock,
 ) -> ExportReport:
-    """The records of logs as files, in the order of logs and seqs. What a fork shares is part of it. Everything is
-    there in the end, or nothing: raises ExportFailed, TargetNotEmpty, UnknownLogs."""
+    """Write the records of logs to files, in the order of logs and seqs, including the shared records of forks. Exports
+    everything or nothing. Raises ExportFailed, TargetNotEmpty, UnknownLogs."""
     named = selection.chosen.logs
     every = [info for info in history.logs() if not is_internal(info.name) or info.name in named]
     logs = choose(every, selection.chosen)
@@ -114,7 +114,7 @@ def publish(
     source: str,
     time: int,
 ) -> ExportReport:
-    """Put the parts in place, and say what is in them. Logs without records are told as well."""
+    """Publish the parts and the report. The report also lists logs without records."""
     counts = dict.fromkeys(logs, 0)
     for part in parts:
         for log, count in part.logs.items():
@@ -134,7 +134,7 @@ def publish(
 
 
 def part_name(number: int, place: Destination, format: Format) -> str:
-    """Names are in the order of the records."""
+    """The names of parts sort in the order of the records."""
     return f"part-{number:06d}{place.tag}.{format}"
 
 
@@ -146,7 +146,7 @@ def _pieces(history: History, logs: Iterable[LogInfo], selection: ExportSelectio
 
 
 def _items(place: Destination, format: Format, pieces: Iterable[AnyPiece]) -> Iterator[ExportItem]:
-    """Small logs share a file."""
+    """Group pieces into files. Small logs share a file."""
     number, rows = 0, 0
     gathered: list[AnyPiece] = []
     for piece in pieces:
@@ -176,11 +176,11 @@ def _batches(pieces: Iterable[AnyPiece]) -> Iterator[Any]:
             yield from piece.read()
         except (EngineError, StrandlineError, pa.ArrowException) as error:
             raise _Unreadable(
-                f"seqs {piece.first} to {piece.last} of log {piece.log!r} cannot be read: {error}"
+                f"cannot read seqs {piece.first} to {piece.last} of log {piece.log!r}: {error}"
             ) from error
 
 
-# --- Exporting from the lake alone. Its files have records of many logs in no order that would do, so Spark sorts the
+# --- Export from the lake. Its files mix records of many logs, so Spark sorts the records first ---------------------
 
 _COLUMNS = pa.schema(
     [
@@ -209,8 +209,8 @@ def export_lake(
     overwrite: bool = False,
     now: Callable[[], int] = wall_clock,
 ) -> ExportReport:
-    """What the lake has of the chosen logs: also what a cap or time has taken from them. Of forks, their own records.
-    Raises ExportFailed, TargetNotEmpty."""
+    """Export the records of the chosen logs in the lake, including those that retention removed from the logs. Forks
+    have only their own records. Raises ExportFailed, TargetNotEmpty."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     files = [file for file in records(lake).files() if _may_have(file, selection)]
@@ -228,7 +228,7 @@ def export_lake(
         stage.advance(sum(part.rows for part in parts), sum(part.size for part in parts))
         missing = set(selection.chosen.logs) - {log for part in parts for log in part.logs}
         if missing:
-            raise ExportFailed(f"the lake at {lake.url} has no such records of {', '.join(sorted(missing))}")
+            raise ExportFailed(f"the lake at {lake.url} has no matching records of {', '.join(sorted(missing))}")
         return publish(place, parts, (), target, format, lake.url, now())
 
 
@@ -265,7 +265,7 @@ def _time(milliseconds: int) -> Any:
 
 
 class _Reading:
-    """In a task: files of the table go in, their records come out."""
+    """Runs in a task: reads files of the table and yields their records."""
 
     def __init__(self, lake: Lake, selection: bytes) -> None:
         self._lake = lake
@@ -280,7 +280,7 @@ class _Reading:
 
 
 class _Writing:
-    """In a task: records in order go in, a file is written, and what is in it comes out."""
+    """Runs in a task: writes ordered records to a file and yields a summary."""
 
     def __init__(self, place: Lake, tag: str, format: Format) -> None:
         self._place = place

@@ -1,4 +1,4 @@
-"""What becomes of a row: which of its columns are what of a record."""
+"""The files of an import, their parts, and the mapping of columns to records."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ CSV_TYPES: tuple[CsvType, ...] = get_args(CsvType)
 
 
 class BadShape(ValueError):
-    """What was asked for makes no sense. The message says why."""
+    """The options are invalid. The message gives the reason."""
 
 
 class RowShape(msgspec.Struct, frozen=True, kw_only=True):
-    """Columns are the fields of the objects in JSON lines. Without a ``data_column`` the whole row is the payload, as a
-    JSON object without nulls, or as the line that it was. ``exported``: the files were written by an export, which says
-    all by itself. ``log`` is where rows go that have no ``log_column``."""
+    """The mapping of columns to records. In JSON lines, columns are the members of the objects. Without a
+    ``data_column`` the whole row is the payload, as a JSON object without nulls, or as the original line. ``exported``:
+    the files come from an export, which defines all columns. Rows without a ``log_column`` go to ``log``."""
 
     format: Format
     log: str = ""
@@ -43,27 +43,31 @@ class RowShape(msgspec.Struct, frozen=True, kw_only=True):
     data_column: str | None = None
     keep_ts: bool = False
     delimiter: str = ","
-    #: Columns of CSV that are something else than text.
+    #: CSV columns that are not text.
     types: dict[str, CsvType] = {}
-    #: Logs that take payloads which are no JSON.
+    #: Logs whose payloads are not JSON.
     not_json: list[str] = []
 
     def check(self) -> None:
         """Raises BadShape."""
         if not self.log and self.log_column is None and not self.exported:
-            raise BadShape("say with --log where the records go, or with --log-column which column says so")
+            raise BadShape("specify the log to append to with --log, or the column with its name with --log-column")
         if self.key_column is not None and self.key_path is not None:
-            raise BadShape("give one of --key-column and --key-path")
+            raise BadShape("--key-column cannot be combined with --key-path")
         if self.exported and self.columns:
-            raise BadShape("what was exported says by itself which column is what: give no columns with --exported")
+            raise BadShape(
+                "--exported cannot be combined with options for columns: an export describes its own columns"
+            )
         if self.keep_ts and not self.exported:
-            raise BadShape("--keep-ts is for what was exported; else say with --ts-column which column is the time")
+            raise BadShape(
+                "--keep-ts needs --exported; for other files, specify the column of the time with --ts-column"
+            )
         if self.log and self.log_column is not None:
-            raise BadShape("give one of --log and --log-column")
+            raise BadShape("--log cannot be combined with --log-column")
         if self.format != "csv" and (self.types or self.delimiter != ","):
-            raise BadShape("--type and --delimiter are for CSV")
+            raise BadShape("--type and --delimiter need --format csv")
         if len(self.delimiter) != 1 or not self.delimiter.isascii():
-            raise BadShape(f"a delimiter is one character, which {self.delimiter!r} is not")
+            raise BadShape(f"--delimiter is {self.delimiter!r}; expected one character")
         if self.key_path is not None:
             try:
                 parse_pointer(self.key_path)
@@ -72,7 +76,7 @@ class RowShape(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def columns(self) -> list[str]:
-        """The columns that are something of the record."""
+        """The columns that are mapped to a part of the record."""
         named = (self.log_column, self.key_column, self.node_column, self.meta_column, self.ts_column, self.data_column)
         return [name for name in named if name is not None]
 
@@ -81,25 +85,25 @@ class RowShape(msgspec.Struct, frozen=True, kw_only=True):
         return self.ts_column is not None or self.keep_ts
 
 
-# --- Which files there are to import, and the parts that they are read in -------------------------------------------
+# --- Files and their parts ------------------------------------------------------------------------------------------
 
-#: A part of JSON lines has about so many bytes, and one of Parquet about so many rows: some seconds of work.
+#: The approximate size of a part: bytes of JSON lines, rows of Parquet. Each is a few seconds of work.
 PART_BYTES = 32 << 20
 PART_ROWS = 250_000
-#: By what comes last in their names; these cannot be read from the middle.
+#: Compression by file extension. Compressed files cannot be read from the middle.
 COMPRESSED = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2", ".lz4": "lz4"}
 
 
 class NothingToImport(Exception):
-    """There are no such files."""
+    """No files were found."""
 
 
 class UnreadableFile(Exception):
-    """A file is not what it should be, or cannot be read. The message says which."""
+    """A file has the wrong format or cannot be read. The message names it."""
 
 
 class SourceFile(msgspec.Struct, frozen=True, array_like=True):
-    """A file of a place. If it is changed, ``size`` or ``mark`` are others."""
+    """A file. Its ``size`` or ``mark`` changes when the file changes."""
 
     place: Lake
     name: str
@@ -116,8 +120,8 @@ class SourceFile(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SourcePart(msgspec.Struct, frozen=True, array_like=True):
-    """From one place in a file to another: bytes of JSON lines, row groups of Parquet. ``end`` is None for a file that
-    is read as a whole. ``number`` is the place in the order of all parts."""
+    """A range of a file: bytes of JSON lines, or row groups of Parquet. ``end`` is None for a file that is read as a
+    whole. ``number`` is the position in the order of all parts."""
 
     number: int
     file: SourceFile
@@ -126,13 +130,13 @@ class SourcePart(msgspec.Struct, frozen=True, array_like=True):
 
 
 def find_files(sources: Sequence[str]) -> list[SourceFile]:
-    """Files, all files in directories, what a pattern matches, or what is in object stores; in the order given, and by
-    name where several are meant. Names that begin with ``_`` or ``.`` are passed over. Raises NothingToImport."""
+    """Files, the files of directories, matches of patterns, and objects in object stores; in the given order, and by
+    name within each. Names that start with ``_`` or ``.`` are skipped. Raises NothingToImport."""
     found: dict[str, SourceFile] = {}
     for source in sources:
         files = list(_in_store(source) if "://" in source else _on_disk(source))
         if not files:
-            raise NothingToImport(f"there are no files: {source}")
+            raise NothingToImport(f"no files found: {source}")
         found |= {file.path: file for file in files}
     return list(found.values())
 
@@ -180,7 +184,7 @@ def _ranges(file: SourceFile, format: Format) -> Iterator[tuple[int, int | None]
         for start in range(0, file.size, PART_BYTES):
             yield start, min(start + PART_BYTES, file.size)
     else:
-        # In CSV a line may end in the middle of a value: only from the beginning can it be known where.
+        # A CSV value may contain line breaks, so the start of a row is only known from the beginning of the file.
         yield 0, None
 
 
@@ -189,7 +193,7 @@ def _row_groups(file: SourceFile) -> Iterator[tuple[int, int | None]]:
         with file.place.open(file.name) as reader:
             metadata = pq.read_metadata(reader)
     except (pa.ArrowException, OSError) as error:
-        raise UnreadableFile(f"{file.path} is no Parquet file: {error}") from None
+        raise UnreadableFile(f"{file.path} is not a Parquet file: {error}") from None
     start = rows = 0
     for group in range(metadata.num_row_groups):
         rows += metadata.row_group(group).num_rows
@@ -201,7 +205,7 @@ def _row_groups(file: SourceFile) -> Iterator[tuple[int, int | None]]:
 
 
 def identity(files: Sequence[SourceFile], shape: RowShape, job: str) -> str:
-    """The same for the same files, as they are now, and the same wishes."""
+    """A digest of the files in their current state and of the options."""
     wishes = msgspec.structs.replace(shape, not_json=[])
     content = [[file.path, file.size, file.mark] for file in files], wishes, job
     return sha256(msgspec.json.encode(content, order="deterministic")).hexdigest()[:24]

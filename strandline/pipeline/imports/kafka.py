@@ -1,7 +1,7 @@
-"""Importing topics of Kafka, through Spark's own connector, where its jar is at hand.
+"""Imports Kafka topics through Spark's connector.
 
-The payload is the value as it is, the key is the key. A log keeps, by topic and partition, up to which offset it has
-come, so a run that comes later goes on behind that, and takes what is new.
+The payload of a record is the value of the message, its key is the key. Each log stores the imported offset of every
+topic and partition, so that a later run continues with new messages.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 
 STAGE = "import"
 PACKAGE = "org.apache.spark:spark-sql-kafka-0-10_2.13"
-#: What the connector gives of a message, and what is looked at.
+#: The columns of a message that are read from the connector.
 COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value")
 
 
 class NoConnector(Exception):
-    """Spark has no connector for Kafka. The message says how to get it."""
+    """Spark has no Kafka connector. The message says how to get it."""
 
 
 def messages(spark: SparkSession, servers: str, topics: Sequence[str], options: Mapping[str, str]) -> DataFrame:
-    """All messages of the topics that are there now. Raises NoConnector."""
+    """All current messages of the topics. Raises NoConnector."""
     from pyspark.errors import AnalysisException
 
     reader = spark.read.format("kafka").option("kafka.bootstrap.servers", servers).option("subscribe", ",".join(topics))
@@ -47,8 +47,8 @@ def messages(spark: SparkSession, servers: str, topics: Sequence[str], options: 
         if error.getCondition() not in ("DATA_SOURCE_NOT_FOUND", None) and "kafka" not in str(error).lower():
             raise
         raise NoConnector(
-            f"Spark has no connector for Kafka here. Give it with --packages {PACKAGE}:{spark.version} if the machine "
-            "reaches a Maven repository, or with --jar FILE (the connector and what it needs, one --jar each)"
+            f"Spark has no Kafka connector. Add it with --packages {PACKAGE}:{spark.version} if a Maven repository is "
+            "reachable, or with --jar FILE for the connector and each of its dependencies"
         ) from None
 
 
@@ -63,8 +63,8 @@ def import_messages(
     job: str = "",
     staging: str | None = None,
 ) -> ImportReport:
-    """Append messages, by topic, partition and offset. ``source`` says where they are from; with another one, or with
-    another ``job``, everything is appended again. Messages that are no records: as with files."""
+    """Append messages in the order of topic, partition and offset. ``source`` identifies their origin; with another
+    source or ``job``, everything is appended again. Invalid messages are handled as in files."""
     name = sha256(msgspec.json.encode((source, shape.log, shape.ts_column, job))).hexdigest()[:24]
     appender = ImportAppender(target, f"import-{name}", shape.has_times)
     report = ImportReport(job=name, files=0)
@@ -90,7 +90,7 @@ def import_messages(
 
 
 class StagedMessages(msgspec.Struct, array_like=True):
-    """Messages of one partition that were put aside, from this offset on."""
+    """Staged messages of one partition, starting at an offset."""
 
     topic: str
     partition: int
@@ -101,7 +101,7 @@ class StagedMessages(msgspec.Struct, array_like=True):
 
 
 class OffsetMarks:
-    """The next offset, by topic and partition."""
+    """The next offset by topic and partition."""
 
     def __init__(self, source: str) -> None:
         self._source = source
@@ -123,7 +123,7 @@ class _Message(NamedTuple):
 
 
 class _Staging:
-    """In a task: messages go in, and what of them was put aside comes out."""
+    """Runs in a task: stages messages and yields a summary."""
 
     def __init__(self, place: Lake, shape: bytes, known: bytes) -> None:
         self._place = place

@@ -1,4 +1,4 @@
-"""Rows as records: made, and checked for everything that the log they go to would refuse."""
+"""Turns rows into records, and checks everything that the target log would refuse."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from strandline.engine.record import MAX_KEY_BYTES, MAX_NODE_BYTES, MAX_RECORD_B
 from strandline.pipeline.imports.files import RowShape
 from strandline.query.pointers import parse_pointer, resolve
 
-#: Records that are put aside. ``row`` is the number of the record in its part; it ascends.
+#: Staged records. ``row`` is the number of the record in its part, ascending.
 STAGED = pa.schema(
     [
         pa.field("log", pa.string(), nullable=False),
@@ -35,7 +35,7 @@ _NOT_JSON = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 class BadRow(Exception):
-    """A row that cannot be a record. The message says why."""
+    """A row that cannot become a record. The message gives the reason."""
 
 
 class NewRecord(NamedTuple):
@@ -66,7 +66,7 @@ _exported_line = msgspec.json.Decoder(_ExportedLine).decode
 
 
 class Making:
-    """Makes records of rows. Everything raises BadRow."""
+    """Turns rows into records. All methods raise BadRow."""
 
     def __init__(self, shape: RowShape) -> None:
         self._shape = shape
@@ -74,7 +74,7 @@ class Making:
         self._key_path = None if shape.key_path is None else parse_pointer(shape.key_path)
 
     def of_line(self, line: bytes) -> NewRecord:
-        """Of a line of JSON."""
+        """The record of a line of JSON."""
         shape = self._shape
         if shape.exported:
             return self._of_exported_line(line)
@@ -84,12 +84,12 @@ class Making:
             line.decode()
             fields = _fields(line)
         except _NOT_JSON as error:
-            raise BadRow(f"it is no JSON object: {error}") from None
+            raise BadRow(f"not a JSON object: {error}") from None
         values = {name: _value(fields[name]) for name in shape.columns if name in fields and name != shape.data_column}
         data = line
         if shape.data_column is not None:
             if shape.data_column not in fields:
-                raise BadRow(f"it has no {shape.data_column!r}")
+                raise BadRow(f"missing field {shape.data_column!r}")
             data = bytes(fields[shape.data_column])
         return self._of_values(values, data)
 
@@ -98,7 +98,7 @@ class Making:
             line.decode()
             found = _exported_line(line)
         except _NOT_JSON as error:
-            raise BadRow(f"it is not a line of an export: {error}") from None
+            raise BadRow(f"not a line of an export: {error}") from None
         return self._of_exported(
             found.log,
             found.ts,
@@ -109,33 +109,33 @@ class Making:
         )
 
     def of_row(self, row: dict[str, Any]) -> NewRecord:
-        """Of a row of a table."""
+        """The record of a row of a table."""
         shape = self._shape
         if shape.exported:
             missing = {"log", "ts", "data"} - row.keys()
             if missing:
-                raise BadRow(f"it is not a row of an export: {', '.join(sorted(missing))} is missing")
+                raise BadRow(f"not a row of an export: missing {', '.join(sorted(missing))}")
             meta = _one_of(None, row.get("meta"), _bytes(row.get("meta_bytes")))
             data = _one_of(None, row["data"], _bytes(row.get("bytes")))
             return self._of_exported(row["log"], row["ts"], row.get("key"), row.get("node"), meta, data)
         if shape.data_column is not None:
             if row.get(shape.data_column) is None:
-                raise BadRow(f"it has no {shape.data_column!r}")
+                raise BadRow(f"missing value in {shape.data_column!r}")
             return self._of_values(row, _payload(row[shape.data_column]))
         return self._of_values(row, _encode({name: value for name, value in row.items() if value is not None}))
 
     def of_message(self, key: bytes | None, value: bytes | None, timestamp: Any) -> NewRecord:
-        """Of a message of Kafka. One without a value, which says that the key is gone, is a null."""
+        """The record of a Kafka message. A message without a value, which deletes its key, has the payload null."""
         try:
             text = None if key is None else key.decode()
         except UnicodeDecodeError:
-            raise BadRow("its key is not text in UTF-8") from None
+            raise BadRow("the key is not valid UTF-8") from None
         time = None if self._shape.ts_column is None else _time(timestamp)
         return self._checked(self._shape.log, time, text, None, None, b"null" if value is None else value)
 
     def _of_exported(self, log: Any, ts: Any, key: Any, node: Any, meta: bytes | None, data: bytes | None) -> NewRecord:
         if data is None:
-            raise BadRow("it has no data")
+            raise BadRow("missing data")
         time = _time(ts) if self._shape.keep_ts else None
         return self._checked(self._shape.log or _log(log), time, key, node, meta, data)
 
@@ -156,17 +156,17 @@ class Making:
         if self._key_path is not None:
             key = _key_at(data, self._key_path)
         if meta is not None:
-            meta = _json(meta, "its meta is no JSON")
+            meta = _json(meta, "meta is not valid JSON")
         _check_length("key", key, MAX_KEY_BYTES)
         _check_length("node", node, MAX_NODE_BYTES)
         size = len(data) + len(meta or b"")
         if size > MAX_RECORD_BYTES:
-            raise BadRow(f"it has {size} bytes, and a record has at most {MAX_RECORD_BYTES}")
+            raise BadRow(f"the record has {size} bytes; the maximum is {MAX_RECORD_BYTES}")
         return NewRecord(log, ts, key, node, meta, data)
 
 
-def _json(data: bytes, what: str = "it is no JSON") -> bytes:
-    """The value without the blanks around it."""
+def _json(data: bytes, what: str = "not valid JSON") -> bytes:
+    """The value without surrounding white space."""
     try:
         if not data.isascii():
             data.decode()
@@ -179,7 +179,7 @@ def _key_at(data: bytes, path: tuple[str, ...]) -> str | None:
     try:
         found = resolve(_value(data), path)
     except _NOT_JSON as error:
-        raise BadRow(f"it is no JSON, so nothing can be looked up in it: {error}") from None
+        raise BadRow(f"cannot take the key from data that is not valid JSON: {error}") from None
     return None if found is msgspec.UNSET else _text("key", found)
 
 
@@ -190,13 +190,13 @@ def _one_of(json: bytes | None, text: str | None, other: bytes | None) -> bytes 
 
 
 def _bytes(value: Any) -> bytes | None:
-    """Bytes as they are, or in base64."""
+    """Bytes, from bytes or from base64."""
     if value is None or isinstance(value, bytes):
         return value
     try:
         return b64decode(value, validate=True)
     except ValueError:
-        raise BadRow("it has bytes that are not base64") from None
+        raise BadRow("invalid base64") from None
 
 
 def _payload(value: Any) -> bytes:
@@ -216,26 +216,26 @@ def _text(what: str, value: Any) -> str | None:
         return value
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
-    raise BadRow(f"its {what} is neither text nor a whole number")
+    raise BadRow(f"the {what} must be text or an integer, got {type(value).__name__}")
 
 
 def _check_length(what: str, value: str | None, limit: int) -> None:
     if value is not None and len(value) * 4 > limit and len(value.encode()) > limit:
-        raise BadRow(f"its {what} has more than {limit} bytes")
+        raise BadRow(f"the {what} has more than {limit} bytes")
 
 
 def _log(value: Any) -> str:
     try:
         name = check_name(value)
     except BadName as error:
-        raise BadRow(f"it does not say which log it goes to: {error}") from None
+        raise BadRow(f"invalid log name: {error}") from None
     if is_internal(name):
-        raise BadRow(f"it goes to {name!r}, which would be one of the server's own logs")
+        raise BadRow(f"{name!r} is reserved for internal logs of the server")
     return name
 
 
 def _time(value: Any) -> int:
-    """Milliseconds: from such a number, from ISO 8601, or from what a table has for times."""
+    """Milliseconds, from a number, from ISO 8601 text, or from a timestamp of a table."""
     time: int | None = None
     if isinstance(value, int) and not isinstance(value, bool):
         time = value
@@ -246,7 +246,7 @@ def _time(value: Any) -> int:
     elif isinstance(value, date):
         time = _milliseconds(datetime(value.year, value.month, value.day))
     if time is None or not 0 <= time <= MAX_TIME:
-        raise BadRow(f"its time {value!r} is none: give milliseconds since 1970, or ISO 8601")
+        raise BadRow(f"invalid time {value!r}: expected milliseconds since 1970 or ISO 8601")
     return time
 
 
@@ -260,7 +260,7 @@ def _time_of_text(text: str) -> int | None:
 
 
 def _milliseconds(moment: datetime) -> int:
-    """A time without a zone is in UTC."""
+    """A time without a zone counts as UTC."""
     moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
     passed = moment - datetime(1970, 1, 1, tzinfo=UTC)
     return (passed.days * 86_400 + passed.seconds) * 1000 + passed.microseconds // 1000

@@ -1,4 +1,4 @@
-"""Reading the rows of a part of a file, each with its number, and telling of those that are none."""
+"""Reads the rows of a part of a file with their numbers, and reports invalid ones."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from strandline.pipeline.imports.records import BadRow, Making, NewRecord
 
 CHUNK_BYTES = 1 << 20
 BATCH_ROWS = 8192
-#: A line that is longer has no end.
+#: The maximum length of a line.
 MAX_LINE_BYTES = 64 << 20
 
 
 class SourceRow(NamedTuple):
-    """A row by its number in the part, from 1 on: a record, or why it is none; neither if it is blank. For CSV the
-    number is that of the row, the heading included; for JSON that of the line."""
+    """A row by its number in the part, starting at 1: a record, or the reason why it is invalid; neither for a blank
+    row. In CSV the number counts rows including the header, in JSON lines."""
 
     number: int
     record: NewRecord | None
@@ -41,13 +41,13 @@ def read_rows(part: SourcePart, shape: RowShape) -> Iterator[SourceRow]:
         else:
             yield from _parquet_rows(part, making)
     except (pa.ArrowException, OSError, EOFError) as error:
-        raise UnreadableFile(f"{part.file.path} cannot be read: {error}") from None
+        raise UnreadableFile(f"cannot read {part.file.path}: {error}") from None
 
 
 def _check_unchanged(part: SourcePart) -> None:
     file = part.file
     if file.place.state(file.name) != (file.size, file.mark):
-        raise UnreadableFile(f"{file.path} was changed meanwhile")
+        raise UnreadableFile(f"{file.path} changed during the import: run it again")
 
 
 def _row(number: int, making: Any, what: Any) -> SourceRow:
@@ -59,7 +59,7 @@ def _row(number: int, making: Any, what: Any) -> SourceRow:
 
 @contextmanager
 def _stream(part: SourcePart) -> Iterator[Any]:
-    """The bytes of the file from its beginning, decompressed."""
+    """The decompressed bytes of the file."""
     with part.file.place.open(part.file.name) as file:
         if part.file.compression is None:
             yield file
@@ -79,12 +79,12 @@ def _lines(part: SourcePart, making: Making) -> Iterator[SourceRow]:
 
 
 def _split(part: SourcePart) -> Iterator[bytes]:
-    """The lines that begin in the part."""
+    """The lines that start in the part."""
     with _stream(part) as stream:
         at = part.start
         rest = b""
         if at:
-            # The line that goes on here belongs to the part before, unless it ends right before this one.
+            # A line that continues here belongs to the previous part, unless it ends right before this one.
             stream.seek(at - 1)
             at -= 1
             skipping = True
@@ -122,7 +122,7 @@ def _csv_rows(part: SourcePart, shape: RowShape, making: Making) -> Iterator[Sou
     faults: list[tuple[int, str]] = []
 
     def skip(row: Any) -> str:
-        faults.append((row.number, f"it has {row.actual_columns} columns instead of {row.expected_columns}"))
+        faults.append((row.number, f"{row.actual_columns} columns, expected {row.expected_columns}"))
         return "skip"
 
     with _stream(part) as stream:
@@ -148,21 +148,21 @@ def _heading(part: SourcePart, shape: RowShape) -> list[str]:
 
 def _check_columns(part: SourcePart, names: list[str], shape: RowShape) -> None:
     if len(set(names)) < len(names):
-        raise UnreadableFile(f"{part.file.path} has several columns of one name")
+        raise UnreadableFile(f"{part.file.path} has several columns with the same name")
     missing = sorted({*shape.columns, *shape.types} - set(names))
     if missing:
-        raise UnreadableFile(f"{part.file.path} has no column {', '.join(missing)}; it has {', '.join(names)}")
+        raise UnreadableFile(f"{part.file.path} has no column {', '.join(missing)}; its columns are {', '.join(names)}")
 
 
 def _csv_reader(stream: Any, shape: RowShape, types: dict[str, Any], skip: Any) -> Any:
     return pyarrow.csv.open_csv(
         stream,
-        # Only without threads are the numbers of rows known.
+        # Row numbers are only available without threads.
         read_options=pyarrow.csv.ReadOptions(use_threads=False, block_size=CHUNK_BYTES * 4),
         parse_options=pyarrow.csv.ParseOptions(
             delimiter=shape.delimiter, newlines_in_values=True, invalid_row_handler=skip
         ),
-        # What is empty is nothing, unless it is in quotation marks.
+        # An empty value is null, unless it is quoted.
         convert_options=pyarrow.csv.ConvertOptions(
             column_types=types, null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False
         ),
@@ -179,9 +179,9 @@ def _typed(names: list[str], values: tuple[bytes | None, ...], types: Mapping[st
             text = value.decode()
             row[name] = _as_type(text, types[name]) if name in types else text
         except UnicodeDecodeError:
-            raise BadRow(f"{name!r} is not in UTF-8") from None
+            raise BadRow(f"{name!r} is not valid UTF-8") from None
         except (ValueError, msgspec.MsgspecError, RecursionError):
-            raise BadRow(f"{name!r} is {text!r}, which is no {types[name]}") from None
+            raise BadRow(f"invalid {types[name]} in {name!r}: {text!r}") from None
     return row
 
 

@@ -1,4 +1,4 @@
-"""An import of files from beginning to end."""
+"""Runs an import of files."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 
 CHECKING, STAGE = "check", "import"
 
-#: ``stop``: if a single row is bad, nothing is appended. ``skip``: it is left out, and told.
+#: ``stop``: append nothing if any row is invalid. ``skip``: leave out invalid rows and report them.
 Bad = Literal["stop", "skip"]
 
 
 class BadPlace(msgspec.Struct, frozen=True):
-    """Where a row is that was no record, and why not."""
+    """The position of an invalid row, and the reason."""
 
     path: str
     number: int
@@ -49,8 +49,8 @@ class BadPlace(msgspec.Struct, frozen=True):
 
 
 class ImportReport(msgspec.Struct, kw_only=True):
-    """``appended`` by log; ``there_before`` is how many an earlier run had appended. ``places`` has the first bad rows.
-    ``stopped``: there were bad rows, so nothing was done."""
+    """``appended`` counts records by log; ``there_before`` counts records that an earlier run appended. ``places`` has
+    the first invalid rows. ``stopped``: there were invalid rows, so nothing was appended."""
 
     job: str
     files: int
@@ -73,12 +73,12 @@ def import_files(
     job: str = "",
     staging: str | None = None,
 ) -> ImportReport:
-    """Append the rows of files, in their order, once: a run that comes after another one of the same files, as they
-    are, and of the same wishes, goes on behind it. ``job`` is a name for doing it once more. ``staging`` is a place
-    that tasks can write to and this process can read.
+    """Append the rows of files in order, once: a run with the same unchanged files and the same options continues after
+    an earlier one. Another ``job`` name imports them again. ``staging`` is a location that tasks can write to and this
+    process can read.
 
-    With ``stop`` nothing is appended if any row is bad. Raises UnreadableFile, before anything is appended unless a
-    file is changed meanwhile, and ImportFailed."""
+    With ``stop``, nothing is appended if any row is invalid. Raises ImportFailed, and UnreadableFile, before anything
+    is appended unless a file changes during the import."""
     running = _Import(spark, files, shape, target, reporter, job)
     with staging_place(staging) as place:
         return running.run(place, bad)
@@ -106,7 +106,7 @@ class _Import:
     def run(self, place: Lake, bad: Bad) -> ImportReport:
         parts = self._left()
         parallel = parallelism(self._spark)
-        # What fits into one wave is put aside as a whole before anything is appended: no need to look at it twice.
+        # An import that fits into one wave is staged completely before anything is appended, so one pass is enough.
         if bad == "stop" and len(parts) > WAVES * parallel and self._check(parts, parallel):
             return self._result(stopped=True)
         with self._reporter.stage(STAGE) as stage:
@@ -118,14 +118,14 @@ class _Import:
         return self._result()
 
     def _left(self) -> list[SourcePart]:
-        """The parts that may have rows which are not there yet. Rows that go to several logs may be anywhere."""
+        """The parts that may have rows to append. If rows go to several logs, these are all parts."""
         if not self._shape.log:
             return self._parts
         known = self._appender.known(self._shape.log)
         return self._parts if known is None else self._parts[known["part"] :]
 
     def _check(self, parts: Sequence[SourcePart], parallel: int) -> bool:
-        """Whether there are bad rows."""
+        """Whether there are invalid rows."""
         items = [StageItem(part, self._shape) for part in parts]
         with self._reporter.stage(CHECKING) as stage_:
             for wave in work(self._spark, stage, items, StageItem, Staged, parallel):
@@ -163,7 +163,7 @@ class _Import:
         report.there_before = self._appender.passed
         report.bad, report.places, report.stopped = self._faults.count, self._faults.places, stopped
         if not stopped and report.bad and not report.records and not report.there_before:
-            raise ImportFailed(f"all {report.bad} rows are bad; the first: {_described(report.places[0])}")
+            raise ImportFailed(f"all {report.bad} rows are invalid; the first is {_described(report.places[0])}")
         return report
 
 
@@ -172,7 +172,7 @@ def _described(place: BadPlace) -> str:
 
 
 class _Faults:
-    """Bad rows, by their numbers in the whole file, as far as all before them was read."""
+    """Invalid rows, with their numbers in the whole file if everything before them was read."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -183,7 +183,7 @@ class _Faults:
         path = staged.part.file.path
         before = self._lines.get(path)
         if before is None and staged.part.start:
-            path, before = f"{path} (from {staged.part.start} on)", 0
+            path, before = f"{path} (from byte or row group {staged.part.start})", 0
         self.count += staged.bad
         for fault in staged.faults[: MAX_FAULTS - len(self.places)]:
             self.places.append(BadPlace(path, (before or 0) + fault.number, fault.why))
@@ -192,7 +192,7 @@ class _Faults:
 
 @contextmanager
 def staging_place(staging: str | None) -> Iterator[Lake]:
-    """Where records are put aside: somewhere on this machine, unless a place is given."""
+    """Where records are staged: in a temporary directory of this machine, or at the given location."""
     if staging is None:
         with tempfile.TemporaryDirectory(prefix="strandline-import-") as directory:
             yield Lake.at(directory)
@@ -208,15 +208,15 @@ def staging_place(staging: str | None) -> Iterator[Lake]:
             place.directory.rmdir()
 
 
-# --- What has to be known of the logs that records go to, before any record is made ---------------------------------
+# --- Properties of the target logs ----------------------------------------------------------------------------------
 
 
 def knowing(shape: RowShape, place: LogLocation) -> RowShape:
-    """The shape, with the logs that take payloads which are no JSON."""
+    """The shape, with the logs whose payloads are not JSON."""
     try:
         history = open_history(path=place.path, url=place.url, key=place.key, cold_url=place.cold)
     except NoDataDirectory:
-        return shape  # it is made
+        return shape  # the directory is created later
     try:
         names = [info.name for info in _logs(history, shape) if info.media_type != "application/json"]
     finally:

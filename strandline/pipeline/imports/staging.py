@@ -1,4 +1,4 @@
-"""Putting the records of a part aside, in a task: the driver takes them from there, in order."""
+"""Stages the records of a part in a task, and appends them in the driver, in order."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from strandline.pipeline.imports.rows import SourceRow, read_rows
 from strandline.pipeline.source.targets import AppendTarget, Progress
 
 BATCH_ROWS = 8192
-#: Of so many bad rows it is told where they are; of the others how many there are.
+#: The maximum number of invalid rows that are listed. All of them are counted.
 MAX_FAULTS = 100
 
 
 class StageItem(msgspec.Struct, array_like=True):
-    """``place`` is where the records go; None: it is only looked at them."""
+    """``place`` is where the records are staged; None only checks them."""
 
     part: SourcePart
     shape: RowShape
@@ -38,7 +38,7 @@ class Fault(msgspec.Struct, array_like=True):
 
 
 class Staged(msgspec.Struct, array_like=True):
-    """``name`` is where the records are, empty if there are none. ``lines`` is the number of the last row."""
+    """``name`` is the staged file, empty without records. ``lines`` is the number of the last row."""
 
     part: SourcePart
     rows: int = 0
@@ -76,8 +76,8 @@ def _records(rows: Iterator[SourceRow], staged: Staged) -> Iterator[NewRecord]:
 
 
 def put_aside(place: Lake, records: Iterable[tuple[int, NewRecord]]) -> tuple[str, int, int]:
-    """Write records, which have ascending numbers, to a file of their own: its name (empty if there are none), how many
-    records, and how many bytes."""
+    """Write records with ascending numbers to a new file. Returns its name (empty without records), the number of
+    records, and the number of bytes."""
     name = f"{uuid.uuid4().hex}.arrow"
     if place.directory is None:
         buffer = pa.BufferOutputStream()
@@ -121,37 +121,37 @@ def _batch(records: list[tuple[int, NewRecord]]) -> Any:
 
 
 def staged_batches(place: Lake, name: str) -> Iterator[Any]:
-    """What was put aside. Raises UnreadableFile if it is not there."""
+    """The staged records. Raises UnreadableFile if the file is missing."""
     try:
         with place.open(name) as reader, pa.ipc.open_stream(reader) as stream:
             yield from stream
     except FileNotFoundError:
         raise UnreadableFile(
-            f"{place.place_of(name)} is not here: it was written by a task that runs elsewhere; say with --staging "
-            "where all of them can write, and this process can read"
+            f"{place.place_of(name)} is missing: a task on another machine wrote it; give --staging with a location "
+            "that all tasks can write to and this process can read"
         ) from None
 
 
-# --- Appending what was put aside, and noting with every append how far that is -------------------------------------
+# --- Appending staged records, with progress ------------------------------------------------------------------------
 
-#: An append has at most so many records, and about so many bytes: a server takes more, but what is repeated is repeated
-#: as a whole.
+#: The maximum records and approximate bytes of an append. A server accepts more, but a repeated append is repeated as a
+#: whole.
 APPEND_ROWS = 10_000
 APPEND_BYTES = 4 << 20
 
 
 class ImportFailed(Exception):
-    """It could not go on. The message says why; what was appended stays, and the next run goes on behind it."""
+    """The import stopped. The message gives the reason. Appended records stay, and the next run continues there."""
 
 
 class Marks(Protocol):
-    """How far an import has come, in a form that the log keeps."""
+    """The progress of an import, in the form that the log stores."""
 
     def left(self, known: Progress | None, rows: Any) -> Any:
-        """Which of the rows, whose order is that of the import, are not appended yet."""
+        """The rows that are not appended yet. Rows are in the order of the import."""
 
     def after(self, known: Progress | None, rows: Any) -> Progress:
-        """How far it is once these are."""
+        """The progress after these rows."""
 
 
 class PartMarks:
@@ -172,19 +172,19 @@ class PartMarks:
 
 
 class ImportAppender:
-    """``writer`` is the name under which progress is noted."""
+    """Appends staged records. ``writer`` is the name under which progress is stored."""
 
     def __init__(self, target: AppendTarget, writer: str, has_times: bool) -> None:
         self._target = target
         self._writer = writer
         self._has_times = has_times
         self._known: dict[str, Progress | None] = {}
-        #: How many were appended, by log; and how many had been before.
+        #: The number of appended records by log, and of those that an earlier run appended.
         self.appended: dict[str, int] = {}
         self.passed = 0
 
     def known(self, log: str) -> Progress | None:
-        """How far the import has come in a log."""
+        """The progress of the import in a log."""
         if log not in self._known:
             try:
                 self._known[log] = self._target.progress(log, self._writer)
@@ -193,7 +193,7 @@ class ImportAppender:
         return self._known[log]
 
     def append(self, batch: Any, marks: Marks) -> int:
-        """Append the rows of a batch that are not there yet; how many were."""
+        """Append the rows of a batch that are not appended yet. Returns their number."""
         done = 0
         for log, rows in _by_log(batch):
             left = marks.left(self.known(log), rows)
@@ -211,12 +211,12 @@ class ImportAppender:
         try:
             self._target.append(log, table, self._writer, before, after, ts=ts)
         except ProgressConflict as error:
-            raise ImportFailed(f"another run of this import is under way: {error}") from None
+            raise ImportFailed(f"another run of this import is in progress: {error}") from None
         self._known[log] = after
         self.appended[log] = self.appended.get(log, 0) + rows.num_rows
 
     def _cut(self, rows: Any) -> Iterator[Any]:
-        """What goes into one append: records of one time, if they have times."""
+        """Split rows into appends. An append has one time, if records have times."""
         if not rows.num_rows:
             return
         ends = [rows.num_rows]
@@ -235,7 +235,7 @@ class ImportAppender:
 
 
 def _by_log(batch: Any) -> Iterator[tuple[str, Any]]:
-    """The rows of each log, in their order."""
+    """The rows of each log, in order."""
     names = batch.column("log").unique().to_pylist()
     if len(names) == 1:
         yield names[0], batch

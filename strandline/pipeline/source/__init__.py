@@ -1,1 +1,1 @@
-"""The data source "strandline": logs read and written by Spark, in batches and as streams."""
+"""The data source "strandline": Spark reads and writes logs, in batches and as streams."""

@@ -1,4 +1,4 @@
-"""Reading logs as a batch: ``spark.read.format("strandline")``."""
+"""Reads logs as a batch: ``spark.read.format("strandline")``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from strandline.pipeline.source.task_reader import opened, read_work
 
 
 class BatchReader(DataSourceReader):
-    """Made in the process that plans the query; what reads is a copy in each task."""
+    """Created in the process that plans the query. Each task reads with a copy."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self.options = options
@@ -34,17 +34,17 @@ class BatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         if partition.value is None:
-            # Spark's way to say that there are no partitions.
+            # Spark passes None when there are no partitions.
             return iter(())
         return read_work(partition.value, self.schema, self.options.payload, self.options.batch_rows)
 
 
 class PushingReader(BatchReader):
-    """One that takes filters from Spark, which a user has to ask for.
+    """A reader that accepts filters from Spark. Users must enable it.
 
-    Spark 4.3 keeps what a reader has planned with the frame that was loaded, and not with the scan it was planned for.
-    So whatever else is made of that frame, in the same query or later, reads only what these filters left; and its rows
-    are missing without a word. Where a frame is used once, that does not matter, and a lot is not read.
+    Spark 4.3 keeps the plan of a reader with the loaded DataFrame and not with the scan it was planned for. So anything
+    else that is derived from that DataFrame, in the same query or later, silently lacks the rows that these filters
+    excluded. If a DataFrame is used once, that does not matter, and much less data is read.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
@@ -52,7 +52,7 @@ class PushingReader(BatchReader):
 
 
 def offered_schema(options: ReadOptions) -> StructType:
-    """The columns that there are. Only for typed columns the logs have to be looked at."""
+    """The available columns. Only typed columns require a look at the logs."""
     if options.payload != "columns":
         return frame_schema(options.payload)
     return _typed_schema(options, opened(options.place))
@@ -64,19 +64,21 @@ def _typed_schema(options: ReadOptions, history: History) -> StructType:
         for log in chosen_logs(history, options, all_there=True)
     }
     if not found:
-        raise NoColumns(f"payload=columns needs logs to take the columns from, and there are none at {options.place}")
+        raise NoColumns(
+            f"payload=columns needs at least one log to take the columns from; none found at {options.place}"
+        )
     first = next(iter(found))
     for name, columns in found.items():
         if not columns.equals(found[first]):
             raise NoColumns(
-                f"payload=columns reads logs of one schema, and those of {first!r} and {name!r} differ; "
-                "read one of them, or all as string or variant"
+                f"payload=columns needs logs with the same schema, but those of {first!r} and {name!r} differ: "
+                "read one of them, or use payload=string or payload=variant"
             )
     return frame_schema("columns", found[first])
 
 
 def registries(logs: Iterable[LogInfo], options: ReadOptions) -> dict[int, bytes]:
-    """What tasks need to know of the logs' schemas. Raises NoColumns for a log that has none."""
+    """The registries that tasks need. Raises NoColumns for a log without a schema."""
     if options.payload != "columns":
         return {}
     found = {}
@@ -88,5 +90,5 @@ def registries(logs: Iterable[LogInfo], options: ReadOptions) -> dict[int, bytes
 
 
 def check_chosen(schema: StructType, options: ReadOptions) -> None:
-    """Raises NoColumns if a user gave a schema with something else than the columns that there are."""
+    """Raises NoColumns if the user's schema has anything but the available columns."""
     check_schema(schema, offered_schema(options))

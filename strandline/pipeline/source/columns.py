@@ -1,4 +1,4 @@
-"""Records as the columns of a data frame."""
+"""Records as columns of a DataFrame."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from strandline.pipeline.source.options import Payload
 from strandline.pipeline.typed_columns import PayloadColumns
 from strandline.schema.registry import Registry
 
-#: What every record has, whatever becomes of its payload.
+#: The columns of every record, whatever the payload option.
 RECORD_COLUMNS = ("log", "epoch", "seq", "ts", "key", "node", "meta")
 _SPARK_TYPES = {
     "log": "string", "epoch": "long", "seq": "long", "ts": "timestamp", "key": "string", "node": "string",
@@ -25,11 +25,11 @@ _SPARK_TYPES = {
 
 
 class NoColumns(ValueError):
-    """A log whose payloads cannot be read as columns, or not as those of the others."""
+    """A log whose payloads cannot be read as columns, or have other columns than the rest."""
 
 
 def frame_schema(payload: Payload, columns: Any = None) -> Any:
-    """The schema of a data frame; ``columns`` are those of the payloads, as an Arrow schema, if they become columns."""
+    """The schema of a DataFrame. ``columns`` is the Arrow schema of the payloads, if they become columns."""
     from pyspark.sql.pandas.types import from_arrow_schema
     from pyspark.sql.types import StructField, StructType, VariantType, _parse_datatype_json_string
 
@@ -48,12 +48,14 @@ def payload_columns(log: str, registry: bytes | None) -> PayloadColumns:
     """Raises NoColumns."""
     loaded = None if registry is None else Registry.load(registry)
     if loaded is None or not loaded.current_version:
-        raise NoColumns(f"payload=columns needs a schema, and log {log!r} has none; read it as string or variant")
+        raise NoColumns(
+            f"payload=columns needs a schema, and log {log!r} has none: use payload=string or payload=variant"
+        )
     return PayloadColumns(loaded, RECORD_COLUMNS)
 
 
 def shaper(payload: Payload, schema: Any, registry: bytes | None = None, log: str = "") -> Callable[[Any], Any]:
-    """What makes batches of ``schema``, as Arrow has it, of batches of one log's ``RECORDS``."""
+    """A function that turns batches of one log's ``RECORDS`` into batches with the Arrow form of ``schema``."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     target = to_arrow_schema(schema, timezone="UTC")
@@ -79,13 +81,13 @@ def shaper(payload: Payload, schema: Any, registry: bytes | None = None, log: st
 def _fitting(arrays: dict[str, Any], field: Any, rows: int) -> Any:
     array = arrays.get(field.name)
     if array is None:
-        # The schema of the log has changed since the query began, and this is no part of it any more.
+        # The schema of the log has changed since the query started and no longer has this column.
         return pa.nulls(rows, field.type)
     return array if array.type == field.type else array.cast(field.type)
 
 
 def as_text(column: Any) -> Any:
-    """Bytes as text, and null where they are none."""
+    """Bytes as text; null where they are not valid text."""
     try:
         return column.cast(pa.string())
     except pa.ArrowInvalid:
@@ -100,19 +102,19 @@ def _text(value: bytes) -> str | None:
 
 
 def check_schema(chosen: Any, offered: Any) -> None:
-    """A schema that a user gives may leave columns out and order them, and nothing else."""
+    """Check a schema that a user gives: it may only omit and reorder columns."""
     kinds = {field.name: field.dataType for field in offered.fields}
     for field in chosen.fields:
         if field.name not in kinds:
-            raise NoColumns(f"there is no column {field.name!r}; there are {', '.join(kinds)}")
+            raise NoColumns(f"unknown column {field.name!r}; available are {', '.join(kinds)}")
         if field.dataType != kinds[field.name]:
             wanted = kinds[field.name].simpleString()
             raise NoColumns(f"column {field.name!r} is {wanted}, not {field.dataType.simpleString()}")
 
 
-# --- JSON as VARIANT, the way Spark's ``parse_json`` makes it, byte for byte ----------------------------------------
+# --- JSON as VARIANT, byte for byte like Spark's ``parse_json`` -----------------------------------------------------
 
-#: What Spark takes.
+#: The maximum size that Spark accepts.
 MAX_BYTES = 128 << 20
 _MAX_DECIMAL = 38
 
@@ -137,7 +139,7 @@ _decode = msgspec.json.Decoder(float_hook=_number).decode
 
 
 def variants(texts: Sequence[bytes], kind: Any) -> Any:
-    """An Arrow array of the variants' type; what is not JSON is null."""
+    """An Arrow array of variants. Invalid JSON becomes null."""
     values: list[bytes] = []
     metadata: list[bytes] = []
     missing: list[bool] = []
@@ -157,7 +159,7 @@ def variants(texts: Sequence[bytes], kind: Any) -> Any:
 
 
 def variant(text: bytes) -> tuple[bytes, bytes]:
-    """The value and the metadata, which are the names of all keys."""
+    """The value and the metadata, which has the names of all keys."""
     if not text.isascii():
         text.decode()
     ids: dict[str, int] = {}
@@ -206,7 +208,7 @@ def _decimal(value: Decimal) -> bytes:
     assert isinstance(exponent, int)
     scale = -exponent
     unscaled = int("".join(map(str, digits)))
-    # Java knows no leading zeros: 0.05 has one digit, and zero has one.
+    # Java does not count leading zeros: 0.05 has one digit, and zero has one.
     precision = len(str(unscaled))
     most = max(precision, scale)
     kind, size = (_DECIMAL4, 4) if most <= 9 else (_DECIMAL8, 8) if most <= 18 else (_DECIMAL16, 16)
@@ -252,13 +254,13 @@ def _object(value: dict[str, Any], ids: dict[str, int]) -> bytes:
 
 @lru_cache(4096)
 def _order(names: tuple[str, ...]) -> list[int]:
-    """Java sorts by UTF-16, and finds keys by that order."""
+    """Java sorts keys by UTF-16 and relies on that order to find them."""
     return sorted(range(len(names)), key=lambda place: names[place].encode("utf-16-be", "surrogatepass"))
 
 
 @lru_cache(4096)
 def _metadata(names: tuple[str, ...]) -> bytes:
-    """Records of one log mostly have the same keys."""
+    """Cached, because the records of a log mostly have the same keys."""
     texts = [name.encode() for name in names]
     width = _width(max(sum(map(len, texts)), len(texts)))
     header = bytes((1 | (width - 1) << 6,)) + len(texts).to_bytes(width, "little")

@@ -1,7 +1,7 @@
-"""What Spark knows of the source. The rest is imported when it is needed.
+"""The entry point for Spark. Everything else is imported when it is needed.
 
-Spark imports every package whose name begins with ``pyspark_`` as soon as anybody uses any source, so importing this
-must neither cost much nor fail, whatever is missing.
+Spark imports every package whose name starts with ``pyspark_`` as soon as any source is used. So importing this must be
+cheap and must not fail, whatever is missing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NAME = "strandline"
 
 
 class PackageMissing(ImportError):
-    """Something is not installed where Spark runs its Python workers."""
+    """A package is not installed where Spark runs its Python workers."""
 
 
 @contextmanager
@@ -37,7 +37,7 @@ def _needing_packages() -> Iterator[None]:
 
 
 class StrandlineSource(DataSource):
-    """``format("strandline")``: see the guide for its options."""
+    """``format("strandline")``. The guide describes its options."""
 
     @classmethod
     def name(cls) -> str:
@@ -66,7 +66,7 @@ class StrandlineSource(DataSource):
             from strandline.pipeline.source.stream_reader import StreamReader
 
             options = read_options(self.options, stream=True)
-            # Typed columns may have changed since the stream began. Those that are gone are null then.
+            # Typed columns may have changed since the stream started. Removed ones are null then.
             if options.payload != "columns":
                 check_chosen(schema, options)
             return StreamReader(options, schema)

@@ -1,18 +1,18 @@
-"""The rows of a data frame as records to append.
+"""Turns the rows of a DataFrame into records to append.
 
 ========================= =============================================================================================
-column                    what it is
+column                    meaning
 ========================= =============================================================================================
-``data``                  the payload: text and bytes as they are, anything else as its JSON
-no ``data``               all other columns together are the payload, as a JSON object without those that are null
+``data``                  the payload: text and bytes as they are, other types as JSON
+no ``data``               all other columns together are the payload, as a JSON object without nulls
 ``key``, ``node``         text, both optional
-``meta``                  JSON, as text or bytes, optional
-``log``                   which log the row goes to, unless the option ``log`` says it for all
+``meta``                  JSON as text or bytes, optional
+``log``                   the log that the row goes to, unless the option ``log`` sets one for all rows
 ``source``, ``position``  where the row comes from, optional: positions of a source ascend (see ``progress``)
 ========================= =============================================================================================
 
-A frame that was read from logs has ``log``, ``epoch`` and ``seq``. If the option ``log`` says where its rows go, these
-say where they come from; then they, and ``ts``, are no part of the payload.
+A DataFrame that was read from logs has ``log``, ``epoch`` and ``seq``. If the option ``log`` sets the target, these
+columns identify the source of a row; then they and ``ts`` are not part of the payload.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from pyspark.sql.types import (
     VariantVal,
 )
 
-#: What becomes of every frame. ``source`` and ``position`` are null where they are not known.
+#: The schema of converted rows. ``source`` and ``position`` are null if unknown.
 ROWS = pa.schema(
     [
         pa.field("log", pa.string(), nullable=False),
@@ -56,11 +56,11 @@ _encode = msgspec.json.Encoder(decimal_format="number", enc_hook=str).encode
 
 
 class BadFrame(ValueError):
-    """A data frame whose rows cannot be records. The message says why."""
+    """A DataFrame whose rows cannot become records. The message gives the reason."""
 
 
 class FrameShape:
-    """How the rows of frames of one schema become records; ``log`` is where all go, None: every row says so.
+    """Converts rows of one schema into records. ``log`` is the target of all rows; None takes it from each row.
 
     Raises BadFrame.
     """
@@ -69,11 +69,11 @@ class FrameShape:
         self._log = log
         kinds: dict[str, DataType] = {field.name.lower(): field.dataType for field in schema.fields}
         if len(kinds) < len(schema.fields):
-            raise BadFrame("there are several columns of one name")
+            raise BadFrame("several columns have the same name")
         if log is None and "log" not in kinds:
-            raise BadFrame("say where rows go: with the option log, or with a column log")
+            raise BadFrame("no target log: set the option log, or add a column log")
         if ("source" in kinds) != ("position" in kinds):
-            raise BadFrame("of the columns source and position there is only one: they belong together")
+            raise BadFrame("the columns source and position belong together: add the missing one, or drop the other")
         self._from_logs = log is not None and all(name in kinds for name in _ORIGIN)
         self.has_positions = "position" in kinds or self._from_logs
         self._names = list(kinds)
@@ -81,23 +81,23 @@ class FrameShape:
         self._payload = self._payload_columns(kinds)
 
     def _payload_columns(self, kinds: dict[str, DataType]) -> dict[str, Callable[[Any], Any] | None]:
-        """What the payload is made of, and how; ``data`` alone if there is such a column."""
+        """The columns of the payload with their converters; only ``data`` if that column exists."""
         if "data" in kinds:
             others = [name for name in kinds if name not in (*_SPECIAL, *_ORIGIN, "ts", "data")]
             if others:
                 raise BadFrame(
-                    f"there is a column data, and besides {', '.join(others)}, which would be lost: leave data out to "
-                    "have all columns in the payload, or leave these out"
+                    f"the columns {', '.join(others)} would be lost next to the column data: drop data to have all "
+                    "columns in the payload, or drop these columns"
                 )
             return {"data": _json_of(kinds["data"])}
         no_part = {*_SPECIAL, *(("epoch", "seq", "ts") if self._from_logs else ())}
         found = {name: _json_of(kind) for name, kind in kinds.items() if name not in no_part}
         if not found:
-            raise BadFrame("there is no column data, and no other that could be the payload")
+            raise BadFrame("no column for the payload: add a column data, or other columns")
         return found
 
     def rows(self, batch: Any) -> Any:
-        """A batch of the frame as a batch of ``ROWS``."""
+        """Convert a batch of the DataFrame to a batch of ``ROWS``."""
         columns = dict(zip(self._names, batch.columns, strict=True))
         count = batch.num_rows
         source, position = columns.get("source"), columns.get("position")
@@ -122,7 +122,7 @@ class FrameShape:
         for field, array in zip(ROWS, arrays, strict=True):
             needed = not field.nullable or (self.has_positions and field.name in ("source", "position"))
             if needed and array.null_count:
-                raise BadFrame(f"column {field.name} is null in a row")
+                raise BadFrame(f"column {field.name} contains null")
         return pa.RecordBatch.from_arrays(arrays, schema=ROWS)
 
     def _data(self, columns: dict[str, Any], count: int) -> Any:
@@ -151,10 +151,8 @@ def _check_kinds(kinds: dict[str, DataType], from_logs: bool, by_row: bool) -> N
         wanted["epoch"] = wanted["seq"] = (IntegralType,)
     for name, fits in wanted.items():
         if name in kinds and not isinstance(kinds[name], fits):
-            names = " or ".join(
-                {"IntegralType": "a whole number"}.get(f.__name__, f.__name__[:-4].lower()) for f in fits
-            )
-            raise BadFrame(f"column {name} must be {names}, not {kinds[name].simpleString()}")
+            names = " or ".join({"IntegralType": "an integer"}.get(f.__name__, f.__name__[:-4].lower()) for f in fits)
+            raise BadFrame(f"column {name} must be {names}, got {kinds[name].simpleString()}")
 
 
 def _cast(array: Any, kind: Any) -> Any:
@@ -162,7 +160,7 @@ def _cast(array: Any, kind: Any) -> Any:
 
 
 def _json_of(kind: DataType) -> Callable[[Any], Any] | None:
-    """What makes something that JSON can hold of a value as Arrow gives it; None for a payload: it is bytes already."""
+    """A function that makes a value of Arrow encodable as JSON; None for text and bytes, which are used as they are."""
     if isinstance(kind, (StringType, BinaryType)):
         return None
     return _plain(kind)
@@ -188,11 +186,11 @@ def _optional(kind: DataType) -> Callable[[Any], Any]:
     return lambda value: None if value is None else make(value)
 
 
-# --- rows on their way ---------------------------------------------------------------------------------------------
+# --- rows sent to the driver ---------------------------------------------------------------------------------------
 
 
 def packed(batches: Sequence[Any]) -> bytes:
-    """Rows as bytes, to be sent to the driver."""
+    """Rows as bytes, to send to the driver."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, ROWS, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
         for batch in batches:
@@ -214,6 +212,6 @@ def by_log(rows: Any) -> Iterator[tuple[str, Any]]:
 
 
 def appended(rows: Any) -> Any:
-    """What is appended of rows: columns that hold nothing are left out."""
+    """The columns of an append, without columns that are entirely null."""
     kept = [name for name in APPENDED if name == "data" or rows.column(name).null_count < rows.num_rows]
     return rows.select(kept)

@@ -1,7 +1,7 @@
-"""What can be said to the data source with ``option``: checked as a whole, before anything is read or written.
+"""The options of the data source, validated together before anything is read or written.
 
-Names are those of Spark's own sources where they have one, and their case does not matter. Whatever is not understood
-is refused, with everything that is: an option that is silently ignored is a wrong result.
+They have the names of Spark's own sources where possible, and are case-insensitive. Unknown options are refused,
+because silently ignoring an option would produce a wrong result.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import msgspec
 Payload = Literal["string", "bytes", "variant", "columns"]
 
 PAYLOADS = ("string", "bytes", "variant", "columns")
-#: So many records are about fifty megabytes, and a second's work for one task.
+#: About fifty megabytes, and a second of work for a task.
 ROWS_PER_PARTITION = 250_000
-#: Records of one append: enough that the way to the server does not matter, few enough to be repeated.
+#: Records per append: enough to make the round trip cheap, few enough to repeat.
 ROWS_PER_APPEND = 10_000
-#: Rows of the batches that go to Spark.
+#: Rows per batch that is passed to Spark.
 BATCH_ROWS = 16_384
-#: Larger numbers of partitions are mistakes.
+#: The maximum number of partitions per log. A larger number is a mistake.
 MAX_SPLITS = 100_000
 
 _PLACE = ("url", "key", "path", "cold")
@@ -34,16 +34,16 @@ _BATCH = (*_READING, "pushdown")
 _STREAMING = (*_READING, "startingOffsets", "rowsPerBatch", "failOnDataLoss")
 _WRITING = (*_PLACE, "log", "create", "batchRows")
 _STREAM_WRITING = (*_WRITING, "writer", "checkpointLocation")
-#: Whatever begins so is said to the object store of the cold tier.
+#: The prefix of options for the object store of the cold tier.
 _COLD = "cold."
 
 
 class BadOption(ValueError):
-    """An option that does not exist, or makes no sense. The message says which, and what there is."""
+    """An unknown or invalid option. The message names it and the valid ones."""
 
 
 class LogLocation(msgspec.Struct, frozen=True):
-    """Where logs are: behind a server's url, or in a directory."""
+    """Where logs are: the URL of a server, or a data directory."""
 
     url: str = ""
     key: str | None = None
@@ -56,7 +56,8 @@ class LogLocation(msgspec.Struct, frozen=True):
 
 
 class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """``since`` and ``until`` are milliseconds, ``until`` not included; ``after`` is not included, ``through`` is."""
+    """``since`` and ``until`` are in milliseconds. ``since`` and ``through`` are inclusive, ``after`` and ``until``
+    exclusive."""
 
     place: LogLocation
     logs: tuple[str, ...] | None = None
@@ -71,16 +72,16 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
     payload: Payload = "string"
     own: bool = False
     keys: frozenset[str] | None = None
-    # What only batches have.
+    # Only for batches.
     pushdown: bool = False
-    # What only streams have.
+    # Only for streams.
     latest: bool = False
     rows_per_batch: int | None = None
     fail_on_data_loss: bool = True
 
 
 class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """``log`` is where everything goes; without it every row says so itself. ``writer`` is whose progress is noted."""
+    """``log`` is the target of all rows; None takes it from each row. Progress is stored under the name ``writer``."""
 
     place: LogLocation
     log: str | None = None
@@ -91,17 +92,17 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_options(given: Mapping[str, str], *, stream: bool | None = None) -> ReadOptions:
-    """``stream``: whether it is for a stream; None: not known yet. Raises BadOption."""
+    """``stream``: whether the options are for a stream; None if not known yet. Raises BadOption."""
     known = {None: {*_BATCH, *_STREAMING}, True: _STREAMING, False: _BATCH}[stream]
     said = _Said(given, known, "reading a stream" if stream else "reading")
     logs, keys = said.names("logs"), said.names("keys")
     if logs is not None and said.has("prefix"):
-        raise BadOption("give either logs or prefix, not both")
+        raise BadOption("logs and prefix cannot be combined: give one of them")
     starts = [name for name in ("startSeq", "startTime", "startingOffsets") if said.has(name)]
     if len(starts) > 1 and "startingOffsets" in starts:
-        raise BadOption(f"give either {' or '.join(starts)}: they say different things")
+        raise BadOption(f"{' and '.join(starts)} cannot be combined: give one of them")
     if said.has("rowsPerPartition") and said.has("splitsPerLog"):
-        raise BadOption("give either rowsPerPartition or splitsPerLog, not both")
+        raise BadOption("rowsPerPartition and splitsPerLog cannot be combined: give one of them")
     splits = said.number("splitsPerLog", 1, MAX_SPLITS)
     end = said.number("endSeq", 1)
     return ReadOptions(
@@ -130,7 +131,7 @@ def write_options(given: Mapping[str, str], *, stream: bool) -> WriteOptions:
     said = _Said(given, _STREAM_WRITING if stream else _WRITING, "writing a stream" if stream else "writing")
     place = _place(said)
     if place.cold:
-        raise BadOption("cold is for reading: what is written goes into the directory itself")
+        raise BadOption("cold is only for reading: records are written to the directory itself")
     return WriteOptions(
         place=place,
         log=said.text("log"),
@@ -144,20 +145,20 @@ def write_options(given: Mapping[str, str], *, stream: bool) -> WriteOptions:
 def _place(said: _Said) -> LogLocation:
     url, path = said.text("url") or "", said.text("path") or ""
     if bool(url) == bool(path):
-        raise BadOption("say where the logs are: either url (of a server) or path (of its data directory)")
+        raise BadOption("give either url (of a server) or path (of a data directory)")
     if url and not re.match(r"https?://[^/]", url):
-        raise BadOption(f"url must begin with http:// or https://, not be {url!r}")
+        raise BadOption(f"invalid url {url!r}: it must start with http:// or https://")
     for name in ("key",) if path else ("cold",):
         if said.has(name):
-            raise BadOption(f"{name} has no meaning with {'path' if path else 'url'}")
+            raise BadOption(f"{name} cannot be combined with {'path' if path else 'url'}")
     cold = said.text("cold") or ""
     if said.cold_options and not cold:
-        raise BadOption(f"{_COLD}… is said, but not where the cold tier is (cold)")
+        raise BadOption(f"{_COLD}… options require cold, the URL of the cold tier")
     return LogLocation(url.rstrip("/"), said.text("key"), path, cold, said.cold_options)
 
 
 class _Said:
-    """The options as they were given."""
+    """The given options."""
 
     def __init__(self, given: Mapping[str, str], known: Collection[str], purpose: str) -> None:
         names = {name.lower(): name for name in known}
@@ -169,7 +170,7 @@ class _Said:
             elif name.lower() in names:
                 self._values[names[name.lower()]] = value
             else:
-                raise BadOption(f"{purpose} has no option {name!r}; there are {', '.join(sorted(known))}")
+                raise BadOption(f"unknown option {name!r} for {purpose}; available are {', '.join(sorted(known))}")
 
     def has(self, name: str) -> bool:
         return name in self._values
@@ -177,7 +178,7 @@ class _Said:
     def text(self, name: str) -> str | None:
         text = self._values.get(name)
         if text is not None and not text.strip():
-            raise BadOption(f"{name} is empty")
+            raise BadOption(f"{name} must not be empty")
         return text
 
     def names(self, name: str) -> tuple[str, ...] | None:
@@ -186,7 +187,7 @@ class _Said:
             return None
         names = tuple(dict.fromkeys(each.strip() for each in text.split(",") if each.strip()))
         if not names:
-            raise BadOption(f"{name} is an empty list")
+            raise BadOption(f"{name} must not be an empty list")
         return names
 
     def number(self, name: str, low: int, high: int = (1 << 63) - 1) -> int | None:
@@ -194,7 +195,7 @@ class _Said:
         if text is None:
             return None
         if not re.fullmatch(r"[0-9]{1,19}", text.strip(), re.ASCII) or not low <= int(text) <= high:
-            raise BadOption(f"{name} must be a whole number from {low} to {high}, not {text!r}")
+            raise BadOption(f"{name} must be an integer from {low} to {high}, got {text!r}")
         return int(text)
 
     def flag(self, name: str, default: bool) -> bool:
@@ -202,17 +203,17 @@ class _Said:
         if text is None:
             return default
         if not _is_boolean(text):
-            raise BadOption(f"{name} must be true or false, not {text!r}")
+            raise BadOption(f"{name} must be true or false, got {text!r}")
         return _boolean(text)
 
     def choice(self, name: str, choices: Collection[str], default: str) -> str:
         text = self._values.get(name, default).strip().lower()
         if text not in choices:
-            raise BadOption(f"{name} must be one of {', '.join(choices)}, not {text!r}")
+            raise BadOption(f"{name} must be one of {', '.join(choices)}, got {text!r}")
         return text
 
     def moment(self, name: str) -> int | None:
-        """Milliseconds, or a time by ISO 8601, which is in UTC unless it says otherwise."""
+        """Milliseconds, or an ISO 8601 time, which is in UTC unless it has a zone."""
         text: Any = self._values.get(name)
         if text is None:
             return None
@@ -221,7 +222,7 @@ class _Said:
         try:
             time = datetime.fromisoformat(text.strip())
         except ValueError:
-            raise BadOption(f"{name} must be milliseconds since 1970 or a time by ISO 8601, not {text!r}") from None
+            raise BadOption(f"{name} must be milliseconds since 1970 or an ISO 8601 time, got {text!r}") from None
         return round((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)
 
 

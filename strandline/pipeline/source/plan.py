@@ -1,6 +1,6 @@
-"""What Spark lets the source filter by itself: which logs, which seqs, which times, which keys.
+"""Plans a query: the filters that the source applies itself, the records to read, and their distribution over tasks.
 
-All filters hold together. What is taken here is met exactly, so that Spark need not look again.
+All filters apply together. Accepted filters are applied exactly, so that Spark does not have to check again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from strandline.history.pieces import Piece, SegmentPiece, Where
 from strandline.history.source import History
 from strandline.pipeline.source.options import LogLocation, ReadOptions
 
-#: Each key is looked up by itself. With more of them it is quicker to read everything, and let Spark choose.
+#: The maximum number of keys that are looked up one by one. With more, reading everything and filtering is faster.
 MAX_KEYS = 16
 
 _EQUAL = (EqualTo, EqualNullSafe)
@@ -39,7 +39,7 @@ _ALWAYS_THERE = ("log", "epoch", "seq", "ts")
 
 
 class PushedFilters(msgspec.Struct):
-    """``None`` is no condition. ``after`` is not included, ``through`` is; ``since`` is, ``until`` is not."""
+    """None means no condition. ``through`` and ``since`` are inclusive, ``after`` and ``until`` exclusive."""
 
     logs: frozenset[str] | None = None
     prefixes: list[str] = []
@@ -57,10 +57,10 @@ class PushedFilters(msgspec.Struct):
             and all(name.startswith(prefix) for prefix in self.prefixes)
         )
 
-    # --- what filters add ------------------------------------------------------------------------------------------
+    # --- adding filters --------------------------------------------------------------------------------------------
 
     def take(self, filters: Iterable[Filter]) -> Iterable[Filter]:
-        """Narrow this down; gives the filters that are left for Spark."""
+        """Apply filters. Returns those that are left for Spark."""
         left = [each for each in filters if not self._take(each)]
         return [each for each in left if not self._is_implied(each)]
 
@@ -114,7 +114,7 @@ class PushedFilters(msgspec.Struct):
             self.through = last if self.through is None else min(self.through, last)
 
     def _narrow_time(self, each: Any, value: datetime) -> None:
-        """Times of records are whole milliseconds, those of filters need not be."""
+        """Record times are whole milliseconds; filter times may be finer."""
         microseconds = _microseconds(value)
         if isinstance(each, (GreaterThan, LessThanOrEqual)):
             bound = microseconds // 1000 + 1
@@ -136,15 +136,15 @@ def _microseconds(value: datetime) -> int:
     return (passed.days * 86_400 + passed.seconds) * 1_000_000 + passed.microseconds
 
 
-# --- Which records a query reads, and how they are spread over tasks ------------------------------------------------
+# --- The records that a query reads, and their distribution over tasks ----------------------------------------------
 
-#: The server's own logs begin so; they are read when they are asked for by name or prefix.
+#: The prefix of internal logs, which are read only if they are selected by name or prefix.
 OWN = "_"
 
 
 class Work(msgspec.Struct, array_like=True):
-    """What one task reads. ``pieces`` are of one kind, by ``remote``; ``registries`` are those of the logs, by epoch,
-    as far as they are needed. ``lenient``: that something is gone is told, and no error."""
+    """The work of one task. ``pieces`` are all remote or all local. ``registries`` are those of the logs, by epoch, as
+    far as they are needed. ``lenient``: report missing records instead of failing."""
 
     place: LogLocation
     remote: bool
@@ -161,14 +161,14 @@ class Work(msgspec.Struct, array_like=True):
 def _kind(remote: bool) -> Any:
     if not remote:
         return SegmentPiece
-    # Whoever reads from a directory needs nothing that speaks HTTP.
+    # Imported only when needed: reading from a directory does not need HTTP.
     from strandline.history.remote import ServerPiece
 
     return ServerPiece
 
 
 class ReadRange(msgspec.Struct):
-    """Records of a log, from behind ``after`` up to ``through``."""
+    """Records of a log after ``after`` up to ``through``."""
 
     log: LogInfo
     after: int
@@ -176,7 +176,7 @@ class ReadRange(msgspec.Struct):
 
 
 def chosen_logs(history: History, options: ReadOptions, *, all_there: bool) -> list[LogInfo]:
-    """The logs that the options name; with ``all_there`` a log that is not there is an error, UnknownLog."""
+    """The logs that the options select. With ``all_there``, a missing log raises UnknownLog."""
     if options.logs is None:
         own = options.prefix.startswith(OWN)
         return [log for log in history.logs(options.prefix) if own or not log.name.startswith(OWN)]
@@ -191,14 +191,14 @@ def chosen_logs(history: History, options: ReadOptions, *, all_there: bool) -> l
 
 
 def stretch_of(log: LogInfo, options: ReadOptions, wanted: PushedFilters) -> ReadRange | None:
-    """What a batch reads of a log; None: nothing."""
+    """The range of a log that a batch reads, or None."""
     after = max(options.after, wanted.after, log.own_after if options.own else 0, log.earliest - 1)
     ends = [end for end in (log.head, options.through, wanted.through) if end is not None]
     return ReadRange(log, after, min(ends)) if after < min(ends) else None
 
 
 def wheres(options: ReadOptions, wanted: PushedFilters) -> list[Where]:
-    """The conditions on records: one for each key, and none if nothing can meet them."""
+    """The conditions on records: one for each key, or none if no record can meet them."""
     since = max((each for each in (options.since, wanted.since, 0) if each is not None), default=0)
     until = min((each for each in (options.until, wanted.until) if each is not None), default=None)
     if until is not None and until <= since:
@@ -217,7 +217,7 @@ def works(
     registries: dict[int, bytes] | None = None,
     stream: bool = False,
 ) -> list[bytes]:
-    """The tasks' work, encoded. Pieces of small logs share a task."""
+    """The encoded work of the tasks. Pieces of small logs share a task."""
     encode = msgspec.msgpack.Encoder().encode
     remote = bool(options.place.url)
     found: list[bytes] = []
@@ -238,7 +238,7 @@ def works(
 def _tasks(
     history: History, stretches: Sequence[ReadRange], conditions: Sequence[Where], options: ReadOptions
 ) -> Iterator[list[Piece]]:
-    """Logs share tasks, unless it was said into how many each of them is to be split."""
+    """The pieces of each task. Logs share tasks, unless the number of splits per log is given."""
 
     def pieces(stretch: ReadRange, rows: int) -> Iterator[Piece]:
         for where in conditions:
@@ -258,7 +258,7 @@ def _grouped(pieces: Iterable[Piece], rows: int) -> Iterator[list[Piece]]:
     group: list[Piece] = []
     count = 0
     for piece in pieces:
-        # A piece goes where most of it belongs, so that groups do not fall short of what they are to be.
+        # A piece goes to the group that it mostly belongs to, so that groups do not become too small.
         if group and count + piece.rows / 2 > rows:
             yield group
             group, count = [], 0

@@ -1,12 +1,12 @@
-"""Whether the rows of a micro-batch are appended already.
+"""Determines which rows of a micro-batch are appended already.
 
-Spark runs a batch again when it does not know that it was done: the driver died, or the checkpoint says less than what
-happened. So what was appended is noted in the log itself, in the same step: which query, which batch, how many of its
-rows. A repetition finds that, and goes on behind it.
+Spark runs a batch again when it does not know that it was done: the driver died, or the checkpoint is older than what
+happened. So each append also stores its progress in the log, in the same step: the query, the batch, and the number of
+rows. A repeated batch finds this note and continues after it.
 
-A query whose checkpoint is lost is another query to Spark, and begins anew. If the rows say where they come from
-(``source``, ``position``), those that were appended before are known by their positions, and are left out. If they do
-not, or if positions did not ascend, nobody can know, and the batch is refused.
+To Spark, a query with a lost checkpoint is another query that starts from the beginning. If the rows state where they
+come from (``source``, ``position``), rows that were appended before are recognised by their positions and skipped. If
+they do not, or if positions did not ascend, the batch is refused, because duplicates cannot be recognised.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ import pyarrow.compute as pc
 
 from strandline.pipeline.source.frames import BadFrame
 
-#: The bytes of one append, at most. A server takes more, but what is repeated is repeated as a whole.
+#: The maximum bytes of an append. A server accepts more, but a repeated append is repeated as a whole.
 MAX_APPEND_BYTES = 4 << 20
 
 
 class LostCheckpoint(Exception):
-    """It cannot be known which of these rows were appended before. The message says what to do."""
+    """It is unknown which of these rows were appended before. The message says what to do."""
 
 
 class NotedProgress(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a log knows of a query that writes to it.
+    """The progress of a query, stored in the log that it writes to.
 
-    ``rows`` is how many rows of the batch are dealt with, ``whole`` whether that is all of them; ``digest`` is of these
-    rows if they have no positions. ``positions`` are how far each source has come; ``ordered``: they never went back.
-    ``behind`` are positions up to which an earlier query had come when this one began anew.
+    ``rows`` is the number of processed rows of the batch, ``whole`` whether that is all of them. ``digest`` is the
+    digest of these rows if they have no positions. ``positions`` has the position in each source; ``ordered``:
+    positions never decreased. ``behind`` has the positions that an earlier query had reached when this one started.
     """
 
     query: str
@@ -56,14 +56,14 @@ class NotedProgress(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class WriteStep(msgspec.Struct):
-    """An append: these rows, and what is noted with them."""
+    """An append: rows, and the progress to store with them."""
 
     rows: Any
     noted: NotedProgress
 
 
 def in_order(rows: Any) -> Any:
-    """Rows with positions by source and position, so that how far each source has come can be said in between."""
+    """Rows sorted by source and position, so that the position in each source is known after every append."""
     return rows.take(pc.sort_indices(rows, [("source", "ascending"), ("position", "ascending")]))
 
 
@@ -78,9 +78,9 @@ def steps(
     log: str,
     writer: str,
 ) -> Iterator[WriteStep]:
-    """The appends that are left to make of a batch's rows for one log, which are ``in_order`` if they have positions.
+    """The remaining appends of a batch's rows for one log. Rows with positions must be ``in_order``.
 
-    Raises LostCheckpoint, before the first one.
+    Raises LostCheckpoint before the first append.
     """
     begun, start = _resume(noted, query, batch, rows, positions=positions, log=log, writer=writer)
     if start >= rows.num_rows:
@@ -91,7 +91,7 @@ def steps(
 def _resume(
     noted: NotedProgress | None, query: str, batch: int, rows: Any, *, positions: bool, log: str, writer: str
 ) -> tuple[NotedProgress, int]:
-    """What is true before the first append, and with which row it begins."""
+    """The progress before the first append, and its first row."""
     if noted is None:
         return NotedProgress(query, batch), 0
     if noted.query == query and batch > noted.batch:
@@ -101,19 +101,19 @@ def _resume(
             return noted, rows.num_rows
         if not positions and digest_of(rows.slice(0, noted.rows)) != noted.digest:
             raise LostCheckpoint(
-                f"{noted.rows} rows of batch {batch} are in log {log!r} already, and now the batch has others in their "
-                "place: without the columns source and position the rows of a batch must come in the same order again, "
-                f"or be few enough for one append (batchRows, {MAX_APPEND_BYTES >> 20} MiB)"
+                f"{noted.rows} rows of batch {batch} are in log {log!r} already, but the repeated batch has different "
+                "rows in their place. Add the columns source and position, make the order of rows deterministic, or "
+                f"make batches small enough for one append (batchRows, {MAX_APPEND_BYTES >> 20} MiB)"
             )
         return noted, noted.rows
     if positions and noted.ordered and noted.positions:
         behind = {**noted.behind, **noted.positions}
         return NotedProgress(query, batch, whole=False, positions=noted.positions, behind=behind), 0
     raise LostCheckpoint(
-        f"writer {writer!r} has noted batch {noted.batch} of query {noted.query} in log {log!r}, and this is batch "
-        f"{batch} of query {query}: the checkpoint is lost, or another query writes under the same name. Which rows "
-        "are there already cannot be known without the columns source and position. Bring the checkpoint back, give "
-        "another option writer to append everything again, or forget the progress of this writer "
+        f"writer {writer!r} stored batch {noted.batch} of query {noted.query} in log {log!r}, but this is batch "
+        f"{batch} of query {query}: the checkpoint is lost, or another query uses the same writer name. Without the "
+        "columns source and position it is unknown which rows are appended already. Restore the checkpoint, set "
+        "another option writer to append everything again, or delete the progress of this writer "
         "(DELETE /arrow/progress/…)"
     )
 
@@ -150,7 +150,7 @@ def _spans(rows: Any) -> dict[str, tuple[int, int]]:
 
 
 def _cuts(rows: Any, start: int, positions: bool, batch_rows: int) -> Iterator[tuple[int, int]]:
-    """Where appends begin and end. Rows of one position go together: half of them could not be told from all."""
+    """The ranges of appends. Rows of one position stay together: half of them would look like all."""
     sizes = np.cumsum(pc.binary_length(rows.column("data")).to_numpy())
     may_cut = _changes(rows) if positions else np.ones(rows.num_rows, bool)
     while start < rows.num_rows:
@@ -162,15 +162,15 @@ def _cuts(rows: Any, start: int, positions: bool, batch_rows: int) -> Iterator[t
         if end == start:
             source, position = (rows.column(name)[start].as_py() for name in ("source", "position"))
             raise BadFrame(
-                f"too many rows have position {position} of source {source!r}: all rows of a position are one append, "
-                f"which has {batch_rows} rows (option batchRows) and {MAX_APPEND_BYTES >> 20} MiB at most"
+                f"too many rows have position {position} of source {source!r}: all rows of a position form one append "
+                f"of at most {batch_rows} rows (option batchRows) and {MAX_APPEND_BYTES >> 20} MiB"
             )
         yield start, end
         start = end
 
 
 def _changes(rows: Any) -> Any:
-    """Whether a row has another source or position than the one before it."""
+    """Whether a row has another source or position than the previous one."""
     places = rows.column("position").to_numpy()
     sources = rows.column("source").combine_chunks().dictionary_encode()
     if hasattr(sources, "combine_chunks"):
@@ -182,7 +182,7 @@ def _changes(rows: Any) -> Any:
 
 
 def digest_of(rows: Any) -> str:
-    """Of the payloads in their order."""
+    """A digest of the payloads in order."""
     made = sha256()
     for value in rows.column("data").to_pylist():
         made.update(len(value).to_bytes(4, "little"))

@@ -1,4 +1,4 @@
-"""Reading logs as a stream: ``spark.readStream.format("strandline")``."""
+"""Reads logs as a stream: ``spark.readStream.format("strandline")``."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ from strandline.pipeline.source.task_reader import (
 
 log = logging.getLogger(__name__)
 
-#: Spark asks for news a hundred times a second. A server is not asked more often than this.
+#: Spark polls a hundred times a second. A server is polled at most at this interval.
 LOOK_SECONDS = 0.1
 
 
 class OtherDirectory(Exception):
-    """The checkpoint is of logs that are not these."""
+    """The checkpoint belongs to another data directory."""
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """One of it lives as long as the query, and finds out what there is; what reads is a copy in each task."""
+    """Lives as long as the query and plans its batches. Each task reads with a copy."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self.options = options
@@ -55,10 +55,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __getstate__(self) -> dict[str, Any]:
         return {"options": self.options, "schema": self.schema, "_lookout": None, "_target": None, "_told": {}}
 
-    # --- where the stream is ---------------------------------------------------------------------------------------
+    # --- offsets ---------------------------------------------------------------------------------------------------
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Nothing: where each log begins is decided, and written down, with the first batch."""
+        """Empty: the start of each log is decided and stored with the first batch."""
         return Offset().document()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -84,7 +84,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
         begun = bool(before.directory) or not self.options.latest
         if begun and all(_stays(at, before.logs.get(name)) for name, at in moved.items()):
-            # That logs are gone is written down with the next records: by itself it is nothing new.
+            # That a log is gone is stored with the next records; alone it is not a new offset.
             return start
         return Offset(self._looking.directory, moved).document()
 
@@ -106,7 +106,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if since >= at.seq:
                 continue
             if found is None:
-                log.warning("log %r was dropped before %d..%d of it were read", name, since + 1, at.seq)
+                log.warning("log %r was dropped before its records %d to %d were read", name, since + 1, at.seq)
             elif found.epoch != at.epoch:
                 told_replaced(name, since + 1, at.seq, fail=self.options.fail_on_data_loss)
             else:
@@ -125,8 +125,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_work(partition.value, self.schema, self.options.payload, self.options.batch_rows)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """What was read is not needed any more; but Spark says so only while the next batch runs, and never of the
-        last. So files are let go when the next batch is planned."""
+        """Does nothing. Spark calls this only while the next batch runs, and never for the last one, so files are
+        released when the next batch is planned."""
 
     def stop(self) -> None:
         if self._lookout is not None:
@@ -144,12 +144,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         here = self._looking.directory
         if offset.directory and offset.directory != here:
             raise OtherDirectory(
-                f"the checkpoint is of the data directory {offset.directory}, and {self.options.place} is {here}: "
-                "seqs of the one mean nothing in the other; begin with another checkpoint"
+                f"the checkpoint belongs to data directory {offset.directory}, but {self.options.place} is directory "
+                f"{here}, which has other sequence numbers: use a new checkpoint location"
             )
 
     def _ends(self, logs: list[LogInfo]) -> dict[str, int]:
-        """Up to where each log may be read, if it is the one that was there when the end was set."""
+        """The seq up to which each log may be read, if it is the same log as when the end was set."""
         found = heads(logs, self.options.through)
         if self._target is None:
             return {name: seq for name, (_, seq) in found.items()}
@@ -160,10 +160,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
 
     def _position(self, each: LogInfo, before: Offset) -> Position:
-        """Where reading goes on in a log."""
+        """The position from which a log is read."""
         known = before.logs.get(each.name)
         if known is not None and known.epoch == each.epoch:
-            # A stream may be told to begin beyond the head, where nothing is yet.
+            # A stream may start after the head, where nothing is yet.
             if each.head < known.seq and known.seq > self.options.after:
                 told_backwards(each.name, each.head, known.seq, fail=self.options.fail_on_data_loss)
                 return Position(each.epoch, each.head, each.head)
@@ -181,15 +181,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             told_loss(each.name, seq + 1, each.floor - 1, fail=self.options.fail_on_data_loss)
 
     def _begin(self, each: LogInfo, *, first: bool) -> int:
-        """Behind which seq a log is read that was not read before. "The latest" is said of the logs that are there when
-        the stream begins: of those that appear later nothing is to be missed."""
+        """The seq after which a new log is read. "latest" applies to the logs that exist when the stream starts; later
+        logs are read from their beginning, so that nothing is missed."""
         options = self.options
         if options.latest and first:
             return each.head
         seq = max(options.after, each.own_after if options.own else 0, each.earliest - 1)
         if options.since is not None:
             seq = max(seq, self._looking.before_time(each, seq, options.since))
-        # Beyond the head is where nothing is yet.
+        # This may be after the head, where nothing is yet.
         return seq
 
 
@@ -202,8 +202,7 @@ def _seen(at: Position) -> Position:
 
 
 class Lookout:
-    """What there is to read, looked at again and again; and the files of the batch that is running, which are held
-    until the next one is planned."""
+    """Polls for new records, and holds the files of the running batch until the next one is planned."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
@@ -211,7 +210,7 @@ class Lookout:
         self._history = fresh(options.place)
         self._running: History | None = None
         self._looked = float("-inf")
-        #: The logs when they were last looked at.
+        #: The logs at the last poll.
         self.seen: list[LogInfo] = []
 
     @property
@@ -233,7 +232,7 @@ class Lookout:
         return self.seen or self._first_look()
 
     def for_batch(self, end: Offset) -> tuple[History, list[LogInfo]]:
-        """The history that has everything up to an offset. It can be read until this is called again."""
+        """A history that contains everything up to an offset. It is readable until the next call."""
         if any(each.head < end.logs[each.name].seq for each in self.seen if each.name in end.logs) or not self.seen:
             self._looked = float("-inf")
             self.look()
@@ -243,7 +242,7 @@ class Lookout:
         return self._history, self.seen
 
     def before_time(self, log: LogInfo, after: int, since: int) -> int:
-        """The last seq before a time; times never go backwards in a log."""
+        """The last seq before a time. Times never decrease within a log."""
         for piece in self._history.pieces(log, after, log.head, max(log.head, 1), Where(since=since)):
             for batch in piece.read(1):
                 if batch.num_rows:
@@ -267,11 +266,11 @@ class Lookout:
             history.close()
 
 
-# --- How far a stream has come: for every log its epoch and the last seq that was read ------------------------------
+# --- Offsets of a stream: the epoch and the last read seq of every log ----------------------------------------------
 
 
 class Position(msgspec.Struct, frozen=True, omit_defaults=True):
-    """``begin``: the log is new in this offset, and what is read of it lies behind this seq."""
+    """``begin``: the log is new in this offset, and its records after this seq are read."""
 
     epoch: int
     seq: int
@@ -279,7 +278,7 @@ class Position(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Offset(msgspec.Struct, frozen=True, omit_defaults=True):
-    """``directory`` is which data directory it is of; empty before the first batch."""
+    """``directory`` identifies the data directory; empty before the first batch."""
 
     directory: str = ""
     logs: dict[str, Position] = {}
@@ -289,16 +288,15 @@ class Offset(msgspec.Struct, frozen=True, omit_defaults=True):
         return msgspec.convert(document, cls)
 
     def document(self) -> dict[str, Any]:
-        """Equal offsets give equal text: Spark takes any other text for something new."""
+        """Equal offsets must give equal text, because Spark takes any other text for a new offset."""
         ordered = {name: self.logs[name] for name in sorted(self.logs)}
         found: dict[str, Any] = msgspec.to_builtins(Offset(self.directory, ordered))
         return found
 
 
 def shares(wanted: Mapping[str, int], budget: int, turn: int) -> dict[str, int]:
-    """A budget of records among logs that have so many each: nobody gets more than needed, and nobody less than others
-    who need as much. When there is not one for each, it is the turn of others next time: ``turn`` is to grow by what
-    was given out."""
+    """Divide a budget of records fairly among logs with ``wanted`` records. If the budget is smaller than the number of
+    logs, the logs take turns: ``turn`` must grow by the number of records that were assigned."""
     waiting = sorted(name for name, count in wanted.items() if count > 0)
     if not waiting:
         return {}
@@ -314,5 +312,5 @@ def shares(wanted: Mapping[str, int], budget: int, turn: int) -> dict[str, int]:
 
 
 def heads(logs: Sequence[LogInfo], through: int | None) -> dict[str, tuple[int, int]]:
-    """Up to where each log can be read, by name, with its epoch."""
+    """The seq up to which each log can be read, by name, with its epoch."""
     return {log.name: (log.epoch, log.head if through is None else min(log.head, through)) for log in logs}

@@ -1,7 +1,7 @@
-"""Where records are appended, by url or by path, with the progress of whoever writes them.
+"""The targets of appends, by URL or by path, with the progress of writers.
 
-Both keep a writer's progress as a note of the log, changed in one step with the append, and make the append only if the
-progress is what the writer takes it for.
+Both store the progress of a writer as a note of the log that changes in the same step as the append, and append only if
+the stored progress is what the writer expects.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from strandline.pipeline.source.options import LogLocation
 
 Progress = dict[str, Any]
 
-#: The notes under which both keep the progress of writers.
+#: The prefix of the notes that store the progress of writers.
 PREFIX = "progress/"
 MAX_WRITER = 55
-#: Notes of streams that only their own protocol may append to, and why.
+#: Notes of streams that only their own protocol may append to, and the reasons.
 _CLOSED = {
-    "gone": "it is a stream that was deleted",
-    "closed": "it is a stream that was closed",
-    "registry": "it is a stream with a schema, which only the server checks: write by url to see how",
-    "profile": "it is a stream with a profile, which only the server knows how to make records for",
+    "gone": "the stream was deleted",
+    "closed": "the stream is closed",
+    "registry": "the stream has a schema, which only the server checks: write by url instead",
+    "profile": "the stream has a profile, which only the server supports: write by url instead",
 }
 
 
 class CannotAppend(Exception):
-    """The records cannot go where they are to go. The message says why; nothing was appended."""
+    """The records cannot be appended to the target. The message gives the reason; nothing was appended."""
 
 
 class AppendTarget(Protocol):
@@ -50,19 +50,19 @@ class AppendTarget(Protocol):
         ts: int | None = None,
     ) -> AppendResult:
         """Append all rows of a table, or none; see :class:`~strandline.history.remote.ServerTarget`. Raises
-        ProgressConflict if the progress is not what it was taken for."""
+        ProgressConflict if the stored progress is not ``before``."""
 
     def progress(self, log: str, writer: str) -> Progress | None:
-        """How far a writer has come. Raises UnknownLog."""
+        """The progress of a writer. Raises UnknownLog."""
 
     def forget(self, log: str, writer: str) -> bool:
-        """Forget how far a writer has come."""
+        """Delete the progress of a writer. Returns whether there was any."""
 
 
 @contextmanager
 def open_target(place: LogLocation, *, sync: bool = True) -> Iterator[AppendTarget]:
-    """With ``sync`` false, what is appended by path is durable only when this is closed: until then a power cut may
-    take the last of it, together with the progress that came with it."""
+    """Open a target. With ``sync`` false, appends by path are durable only after this is closed: until then a power
+    failure may lose the last ones together with their progress."""
     if place.url:
         yield ServerTarget(place.url, place.key)
         return
@@ -70,14 +70,14 @@ def open_target(place: LogLocation, *, sync: bool = True) -> Iterator[AppendTarg
         engine = Engine.open(place.path)
     except DirectoryInUse as error:
         raise CannotAppend(
-            f"{place.path} is in use, most likely by a server: write by its url, which needs no directory"
+            f"{place.path} is in use, probably by a server: write through the url of the server instead"
         ) from error
     with engine:
         yield DirectoryTarget(engine, sync=sync)
 
 
 class DirectoryTarget:
-    """The logs of a directory that this process has open."""
+    """The logs of a directory that this process has opened."""
 
     def __init__(self, engine: Engine, *, sync: bool = True) -> None:
         self._engine = engine
@@ -101,7 +101,7 @@ class DirectoryTarget:
             if writer is not None:
                 noted = target.notes.get(PREFIX + writer)
                 if noted != before:
-                    raise ProgressConflict(f"writer {writer!r} of log {log!r} has come elsewhere", noted)
+                    raise ProgressConflict(f"the progress of writer {writer!r} in log {log!r} changed", noted)
             commit = target.append(batch, notes=notes, ts=ts)
         done = commit.wait()
         if self._sync:
@@ -124,7 +124,7 @@ class DirectoryTarget:
 
     def _find(self, name: str, create: bool) -> Log:
         if is_internal(name):
-            raise CannotAppend(f"{name!r} is one of the server's own logs")
+            raise CannotAppend(f"{name!r} is an internal log of the server")
         found = self._engine.find(name)
         if found is None:
             if not create:
@@ -132,7 +132,7 @@ class DirectoryTarget:
             return self._engine.create(name).wait()
         for note, why in _CLOSED.items():
             if note in found.notes:
-                raise CannotAppend(f"nothing can be appended to log {name!r}: {why}")
+                raise CannotAppend(f"cannot append to log {name!r}: {why}")
         return found
 
 
@@ -157,4 +157,6 @@ def _check_json(values: list[bytes], log: str, what: str) -> None:
             value.decode()
             decode(value)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise CannotAppend(f"log {log!r} holds JSON, and the {what} {value[:80]!r} is none: {error}") from None
+            raise CannotAppend(
+                f"log {log!r} requires JSON, but the {what} {value[:80]!r} is invalid: {error}"
+            ) from None

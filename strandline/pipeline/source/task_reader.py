@@ -1,9 +1,8 @@
-"""The history that a process of Spark reads from, kept open for the queries that follow.
+"""Reads the work of a task, and keeps histories open for later queries of the process.
 
-Through a directory, a history is a view: the journal is replayed for it and its files are held. So one view serves
-until the directory has changed. Whoever plans a query does not know when its tasks are done, or whether they run once
-or many times; so the last few views of a process are kept, and a task that finds its files gone takes a view of its
-own.
+By path a history is a view: the journal is replayed for it, and its files are held. So a view is used until the
+directory changes. The planner of a query does not know when its tasks are done, or how often they run. So a process
+keeps its last few views, and a task whose files are gone takes its own view.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from strandline.pipeline.source.columns import shaper
 from strandline.pipeline.source.options import LogLocation
 from strandline.pipeline.source.plan import Work
 
-#: A view holds files that housekeeping would remove, and up to a journal's worth of sealed records.
+#: A view holds files that housekeeping would remove, and sealed records of up to one journal.
 KEPT_VIEWS = 4
 
 _lock = threading.Lock()
@@ -35,7 +34,7 @@ _kept: dict[str, list[tuple[Any, History]]] = {}
 
 
 def opened(place: LogLocation) -> History:
-    """The records that were acknowledged when this was called. Not to be closed: others may have the same one."""
+    """A history with all records that are acknowledged now. Do not close it: others may use the same one."""
     if place.url:
         return fresh(place)
     with _lock:
@@ -50,7 +49,7 @@ def opened(place: LogLocation) -> History:
 
 
 def fresh(place: LogLocation) -> History:
-    """One that belongs to the caller."""
+    """A new history, which the caller must close."""
     return open_history(
         path=place.path, url=place.url, key=place.key, cold_url=place.cold, cold_options=place.cold_options
     )
@@ -58,7 +57,7 @@ def fresh(place: LogLocation) -> History:
 
 @contextmanager
 def borrowed(place: LogLocation) -> Iterator[History]:
-    """One for a short while."""
+    """A history that is closed at the end of the context."""
     history = fresh(place)
     try:
         yield history
@@ -67,8 +66,8 @@ def borrowed(place: LogLocation) -> Iterator[History]:
 
 
 def fingerprint(path: str) -> Any:
-    """Something that changes when anything is written to the data directory. It is to be taken before the view: what
-    is written in between then shows as a change, and never the other way round."""
+    """A value that changes when anything is written to the data directory. Take it before the view, so that a write in
+    between shows as a change."""
     found = []
     for name in (MANIFEST, JOURNAL):
         with_name = os.path.join(path, name)
@@ -82,21 +81,21 @@ def fingerprint(path: str) -> Any:
     return found
 
 
-# --- Reading what a task was given ----------------------------------------------------------------------------------
+# --- Reading the work of a task -------------------------------------------------------------------------------------
 
 log = logging.getLogger(__name__)
 
-#: Smaller batches are put together, at the cost of copying them: each one costs Spark as much as a thousand records.
+#: Smaller batches are merged, although that copies them: each batch costs Spark as much as a thousand records.
 SMALL_BATCH = 2048
 
 
 class DataLoss(Exception):
-    """Records are gone, or may be, that the stream has not read: a cap or time took them, the log was dropped and
-    created again, or the log ends before what was read of it."""
+    """Records that the stream has not read are lost, or may be: retention removed them, the log was dropped and created
+    again, or the log ends before the position of the stream."""
 
 
 def read_work(encoded: bytes, schema: Any, payload: Any, batch_rows: int) -> Iterator[Any]:
-    """The records as batches of the data frame's schema."""
+    """The records as batches with the schema of the DataFrame."""
     work = msgspec.msgpack.decode(encoded, type=Work)
     shapers: dict[int, Callable[[Any], Any]] = {}
 
@@ -104,7 +103,7 @@ def read_work(encoded: bytes, schema: Any, payload: Any, batch_rows: int) -> Ite
         for piece in work.opened():
             if piece.epoch not in shapers:
                 registry = work.registries.get(piece.epoch)
-                # Only typed columns are different from log to log.
+                # Only typed columns differ between logs.
                 known = next(iter(shapers.values()), None) if payload != "columns" else None
                 shapers[piece.epoch] = known or shaper(payload, schema, registry, piece.log)
             for batch in _read(work, piece, batch_rows):
@@ -115,7 +114,7 @@ def read_work(encoded: bytes, schema: Any, payload: Any, batch_rows: int) -> Ite
 
 
 def together(batches: Iterator[Any], rows: int) -> Iterator[Any]:
-    """The same, with small batches put together up to so many rows."""
+    """Merge small batches up to ``rows`` rows."""
     gathered: list[Any] = []
     count = 0
     for batch in batches:
@@ -168,14 +167,14 @@ def _read_elsewhere(work: Work, history: History, piece: SegmentPiece, after: in
 
 
 def _gone(work: Work, piece: Any, *, is_replaced: bool) -> None:
-    """The log was dropped. That was on purpose: a stream goes on without it, but a batch would be wrong.
-    ``is_replaced``: there is another log of that name."""
+    """The log was dropped by a caller: a stream continues without it, but a batch would be incomplete.
+    ``is_replaced``: there is another log with that name."""
     if not work.lenient:
         raise UnknownLog(piece.log)
     if is_replaced:
         told_replaced(piece.log, piece.first, piece.last, fail=work.fail_on_data_loss)
         return
-    log.warning("log %r was dropped while it was read: %d..%d are not there", piece.log, piece.first, piece.last)
+    log.warning("log %r was dropped during the read: records %d to %d are missing", piece.log, piece.first, piece.last)
 
 
 # --- from a server -------------------------------------------------------------------------------------------------
@@ -199,7 +198,7 @@ def _read_remote(work: Work, piece: Any, batch_rows: int) -> Iterator[Any]:
 
 
 def _check_nothing_lost(work: Work, piece: Any, first: int) -> None:
-    """Whether what is missing before the first record was lost after the query was planned."""
+    """Report records before the first one that were lost after the query was planned."""
     if not work.lenient or first == piece.first:
         return
     with borrowed(work.place) as history:
@@ -209,23 +208,23 @@ def _check_nothing_lost(work: Work, piece: Any, first: int) -> None:
 
 
 def told_loss(name: str, first: int, last: int, *, fail: bool) -> None:
-    message = f"records {first} to {last} of log {name!r} were lost to a cap or to time before they were read"
-    _tell(message, "the stream goes on without them", fail)
+    message = f"retention removed records {first} to {last} of log {name!r} before they were read"
+    _tell(message, "the stream continues without them", fail)
 
 
 def told_replaced(name: str, first: int, last: int | None = None, *, fail: bool) -> None:
-    """``last`` is None if it is not known how many records the dropped log had."""
-    what = f"from {first} on" if last is None else f"{first} to {last}"
-    message = f"log {name!r} was dropped and created again before records {what} were read"
+    """``last`` is None if the number of records of the dropped log is unknown."""
+    what = f"from {first}" if last is None else f"{first} to {last}"
+    message = f"log {name!r} was dropped and created again before its records {what} were read"
     _tell(message, "the stream reads the new log from its beginning", fail)
 
 
 def told_backwards(name: str, head: int, seq: int, *, fail: bool) -> None:
-    message = f"log {name!r} ends at {head}, but was read up to {seq}: it has lost records, or is an older copy"
-    _tell(message, f"the stream reads what comes after {head}", fail)
+    message = f"log {name!r} ends at {head}, but was read up to {seq}: it lost records, or is an older copy"
+    _tell(message, f"the stream continues after {head}", fail)
 
 
 def _tell(message: str, otherwise: str, fail: bool) -> None:
     if fail:
-        raise DataLoss(f"{message}; with option failOnDataLoss=false {otherwise}")
+        raise DataLoss(f"{message}; with the option failOnDataLoss=false {otherwise}")
     log.warning("%s", message)

@@ -1,12 +1,11 @@
-"""Writing a data frame to logs: ``df.write.format("strandline")``.
+"""Writes a DataFrame to logs: ``df.write.format("strandline")``.
 
-By url every task appends its own rows, in chunks. A task that is tried again finds in the log how many of its rows are
-there, and goes on behind them; so within one job every row is appended once, as long as a task gets the same rows in
-the same order again, which is so unless the frame is made of something random. What a job that failed has appended
-stays: logs take nothing back.
+By URL every task appends its own rows in chunks. A retried task finds in the log how many of its rows are appended and
+continues after them. So within one job every row is appended once, provided that a task gets the same rows in the same
+order again, which holds unless the DataFrame depends on randomness. Rows that a failed job appended stay in the log.
 
-By path only one process can have the directory open. So tasks send their rows to the driver, which appends them when
-all are there; ``spark.driver.maxResultSize`` bounds how many that can be.
+By path only one process can open the directory. So tasks send their rows to the driver, which appends them when all
+tasks are done; ``spark.driver.maxResultSize`` limits their size.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ from strandline.pipeline.source.options import BadOption, WriteOptions
 from strandline.pipeline.source.progress import MAX_APPEND_BYTES, LostCheckpoint, NotedProgress, in_order, steps
 from strandline.pipeline.source.targets import MAX_WRITER, AppendTarget, CannotAppend, open_target
 
-#: Every task keeps a note in the log until the job is done, and a log has room for a megabyte of them.
+#: Every task stores a note in the log until the job is done, and a log has room for a megabyte of notes.
 MAX_TASKS = 4000
 
 
 @dataclass
 class TaskDone(WriterCommitMessage):
-    """What a task did: into which logs it appended, or which rows are to be appended."""
+    """The result of a task: the logs that it appended to, or the rows to append."""
 
     partition: int
     logs: list[str] = field(default_factory=list)
@@ -46,7 +45,7 @@ class BatchWriter(DataSourceArrowWriter):
         check_overwrite(overwrite)
         self._options = options
         self._shape = schema, options.log
-        #: Its tasks find their own notes by this.
+        #: Identifies the notes of its tasks.
         self._job = uuid4().hex[:16]
         FrameShape(*self._shape)
 
@@ -59,7 +58,7 @@ class BatchWriter(DataSourceArrowWriter):
         if self._options.place.path:
             return TaskDone(partition, rows=packed(list(batches)))
         if partition >= MAX_TASKS:
-            raise CannotAppend(f"a frame is written by {MAX_TASKS} tasks at most: use coalesce({MAX_TASKS}) or fewer")
+            raise CannotAppend(f"at most {MAX_TASKS} tasks can write a DataFrame: use coalesce({MAX_TASKS}) or fewer")
         with open_target(self._options.place) as target:
             appender = FrameAppender(target, f"job-{self._job}-{partition}", self._options, context.attemptNumber() > 0)
             for batch in batches:
@@ -104,8 +103,8 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 class FrameAppender:
-    """The rows of a task, log by log. ``writer`` notes how many are there; ``again``: an earlier attempt may have
-    begun. What an attempt that still runs appends meanwhile shows as a conflict, and is not appended again."""
+    """Appends the rows of a task, log by log. The number of appended rows is stored under ``writer``. ``again``: an
+    earlier attempt may have started. Rows that a concurrent attempt appends show as a conflict and are skipped."""
 
     def __init__(self, target: AppendTarget, writer: str | None, options: WriteOptions, again: bool) -> None:
         self._target = target
@@ -151,7 +150,7 @@ class FrameAppender:
 
 
 def chunks(rows: Any, batch_rows: int, batch_bytes: int = MAX_APPEND_BYTES) -> Iterator[tuple[int, int]]:
-    """Where appends begin and end: so many rows, or so many bytes."""
+    """The ranges of appends, limited by rows and bytes."""
     start = size = 0
     lengths = [len(value) for value in rows.column("data").to_pylist()]
     for place, length in enumerate(lengths):
@@ -165,12 +164,12 @@ def chunks(rows: Any, batch_rows: int, batch_bytes: int = MAX_APPEND_BYTES) -> I
 
 def check_overwrite(overwrite: bool) -> None:
     if overwrite:
-        raise CannotAppend('a log takes nothing back: write with mode("append"), or output mode "append" or "update"')
+        raise CannotAppend('a log cannot be overwritten: use mode("append"), or output mode "append" or "update"')
 
 
-# --- Writing a stream to logs: ``df.writeStream.format("strandline")`` ----------------------------------------------
+# --- Streams: ``df.writeStream.format("strandline")`` ---------------------------------------------------------------
 
-#: Where Spark tells a task which query it belongs to.
+#: The property that identifies the query in a task.
 _QUERY = "sql.streaming.queryId"
 
 
@@ -181,7 +180,7 @@ class BatchRows(WriterCommitMessage):
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """Made anew for every batch, in tasks and on the driver."""
+    """Created for every batch, in tasks and on the driver."""
 
     def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
         check_overwrite(overwrite)
@@ -196,7 +195,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         query = None if context is None else context.getLocalProperty(_QUERY)
         if not query:
             raise CannotAppend(
-                "Spark does not tell which query this is, and without that no batch can be told from another"
+                f"Spark did not pass the id of the query (property {_QUERY}), which is needed to recognise batches"
             )
         return BatchRows(query, packed([shape.rows(batch) for batch in iterator if batch.num_rows]))
 
@@ -210,13 +209,13 @@ class StreamWriter(DataSourceStreamArrowWriter):
             append_batch(target, rows, found[0].query, batchId, self._options, self._writer, positions=positions)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Nothing was appended: that is done when all tasks have ended well."""
+        """Does nothing: rows are appended only after all tasks have succeeded."""
 
 
 def append_batch(
     target: AppendTarget, rows: Any, query: str, batch: int, options: WriteOptions, writer: str, *, positions: bool
 ) -> None:
-    """Append what is not there yet of a batch. Whether it can be appended to all logs is known before the first."""
+    """Append the remaining rows of a batch. Errors of any log are raised before the first append."""
     planned = []
     for name, found in by_log(rows):
         found = in_order(found) if positions else found
@@ -234,8 +233,8 @@ def append_batch(
                 target.append(name, appended(step.rows), writer, before, after, create=options.create)
             except ProgressConflict as conflict:
                 raise LostCheckpoint(
-                    f"somebody else writes to log {name!r} as {writer!r} at the same time: every query needs an option "
-                    f"writer of its own ({conflict})"
+                    f"another query writes to log {name!r} as {writer!r} at the same time: set a different option "
+                    f"writer for each query ({conflict})"
                 ) from None
             before = after
 
@@ -248,12 +247,12 @@ def _noted(target: AppendTarget, log: str, writer: str) -> NotedProgress | None:
 
 
 def writer_name(options: WriteOptions) -> str:
-    """Whose progress it is. It must be the same when the checkpoint is lost, so it does not come out of it."""
+    """The name under which progress is stored. It must survive a lost checkpoint, so it does not come from it."""
     if options.writer is not None:
         if len(options.writer) > MAX_WRITER or not options.writer.isprintable():
-            raise BadOption(f"writer must be 1 to {MAX_WRITER} printable characters, not {options.writer!r}")
+            raise BadOption(f"writer must be 1 to {MAX_WRITER} printable characters, got {options.writer!r}")
         return options.writer
     if options.checkpoint is None:
-        raise BadOption("give the option writer, or checkpointLocation: without a name no progress can be kept")
+        raise BadOption("set the option writer or checkpointLocation: progress is stored under one of these names")
     place = options.checkpoint.removeprefix("file://").removeprefix("file:").rstrip("/")
     return f"spark-{sha256(place.encode()).hexdigest()[:32]}"

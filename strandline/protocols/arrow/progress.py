@@ -17,6 +17,7 @@ from strandline.engine.state.notes import MAX_NAME
 from strandline.protocols.arrow.context import ArrowContext
 from strandline.protocols.arrow.errors import progress_conflict
 from strandline.protocols.arrow.wire import ForgottenAnswer, Progress
+from strandline.service.catalog import check_change
 from strandline.service.http import Call, Later, Reply
 from strandline.service.parameters import json_header, name_of
 from strandline.service.problems import invalid
@@ -95,6 +96,7 @@ class Forgetting:
         log, writer = self._context.log(name_of(call), call.access), writer_of(call)
         if writer is None:
             raise invalid("writer is missing: name the writer whose progress to delete")
+        check_change(log)
         if progress_of(log, writer) is None:
             return _forgotten(False)
 

@@ -8,6 +8,7 @@ from inspect import isawaitable
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec import UNSET
 
 from strandline.collections.config import READ, AppendOnly, Collection
 from strandline.collections.documents import EMPTY
@@ -15,17 +16,17 @@ from strandline.collections.errors import CollectionError, forbidden, invalid_pa
 from strandline.collections.paths import IDENTITY, BoundCollection, PathIndex, key_is_safe, not_append_only, values_fit
 from strandline.collections.permissions import Caller, check_access, hidden_fields
 from strandline.collections.pull import PullBounds, Selection, batch_cost, bound_required, is_expired, select
+from strandline.nearest_name import with_nearest
 from strandline.protocols.collections.context import CollectionsContext
 from strandline.protocols.collections.errors import Refused, collection_refused, invalid
-from strandline.protocols.collections.pull import MAX_DIGITS, answer, data_of
+from strandline.protocols.collections.pull import MAX_DIGITS
+from strandline.protocols.collections.wire import BatchAnswer, BoundsRequest, EntryAnswer, encode, stored
 from strandline.service.http import Call, Reply
 from strandline.signing.canonical_json import NotJson, canonical, parse
 
 log = logging.getLogger(__name__)
 
 _FULL = (True, 1, "true", "1")
-#: A caller without a valid certificate still gets public collections.
-_UNKNOWN = Caller()
 
 Sets = list[Mapping[str, Any]]
 
@@ -96,10 +97,13 @@ def _bounds_of(name: str, entry: Any) -> PullBounds | None:
         return None
     if not isinstance(entry, dict):
         raise invalid("appendParams parameter")
-    if entry.get("full") in _FULL:
+    try:
+        given = msgspec.convert(entry, BoundsRequest)
+    except msgspec.ValidationError as error:
+        raise Refused(400, f'appendParams["{name}"]: {with_nearest(error, BoundsRequest)}') from None
+    if given.full in _FULL:
         raise Refused(400, f'appendParams["{name}"]: full is not allowed in batch pull')
-    since, last, limit = (_whole(entry.get(bound)) for bound in ("since", "last", "limit"))
-    return PullBounds(since, last, limit=limit)
+    return PullBounds(_whole(given.since), _whole(given.last), limit=_whole(given.limit))
 
 
 def _whole(value: Any) -> int | None:
@@ -125,15 +129,15 @@ class BatchHandler:
         settings = self._context.settings
         batch = read_batch(call.query, settings.max_collections_per_batch)
         self._check_budget(batch)
-        caller = await self._caller(call)
-        shown: list[bytes] = []
-        for name in batch.names:
-            entries = [
+        caller = await self._context.caller_of(call)
+        collections = {
+            name: [
                 await self._entry(name, one, batch.bounds_at(name, at), caller)
                 for at, one in enumerate(batch.sets(name))
             ]
-            shown.append(b"%b:[%b]" % (msgspec.json.encode(name), b",".join(entries)))
-        return Reply(b'{"collections":{%b}}' % b",".join(shown))
+            for name in batch.names
+        }
+        return Reply(encode(BatchAnswer(collections)))
 
     def _check_budget(self, batch: Batch) -> None:
         total = 0
@@ -144,30 +148,25 @@ class BatchHandler:
         if total > self._context.settings.max_batch_append_elements:
             raise Refused(400, "Batch append element budget exceeded", {"code": "batch_append_limit_exceeded"})
 
-    async def _caller(self, call: Call) -> Caller:
-        try:
-            caller = self._context.authorizer.identify(call, self._context.hub.wall())
-            return caller if isinstance(caller, Caller) else await caller
-        except (Refused, CollectionError):
-            return _UNKNOWN
-
-    async def _entry(self, name: str, given: Mapping[str, Any], bounds: PullBounds | None, caller: Caller) -> bytes:
+    async def _entry(
+        self, name: str, given: Mapping[str, Any], bounds: PullBounds | None, caller: Caller
+    ) -> EntryAnswer:
         try:
             bound = self._index.get(name)
             if bound is None or (bound.collection.push_only and bound.collection.strict):
                 raise Refused(404, "Collection not found")
             return await self._pull(bound, given, bounds, caller)
         except Refused as refused:
-            return refused.reply().body
+            return _refused(refused)
         except CollectionError as error:
-            return collection_refused(error).reply().body
+            return _refused(collection_refused(error))
         except Exception:
             log.exception("an entry of a batch pull of %r failed", name)
-            return Refused(500, "Internal error").reply().body
+            return EntryAnswer(error="Internal error")
 
     async def _pull(
         self, bound: BoundCollection, given: Mapping[str, Any], bounds: PullBounds | None, caller: Caller
-    ) -> bytes:
+    ) -> EntryAnswer:
         context, collection = self._context, bound.collection
         params = _filled(bound, given, caller)
         enriched = context.authorizer.enrich(caller, bound, params)
@@ -186,7 +185,7 @@ class BatchHandler:
         if rules is None:
             raise not_append_only(collection.name)
         if not rules.persist:
-            return answer(b"{}", "", context.hub.now())
+            return EntryAnswer({}, "", context.hub.now())
         if bounds is not None:
             selection = select(collection, rules, bounds, context.hub.now(), batch=True)
         elif collection.strict:
@@ -197,9 +196,8 @@ class BatchHandler:
 
     async def _elements(
         self, collection: Collection, rules: AppendOnly, key: str, selection: Selection, caller: Caller, *, whole: bool
-    ) -> bytes:
+    ) -> EntryAnswer:
         context = self._context
-        nothing = b"{}" if whole else data_of(rules.field, b"")
         document = context.documents.find(key)
         version = EMPTY if document is None else document.version()
         if version is None:
@@ -207,18 +205,22 @@ class BatchHandler:
             version = await context.workers.normal.run(document.version_from_disk)
         now = context.hub.now()
         if document is None or version is EMPTY:
-            return answer(nothing, "", now)
+            return EntryAnswer({} if whole else {rules.field: []}, "", now)
         if is_expired(collection, version, now):
-            return answer(nothing, version.hash, now)
+            return EntryAnswer({} if whole else {rules.field: []}, version.hash, now)
         hidden = hidden_fields(collection, caller.roles)
         if rules.field in hidden:
-            return answer(b"{}", version.hash, now)
+            return EntryAnswer({}, version.hash, now)
         elements = context.reader.read(document, version, selection, hidden)
         if elements is None:
             elements = await context.workers.normal.run(
                 context.reader.read_from_disk, document, version, selection, hidden
             )
-        return answer(data_of(rules.field, elements.json), version.hash, now, more=elements.more)
+        return EntryAnswer({rules.field: stored(elements.json)}, version.hash, now, elements.more or UNSET)
+
+
+def _refused(refused: Refused) -> EntryAnswer:
+    return EntryAnswer(error=refused.answer.error, message=refused.answer.message)
 
 
 def _filled(bound: BoundCollection, given: Mapping[str, Any], caller: Caller) -> dict[str, str]:

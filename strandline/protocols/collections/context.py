@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from strandline.collections.collections import Collections
 from strandline.collections.config import CollectionsConfig
-from strandline.collections.errors import queue_unavailable
+from strandline.collections.errors import CollectionError, queue_unavailable
 from strandline.collections.events import OpenedTopic
 from strandline.collections.paths import BoundCollection
-from strandline.collections.permissions import Caller
+from strandline.collections.permissions import UNIDENTIFIED, Caller
 from strandline.collections.pull import ElementReader
 from strandline.collections.rate_limits import RateLimiter
 from strandline.collections.settings import REPLAY_WINDOW_MS
@@ -15,6 +15,7 @@ from strandline.delivery.hub import Hub
 from strandline.engine import Log
 from strandline.engine.errors import NotWritable, QuotaExceeded
 from strandline.protocols.collections.authorization import Authorizer, address_of
+from strandline.protocols.collections.errors import Refused
 from strandline.service.catalog import Catalog, check_append, holds_json, media_type_of
 from strandline.service.http import Call
 from strandline.service.kernel import Kernel
@@ -36,6 +37,23 @@ class CollectionsContext:
         self.rate_limiter = RateLimiter(config)
         self.reader = ElementReader()
         self.workers = kernel.workers
+        kernel.catalog.reservations.append(self._reserved)
+
+    def _reserved(self, name: str) -> str | None:
+        """Documents of a declared collection are in logs that only the collection creates."""
+        for index in self.collections.namespaces.values():
+            owner = index.owner_of(name)
+            if owner is not None:
+                return f"the name belongs to the collection {owner.name!r}: append with POST /push"
+        return None
+
+    async def caller_of(self, call: Call) -> Caller:
+        """The caller of a request for several documents, or for none. One without a valid certificate has no roles."""
+        try:
+            caller = self.authorizer.identify(call, self.hub.wall())
+            return caller if isinstance(caller, Caller) else await caller
+        except (Refused, CollectionError):
+            return UNIDENTIFIED
 
     def check_rate(self, bound: BoundCollection, action: str, caller: Caller, call: Call, now: int) -> None:
         """Count a request. Raises CollectionError (``rate_limited``) if it exceeds a limit."""

@@ -6,11 +6,11 @@ The texts are part of the protocol: clients compare them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-
-import msgspec
+from typing import Any
 
 from strandline.collections.errors import Code, CollectionError, invalid_path
 from strandline.engine.errors import BadName
+from strandline.protocols.collections.wire import CollectionErrorAnswer, encode
 from strandline.service import problems
 from strandline.service.http import Reply
 from strandline.service.problems import (
@@ -89,15 +89,14 @@ PROBLEMS = by_code(
 class Refused(Exception):
     """A request, or an entry of a batch, is answered with an error."""
 
-    def __init__(self, status: int, text: str, more: Mapping[str, object] | None = None, headers: Headers = ()) -> None:
+    def __init__(self, status: int, text: str, more: Mapping[str, Any] | None = None, headers: Headers = ()) -> None:
         super().__init__(text)
         self.status = status
-        self.text = text
-        self.more = more
+        self.answer = CollectionErrorAnswer(text, **(more or {}))
         self.headers = headers
 
     def reply(self) -> Reply:
-        return Reply(msgspec.json.encode({"error": self.text, **(self.more or {})}), self.status, headers=self.headers)
+        return Reply(encode(self.answer), self.status, headers=self.headers)
 
 
 # --- requests that cannot be read -------------------------------------------------------------------------------------

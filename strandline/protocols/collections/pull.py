@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Mapping
 
-import msgspec
+from msgspec import UNSET
 
 from strandline.collections.config import PUBLIC, READ, Collection
 from strandline.collections.documents import EMPTY, Document, Version
@@ -16,6 +16,7 @@ from strandline.collections.pull import Elements, PullBounds, Selection, is_expi
 from strandline.collections.rate_limits import PULL
 from strandline.protocols.collections.context import CollectionsContext
 from strandline.protocols.collections.errors import invalid
+from strandline.protocols.collections.wire import PullAnswer, encode, stored
 from strandline.service.admission import Replying, reply_of
 from strandline.service.http import Call, Reply
 from strandline.service.problems import Headers
@@ -70,11 +71,11 @@ class PullHandler:
         if not path.is_safe:
             raise invalid_path()
         if not rules.persist:
-            return Reply(answer(b"{}", "", now))
+            return Reply(encode(PullAnswer({}, "", now)))
         selection = select(collection, rules, bounds_of(call.query), now)
         document = context.documents.find(path.key)
         if document is None:
-            return Reply(answer(data_of(rules.field, b""), "", now))
+            return Reply(encode(PullAnswer({rules.field: []}, "", now)))
         version = document.version()
         if version is None:
             return self._pull_from_disk(call, path, caller, document, selection)
@@ -91,16 +92,16 @@ class PullHandler:
     ) -> Replying:
         collection, rules, now = path.collection, path.rules, self._context.hub.now()
         if version is EMPTY:
-            return Reply(answer(data_of(rules.field, b""), "", now))
+            return Reply(encode(PullAnswer({rules.field: []}, "", now)))
         if is_expired(collection, version, now):
-            return Reply(answer(b"{}", "", now))
+            return Reply(encode(PullAnswer({}, "", now)))
         etag = b'"%b"' % version.hash.encode()
         if call.head.headers.get(b"if-none-match") == etag:
             return Reply(b"", 304)
         headers: Headers = ((b"etag", etag), *cache_control(collection))
         hidden = hidden_fields(collection, caller.roles)
         if rules.field in hidden:
-            return Reply(answer(b"{}", version.hash, now), headers=headers)
+            return Reply(encode(PullAnswer({}, version.hash, now)), headers=headers)
         elements = self._context.reader.read(document, version, selection, hidden)
         if elements is None:
             return self._read(document, version, selection, hidden, rules.field, headers)
@@ -123,16 +124,8 @@ class PullHandler:
 
 
 def _reply(field: str, elements: Elements, version: Version, now: int, headers: Headers) -> Reply:
-    return Reply(answer(data_of(field, elements.json), version.hash, now, more=elements.more), headers=headers)
-
-
-def answer(data: bytes, hash: str, now: int, *, more: bool = False) -> bytes:
-    """The body of a pull, or of one document of a batch. ``more``: there are elements after these."""
-    return b'{"data":%b,"hash":"%b","timestamp":%d%b}' % (data, hash.encode(), now, b',"more":true' if more else b"")
-
-
-def data_of(field: str, elements: bytes) -> bytes:
-    return b"{%b:[%b]}" % (msgspec.json.encode(field), elements)
+    answer = PullAnswer({field: stored(elements.json)}, version.hash, now, elements.more or UNSET)
+    return Reply(encode(answer), headers=headers)
 
 
 def cache_control(collection: Collection) -> Headers:

@@ -6,7 +6,6 @@ from collections.abc import Awaitable
 from typing import Any, NamedTuple
 
 import msgspec
-from msgspec import Raw
 
 from strandline.collections.config import WRITE
 from strandline.collections.documents import PreparedAppend, prepare
@@ -24,21 +23,12 @@ from strandline.protocols.collections.errors import (
     too_large,
     wrong_media_type,
 )
+from strandline.protocols.collections.wire import PushAnswer, PushRequest, encode
 from strandline.service.admission import Replying, reply_of
 from strandline.service.http import Call, Reply
 from strandline.signing.canonical_json import NotJson, RepeatedMember, canonical, check_members, parse, parse_signed
 
-_NOTHING = Raw(b"null")
-
-
-class _Body(msgspec.Struct, gc=False):
-    data: Raw = _NOTHING
-    ts: Any = None
-    author_pubkey: Any = msgspec.field(default=None, name="authorPubkey")
-    author_signature: Any = msgspec.field(default=None, name="authorSignature")
-
-
-_decode = msgspec.json.Decoder(_Body).decode
+_decode = msgspec.json.Decoder(PushRequest).decode
 _read_any = msgspec.json.Decoder().decode
 
 
@@ -75,7 +65,7 @@ def read_body(body: bytes) -> PushBody:
 
 
 def _read_slowly(body: bytes) -> PushBody:
-    """Read JSON that the fast decoder refuses: halves of surrogate pairs, and very large numbers."""
+    """Read what the fast decoder refuses: bodies without data, halves of surrogate pairs, very large numbers."""
     try:
         decoded = parse_signed(body)
     except RepeatedMember as error:
@@ -126,7 +116,7 @@ class PushHandler:
     def _append(self, append: PreparedAppend) -> Replying:
         context = self._context
         appended = context.documents.append(append, context.hub.now())
-        reply = Reply(b'{"hash":"%b","timestamp":%d}' % (appended.hash.encode(), appended.ts))
+        reply = Reply(encode(PushAnswer(appended.hash, appended.ts)))
         return context.kernel.admission.after(appended.commit, lambda _: reply)
 
 

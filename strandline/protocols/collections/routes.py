@@ -1,87 +1,20 @@
-"""The routes of the protocol, at the root and again for every namespace, and ``GET /config``."""
+"""The routes of the protocol, at the root and again for every namespace."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
-import msgspec
-
-from strandline.collections.config import Collection
-from strandline.collections.errors import CollectionError
 from strandline.collections.paths import PathIndex
-from strandline.collections.permissions import Caller, role_filtered
 from strandline.protocols.collections.batch import BatchHandler
+from strandline.protocols.collections.catalogue import ConfigHandler, ListHandler
 from strandline.protocols.collections.context import CollectionsContext
-from strandline.protocols.collections.errors import Refused, no_such_path, refuse, reply_to
-from strandline.protocols.collections.list import ListHandler
+from strandline.protocols.collections.errors import refuse, reply_to
 from strandline.protocols.collections.openapi import BATCH, CONFIG, LIST, PULL, PUSH, describe, mounts_of
 from strandline.protocols.collections.pull import PullHandler
 from strandline.protocols.collections.push import PushHandler
-from strandline.service.http import Call, Cors, Handler, Reply, Route, preflight
+from strandline.service.http import Cors, Handler, Route, preflight
 from strandline.service.openapi import Described
-
-Shown = Callable[[Collection], bool]
-
-
-class ConfigHandler:
-    """Lists all collections, or those that the caller has a role for."""
-
-    def __init__(self, context: CollectionsContext) -> None:
-        self._context = context
-        self._everything = _rendered(context, lambda collection: True)
-
-    async def config(self, call: Call) -> Reply:
-        """GET /config"""
-        endpoint = self._context.settings.config_endpoint
-        if endpoint == "off":
-            raise no_such_path()
-        if endpoint == "public":
-            return Reply(self._everything)
-        roles = (await self._caller(call)).roles
-        return Reply(_rendered(self._context, lambda collection: role_filtered(collection, roles)))
-
-    async def _caller(self, call: Call) -> Caller:
-        """The caller. One without a valid certificate has no roles, and so sees no collections."""
-        try:
-            caller = self._context.authorizer.identify(call, self._context.hub.wall())
-            return caller if isinstance(caller, Caller) else await caller
-        except (Refused, CollectionError):
-            return Caller()
-
-
-def _rendered(context: CollectionsContext, shown: Shown) -> bytes:
-    config = context.config
-    answer: dict[str, Any] = {"collections": _infos(config.collections, shown)}
-    if config.namespaces:
-        answer["namespaces"] = {
-            name: {"collections": _infos(collections, shown)} for name, collections in config.namespaces.items()
-        }
-    return msgspec.json.encode(answer)
-
-
-def _infos(collections: Iterable[Collection], shown: Shown) -> list[dict[str, Any]]:
-    return [info_of(collection) for collection in collections if shown(collection)]
-
-
-def info_of(collection: Collection) -> dict[str, Any]:
-    info: dict[str, Any] = {
-        "name": collection.name,
-        "maxBodyBytes": collection.max_body_bytes,
-        "encryption": collection.encryption,
-        "allowedMimeTypes": list(collection.allowed_mime_types),
-    }
-    if collection.pull_only:
-        info["pullOnly"] = True
-    if collection.push_only:
-        info["pushOnly"] = True
-    if collection.append_only is not None:
-        info["appendOnly"] = {"type": "by_timestamp", **msgspec.to_builtins(collection.append_only)}
-    if collection.ttl_ms is not None:
-        info["ttlMs"] = collection.ttl_ms
-    return info
-
 
 # --- What web pages of allowed origins may read and send --------------------------------------------------------------
 

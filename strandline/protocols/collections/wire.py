@@ -1,23 +1,33 @@
-"""What bodies and answers of the protocol look like. Handlers write answers as bytes: these types describe them."""
+"""The bodies and answers of the protocol. Handlers decode and encode them, and OpenAPI is made of them."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import msgspec
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, Meta, Raw, UnsetType
+
+from strandline.collections.config import AppendOnly, Collection, Encryption
 
 Time = Annotated[int, Meta(ge=0)]
 Hash = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 #: The same, or nothing of a document without elements.
 HashOrNone = Annotated[str, Meta(pattern="^([0-9a-f]{64})?$")]
+#: A member of any type: what it must be is checked later, in the order of the protocol.
+_ObjectLater = Annotated[Raw, Meta(extra_json_schema={"type": "object"})]
+_TimeLater = Annotated[Any, Meta(extra_json_schema={"type": ["integer", "null"], "minimum": 0})]
+_TextLater = Annotated[Any, Meta(extra_json_schema={"type": ["string", "null"]})]
+
+encode = msgspec.json.Encoder().encode
 
 
-class PushRequest(msgspec.Struct, rename="camel"):
-    data: dict[str, Any]
-    ts: Time | None = None
-    author_pubkey: str | None = None
-    author_signature: str | None = None
+class PushRequest(msgspec.Struct, rename="camel", gc=False):
+    """The protocol requires servers to ignore other members."""
+
+    data: _ObjectLater
+    ts: _TimeLater = None
+    author_pubkey: _TextLater = None
+    author_signature: _TextLater = None
 
 
 class PushAnswer(msgspec.Struct):
@@ -37,6 +47,33 @@ class PullAnswer(msgspec.Struct):
     hash: HashOrNone
     timestamp: Time
     more: bool | UnsetType = UNSET
+
+
+def stored(elements: bytes) -> list[ElementAnswer]:
+    """Elements, joined by commas, for an answer that is encoded. Their bytes are the bytes that were stored."""
+    return cast(list[ElementAnswer], Raw(b"[%b]" % elements))
+
+
+class BoundsRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """Which elements of one document a batch asks for. Numbers may be text."""
+
+    since: Any = None
+    last: Any = None
+    limit: Any = None
+    full: Any = None
+
+
+class CollectionErrorAnswer(msgspec.Struct):
+    """What is wrong is said by ``error``; the other members are of some errors."""
+
+    error: str
+    message: str | UnsetType = UNSET
+    limit: int | UnsetType = UNSET
+    path: list[str | int] | UnsetType = UNSET
+    validator: str | UnsetType = UNSET
+    code: str | UnsetType = UNSET
+    file: str | UnsetType = UNSET
+    retry_after_ms: int | UnsetType = UNSET
 
 
 class EntryAnswer(msgspec.Struct):
@@ -59,15 +96,33 @@ class ListAnswer(msgspec.Struct, rename="camel"):
     has_more: bool
 
 
-class CollectionInfo(msgspec.Struct, rename="camel"):
+class AppendOnlyInfo(AppendOnly, frozen=True, kw_only=True, tag_field="type", tag="by_timestamp"):
+    pass
+
+
+class CollectionInfo(msgspec.Struct, rename="camel", omit_defaults=True):
     name: str
     max_body_bytes: int
-    encryption: str
-    allowed_mime_types: list[str]
-    pull_only: bool | UnsetType = UNSET
-    push_only: bool | UnsetType = UNSET
-    append_only: dict[str, Any] | UnsetType = UNSET
+    encryption: Encryption
+    allowed_mime_types: tuple[str, ...]
+    pull_only: bool = False
+    push_only: bool = False
+    append_only: AppendOnlyInfo | UnsetType = UNSET
     ttl_ms: int | UnsetType = UNSET
+
+    @classmethod
+    def of(cls, collection: Collection) -> CollectionInfo:
+        rules, ttl = collection.append_only, collection.ttl_ms
+        return cls(
+            collection.name,
+            collection.max_body_bytes,
+            collection.encryption,
+            collection.allowed_mime_types,
+            collection.pull_only,
+            collection.push_only,
+            UNSET if rules is None else AppendOnlyInfo(**msgspec.structs.asdict(rules)),
+            UNSET if ttl is None else ttl,
+        )
 
 
 class NamespaceInfo(msgspec.Struct):
@@ -79,32 +134,21 @@ class ConfigAnswer(msgspec.Struct):
     namespaces: dict[str, NamespaceInfo] | UnsetType = UNSET
 
 
-class CollectionErrorAnswer(msgspec.Struct):
-    """What is wrong is said by ``error``; the other members are of some errors."""
-
-    error: str
-    message: str | UnsetType = UNSET
-    limit: int | UnsetType = UNSET
-    path: list[str | int] | UnsetType = UNSET
-    validator: str | UnsetType = UNSET
-    code: str | UnsetType = UNSET
-
-
 DESCRIPTIONS: dict[str, dict[str, str]] = {
     "PushRequest": {
         "data": "The element.",
-        "ts": "Its time in milliseconds, later than that of the last element; without it, the server's.",
-        "authorPubkey": "The key of the author: 64 hexadecimal digits.",
-        "authorSignature": "Its signature over the data and the path of the document, in base64.",
+        "ts": "Its time in milliseconds, later than that of the last element; by default the time of the server.",
+        "authorPubkey": "The public key of the author: 64 hexadecimal digits.",
+        "authorSignature": "The author's signature over the data and the path of the document, in base64.",
     },
     "PushAnswer": {
-        "hash": "That of the document with this element as its last.",
+        "hash": "The hash of the document with this element as its last.",
         "timestamp": "The time of the element.",
     },
-    "ElementAnswer": {"ts": "The time of the element, and what to ask for the next ones with."},
+    "ElementAnswer": {"ts": "The time of the element. As a checkpoint, it selects the elements after this one."},
     "PullAnswer": {
         "data": "The elements, under the name that the collection has for them.",
-        "hash": "That of the document; empty if it has no elements.",
+        "hash": "The hash of the document; empty if it has no elements.",
         "timestamp": "The time of the answer.",
         "more": "There are more elements: pull again, with the time of the last one as the checkpoint.",
     },
@@ -112,8 +156,10 @@ DESCRIPTIONS: dict[str, dict[str, str]] = {
     "CollectionErrorAnswer": {
         "error": "What is wrong, in words that do not change.",
         "message": "The same in more words.",
-        "limit": "How many elements a document may have.",
-        "path": "Where in the data something is wrong.",
+        "limit": "The maximum number of elements of a document.",
+        "path": "The place in the data that violates the schema.",
         "validator": "The keyword of the schema that is violated.",
+        "file": "The file that is damaged or missing.",
+        "retry_after_ms": "When to try again.",
     },
 }

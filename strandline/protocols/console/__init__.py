@@ -1,1 +1,1 @@
-"""The console: a page that shows what is going on, and the API that it asks."""
+"""The console: a web page that shows the state of the server, and its API."""

@@ -1,6 +1,6 @@
-"""The files of the page: public code, packaged with the server, and served as they are.
+"""The files of the page: public, packaged with the server, and served unchanged.
 
-Everything of a file is worked out when it is first asked for and kept: what it is, its tag, and its compressed form.
+The media type, the ETag and the compressed form of a file are computed at its first request and kept.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ MEDIA_TYPES = {
 }
 TEXT = b"text/plain; charset=utf-8"
 
-#: Nothing but the server's own files, and nothing within a page but elements: what a record holds never runs.
+#: Allows only the server's own files and no inline code, so the content of a record never runs.
 POLICY = (
     b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
     b"connect-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
-#: A browser asks every time whether it has the newest, and is mostly told that it has: no name changes with a release.
+#: File names do not change between releases, so a browser revalidates a file every time and mostly gets a 304.
 HEADERS = (
     (b"content-security-policy", POLICY),
     (b"cache-control", b"no-cache"),
@@ -44,7 +44,7 @@ HEADERS = (
 
 
 class Asset:
-    """One file, in the two forms that it is sent in. They have different tags: a strong one is of the very bytes."""
+    """One file, plain and compressed. Each form has its own strong ETag."""
 
     __slots__ = ("body", "content_type", "gzip_tag", "gzipped", "tag")
 
@@ -54,7 +54,7 @@ class Asset:
         digest = sha256(self.body).hexdigest()[:32]
         self.tag = f'"{digest}"'.encode()
         self.gzip_tag = f'"{digest}-gzip"'.encode()
-        # The time would make it another one with every start.
+        # A timestamp would change the compressed bytes with every start.
         self.gzipped = gzip.compress(self.body, mtime=0)
 
     def reply(self, head: Head) -> Reply:
@@ -75,7 +75,7 @@ class Assets:
         self._known: dict[str, Asset] = {}
 
     def redirect(self, call: Call) -> Reply:
-        """GET /console. The place is relative, for those who are behind a proxy with a path of its own."""
+        """GET /console. The location is relative, so that it works behind a proxy that adds a path."""
         query = f"?{call.head.query_string}" if call.head.query_string else ""
         return Reply(b"", 308, TEXT, ((b"location", f"console/{query}".encode("latin-1")),))
 
@@ -86,6 +86,6 @@ class Assets:
         if asset is None:
             file = self._files.get(path)
             if file is None:
-                raise Refusal(NOT_FOUND, f"the console has no file {PurePosixPath(path).name!r}")
+                raise Refusal(NOT_FOUND, f"the console has no file named {PurePosixPath(path).name!r}")
             asset = self._known[path] = Asset(file)
         return asset.reply(call.head)

@@ -1,8 +1,8 @@
-"""All logs in any order, quick with a million of them.
+"""All logs in any order, fast enough for a million of them.
 
-In the order of their names the engine has them already. For any other order a table is made of what it takes to sort
-and to select them, on another thread, in short steps. A large one is kept for a while, with what was sorted, so that
-whoever turns the pages does not wait; what is shown of a log is always as of now.
+The engine has the logs ordered by name. For any other order, a thread builds a table of the values to sort and select
+by, in short steps. A large table is kept for a while with its sorted views, so that turning pages is fast. The values
+shown for a log are always current.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from strandline.protocols.console.rates import Rates
 from strandline.service.access import Access
 from strandline.service.catalog import CONSUMER, GONE, spans
 
-#: Tables of so few logs are made in a moment, and never kept: they are always as of now.
+#: Tables of at most this many logs are built quickly and never kept, so they are always current.
 SMALL = 10_000
-#: A kept table is used for this long; then a new one is made while it is still used, for as long again as the second.
+#: A kept table is used for this long. After that a new one is built, and the old one stays in use until STALE_MS.
 KEEP_MS = 5_000
 STALE_MS = 60_000
-#: Ways to sort and select that are kept with a table.
+#: Sorted views that are kept with a table.
 MAX_VIEWS = 8
-#: Logs that are looked at before other threads get their turn: about half a millisecond.
+#: Logs processed before other threads get a turn: about half a millisecond.
 STEP = 500
 
 SORTS = ("name", "records", "bytes", "rate", "lag", "last")
@@ -40,11 +40,11 @@ NO_LAG = -1
 _CODES = {kind: code for code, kind in enumerate(KINDS)}
 _LAST = np.iinfo(np.int64).max
 
-Ints = Any  # of numpy, which does not say of what
+Ints = Any  # a numpy array; numpy's types do not name the element type
 
 
 class Wanted(NamedTuple):
-    """Which logs, in which order. A log has to fulfil every condition that is given."""
+    """Which logs to list, and in which order. A log must meet every given condition."""
 
     search: str = ""
     kind: Kind | None = None
@@ -54,14 +54,14 @@ class Wanted(NamedTuple):
 
 
 class Listed(NamedTuple):
-    """Names of a page, and how many there are on all pages."""
+    """The names on a page, and the number of logs on all pages."""
 
     names: list[str]
     total: int
 
 
 class Table:
-    """The logs at one moment, in the order of their names. It does not change."""
+    """The logs at one moment, ordered by name. Immutable."""
 
     def __init__(self, engine: Engine, made_at: int) -> None:
         self.made_at = made_at
@@ -91,7 +91,7 @@ class Table:
             sleep(0)
 
     def rows(self, wanted: Wanted, rates: Rates) -> Ints:
-        """The places of the wanted logs, in order."""
+        """The indexes of the wanted logs, in order."""
         rows = self._views.get(wanted)
         if rows is None:
             rows = self._sorted(np.flatnonzero(self._mask(wanted)), wanted, rates)
@@ -129,7 +129,7 @@ class Table:
         if wanted.sort == "name":
             return rows[::-1] if wanted.descending else rows
         values = self._column(wanted.sort, rates)[rows]
-        # What is not known comes last, either way.
+        # Unknown values come last in either order.
         if wanted.sort in ("lag", "last"):
             nothing = values < 0 if wanted.sort == "lag" else values == 0
             values = np.where(nothing, _LAST, -values if wanted.descending else values)
@@ -149,7 +149,7 @@ class Table:
 
 
 def lag_of(book: Logbook) -> int | None:
-    """How far the last of the log's consumers is behind; None if it has none."""
+    """The lag of the slowest consumer of the log; None without consumers."""
     cursors = book.cursors
     if not cursors:
         return None
@@ -158,7 +158,7 @@ def lag_of(book: Logbook) -> int | None:
 
 
 class Catalogue:
-    """Asked on the loop's thread."""
+    """Lists logs. Call it on the event loop's thread."""
 
     def __init__(self, context: ConsoleContext, rates: Rates, small: int = SMALL) -> None:
         self._context = context
@@ -168,9 +168,9 @@ class Catalogue:
         self._making: asyncio.Future[Table] | None = None
 
     async def page(self, wanted: Wanted, offset: int, limit: int) -> Listed:
-        """Those of the wanted logs that come behind so many others."""
+        """The wanted logs from ``offset``."""
         catalog = self._context.kernel.catalog
-        # Expired logs are not counted.
+        # Remove expired logs, so that they are not counted.
         catalog.sweep()
         if wanted == Wanted():
             hidden = list(catalog.hidden)
@@ -190,7 +190,7 @@ class Catalogue:
         return Listed([table.names[row] for row in rows[offset : offset + limit].tolist()], len(rows))
 
     async def totals(self, access: Access) -> tuple[int, int, int]:
-        """How many logs, records and bytes there are, of what somebody may know of."""
+        """The number of logs, records and bytes that the caller may see."""
         engine = self._context.engine
         if not access.prefixes:
             totals, hidden = engine.totals, self._context.kernel.catalog.hidden
@@ -204,7 +204,7 @@ class Catalogue:
         return await self._context.work(count)
 
     async def table(self) -> Table:
-        """What there is now, or was a moment ago."""
+        """A current table, or one that is a few seconds old."""
         while True:
             kept, now = self._kept, self._context.hub.now()
             age = None if kept is None else now - kept.made_at
@@ -216,11 +216,11 @@ class Catalogue:
                 return kept
             if self._making is None:
                 return await asyncio.shield(self._begin(now))
-            # Somebody else has begun; but that one may have been before what this one wants to see.
+            # A table is being built, but it may have started before a change that this caller expects to see.
             await self.made()
 
     async def made(self) -> None:
-        """Wait for the table that is being made, if one is."""
+        """Wait for the table that is being built, if any."""
         if self._making is not None:
             await asyncio.wait([self._making])
 

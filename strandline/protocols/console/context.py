@@ -1,4 +1,4 @@
-"""What the handlers of this face share."""
+"""What the handlers of the console share."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ T = TypeVar("T")
 
 
 class Surroundings(NamedTuple):
-    """What the console tells of the server around it."""
+    """Facts about the server that the console shows."""
 
     keys_required: bool
     has_pipeline: Callable[[], bool]
     is_serving: Callable[[], bool]
     uptime_ms: Callable[[], int]
-    #: How many connections are open.
+    #: The number of open connections.
     connections: Callable[[], int]
 
 
 class ConsoleContext:
-    """Made on the loop's thread, once the engine is open."""
+    """Created on the event loop's thread after the engine is open."""
 
     def __init__(self, kernel: Kernel, surroundings: Surroundings) -> None:
         self.kernel = kernel
@@ -40,7 +40,7 @@ class ConsoleContext:
         self.workers = kernel.workers
 
     def log(self, call: Call) -> Log:
-        """The log that the path names, for somebody who wants to look at it. Looking on does not count as using it."""
+        """The log that the path names, for viewing. Viewing does not count as a use of the log."""
         name = name_of(call)
         log = self.kernel.catalog.find(name)
         if log is None or not may_see(log, call.access):
@@ -48,5 +48,5 @@ class ConsoleContext:
         return log
 
     def work(self, work: Callable[[], T]) -> Coroutine[Any, Any, T]:
-        """What ``work`` gives, which takes too long for the loop."""
+        """Run ``work``, which takes too long for the event loop, on a thread."""
         return self.workers.bulk.run(work)

@@ -1,4 +1,4 @@
-"""The fields that can be asked for, for completion: those that are declared, and those that records have."""
+"""The fields of a log, for completion: fields that its search configuration declares, and fields of its records."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from strandline.protocols.console.wire import FieldRow, FieldsAnswer
 from strandline.service.catalog import media_type_of, registry_of
 from strandline.service.http import Call, Reply
 
-#: The last records are looked at, and members within members so deep.
+#: The number of recent records that are inspected, and limits for their size, depth and fields.
 LOOKED_AT = 100
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 4
@@ -41,7 +41,7 @@ class Fields:
 
 
 def declared_fields(log: Log) -> list[FieldRow]:
-    """What the stream's search configuration names, aliases too."""
+    """The fields and aliases of the stream's search configuration."""
     config = registry_of(log).search
     if config is None:
         return []
@@ -51,7 +51,7 @@ def declared_fields(log: Log) -> list[FieldRow]:
 
 
 def fields_of_records(log: Log) -> list[FieldRow]:
-    """What the last records have, in the order of names; one that is not always the same is mixed."""
+    """The fields of the last records, ordered by name. A field with different types is "mixed"."""
     if media_type_of(log) != "application/json":
         return []
     types: dict[str, str] = {}
@@ -68,7 +68,7 @@ def fields_of_records(log: Log) -> list[FieldRow]:
 
 
 def _members(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
-    """The leaves of an object, by the names on the way, joined by dots."""
+    """The leaves of an object, with dotted paths and types."""
     if isinstance(value, dict) and value and depth < MAX_DEPTH:
         for name, member in value.items():
             yield from _members(member, f"{path}.{name}" if path else name, depth + 1)

@@ -1,4 +1,4 @@
-"""The keys of a log, and what a delete by key would take."""
+"""The keys of a log, and an estimate of a delete by key."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Keying:
         key, prefix = call.query.get("key") or None, call.query.get("prefix") or None
         before = number(call, "before")
         if key is None and prefix is None and before is None:
-            raise invalid("say which records: key, prefix or before")
+            raise invalid("nothing selects the records: give key, prefix or before")
 
         def look() -> Reply:
             weighed = estimate_delete(log, before=before, key=key, prefix=prefix)
@@ -53,7 +53,7 @@ class Keying:
 def _page(log: Log, prefix: str, after: str | None, limit: int) -> KeysAnswer:
     keys: list[str] = []
     if prefix and (after is None or after < prefix):
-        # The keys behind the prefix begin with it, as long as there are such; and it may be a key itself.
+        # The keys after the prefix start with it, as long as there are any. The prefix may be a key itself.
         after = prefix
         keys += counts_of(log, [prefix])
     keys += [key for key in keys_of(log, after, limit + 1).keys if key.startswith(prefix)]
@@ -61,7 +61,7 @@ def _page(log: Log, prefix: str, after: str | None, limit: int) -> KeysAnswer:
     rows = [
         KeyRow(key=key, records=counts[key].records, last_seq=counts[key].last)
         for key in keys[:limit]
-        # One that has gone meanwhile is not told of.
+        # A key that was deleted in the meantime is left out.
         if key in counts
     ]
     return KeysAnswer(keys=rows, more=len(keys) > limit)

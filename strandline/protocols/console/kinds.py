@@ -1,4 +1,4 @@
-"""Which protocol a log belongs to, and by which of them it can be appended to."""
+"""Which protocol a log belongs to, and which protocols can append to it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KINDS: tuple[Kind, ...] = ("topic", "queue", "stream", "collection", "table")
 
 
 def kind_of(config: Config, notes: Mapping[str, Any]) -> Kind:
-    """Quick enough to ask of every log there is."""
+    """The kind of a log. Fast enough to call for every log."""
     if notes:
         if COLLECTION in notes:
             return "collection"
@@ -50,19 +50,19 @@ def writable_by(log: Log) -> list[Protocol]:
 
 
 def belongs(log: Log) -> str:
-    """A sentence on where the log belongs, and what that means for those who want to append to it."""
+    """A sentence that says what the log belongs to, and how to append to it."""
     if is_internal(log.name):
-        return "one of the server's own logs"
+        return "internal log of the server"
     why = closed_to_others(log)
     if why is not None:
         return why
     kind = kind_of(log.config, log.notes)
     if kind == "stream" and media_type_of(log) != "application/json":
-        return f"it is a stream of {media_type_of(log)}: append with POST /v1/stream"
-    return f"it was made as a {kind}; topics and streams both append to it"
+        return f"stream of {media_type_of(log)}: append with POST /v1/stream"
+    return f"created as a {kind}; topics and streams can both append to it"
 
 
 def note_of(log: Log) -> str | None:
-    """The name of the collection or the table, if it is of one."""
+    """The name of the collection or table that the log belongs to, if any."""
     owner = log.notes.get(COLLECTION, log.notes.get(TABLE))
     return None if owner is None else str(owner)

@@ -1,4 +1,4 @@
-"""What there is to say of one log."""
+"""The description of one log."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from strandline.protocols.console.wire import ConsoleLogAnswer, ConsumerRow, For
 from strandline.service.access import Access
 from strandline.service.catalog import CLOSED, CONSUMER, may_see, media_type_of, profile_of, registry_of
 from strandline.service.http import Call, Reply
-from strandline.service.log_config import config_json, traits_of
+from strandline.service.log_config import shown_config, traits_of
 
 
 def row_of(log: Log, rates: Rates) -> dict[str, Any]:
-    """The log in a list. It may wait for the disk: time may have taken something."""
+    """The log as a row of a list. May wait for the disk, because retention may have to remove records first."""
     state = log.state()
     return {
         "name": state.name,
@@ -52,7 +52,7 @@ class Describing:
             **row,
             epoch=log.epoch,
             floor=floor,
-            config=config_json(log.config, traits_of(log.config), call.access),
+            config=shown_config(log.config, traits_of(log.config), call.access),
             media_type=media_type_of(log),
             schema=bool(registry_of(log).schemas),
             profile=profile_of(log).kind,
@@ -70,7 +70,7 @@ class Describing:
 
 
 def _fork(log: Log, access: Access) -> ForkAnswer | None:
-    """What it was forked from, unless that is nothing to know of."""
+    """The log that this one was forked from, unless the caller may not see it."""
     base = log.base
     if base is None or not may_see(base[0], access):
         return None

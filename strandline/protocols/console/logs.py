@@ -1,4 +1,4 @@
-"""Logs, a page at a time."""
+"""Lists logs page by page."""
 
 from __future__ import annotations
 
@@ -50,6 +50,6 @@ def wanted_by(call: Call) -> Wanted:
     found = choice(call, "kind", *KINDS)
     kind: Kind | None = next((each for each in KINDS if each == found), None)
     sort = choice(call, "sort", *SORTS) or "name"
-    # Who asks for the largest, the busiest or the latest wants them first.
+    # Sorting by size, rate or time shows the largest, busiest or latest first.
     order = choice(call, "order", "asc", "desc") or ("asc" if sort == "name" else "desc")
     return Wanted(call.query.get("search", ""), kind, call.access.prefixes, sort, order == "desc")

@@ -1,4 +1,4 @@
-"""The routes of the console, described for those who call them."""
+"""OpenAPI descriptions of the console's routes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _query(name: str, description: str, schema: Schema = STRING) -> Parameter:
 
 
 def _limit(most: int, default: int) -> Parameter:
-    return _query("limit", "How many at the most.", _whole(1, most, default))
+    return _query("limit", "Maximum number of results.", _whole(1, most, default))
 
 
 def _whole(low: int, high: int, default: int) -> dict[str, Any]:
@@ -47,69 +47,73 @@ def _whole(low: int, high: int, default: int) -> dict[str, Any]:
 _NAME = Parameter(
     "name",
     "path",
-    "The log's name, which may contain slashes: they need not be escaped.",
+    "The name of the log. It may contain slashes, which need not be escaped.",
     {"type": "string", "minLength": 1},
     required=True,
 )
-_OFFSET = _query("offset", "How many to pass over.", {**_SEQ, "default": 0})
-_SEARCH = _query("search", "Only names that contain this, in capitals or not.")
+_OFFSET = _query("offset", "Number of results to skip.", {**_SEQ, "default": 0})
+_SEARCH = _query("search", "Only names that contain this text, ignoring case.")
 _KEY = _query("key", "Only records with this key.")
-_PREFIX = _query("prefix", "Only records whose key starts with this.")
+_PREFIX = _query("prefix", "Only records whose key starts with this text.")
 
-_LOGS = """Those that the key may touch, with what is true of each of them now. The order is that of a moment ago if
-there are very many. What is not known, such as the lag of a log without consumers, comes last."""
+_LOGS = """The logs that the API key may access, with their current values. If there are very many logs, the order can
+be a few seconds old. Logs without a value, such as the lag of a log without consumers, come last."""
 
-_RECORDS = """Records behind `after` (by default from the start), the last ones before `before`, or those from the time
-`at` on. Of any log, whatever it holds: `data` is JSON as it was written, `text` is text, and `base64` anything else.
+_RECORDS = """Returns the records after `after` (by default from the start), the last records before `before`, or the
+records from the time `at`. Works for every log: `data` is JSON as it was written, `text` is text, and `base64` is
+anything else.
 
-`tombstone` is what was lost right before the first of these records. `first` is where to go on backwards from (as
-`before`), `next_after` where to go on forwards (as `after`); `caught_up` says that there is nothing more in the
-direction that was asked for."""
+`tombstone` describes records that were lost immediately before the first record. To continue backwards, send `first` as
+`before`. To continue forwards, send `next_after` as `after`. `caught_up` is true if there are no more records in the
+requested direction."""
 
-_TAIL = f"""Events are `record` (as in `{routes.RECORDS}`), `tombstone` (records that were lost on the way here),
-`dropped` (the log is gone, and the stream ends) and `end` (the client does not keep up, and the stream ends). Their ids
-say how far one has come: send the last one as `Last-Event-ID` to go on from there. Without that and without `after`
-only new records are told."""
+_TAIL = f"""Events are `record` (as in `{routes.RECORDS}`), `tombstone` (records that were lost before they could be
+sent), `dropped` (the log was deleted; the stream ends) and `end` (the client reads too slowly; the stream ends).
+To continue after a disconnect, send the id of the last event as `Last-Event-ID`. Without `Last-Event-ID` and `after`,
+the stream starts with the next new record."""
 
-_QUEUE = """How many jobs there are of each kind; of those that workers hold, and those that wait for their time, the
-ones first with which something happens next; and the jobs that are handed out next, in that order."""
+_QUEUE = """Returns the number of jobs in each state; the jobs that workers hold and the delayed jobs, each ordered by
+when their state changes next; and the next jobs to be delivered, in order."""
 
-_TAG = Header("ETag", "Which version of the file it is.", STRING, required=True)
+_TAG = Header("ETag", "The version of the file.", STRING, required=True)
 _FILES = {media_type.decode().partition(";")[0]: STRING for media_type in (*MEDIA_TYPES.values(), TEXT)}
 
 _OPERATIONS: dict[tuple[str, str], Operation] = {
     ("GET", routes.PAGE): Operation(
         group=_GROUP,
-        summary="Go to the console",
-        answers=(Answer(308, "It is at `/console/`.", {"text/plain": STRING}),),
+        summary="Redirect to the console",
+        answers=(Answer(308, "The console is at `/console/`.", {"text/plain": STRING}),),
     ),
     ("GET", routes.ASSET): Operation(
         group=_GROUP,
         summary="Get a file of the console",
-        answers=(Answer(200, "The file.", _FILES, (_TAG,)), Answer(304, "It is the one in `If-None-Match`.")),
+        answers=(
+            Answer(200, "The file.", _FILES, (_TAG,)),
+            Answer(304, "The file has not changed since the version in `If-None-Match`."),
+        ),
         parameters=(
-            Parameter("path", "path", "Which file; none: the page.", STRING, required=True),
-            Parameter("If-None-Match", "header", "The versions that one has.", STRING),
+            Parameter("path", "path", "The path of the file; empty for the page.", STRING, required=True),
+            Parameter("If-None-Match", "header", "The ETags of the versions that the client has.", STRING),
         ),
         errors=("not_found",),
     ),
     ("GET", routes.SESSION): Operation(
         group=_GROUP,
-        summary="See who one is",
-        description="Needs no key: without a valid one, `key` is null.",
+        summary="Get the caller's API key",
+        description="Works without an API key. `key` is null unless the request has a valid one.",
         answers=shown(wire.SessionAnswer),
     ),
     ("GET", routes.OVERVIEW): Operation(
         group=_GROUP,
-        summary="See how the server is doing",
-        description="A sample a second, of ten minutes; totals and the busiest logs as far as the key may know.",
+        summary="Get the state of the server",
+        description="One sample per second for ten minutes; totals and busiest logs of those the API key may access.",
         answers=shown(wire.OverviewAnswer),
     ),
     ("GET", routes.LIVE): Operation(
         group=_GROUP,
-        summary="See how the server goes on doing",
-        description="An event `sample` every second, with the `busiest` logs in it.",
-        answers=(Answer(200, "Events, until somebody ends it.", {EVENT_STREAM: EVENTS}),),
+        summary="Follow the state of the server",
+        description="Sends a `sample` event every second, which includes the `busiest` logs.",
+        answers=(Answer(200, "Events, until the client disconnects.", {EVENT_STREAM: EVENTS}),),
     ),
     ("GET", routes.LOGS): Operation(
         group=_GROUP,
@@ -119,8 +123,8 @@ _OPERATIONS: dict[tuple[str, str], Operation] = {
         parameters=(
             _SEARCH,
             _query("kind", "Only logs of this kind.", {"enum": list(KINDS)}),
-            _query("sort", "By what they are ordered.", {"enum": list(SORTS), "default": "name"}),
-            _query("order", "Names ascend by default, everything else descends.", {"enum": ["asc", "desc"]}),
+            _query("sort", "The value to sort by.", {"enum": list(SORTS), "default": "name"}),
+            _query("order", "Names ascend by default; all other values descend.", {"enum": ["asc", "desc"]}),
             _OFFSET,
             _limit(logs.MAX_LIMIT, logs.DEFAULT_LIMIT),
         ),
@@ -128,21 +132,21 @@ _OPERATIONS: dict[tuple[str, str], Operation] = {
     ),
     ("GET", routes.LOG): Operation(
         group=_GROUP,
-        summary="Look at one log",
+        summary="Get a log",
         answers=shown(wire.ConsoleLogAnswer),
         parameters=(_NAME,),
         errors=("invalid_request", "log_not_found"),
     ),
     ("GET", routes.RECORDS): Operation(
         group=_GROUP,
-        summary="Browse the records of a log",
+        summary="Read the records of a log",
         description=_RECORDS,
         answers=shown(wire.RecordsAnswer),
         parameters=(
             _NAME,
-            _query("after", "Only records behind this seq.", _SEQ),
-            _query("before", "The last records before this seq.", _SEQ),
-            _query("at", "Only records of this time or later: milliseconds since 1970, or by RFC 3339.", _MOMENT),
+            _query("after", "Only records after this sequence number.", _SEQ),
+            _query("before", "The last records before this sequence number.", _SEQ),
+            _query("at", "Only records from this time: milliseconds since 1970, or RFC 3339.", _MOMENT),
             _limit(read.MAX_LIMIT, read.DEFAULT_LIMIT),
             _KEY,
             _PREFIX,
@@ -151,35 +155,35 @@ _OPERATIONS: dict[tuple[str, str], Operation] = {
     ),
     ("GET", routes.TAIL): Operation(
         group=_GROUP,
-        summary="Be told of records as they come",
+        summary="Follow the records of a log",
         description=_TAIL,
-        answers=(Answer(200, "Events, until somebody ends it.", {EVENT_STREAM: EVENTS}),),
+        answers=(Answer(200, "Events, until the client disconnects.", {EVENT_STREAM: EVENTS}),),
         parameters=(
             _NAME,
-            _query("after", "Begin with the records behind this seq.", _SEQ),
-            Parameter("Last-Event-ID", "header", "The id of the last event that one has seen.", STRING),
+            _query("after", "Start with the records after this sequence number.", _SEQ),
+            Parameter("Last-Event-ID", "header", "The id of the last event that the client received.", STRING),
         ),
         errors=("invalid_request", "log_not_found"),
     ),
     ("GET", routes.KEYS): Operation(
         group=_GROUP,
         summary="List the keys of a log",
-        description="In their order, those that a record has which readers see.",
+        description="Returns the keys of visible records, in order.",
         answers=shown(wire.KeysAnswer),
         parameters=(
             _NAME,
-            _query("prefix", "Only keys that start with this."),
-            _query("after", "Only keys behind this one."),
+            _query("prefix", "Only keys that start with this text."),
+            _query("after", "Only keys after this one."),
             _limit(keys.MAX_LIMIT, keys.DEFAULT_LIMIT),
         ),
         errors=("invalid_request", "log_not_found"),
     ),
     ("GET", routes.REMOVAL): Operation(
         group=_GROUP,
-        summary="See what a delete would take",
-        description="Those that fulfil every condition that is given, of which there must be one. Nothing is deleted.",
+        summary="Preview a delete",
+        description="Returns the records that meet all given conditions; at least one is required. Deletes nothing.",
         answers=shown(wire.RemovalAnswer),
-        parameters=(_NAME, _KEY, _PREFIX, _query("before", "Only records before this seq.", _SEQ)),
+        parameters=(_NAME, _KEY, _PREFIX, _query("before", "Only records before this sequence number.", _SEQ)),
         errors=("invalid_request", "log_not_found"),
     ),
     ("GET", routes.QUEUES): Operation(
@@ -191,7 +195,7 @@ _OPERATIONS: dict[tuple[str, str], Operation] = {
     ),
     ("GET", routes.QUEUE): Operation(
         group=_GROUP,
-        summary="Look into a queue",
+        summary="Get a queue",
         description=_QUEUE,
         answers=shown(wire.QueueAnswer),
         parameters=(_NAME,),
@@ -199,14 +203,14 @@ _OPERATIONS: dict[tuple[str, str], Operation] = {
     ),
     ("GET", routes.ROUTERS): Operation(
         group=_GROUP,
-        summary="See what goes from where to where",
-        description="The routers of which the key may touch the name and both ends, and the logs that they connect.",
+        summary="List routers",
+        description="Returns the routers whose name, source and destination the API key may access, and their logs.",
         answers=shown(wire.ConsoleRoutersAnswer),
     ),
     ("GET", routes.FIELDS): Operation(
         group=_GROUP,
         summary="List the fields of a log",
-        description="Those that its search configuration names, and those that its last records have.",
+        description="Returns the fields of the search configuration, and the fields of the last records.",
         answers=shown(wire.FieldsAnswer),
         parameters=(_NAME,),
         errors=("invalid_request", "log_not_found"),
@@ -214,19 +218,19 @@ _OPERATIONS: dict[tuple[str, str], Operation] = {
 }
 
 _LOG_FIELDS = {
-    "kind": "Which protocol it belongs to; a queue is a topic of jobs.",
-    "head": "The highest seq that readers can see.",
-    "earliest": "The first seq that is there.",
-    "records": "How many there are; of a fork, its own.",
-    "bytes": "Of data and meta.",
-    "rate": "Appends per second, just now.",
-    "lag": "How far the slowest consumer is behind; null if there is none.",
+    "kind": "The kind of log. A queue is a topic whose records are jobs.",
+    "head": "The highest sequence number that readers can see.",
+    "earliest": "The first sequence number that still exists.",
+    "records": "Number of records; for a fork, without the records of its source.",
+    "bytes": "Bytes of data and meta.",
+    "rate": "Appends per second at the moment.",
+    "lag": "Number of records that the slowest consumer has not committed; null without consumers.",
     "last_ts": "The time of the last record; null if there never was one.",
 }
 
 CONSOLE = Described(
     name="console",
-    groups={_GROUP: "The console, and what it asks: for people who look on."},
+    groups={_GROUP: "The console and its API."},
     operations=_OPERATIONS,
     problems=PROBLEMS,
     error=ErrorAnswer,
@@ -234,33 +238,33 @@ CONSOLE = Described(
         "LogRow": _LOG_FIELDS,
         "ConsoleLogAnswer": {
             **_LOG_FIELDS,
-            "epoch": "Which log of this name it is.",
-            "floor": "Everything below was lost to a cap or to time.",
-            "schema": "Whether what is appended is checked against one.",
-            "closed": "Whether it is a stream that takes nothing more.",
-            "expires_at": "When it goes, unless it is used before.",
-            "forks": "How many logs were forked from it.",
-            "note": "Where it belongs, in words.",
-            "of": "The collection or the table that it belongs to.",
-            "writable_by": "The protocols that can append to it.",
+            "epoch": "Increases when a log of this name is deleted and created again.",
+            "floor": "Retention removed all records below this sequence number.",
+            "schema": "Whether a schema validates appended records.",
+            "closed": "Whether the stream is closed for appends.",
+            "expires_at": "When the log expires, unless it is used before.",
+            "forks": "Number of forks of this log.",
+            "note": "What the log belongs to, in words.",
+            "of": "The collection or table that the log belongs to.",
+            "writable_by": "The protocols that can append to the log.",
         },
         "SampleAnswer": {
             "appends": "Records per second.",
             "bytes": "Bytes of records per second.",
-            "flush_p50_us": "What half of the journal's flushes took at the most; null if there was none.",
-            "flush_p99_us": "What nearly all of them took at the most.",
-            "pressure": "How busy the server is, 0 to 1.",
+            "flush_p50_us": "Median time of a journal flush in microseconds; null without flushes.",
+            "flush_p99_us": "99th percentile of the time of a journal flush in microseconds.",
+            "pressure": "How busy the server is, from 0 to 1.",
         },
         "QueueCounts": {
-            "ready": "Can be claimed now.",
-            "in_flight": "Held by workers.",
-            "delayed": "Wait for their time.",
-            "dead": "Went to the dead letters, ever since.",
+            "ready": "Jobs that can be claimed now.",
+            "in_flight": "Jobs leased to workers.",
+            "delayed": "Jobs that become ready later.",
+            "dead": "Jobs that became dead letters since the queue was created.",
         },
-        "RemovalAnswer": {"sample": "The first of them."},
+        "RemovalAnswer": {"sample": "The first records that would be deleted."},
         "ShownRouter": {
-            "rate": "Records per second, just now; null if that is not known.",
-            "paused": "Whether it waits because its destination takes nothing.",
+            "rate": "Records per second at the moment; null if unknown.",
+            "paused": "Whether the router waits because its destination refuses records.",
         },
     },
 )

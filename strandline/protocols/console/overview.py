@@ -1,4 +1,4 @@
-"""How the server is doing: a sample a second, of which those of the last minutes are kept."""
+"""The state of the server: one sample per second, kept for ten minutes."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ from strandline.service.http import Call, Reply
 MAX_SAMPLES = 600
 EVERY_SECONDS = 1.0
 
-#: Where Linux says how many pages a process has in memory: the second number.
+#: The Linux file whose second number is the resident set size of the process in pages.
 STATM = "/proc/self/statm"
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class Sampler:
-    """``take`` waits for the engine's lock: it is not for the loop's thread. One thread at a time."""
+    """``take`` waits for the engine's lock, so call it from a thread other than the event loop's, one at a time."""
 
     def __init__(self, engine: Engine, pressure: Pressure, rates: Rates) -> None:
         self._engine = engine
@@ -78,8 +78,8 @@ def _since(histogram: Histogram, before: Sequence[int]) -> list[int]:
 
 
 def quantile(bounds: Sequence[float], counts: Sequence[int], part: float) -> float | None:
-    """The value below which this part of all lie, as far as the buckets tell: within one, values are taken to be
-    spread evenly. None if there are none."""
+    """The value below which this part of all values lies. Values are assumed to be spread evenly within a bucket. None
+    if there are no values."""
     total = counts[-1]
     if not total:
         return None
@@ -90,11 +90,11 @@ def quantile(bounds: Sequence[float], counts: Sequence[int], part: float) -> flo
                 return low
             return round(low + (bound - low) * (wanted - below) / (count - below), 1)
         below, low = count, bound
-    raise AssertionError("the last bucket has them all")
+    raise AssertionError("the last bucket of a histogram contains all values")
 
 
 def resident_bytes() -> int:
-    """What the process has in memory; 0 where the system does not say."""
+    """The resident set size of the process in bytes; 0 where the system does not report it."""
     try:
         with open(STATM, "rb") as file:
             return int(file.read().split()[1]) * _PAGE
@@ -102,7 +102,7 @@ def resident_bytes() -> int:
         return 0
 
 
-# --- The server as a whole: who asks, how it is doing, and how that goes on -----------------------------------------
+# --- The server as a whole ------------------------------------------------------------------------------------------
 
 
 class Overview:
@@ -113,12 +113,12 @@ class Overview:
         self._routing = routing
         self._sampler = Sampler(context.engine, context.kernel.pressure, rates)
         self._timer: asyncio.TimerHandle | None = None
-        self._sampling = Task("samples of the console", self._again, context.hub.health)
+        self._sampling = Task("console samples", self._again, context.hub.health)
 
     # --- answering -------------------------------------------------------------------------------------------------
 
     def session(self, call: Call) -> Reply:
-        """GET /console/api/session. Also for those without a key, who have to learn that they need one."""
+        """GET /console/api/session. Works without an API key, so that the page learns that it needs one."""
         around, access = self._context.surroundings, call.access
         known = around.keys_required and bool(access.id)
         key = KeyAnswer(
@@ -169,7 +169,7 @@ class Overview:
             for rate in self._rates.busiest(access)
         ]
 
-    # --- again and again -------------------------------------------------------------------------------------------
+    # --- sampling --------------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
         self._wind(0.0)
@@ -178,7 +178,7 @@ class Overview:
         self._timer = self._context.hub.loop.call_later(seconds, self._again)
 
     def _again(self) -> None:
-        # From here to the next: a sample that takes long puts the next one off, and no two are taken at a time.
+        # The timer starts again after each sample: a slow sample delays the next one, and two never overlap.
         taking = asyncio.ensure_future(self.sample())
         taking.add_done_callback(self._sampled)
 
@@ -193,7 +193,7 @@ class Overview:
             self._wind(max(EVERY_SECONDS, self._sampling.failed(error)))
 
     async def sample(self) -> None:
-        """Take a sample, and tell everybody who wants to know."""
+        """Take a sample and send it to all live streams."""
         context = self._context
         now, connections = context.hub.now(), context.surroundings.connections()
         self._routing.measure(now)
@@ -201,7 +201,7 @@ class Overview:
         self._tell(sample)
 
     def _tell(self, sample: SampleAnswer) -> None:
-        """Those who may know of the same logs are told the same. Who does not keep up misses some."""
+        """Streams with the same access get the same bytes. A stream that does not keep up misses samples."""
         shown: dict[tuple[str, ...], bytes] = {}
         for stream in self._context.live.of(SampleStream):
             if stream.keeps_up:
@@ -221,7 +221,7 @@ class Overview:
 
 
 class SampleStream(ConsoleStream):
-    """A client that gets every sample."""
+    """A stream that receives every sample."""
 
     __slots__ = ()
 

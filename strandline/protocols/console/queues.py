@@ -1,4 +1,4 @@
-"""Queues: what waits, who holds what until when, and what comes next."""
+"""Queues: waiting, leased and upcoming jobs."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from strandline.protocols.console.wire import (
 )
 from strandline.service.access import Access
 from strandline.service.http import Call, Reply
-from strandline.service.log_config import config_json, traits_of
+from strandline.service.log_config import shown_config, traits_of
 from strandline.service.parameters import number
 from strandline.service.problems import not_a_queue
 
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 500
-#: Jobs of each kind that are told of.
+#: The maximum number of jobs shown per state.
 SHOWN = 100
 NEXT = 20
 
@@ -85,8 +85,8 @@ class Queueing:
         answer = QueueAnswer(
             name=log.name,
             counts=QueueCounts(**_counts(log, queue)),
-            config=config_json(log.config, traits_of(log.config), access),
-            # Those first with which something happens next.
+            config=shown_config(log.config, traits_of(log.config), access),
+            # Ordered by when their state changes next.
             held=[
                 HeldJob(
                     seq=job.seq,
@@ -107,7 +107,7 @@ class Queueing:
         return Reply(msgspec.json.encode(answer))
 
     def _dead_letters(self, log: Log, access: Access) -> DeadLetters | None:
-        """Where they are, if that is something to know of."""
+        """The dead-letter log, if the caller may see it."""
         name = traits_of(log.config).dead_letter
         if name is None or not access.may_touch(name):
             return None
@@ -117,7 +117,7 @@ class Queueing:
 
 def _counts(log: Log, queue: Queue | None) -> dict[str, int]:
     if queue is None:
-        # None of its jobs was ever handed out: all are ready.
+        # A queue without a lease log: all its jobs are ready.
         return {"ready": log.state().count, "in_flight": 0, "delayed": 0, "dead": 0}
     counters = queue.counters()
     return {
@@ -129,7 +129,7 @@ def _counts(log: Log, queue: Queue | None) -> dict[str, int]:
 
 
 def _next(log: Log, queue: Queue | None) -> list[RecordAnswer]:
-    """The jobs to be handed out next, in that order."""
+    """The next jobs to be delivered, in order."""
     seqs = log.read(0, NEXT).seqs if queue is None else queue.upcoming(NEXT)
     by_seq = {record.seq: record for record in records_at(log, sorted(seqs))}
     return _decode_records(render_all(log, [by_seq[seq] for seq in seqs if seq in by_seq]))

@@ -1,8 +1,8 @@
-"""How much is appended to which log, per second: measured from outside, at a cost that has a bound.
+"""The append rate of each log, measured at a bounded cost.
 
-Every now and then it is looked at the logs that have changed lately, and compared with how far they had come. Only so
-many logs are known at a time: while more than that change, the busiest stay known, and of the others some are looked
-at. Nothing is added to what an append does.
+Periodically, the logs that changed recently are compared with their previous positions. The number of tracked logs is
+limited: while more logs change, the busiest stay tracked, and some of the others are picked at random. Appends do no
+extra work.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from strandline.engine import Engine
 from strandline.engine.state.logbook import Logbook
 from strandline.service.access import Access
 
-#: Logs that are known at a time. Looking at one takes about two microseconds.
+#: The maximum number of tracked logs. Measuring one takes about two microseconds.
 MAX_KNOWN = 5_000
-#: Logs that are got to know at a time, beside those.
+#: The maximum number of logs that are added per measurement.
 MAX_NEW = 2_000
-#: So many are told of.
+#: The number of busiest logs in an answer.
 BUSIEST = 10
 
 
 class Rate(NamedTuple):
-    """Per second."""
+    """Rates per second."""
 
     log: str
     appends: float
@@ -32,13 +32,13 @@ class Rate(NamedTuple):
 
 
 class _Mark:
-    """How far a log had come."""
+    """The position of a log at the last measurement."""
 
     __slots__ = ("appends", "book", "head", "revision", "size")
 
     def __init__(self, book: Logbook, is_new: bool) -> None:
         self.book = book
-        #: Per second, the last time.
+        #: Appends per second at the last measurement.
         self.appends = 0.0
         self.note()
         if is_new:
@@ -50,7 +50,7 @@ class _Mark:
         self.head, self.size, self.revision = book.head, book.size, book.revision
 
     def step(self) -> tuple[int, int]:
-        """Records and bytes since the last time."""
+        """Records and bytes since the last measurement."""
         book = self.book
         records = max(book.head - self.head, 0)
         if not records:
@@ -59,14 +59,14 @@ class _Mark:
         if book.revision == self.revision:
             size = max(book.size - self.size, 0)
         else:
-            # Some have gone meanwhile: the new ones are taken for as large as those that are there.
+            # Records were removed in between: assume that new records have the average size.
             size = book.size * records // max(book.count, 1)
         self.note()
         return records, size
 
 
 class Rates:
-    """Used by one thread at a time; what was measured last may be read by any."""
+    """Measured by one thread at a time. Any thread may read the last results."""
 
     def __init__(self, engine: Engine, max_known: int = MAX_KNOWN, max_new: int = MAX_NEW) -> None:
         self._engine = engine
@@ -77,9 +77,9 @@ class Rates:
         self._measured_at: int | None = None
         self._frames = 0
         self._next_epoch = 0
-        #: By name, of those that were appended to.
+        #: The rates of logs with appends, by name.
         self.now: dict[str, Rate] = {}
-        #: Of all logs together.
+        #: The rate of all logs together.
         self.total = Rate("", 0.0, 0.0)
 
     def of(self, name: str) -> float:
@@ -88,12 +88,12 @@ class Rates:
         return 0.0 if rate is None else rate.appends
 
     def busiest(self, access: Access) -> list[Rate]:
-        """Of the logs that somebody may know of."""
+        """The busiest logs that the caller may see."""
         allowed = (rate for rate in self.now.values() if access.may_touch(rate.log))
         return nlargest(BUSIEST, allowed, key=lambda rate: (rate.appends, rate.bytes, rate.log))
 
     def measure(self, now: int, frames: int) -> None:
-        """Look again. ``frames`` is how many the journal has written so far."""
+        """Measure. ``frames`` is the number of frames that the journal has written so far."""
         seconds = None if self._measured_at is None else (now - self._measured_at) / 1000
         if seconds is not None and seconds <= 0:
             return
@@ -104,7 +104,7 @@ class Rates:
         self._measured_at, self._frames = now, frames
 
     def _step(self, seconds: float, least: int) -> None:
-        """See how far everybody has come. All together have at least so many records more."""
+        """Measure all tracked logs. All logs together have at least ``least`` new records."""
         found: dict[str, Rate] = {}
         records = size = 0
         for epoch, mark in list(self._marks.items()):
@@ -120,8 +120,8 @@ class Rates:
         self.total = Rate("", max(records, least) / seconds, size / seconds)
 
     def _look_around(self) -> tuple[set[int], bool]:
-        """Get to know logs that have changed: their epochs, and whether all that have are known now. Of those that are
-        not it can be said only that every frame of the journal has a record at least."""
+        """Start tracking logs that changed. Returns their epochs, and whether all changed logs are tracked now. For
+        untracked logs, the only known fact is that every frame of the journal contains at least one record."""
         unknown = [
             book
             for book in self._engine.changed_lately()
@@ -132,7 +132,7 @@ class Rates:
             unknown = self._chance.sample(unknown, self._max_new)
         new = set[int]()
         for book in unknown:
-            # Of a log that is new since the last time it is known where it began.
+            # A log that was created since the last measurement started at a known position.
             is_new = self._measured_at is not None and book.epoch >= self._next_epoch
             self._marks[book.epoch] = _Mark(book, is_new)
             new.add(book.epoch)
@@ -140,7 +140,7 @@ class Rates:
         return new, everything
 
     def _forget_some(self, new: set[int]) -> None:
-        """Those that do least, if they are too many; not those that were never measured."""
+        """Stop tracking the least busy logs if there are too many, except those that were never measured."""
         excess = len(self._marks) - self._max_known
         if excess > 0:
             known = [(mark.appends, epoch) for epoch, mark in self._marks.items() if epoch not in new]

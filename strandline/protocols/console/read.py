@@ -1,4 +1,4 @@
-"""Records of any log, from anywhere in it, forwards and backwards."""
+"""Reads records of any log, from any position, forwards and backwards."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from strandline.service.problems import invalid
 
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 1000
-#: Bytes of one page; a single record goes, however large.
+#: The maximum bytes of a page. A single record is returned whatever its size.
 MAX_BYTES = 2 << 20
 
 
 class Found(NamedTuple):
-    """Records side by side in the order of their seqs, and the loss right before them, if there is one.
+    """Consecutive records ordered by seq, and the loss immediately before them, if any.
 
-    ``caught_up``: there is nothing further in the direction in which was read.
+    ``caught_up``: there are no more records in the direction of the read.
     """
 
     records: list[Record]
@@ -44,7 +44,7 @@ class Reading:
         limit = number(call, "limit", DEFAULT_LIMIT, 1, MAX_LIMIT) or DEFAULT_LIMIT
         after, before, at = number(call, "after"), number(call, "before"), moment(call, "at")
         if sum(each is not None for each in (after, before, at)) > 1:
-            raise invalid("say one of after, before and at")
+            raise invalid("after, before and at cannot be combined: give only one of them")
         key, prefix = call.query.get("key") or None, call.query.get("prefix") or None
 
         def read() -> Reply:
@@ -63,16 +63,16 @@ def forwards(log: Log, after: int, since: int | None, limit: int, key: str | Non
 
 
 def backwards(log: Log, before: int, limit: int) -> Found:
-    """The last records before a seq. If something was lost among them, only those behind the last loss: the ones before
-    it come with the next page, so that nobody misses that there is a gap."""
+    """The last records before a seq. If records were lost among them, only the records after the last loss are
+    returned and the earlier ones are on the next page, so that the gap is visible."""
     page = log.read_back(before, limit + 1, max_bytes=MAX_BYTES)
     seqs = page.seqs if page.caught_up and len(page.seqs) <= limit else page.seqs[1:]
     if not seqs:
-        # One that is larger than a page; or none.
+        # There are no records, or the only one is larger than a page.
         seqs = page.seqs
     behind = page.seqs[0] if len(seqs) < len(page.seqs) else 0 if page.caught_up else seqs[0] - 1
     caught_up, records, tombstone = page.caught_up and len(seqs) == len(page.seqs), list[Record](), None
-    # What was lost behind the last of them was told with the page that came before this one.
+    # A loss after the last of these records was reported with the previous page.
     end = seqs[-1] if seqs else min(before - 1, page.head)
     while behind < end:
         part = log.read(behind, limit, max_bytes=MAX_BYTES)
@@ -88,7 +88,7 @@ def backwards(log: Log, before: int, limit: int) -> Found:
 
 
 def backwards_with_key(log: Log, before: int, limit: int, key: str | None, prefix: str | None) -> Found:
-    """The same, of those with a key. Losses are not told of: nobody knows what keys there were."""
+    """Like ``backwards``, for records with a key. Losses are not reported, because lost records have no known key."""
     seqs = seqs_with(log, key=key, prefix=prefix)
     end = bisect_left(seqs, before)
     start = max(end - limit, 0)

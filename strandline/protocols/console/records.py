@@ -1,4 +1,4 @@
-"""Records as JSON, whatever they are made of: JSON as it is, text as text, anything else as base64."""
+"""Renders records as JSON: JSON data unchanged, text as text, anything else as base64."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from strandline.engine.record import is_internal
 from strandline.service.catalog import media_type_of
 from strandline.service.http import quote
 
-#: Media types of text that do not say so.
+#: Media types that are text although they do not start with ``text/``.
 _TEXTS = frozenset((
     "application/javascript", "application/sql", "application/toml", "application/x-ndjson",
     "application/x-www-form-urlencoded", "application/xml", "application/yaml",
@@ -20,15 +20,15 @@ _TEXTS = frozenset((
 
 _check = msgspec.json.Decoder()
 
-#: Makes a member of a record's data.
+#: Renders the data of a record as a JSON member.
 Payload = Callable[[bytes], bytes]
 
 
 def payload_of(log: Log) -> Payload:
-    """How the data of the log's records is shown."""
+    """The renderer for the data of the log's records."""
     media_type = media_type_of(log)
     if is_internal(log.name):
-        # The server keeps what it likes in its own.
+        # Internal logs contain JSON as well as other data.
         return _any_payload
     if media_type == "application/json":
         return _json_payload
@@ -67,7 +67,7 @@ def _is_json(data: bytes) -> bool:
 
 
 def render(record: Record, payload: Payload) -> bytes:
-    """One record."""
+    """A record as JSON."""
     shown = b'{"seq":%d,"ts":%d,' % (record.seq, record.ts)
     if record.key is not None:
         shown += b'"key":%b,' % quote(record.key)

@@ -1,4 +1,4 @@
-"""Routers: from where to where, how much goes through, and how far they are behind."""
+"""Routers: source and destination, rate and lag."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from strandline.protocols.console.wire import ConsoleRoutersAnswer, FilterAnswer
 from strandline.service.access import Access
 from strandline.service.http import Call, Reply
 
-#: So many are told of, and measured: a graph of more is no picture any more.
+#: The maximum number of routers in an answer. A larger graph would not be readable.
 MAX_ROUTERS = 1_000
 
 
 class Routing:
-    """Lives on the loop's thread, as routers do."""
+    """Runs on the event loop's thread, like the routers."""
 
     def __init__(self, context: ConsoleContext) -> None:
         self._context = context
@@ -24,7 +24,7 @@ class Routing:
         self._rates: dict[str, float] = {}
 
     def measure(self, now: int) -> None:
-        """See how much has gone through since the last time."""
+        """Measure how many records each router forwarded since the last call."""
         routers, _ = self._context.kernel.routers.page(limit=MAX_ROUTERS)
         seconds = (now - self._measured_at) / 1000
         if seconds <= 0:
@@ -44,7 +44,7 @@ class Routing:
         return Reply(msgspec.json.encode(ConsoleRoutersAnswer(routers=rows, logs=names)))
 
     def touching(self, name: str, access: Access) -> list[ShownRouter]:
-        """Those that lead from or to a log."""
+        """The routers from or to a log."""
         page = self._context.kernel.routers.page
         found = [*page(dest=name, limit=MAX_ROUTERS)[0], *page(source=name, limit=MAX_ROUTERS)[0]]
         return [self._row(router) for router in found if access.may_touch(router.name) and _may_see(router, access)]
@@ -67,5 +67,5 @@ class Routing:
 
 
 def _may_see(router: Router, access: Access) -> bool:
-    """Both ends: a router says something about either."""
+    """Whether the caller may access both ends, because a router reveals something about each."""
     return access.may_touch(router.source.name) and access.may_touch(router.dest.name)

@@ -1,4 +1,4 @@
-"""The face as a whole: its routes, and what it does again and again."""
+"""The console as a whole: its routes and its sampling."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ QUEUE = API + "/queue/{name}"
 FIELDS = API + "/fields/{name}"
 ROUTERS = API + "/routers"
 
-#: What was true a moment ago is no answer to the next question.
+#: Answers describe the current moment, so they must not be cached.
 NO_STORE = (b"cache-control", b"no-store")
 
 
@@ -74,11 +74,11 @@ class ConsoleProtocol:
         ]
 
     def begin(self) -> None:
-        """Take samples from now on."""
+        """Start sampling."""
         self.overview.begin()
 
     def close(self) -> None:
-        """No request is served any more."""
+        """Stop sampling."""
         self.overview.stop()
 
 

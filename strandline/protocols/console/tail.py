@@ -1,4 +1,4 @@
-"""The records of a log as they come, over an event stream."""
+"""Follows the records of a log over an event stream."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from strandline.service.problems import log_not_found
 
 log = logging.getLogger(__name__)
 
-#: What is told at a time.
+#: The maximum records and bytes of one message.
 PIECE_RECORDS = 256
 PIECE_BYTES = 256 << 10
 
-#: Which log, and how far in it: what an event has for an id.
+#: The id of an event: the epoch of the log and the seq.
 _ID = re.compile(rb"([0-9]{1,19})-([0-9]{1,19})")
 
 
 class TailedLog:
-    """A log as those see it who are told of its records."""
+    """A log as the feeds of the tails see it."""
 
     __slots__ = ("consumed_at", "log")
 
@@ -69,11 +69,11 @@ class Tailing:
         self._context = context
 
     def open(self, call: Call) -> TailStream:
-        """GET /console/api/log/{name}/tail. Without a place to start from, only what is new is told."""
+        """GET /console/api/log/{name}/tail. Without a start position, only new records are sent."""
         tailed = self._context.log(call)
         self._context.live.check_room(call.access)
         after, epoch = number(call, "after"), tailed.epoch
-        # Whoever comes back repeats the first address: what they have seen since then is in the header.
+        # A client that reconnects sends its original URL again; the header has its current position.
         known = _ID.fullmatch(call.head.headers.get(b"last-event-id", b""))
         if known is not None:
             epoch, after = int(known[1]), int(known[2])
@@ -93,7 +93,7 @@ class ConsoleStream(LiveResponse):
 
 
 class TailStream(ConsoleStream, FeedReader):
-    """A client that gets what is appended to a log."""
+    """A stream that receives the records appended to a log."""
 
     __slots__ = ("_context", "_place")
 
@@ -115,7 +115,7 @@ class TailStream(ConsoleStream, FeedReader):
         self._context.feeds.detach(self._place)
 
     def go_on(self) -> None:
-        """Tell as much as there is and the reader takes, for as long as others need not wait."""
+        """Send the available records that the client can take, until other streams need a turn."""
         place, until = self._place, perf_counter() + SLICE_SECONDS
         while self.keeps_up and place.feed is not None and place.behind:
             before = place.cursor, place.epoch
@@ -142,5 +142,5 @@ class TailStream(ConsoleStream, FeedReader):
         pass
 
     def failed(self, place: FeedPosition, error: Exception) -> None:
-        log.warning("a tail of %r ends after %d: %s", place.subject.log.name, place.cursor, error)
+        log.warning("closed a tail of %r after record %d: %s", place.subject.log.name, place.cursor, error)
         self.end()

@@ -1,4 +1,4 @@
-"""What the answers of this face look like."""
+"""The answers of the console API."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from strandline.engine.record import Durability, Reason
 from strandline.protocols.console.kinds import Kind, Protocol
+from strandline.service.log_config import ConfigShown
 
 Number = Annotated[int, Meta(ge=0)]
 Rate = Annotated[float, Meta(ge=0)]
@@ -124,7 +125,7 @@ class ShownRouter(msgspec.Struct, kw_only=True):
 class ConsoleLogAnswer(LogRow, kw_only=True):
     epoch: Number
     floor: Number
-    config: dict[str, Any]
+    config: ConfigShown
     media_type: str
     schema: bool
     profile: str
@@ -245,7 +246,7 @@ class DeadLetters(msgspec.Struct, kw_only=True):
 class QueueAnswer(msgspec.Struct, kw_only=True):
     name: str
     counts: QueueCounts
-    config: dict[str, Any]
+    config: ConfigShown
     held: list[HeldJob]
     delayed: list[DelayedJob]
     next: list[RecordAnswer]

@@ -11,16 +11,26 @@ theirs, of every field once: under the family that answers for it first.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple, get_args
 
 from strandline.engine.reads.status import LogStatus, SealedPart
 from strandline.protocols.streams.list import time
 from strandline.protocols.streams.stream import Stream
+from strandline.protocols.streams.wire.inspection import (
+    CompanionStatus,
+    ExactIndexStatus,
+    FamilyStatus,
+    IndexStatus,
+    KeyIndexStatus,
+    ManifestStatus,
+    SegmentCounts,
+)
 from strandline.query.config import Field, SearchConfig
+from strandline.query.search import Family
 from strandline.query.searcher import LogIndexStatus
 
 #: In the order in which they are shown.
-FAMILIES = ("exact", "col", "fts", "agg", "mblk")
+FAMILIES: tuple[Family, ...] = get_args(Family)
 
 
 class Inspected(NamedTuple):
@@ -42,49 +52,37 @@ class Inspected(NamedTuple):
         return tuple(part for part in sealed if part.is_cold) if self.has_cold_tier else sealed
 
 
-def index_status(seen: Inspected) -> dict[str, Any]:
+def index_status(seen: Inspected) -> IndexStatus:
     sealed, uploaded = seen.holdings.sealed, seen.uploaded
     keys = _keys_status(seen)
-    return {
-        "stream": seen.stream.name,
-        "profile": seen.stream.profile.kind,
-        "desired_index_plan_generation": seen.plan_generation,
-        "segments": {"total_count": len(sealed), "uploaded_count": len(uploaded)},
-        # There is one manifest for all streams, and it is not uploaded. A stream's own generation is the number of the
-        # newest segment that has records of it: it grows with every segment that is written of the stream.
-        "manifest": {
-            "generation": sealed[-1].segment if sealed else 0,
-            "uploaded_generation": uploaded[-1].segment if uploaded else 0,
-            "last_uploaded_at": None,
-            "last_uploaded_etag": None,
-            "last_uploaded_size_bytes": None,
-        },
-        "routing_key_index": keys,
-        "routing_key_lexicon": keys,
-        "exact_indexes": _exact_indexes(seen),
-        "bundled_companions": _companions(seen),
-        "search_families": _families(seen),
-    }
+    return IndexStatus(
+        stream=seen.stream.name,
+        profile=seen.stream.profile.kind,
+        desired_index_plan_generation=seen.plan_generation,
+        segments=SegmentCounts(total_count=len(sealed), uploaded_count=len(uploaded)),
+        manifest=ManifestStatus(
+            generation=sealed[-1].segment if sealed else 0,
+            uploaded_generation=uploaded[-1].segment if uploaded else 0,
+        ),
+        routing_key_index=keys,
+        routing_key_lexicon=keys,
+        exact_indexes=_exact_indexes(seen),
+        bundled_companions=_companions(seen),
+        search_families=_families(seen),
+    )
 
 
-def _keys_status(seen: Inspected) -> dict[str, Any]:
+def _keys_status(seen: Inspected) -> KeyIndexStatus:
     configured = seen.stream.registry.routing_key is not None
     covered = seen.holdings.sealed if configured else ()
-    return {
-        "configured": configured,
-        **_progress(seen, covered, wanted=configured),
-        "bytes_at_rest": "0",
-        "object_count": 0,
-        "active_run_count": sum(part.has_keys for part in covered),
-        "retired_run_count": 0,
-        "fully_indexed_uploaded_segments": True,
-        "updated_at": time(seen.cut_at) if configured else None,
-    }
-
-
-def _progress(seen: Inspected, covered: tuple[SealedPart, ...], *, wanted: bool = True) -> dict[str, Any]:
-    lag = len(seen.holdings.sealed) - len(covered) if wanted else 0
-    return {"indexed_segment_count": len(covered), "lag_segments": lag, "lag_ms": _lag_ms(seen, covered)}
+    return KeyIndexStatus(
+        configured=configured,
+        indexed_segment_count=len(covered),
+        lag_segments=0,
+        lag_ms=_lag_ms(seen, covered),
+        active_run_count=sum(part.has_keys for part in covered),
+        updated_at=time(seen.cut_at) if configured else None,
+    )
 
 
 def _lag_ms(seen: Inspected, covered: tuple[SealedPart, ...]) -> str | None:
@@ -113,67 +111,68 @@ def _is_full(seen: Inspected) -> bool:
     return set(seen.uploaded) <= set(_covered(seen))
 
 
-def _exact_indexes(seen: Inspected) -> list[dict[str, Any]]:
+def _exact_indexes(seen: Inspected) -> list[ExactIndexStatus]:
     held, config = seen.held, seen.stream.registry.search
     if held is None or config is None:
         return []
     covered = _covered(seen)
     return [
-        {
-            "name": field.name,
-            "kind": field.kind,
-            **_progress(seen, covered),
-            "bytes_at_rest": str(held.size_of(field.name)),
-            "object_count": held.objects,
-            "active_run_count": held.objects,
-            "retired_run_count": 0,
-            "fully_indexed_uploaded_segments": _is_full(seen),
-            "stale_configuration": held.is_stale,
-            "updated_at": time(held.index_files.built_at),
-        }
+        ExactIndexStatus(
+            name=field.name,
+            kind=field.kind,
+            indexed_segment_count=len(covered),
+            lag_segments=len(seen.holdings.sealed) - len(covered),
+            lag_ms=_lag_ms(seen, covered),
+            bytes_at_rest=str(held.size_of(field.name)),
+            object_count=held.objects,
+            active_run_count=held.objects,
+            fully_indexed_uploaded_segments=_is_full(seen),
+            stale_configuration=held.is_stale,
+            updated_at=time(held.index_files.built_at),
+        )
         for field in sorted(config.fields.values(), key=lambda field: field.name)
         if field.exact
     ]
 
 
-def _companions(seen: Inspected) -> dict[str, Any]:
+def _companions(seen: Inspected) -> CompanionStatus:
     held = seen.held
-    return {
-        "object_count": 0 if held is None else held.objects,
-        "bytes_at_rest": str(sum(family_sizes(seen).values())),
-        "fully_indexed_uploaded_segments": held is None or _is_full(seen),
-    }
+    return CompanionStatus(
+        object_count=0 if held is None else held.objects,
+        bytes_at_rest=str(sum(family_sizes(seen).values())),
+        fully_indexed_uploaded_segments=held is None or _is_full(seen),
+    )
 
 
-def _families(seen: Inspected) -> list[dict[str, Any]]:
+def _families(seen: Inspected) -> list[FamilyStatus]:
     held, config = seen.held, seen.stream.registry.search
     if held is None or config is None:
         return []
     covered, sizes = _covered(seen), family_sizes(seen)
     sealed = seen.holdings.sealed
     return [
-        {
-            "family": family,
-            "fields": fields,
-            "plan_generation": seen.plan_generation,
-            "covered_segment_count": len(covered),
-            "contiguous_covered_segment_count": _contiguous(seen),
-            "lag_segments": len(sealed) - len(covered),
-            "lag_ms": _lag_ms(seen, covered),
-            "bytes_at_rest": str(sizes[family]),
-            "object_count": held.objects,
-            "stale_segment_count": len(sealed) if held.is_stale else 0,
-            "fully_indexed_uploaded_segments": _is_full(seen),
-            "updated_at": time(held.index_files.built_at),
-        }
+        FamilyStatus(
+            family=family,
+            fields=fields,
+            plan_generation=seen.plan_generation,
+            covered_segment_count=len(covered),
+            contiguous_covered_segment_count=_contiguous(seen),
+            lag_segments=len(sealed) - len(covered),
+            lag_ms=_lag_ms(seen, covered),
+            bytes_at_rest=str(sizes[family]),
+            object_count=held.objects,
+            stale_segment_count=len(sealed) if held.is_stale else 0,
+            fully_indexed_uploaded_segments=_is_full(seen),
+            updated_at=time(held.index_files.built_at),
+        )
         for family, fields in families_of(config).items()
     ]
 
 
-def families_of(config: SearchConfig) -> dict[str, list[str]]:
+def families_of(config: SearchConfig) -> dict[Family, list[str]]:
     """Which families of the protocol are wanted, and for what: fields, rollups, or the records of metrics."""
     fields = sorted(config.fields.values(), key=lambda field: field.name)
-    wanted = {
+    wanted: dict[Family, list[str]] = {
         "exact": _names(field for field in fields if field.exact),
         "col": _names(field for field in fields if field.column),
         "fts": _names(field for field in fields if field.kind == "text" or field.prefix),
@@ -187,7 +186,7 @@ def _names(fields: Iterable[Field]) -> list[str]:
     return [field.name for field in fields]
 
 
-def family_sizes(seen: Inspected) -> dict[str, int]:
+def family_sizes(seen: Inspected) -> dict[Family, int]:
     """What each family takes, in memory and in files. A column that serves several counts with the first of them; what
     rollups add up, and is no field, with these. The records of metrics are the same columns."""
     sizes = dict.fromkeys(FAMILIES, 0)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable
 from hashlib import sha1
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -23,6 +23,7 @@ from strandline.protocols.streams.errors import JSON, NO_STORE, bad_request, not
 from strandline.protocols.streams.grammar import duration_ms
 from strandline.protocols.streams.index_status import Inspected, index_status
 from strandline.protocols.streams.stream import Stream
+from strandline.protocols.streams.wire.inspection import IndexStatus, StreamDetails
 from strandline.query.index import IndexPlan
 from strandline.service.http import Answer, Call, Later, Reply
 
@@ -32,7 +33,10 @@ LOOK_SECONDS = 1.0
 MAX_REMEMBERED = 10_000
 
 Kind = Literal["details", "index_status"]
-_DOCUMENTS: dict[Kind, Callable[[Inspected], dict[str, Any]]] = {"details": details, "index_status": index_status}
+_DOCUMENTS: dict[Kind, Callable[[Inspected], StreamDetails | IndexStatus]] = {
+    "details": details,
+    "index_status": index_status,
+}
 _LIVE = {"": False, "0": False, "false": False, "1": True, "true": True, "long-poll": True}
 
 
@@ -129,10 +133,10 @@ class Inspecting:
     def show(self, stream: Stream, kind: Kind) -> Shown:
         document = _DOCUMENTS[kind](self._inspect(stream))
         body = msgspec.json.encode(document)
-        if kind == "details" and stream.traits.ttl_seconds is not None:
+        if isinstance(document, StreamDetails) and stream.traits.ttl_seconds is not None:
             # Every read puts off the end of such a stream: that is no change of what it is.
-            told = {**document, "stream": {**document["stream"], "expires_at": None}}
-            return Shown(body, _tag(kind, msgspec.json.encode(told)))
+            document.stream.expires_at = None
+            return Shown(body, _tag(kind, msgspec.json.encode(document)))
         return Shown(body, _tag(kind, body))
 
     def marks(self, stream: Stream) -> tuple[object, ...]:

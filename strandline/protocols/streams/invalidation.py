@@ -7,23 +7,38 @@ from __future__ import annotations
 
 import re
 from functools import partial
-from typing import Annotated, Any, Literal, TypeVar
+from typing import TypeVar
 
 import msgspec
-from msgspec import Meta
 
 from strandline.delivery.invalidation.keys import hexadecimal, key_id, parse_hexadecimal
 from strandline.delivery.invalidation.live import LiveInvalidation, Lives, meta_of
 from strandline.delivery.invalidation.request import WaitRequest
-from strandline.delivery.invalidation.templates import MAX_FIELDS, Activation, Declaration, TemplateField
+from strandline.delivery.invalidation.templates import Activation
 from strandline.delivery.invalidation.waiters import TouchAnswer
 from strandline.engine import Batch, Log
 from strandline.engine.errors import EngineError
+from strandline.nearest_name import decode_body
 from strandline.protocols.streams import offsets
 from strandline.protocols.streams.context import StreamsContext
-from strandline.protocols.streams.errors import JSON, NO_STORE, bad_request, not_found, overloaded
+from strandline.protocols.streams.errors import bad_request, not_found, overloaded
 from strandline.protocols.streams.grammar import number
+from strandline.protocols.streams.replies import json_reply
 from strandline.protocols.streams.stream import Stream, StreamTraits
+from strandline.protocols.streams.wire.touch import (
+    DEFAULT_TIMEOUT_MS,
+    MAX_EXACT_KEYS,
+    MAX_TIMEOUT_MS,
+    ActivateAnswer,
+    ActivateBody,
+    ActivatedTemplate,
+    DeniedTemplate,
+    TemplateBody,
+    TemplateLimits,
+    WaitAnswer,
+    WaitBody,
+)
+from strandline.protocols.streams.wire.values import StreamError
 from strandline.schema.profiles.state_protocol import StateProtocol
 from strandline.schema.profiles.touch_settings import TouchSettings
 from strandline.service.http import Call, Later, Reply
@@ -31,54 +46,12 @@ from strandline.service.problems import Refusal
 
 #: Where it is told every ten seconds what has happened.
 LIVE_METRICS = "live.metrics"
-MAX_TIMEOUT_MS = 120_000
-DEFAULT_TIMEOUT_MS = 30_000
-MAX_KEYS = 1024
-MAX_EXACT_KEYS = 16
-MAX_TEMPLATES = 256
 #: Who waits costs about a kilobyte. More than this on one stream are sent away.
 MAX_WAITING = 200_000
 
 _CURSOR = re.compile("([0-9a-f]{16}):(0|[1-9][0-9]{0,18})", re.ASCII)
 _PATH = re.compile(r"^(?P<words>.*?)(?: - at `\$(?P<path>.*)`)?$", re.DOTALL)
 T = TypeVar("T")
-
-Name = Annotated[str, Meta(min_length=1)]
-Ttl = Annotated[int, Meta(ge=1, le=1 << 53)]
-
-
-class FieldBody(msgspec.Struct, gc=False):
-    name: Name
-    encoding: str
-
-
-class TemplateBody(msgspec.Struct, gc=False):
-    entity: Name
-    fields: Annotated[list[FieldBody], Meta(min_length=1, max_length=MAX_FIELDS)]
-
-    def declaration(self) -> Declaration:
-        return Declaration(self.entity, tuple(TemplateField(field.name, field.encoding) for field in self.fields))
-
-
-TemplateBodies = Annotated[list[TemplateBody], Meta(min_length=1, max_length=MAX_TEMPLATES)]
-
-
-class ActivateBody(msgspec.Struct, rename="camel"):
-    templates: TemplateBodies
-    inactivity_ttl_ms: Ttl | None = None
-
-
-class WaitBody(msgspec.Struct, rename="camel"):
-    cursor: str
-    keys: Annotated[list[Name], Meta(max_length=MAX_KEYS)] = []
-    key_ids: Annotated[list[Annotated[int, Meta(ge=0, le=(1 << 32) - 1)]], Meta(max_length=MAX_KEYS)] = []
-    timeout_ms: Annotated[int, Meta(ge=0, le=MAX_TIMEOUT_MS)] = DEFAULT_TIMEOUT_MS
-    interest_mode: Literal["fine", "coarse"] = "fine"
-    exact: bool = False
-    template_ids_used: Annotated[list[str], Meta(max_length=MAX_KEYS)] = []
-    declare_templates: TemplateBodies | None = None
-    inactivity_ttl_ms: Ttl | None = None
-
 
 _wait_decoder = msgspec.json.Decoder(WaitBody)
 _activate_decoder = msgspec.json.Decoder(ActivateBody)
@@ -197,7 +170,7 @@ class Touching:
 def _decoded(decoder: msgspec.json.Decoder[T], body: bytes, what: str) -> T:
     """The body, or a refusal that says which part of it is wrong."""
     try:
-        return decoder.decode(body)
+        return decode_body(decoder, body)
     except msgspec.ValidationError as error:
         match = _PATH.match(str(error))
         assert match is not None
@@ -252,33 +225,24 @@ def _activate(live: LiveInvalidation, templates: list[TemplateBody], ttl_ms: int
 # --- what goes out ---------------------------------------------------------------------------------------------------
 
 
-def _reply(document: Any) -> Reply:
-    return Reply(msgspec.json.encode(document), 200, JSON, (NO_STORE,))
-
-
 def _meta(live: LiveInvalidation) -> Reply:
-    runtime = live.runtime
-    position = runtime.follower.position
-    scanned = offsets.encode(position) if position else None
-    return _reply({**meta_of(runtime, live.now()), "walScannedThrough": scanned})
+    position = live.runtime.follower.position
+    return json_reply(meta_of(live.runtime, live.now(), offsets.encode(position) if position else None))
 
 
 def _activated(live: LiveInvalidation, outcome: Activation) -> Reply:
     runtime = live.runtime
     cursor = f"{runtime.epoch}:{runtime.journal.generation}"
     limits = runtime.settings.templates
-    return _reply(
-        {
-            "activated": [
-                {"templateId": hexadecimal(template.id), "state": "active", "activeFromTouchOffset": cursor}
+    return json_reply(
+        ActivateAnswer(
+            activated=[
+                ActivatedTemplate(template_id=hexadecimal(template.id), active_from_touch_offset=cursor)
                 for template in outcome.activated
             ],
-            "denied": [{"templateId": template, "reason": reason} for template, reason in outcome.denied],
-            "limits": {
-                "maxActiveTemplatesPerStream": limits.max_active_per_stream,
-                "maxActiveTemplatesPerEntity": limits.max_active_per_entity,
-            },
-        }
+            denied=[DeniedTemplate(template, reason) for template, reason in outcome.denied],
+            limits=TemplateLimits(limits.max_active_per_stream, limits.max_active_per_entity),
+        )
     )
 
 
@@ -286,22 +250,23 @@ def _shown(epoch: str, answer: TouchAnswer) -> Reply:
     """The same reply for everybody who is told the same."""
     reply = answer.memo
     if reply is None:
-        reply = answer.memo = _reply(_answer(epoch, answer))
+        reply = answer.memo = json_reply(_answer(epoch, answer))
     assert isinstance(reply, Reply)
     return reply
 
 
-def _answer(epoch: str, answer: TouchAnswer) -> dict[str, object]:
-    bucket, cursor = answer.bucket, f"{epoch}:{answer.generation}"
-    where = {
-        "effectiveWaitKind": answer.kind,
-        "bucketMaxSourceOffsetSeq": str(bucket.source_seq - 1),
-        "flushAtMs": bucket.flushed_at,
-        "bucketStartMs": bucket.started_at,
-    }
+def _answer(epoch: str, answer: TouchAnswer) -> WaitAnswer:
+    bucket = answer.bucket
+    shown = WaitAnswer(
+        cursor=f"{epoch}:{answer.generation}",
+        effective_wait_kind=answer.kind,
+        bucket_max_source_offset_seq=str(bucket.source_seq - 1),
+        flush_at_ms=bucket.flushed_at,
+        bucket_start_ms=bucket.started_at,
+    )
     if answer.verdict != "stale":
-        return {"touched": answer.verdict == "touched", "cursor": cursor, **where}
-    error = {"code": "stale", "message": "the cursor is of another epoch: query again, and go on from this cursor"}
-    return {
-        "stale": True, "cursor": cursor, "epoch": epoch, "generation": answer.generation, **where, "error": error,
-    }  # fmt: skip
+        shown.touched = answer.verdict == "touched"
+    else:
+        shown.stale, shown.epoch, shown.generation = True, epoch, answer.generation
+        shown.error = StreamError("stale", "the cursor is of another epoch: query again, and go on from this cursor")
+    return shown

@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import msgspec
+from msgspec import UNSET, UnsetType
 
 from strandline.engine.errors import UnknownLog
 from strandline.engine.reads.status import cold_through, sealed_through
 from strandline.protocols.streams import offsets
 from strandline.protocols.streams.context import StreamsContext
-from strandline.protocols.streams.errors import JSON, NO_STORE, bad_request
+from strandline.protocols.streams.errors import bad_request
 from strandline.protocols.streams.grammar import iso, number
+from strandline.protocols.streams.replies import json_reply
 from strandline.protocols.streams.stream import Stream
+from strandline.protocols.streams.wire.inspection import StreamRow
+from strandline.schema.profiles import ProfileKind
 from strandline.service.catalog import spans
 from strandline.service.http import Call, Reply
 
@@ -39,7 +42,7 @@ class Listing:
         # Those whose time is up are not counted.
         streams.catalog.sweep()
         names = streams.engine.names_at(wanted, streams.catalog.hidden, position, limit)
-        found: list[bytes] = []
+        found: list[StreamRow] = []
         for at, name in enumerate(names):
             if at % SLICE == SLICE - 1:
                 await asyncio.sleep(0)
@@ -47,53 +50,37 @@ class Listing:
             if stream is None or stream.gone:
                 continue
             try:
-                found.append(line(stream))
+                found.append(describe(stream))
             except UnknownLog:  # removed in the meantime
                 continue
-        return Reply(b"[%b]" % b",".join(found), 200, JSON, (NO_STORE,))
+        return json_reply(found)
 
 
-def line(stream: Stream) -> bytes:
-    """What ``describe`` says, as JSON; quickly for the many that are plain and stay."""
-    if not stream.is_plain or stream.expires_at is not None:
-        return msgspec.json.encode(describe(stream))
-    log, created_at = stream.log, stream.traits.created_at
-    sealed = sealed_through(log)
-    return (
-        b'{"name":%b,"created_at":%b,"expires_at":null,"epoch":%d,"next_offset":"%d","sealed_through":"%d",'
-        b'"uploaded_through":"%d","profile":"generic"}'
-    ) % (
-        msgspec.json.encode(stream.name),
-        b'"%b"' % iso(created_at).encode() if created_at else b"null",
-        offsets.EPOCH,
-        log.head,
-        sealed - 1,
-        cold_through(log, sealed) - 1,
-    )
-
-
-def describe(stream: Stream) -> dict[str, Any]:
+def describe(stream: Stream) -> StreamRow:
     """A stream in a few words. Places are sequence numbers: that of the next record, and of the last that is sealed,
     and that is in the cold tier."""
     log = stream.log
     sealed = sealed_through(log)
-    described = {
-        "name": stream.name,
-        "created_at": time(stream.traits.created_at),
-        "expires_at": time(stream.expires_at),
-        "epoch": offsets.EPOCH,
-        "next_offset": str(log.head),
-        "sealed_through": str(sealed - 1),
-        "uploaded_through": str(cold_through(log, sealed) - 1),
-        "profile": "generic",
-    }
-    return described if stream.is_plain else described | profile_of(stream)
+    kind, observability = profile_of(stream)
+    return StreamRow(
+        name=stream.name,
+        created_at=time(stream.traits.created_at),
+        expires_at=time(stream.expires_at),
+        epoch=offsets.EPOCH,
+        next_offset=str(log.head),
+        sealed_through=str(sealed - 1),
+        uploaded_through=str(cold_through(log, sealed) - 1),
+        profile=kind,
+        observability=observability,
+    )
 
 
-def profile_of(stream: Stream) -> dict[str, Any]:
+def profile_of(stream: Stream) -> tuple[ProfileKind, dict[str, Any] | UnsetType]:
+    """The kind of the profile, and the other streams that it names."""
+    if stream.is_plain:
+        return "generic", UNSET
     profile = stream.profile
-    observability = profile.document().get("observability")
-    return {"profile": profile.kind} | ({} if observability is None else {"observability": observability})
+    return profile.kind, profile.document().get("observability", UNSET)
 
 
 def time(milliseconds: int | None) -> str | None:

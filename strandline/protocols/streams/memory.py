@@ -7,9 +7,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pyarrow as pa
+from msgspec.structs import asdict
 
 from strandline.engine import Engine
 from strandline.protocols.streams.grammar import iso
+from strandline.protocols.streams.wire.server import HighWater, RuntimeBytes
 from strandline.query.searcher import Searcher
 
 #: Where Linux says what a process takes.
@@ -28,18 +30,6 @@ SQLITE: dict[str, Any] = {
         0,
     ),
 }  # fmt: skip
-
-#: Nobody forces collections here, and nobody writes the heap down.
-GC: dict[str, Any] = {
-    "forced_gc_count": 0,
-    "forced_gc_reclaimed_bytes_total": 0,
-    "last_forced_gc_at_ms": None,
-    "last_forced_gc_before_bytes": None,
-    "last_forced_gc_after_bytes": None,
-    "last_forced_gc_reclaimed_bytes": None,
-    "heap_snapshots_written": 0,
-    "last_heap_snapshot_at_ms": None,
-}
 
 
 class _MallocInfo(ctypes.Structure):
@@ -89,14 +79,14 @@ class Memory:
         self.rss = 0
         self.process: dict[str, int] = {}
         self.breakdown: dict[str, Any] = {}
-        self.runtime_bytes: dict[str, dict[str, int]] = {}
+        self.runtime_bytes = self._subsystems()
         self.totals: dict[str, int] = {}
         #: The same, with the highest value each had and when.
-        self.high_water: dict[str, Any] = {}
+        self.high_water = HighWater(process={}, process_breakdown={}, sqlite={}, runtime_bytes={}, runtime_totals={})
 
     @property
     def max_rss(self) -> int:
-        most: int = self.high_water["process"]["rss_bytes"]["value"] if self.high_water else 0
+        most: int = self.high_water.process.get("rss_bytes", {}).get("value", 0)
         return most
 
     def sample(self, now: int) -> None:
@@ -115,30 +105,30 @@ class Memory:
             "array_buffers_bytes": arrow,
         }
         self.runtime_bytes = self._subsystems()
-        self.totals = {_TOTALS[name]: sum(sizes.values()) for name, sizes in self.runtime_bytes.items()}
+        self.totals = {_TOTALS[name]: sum(sizes.values()) for name, sizes in asdict(self.runtime_bytes).items()}
         self.breakdown = self._break_down(status)
         self._raise_marks(now)
 
-    def _subsystems(self) -> dict[str, dict[str, int]]:
+    def _subsystems(self) -> RuntimeBytes:
         engine = self._engine
         store, options = engine.store, engine.options
-        return {
-            "heap_estimates": {
+        return RuntimeBytes(
+            heap_estimates={
                 # What is in the journal and not sealed yet is in memory as well.
                 "unsealed_tail_bytes": engine.stats().journal_bytes,
                 "block_cache_bytes": store.cached_bytes,
                 "search_index_bytes": self._searcher.indexes.nbytes,
             },
-            "mapped_files": {"open_segment_bytes": store.mapped_bytes},
-            "disk_caches": {"cold_segment_cache_bytes": store.cold_cached_bytes},
-            "configured_budgets": {
+            mapped_files={"open_segment_bytes": store.mapped_bytes},
+            disk_caches={"cold_segment_cache_bytes": store.cold_cached_bytes},
+            configured_budgets={
                 "block_cache_bytes": options.cache_bytes,
                 "cold_segment_cache_bytes": options.cold_cache_bytes if store.has_cold_tier else 0,
                 "search_index_bytes": self._searcher.indexes.budget,
             },
-            "pipeline_buffers": {"appends_waiting_bytes": self._waiting_bytes()},
-            "sqlite_runtime": {"memory_used_bytes": 0},
-        }
+            pipeline_buffers={"appends_waiting_bytes": self._waiting_bytes()},
+            sqlite_runtime={"memory_used_bytes": 0},
+        )
 
     def _break_down(self, status: Mapping[str, int]) -> dict[str, Any]:
         """What is attributed is an estimate, and mapped files need not be in memory as a whole: so the rest is what is
@@ -164,10 +154,10 @@ class Memory:
             "process": self.process,
             "process_breakdown": {name: size for name, size in self.breakdown.items() if name != "source"},
             "sqlite": {name: value for name, value in SQLITE.items() if type(value) is int},
-            "runtime_bytes": self.runtime_bytes,
+            "runtime_bytes": asdict(self.runtime_bytes),
             "runtime_totals": self.totals,
         }
-        _raise(self.high_water, seen, iso(now))
+        _raise(asdict(self.high_water), seen, iso(now))
 
 
 _TOTALS = {

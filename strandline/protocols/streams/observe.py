@@ -7,13 +7,28 @@ from time import perf_counter
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
 from strandline.protocols.streams import offsets
 from strandline.protocols.streams.context import StreamsContext
-from strandline.protocols.streams.coverage import covered
-from strandline.protocols.streams.errors import JSON, NO_STORE, bad_request
+from strandline.protocols.streams.errors import bad_request
 from strandline.protocols.streams.observe_request import ObserveRequest, parse_observe_request
+from strandline.protocols.streams.replies import json_reply
+from strandline.protocols.streams.search import covered
 from strandline.protocols.streams.stream import Stream
+from strandline.protocols.streams.wire.observe import (
+    FoundCoverage,
+    ObserveAnswer,
+    ObserveCoverage,
+    ObservedEvent,
+    ObservedEvents,
+    ObservedSpan,
+    ObservedTrace,
+    ObserveSummary,
+    TimelineEvent,
+    TimelineSpan,
+)
+from strandline.protocols.streams.wire.search import StreamCoverage
 from strandline.query.bound import bind_search
 from strandline.query.language import Compare, Node, Or
 from strandline.query.order import OFFSET, SortKey, SortValues
@@ -131,17 +146,15 @@ class Shelf:
             self._timed_out = True
             self.warnings.append(f"the time was up before all of {self._name} was looked at")
 
-    def coverage(self, found: Found) -> Document:
+    def coverage(self, found: Found) -> FoundCoverage:
         """How the records were found, and whether there can be others."""
         complete = not found.truncated and not self._timed_out
+        count = len(found.records)
         if self._coverage is None:
-            return {"stream": self._name, "found": len(found.records), "complete": complete and self._by_key_alone}
-        return {
-            "stream": self._name,
-            "found": len(found.records),
-            **covered(self._coverage, self._log),
-            "complete": complete and self._coverage.complete,
-        }
+            return FoundCoverage(stream=self._name, found=count, complete=complete and self._by_key_alone)
+        known = StreamCoverage(**covered(self._coverage, self._log))
+        known.complete &= complete
+        return FoundCoverage(stream=self._name, found=count, **structs.asdict(known))
 
 
 def _stored(seq: int, data: bytes) -> Document:
@@ -151,16 +164,13 @@ def _stored(seq: int, data: bytes) -> Document:
 # --- What is known about one request: its events and its trace, out of two streams, side by side --------------------
 
 
-#: What of an event is shown unless all of it is asked for.
-_EVENT_FIELDS = (
-    "timestamp", "level", "service", "environment", "requestId", "traceId", "spanId", "method", "path", "status",
-    "duration", "message", "why", "fix", "link",
-)  # fmt: skip
-#: And of a span.
-_SPAN_FIELDS = (
-    "spanId", "parentSpanId", "name", "kind", "service", "timestamp", "endTimestamp", "startUnixNano", "endUnixNano",
-    "duration", "status", "requestId", "http", "db", "rpc", "messaging", "error", "eventNames",
-)  # fmt: skip
+def _members(struct: type[msgspec.Struct]) -> tuple[str, ...]:
+    """The members of a record that are shown even if the whole of it is not asked for."""
+    return tuple(field.encode_name for field in structs.fields(struct) if field.name not in ("offset", "raw"))
+
+
+_EVENT_FIELDS = _members(ObservedEvent)
+_SPAN_FIELDS = _members(ObservedSpan)
 
 
 class Observing:
@@ -181,8 +191,7 @@ class Observing:
             shelves.append(None if stream is None else Shelf(stream, fields, context.searcher, deadline))
 
         def observe() -> Reply:
-            document = _Observation(request, *shelves).document()
-            return Reply(msgspec.json.encode(document), 200, JSON, (NO_STORE,))
+            return json_reply(_Observation(request, *shelves).answer())
 
         return await context.search(call, observe)
 
@@ -278,24 +287,24 @@ class _Observation:
 
     # --- showing ---------------------------------------------------------------------------------------------------
 
-    def document(self) -> Document:
+    def answer(self) -> ObserveAnswer:
         request = self._request
         with_trace = request.with_trace and self._traces is not None
         with_events = request.with_events and self._events is not None
-        return {
-            "lookup": {request.by: request.value},
-            "summary": self._summary(),
-            "evlog": {"events": [self._event(*found) for found in self.events]} if with_events else None,
-            "trace": self._trace() if with_trace else None,
-            "timeline": self._timeline() if request.with_timeline else None,
-            "coverage": {
-                "events": None if self._events is None else self._events.coverage(self.found_events),
-                "traces": None if self._traces is None else self._traces.coverage(self.found_spans),
-                "warnings": self.warnings,
-            },
-        }
+        return ObserveAnswer(
+            lookup={request.by: request.value},
+            summary=self._summary(),
+            evlog=ObservedEvents([self._event(*found) for found in self.events]) if with_events else None,
+            trace=self._trace() if with_trace else None,
+            timeline=self._timeline() if request.with_timeline else None,
+            coverage=ObserveCoverage(
+                events=None if self._events is None else self._events.coverage(self.found_events),
+                traces=None if self._traces is None else self._traces.coverage(self.found_spans),
+                warnings=self.warnings,
+            ),
+        )
 
-    def _summary(self) -> Document:
+    def _summary(self) -> ObserveSummary:
         events, spans, root = [event for _, event in self.events], self.tree.spans, self.tree.root
         services = [document["service"] for document in (*spans, *events) if document["service"] is not None]
         starts = [int(span["startUnixNano"]) // 1_000_000 for span in spans]
@@ -305,75 +314,76 @@ class _Observation:
         request_ids = [document["requestId"] for document in (*events, *spans) if document["requestId"] is not None]
         main = next((event for event in events if event["status"] is not None), None)
         http = root["http"] if root is not None else {}
-        return {
-            "requestId": request_ids[0] if request_ids else None,
-            "traceId": self.trace_ids[0] if self.trace_ids else None,
-            "traceIds": self.trace_ids,
-            "services": list(dict.fromkeys(services)),
-            "method": main["method"] if main is not None else http.get("method"),
-            "path": main["path"] if main is not None else http.get("path"),
-            "status": main["status"] if main is not None else http.get("statusCode"),
-            "startedAt": None if first is None else format_date(first),
-            "endedAt": None if last is None else format_date(last),
-            "durationMs": None if root is None else root["duration"],
-            "events": len(events),
-            "spans": len(spans),
-            "errors": sum(event["level"] == "error" for event in events) + len(self.tree.errors()),
-        }
+        return ObserveSummary(
+            request_id=request_ids[0] if request_ids else None,
+            trace_id=self.trace_ids[0] if self.trace_ids else None,
+            trace_ids=self.trace_ids,
+            services=list(dict.fromkeys(services)),
+            method=main["method"] if main is not None else http.get("method"),
+            path=main["path"] if main is not None else http.get("path"),
+            status=main["status"] if main is not None else http.get("statusCode"),
+            started_at=None if first is None else format_date(first),
+            ended_at=None if last is None else format_date(last),
+            duration_ms=None if root is None else root["duration"],
+            events=len(events),
+            spans=len(spans),
+            errors=sum(event["level"] == "error" for event in events) + len(self.tree.errors()),
+        )
 
-    def _event(self, seq: int, event: Document) -> Document:
-        shown: Document = {"offset": offsets.encode(seq), **{name: event[name] for name in _EVENT_FIELDS}}
-        return shown | {"raw": event} if self._request.with_raw else shown
+    def _event(self, seq: int, event: Document) -> ObservedEvent:
+        shown = ObservedEvent(offsets.encode(seq), *(event[name] for name in _EVENT_FIELDS))
+        if self._request.with_raw:
+            shown.raw = event
+        return shown
 
-    def _span(self, span: Document) -> Document:
+    def _span(self, span: Document) -> ObservedSpan:
         seq = self.offsets_of_spans[span["spanId"]]
-        shown: Document = {"offset": offsets.encode(seq), **{name: span[name] for name in _SPAN_FIELDS}}
-        return shown | {"raw": span} if self._request.with_raw else shown
+        shown = ObservedSpan(offsets.encode(seq), *(span[name] for name in _SPAN_FIELDS))
+        if self._request.with_raw:
+            shown.raw = span
+        return shown
 
-    def _trace(self) -> Document:
+    def _trace(self) -> ObservedTrace:
         tree, root = self.tree, self.tree.root
-        return {
-            "traceId": self.trace_ids[0] if self.trace_ids else None,
-            "rootSpanId": None if root is None else root["spanId"],
-            "spans": [self._span(span) for span in tree.spans],
-            "tree": tree.tree,
-            "serviceMap": tree.service_map(),
-            "criticalPath": tree.critical_path(),
-            "errors": tree.errors(),
-            "partial": self.found_spans.truncated or tree.is_partial,
-            "missingParents": tree.missing_parents,
-            "duplicateSpans": tree.duplicates,
-        }
+        return ObservedTrace(
+            trace_id=self.trace_ids[0] if self.trace_ids else None,
+            root_span_id=None if root is None else root["spanId"],
+            spans=[self._span(span) for span in tree.spans],
+            tree=tree.tree,
+            service_map=tree.service_map(),
+            critical_path=tree.critical_path(),
+            errors=tree.errors(),
+            partial=self.found_spans.truncated or tree.is_partial,
+            missing_parents=tree.missing_parents,
+            duplicate_spans=tree.duplicates,
+        )
 
-    def _timeline(self) -> list[Document]:
+    def _timeline(self) -> list[TimelineEvent | TimelineSpan]:
         """What happened, in order: events, and the beginnings of spans."""
-        entries: list[tuple[int, Document]] = []
+        entries: list[tuple[int, TimelineEvent | TimelineSpan]] = []
         if self._request.with_events:
             for seq, event in self.events:
-                time = _event_time(event)
-                entry = {
-                    "type": "event",
-                    "timestamp": event["timestamp"],
-                    "offset": offsets.encode(seq),
-                    "service": event["service"],
-                    "level": event["level"],
-                    "message": event["message"],
-                    "spanId": event["spanId"],
-                }
-                entries.append(((time or 0) * 1_000_000, entry))
+                begun = TimelineEvent(
+                    timestamp=event["timestamp"],
+                    offset=offsets.encode(seq),
+                    service=event["service"],
+                    level=event["level"],
+                    message=event["message"],
+                    span_id=event["spanId"],
+                )
+                entries.append(((_event_time(event) or 0) * 1_000_000, begun))
         if self._request.with_trace:
             for span in self.tree.spans:
-                entry = {
-                    "type": "span",
-                    "timestamp": span["timestamp"],
-                    "offset": offsets.encode(self.offsets_of_spans[span["spanId"]]),
-                    "service": span["service"],
-                    "name": span["name"],
-                    "duration": span["duration"],
-                    "isError": span["error"]["isError"],
-                    "spanId": span["spanId"],
-                }
-                entries.append((int(span["startUnixNano"]), entry))
+                called = TimelineSpan(
+                    timestamp=span["timestamp"],
+                    offset=offsets.encode(self.offsets_of_spans[span["spanId"]]),
+                    service=span["service"],
+                    name=span["name"],
+                    duration=span["duration"],
+                    is_error=span["error"]["isError"],
+                    span_id=span["spanId"],
+                )
+                entries.append((int(span["startUnixNano"]), called))
         entries.sort(key=lambda entry: entry[0])
         return [entry for _, entry in entries]
 

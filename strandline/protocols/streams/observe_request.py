@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
+from msgspec import UNSET
 
 from strandline.protocols.streams.errors import bad_request
+from strandline.protocols.streams.wire.observe import ObserveBody, ObserveLookup, ObserveTime
 from strandline.query.values import parse_date
-from strandline.schema.profiles.profile import ProfileOptions
+from strandline.schema.options import read_options
 
 Lookup = Literal["requestId", "traceId", "spanId"]
-LOOKUPS: tuple[Lookup, ...] = ("requestId", "traceId", "spanId")
-MAX_PADDING_MS = 86_400_000
-MAX_EVENTS, MAX_SPANS = 500, 10_000
 
 
 class ObserveRequest(NamedTuple):
@@ -47,60 +46,44 @@ def parse_observe_request(body: bytes) -> ObserveRequest:
         raise bad_request("observe request must be valid JSON") from None
     if not isinstance(document, dict):
         raise bad_request("observe request must be a JSON object")
-    request = ProfileOptions(document, "request")
-    request.allow("streams", "lookup", "time", "include", "limits")
-    streams = _section(request, "streams", "events", "traces")
-    events_stream, traces_stream = streams.text("events"), streams.text("traces")
-    if events_stream is None and traces_stream is None:
+    asked, _ = read_options(ObserveBody, document, "request")
+    streams, include = asked.streams, asked.include
+    if streams.events is UNSET and streams.traces is UNSET:
         raise bad_request("request.streams must have events, traces, or both")
-    by, value = _lookup(_section(request, "lookup", *LOOKUPS))
-    first, last = _time(document.get("time", {}))
-    include = _section(request, "include", "events", "trace", "timeline", "raw")
-    limits = _section(request, "limits", "events", "spans")
+    by, value = _lookup(asked.lookup)
+    first, last = _time(asked.time)
     return ObserveRequest(
-        events_stream,
-        traces_stream,
+        None if streams.events is UNSET else streams.events,
+        None if streams.traces is UNSET else streams.traces,
         by,
         value,
         first,
         last,
-        include.flag("events", True),
-        include.flag("trace", True),
-        include.flag("timeline", True),
-        include.flag("raw", False),
-        limits.whole("events", 100, 1, MAX_EVENTS),
-        limits.whole("spans", 5000, 1, MAX_SPANS),
+        include.events,
+        include.trace,
+        include.timeline,
+        include.raw,
+        asked.limits.events,
+        asked.limits.spans,
     )
 
 
-def _section(request: ProfileOptions, name: str, *allowed: str) -> ProfileOptions:
-    section = request.section(name) or ProfileOptions({}, f"request.{name}")
-    section.allow(*allowed)
-    return section
-
-
-def _lookup(lookup: ProfileOptions) -> tuple[Lookup, str]:
-    given = [name for name in LOOKUPS if lookup.has(name)]
+def _lookup(lookup: ObserveLookup) -> tuple[Lookup, str]:
+    given: dict[Lookup, str] = msgspec.to_builtins(lookup)
     if len(given) != 1:
         raise bad_request("request.lookup must have exactly one of requestId, traceId, spanId")
-    value = lookup.text(given[0])
-    assert value is not None
-    return given[0], value
+    return given.popitem()
 
 
-def _time(given: Any) -> tuple[int | None, int | None]:
-    options = ProfileOptions(given, "request.time")
-    options.allow("from", "to", "paddingMs")
-    padding = options.whole("paddingMs", 0, 0, MAX_PADDING_MS)
-    first, last = _moment(given, "from"), _moment(given, "to")
+def _time(time: ObserveTime) -> tuple[int | None, int | None]:
+    first, last = _moment(time.first, "from"), _moment(time.last, "to")
     if first is not None and last is not None and last < first:
         raise bad_request("request.time.to must be >= request.time.from")
-    return None if first is None else first - padding, None if last is None else last + padding
+    return None if first is None else first - time.padding_ms, None if last is None else last + time.padding_ms
 
 
-def _moment(given: dict[str, Any], name: str) -> int | None:
+def _moment(value: str | int | None, name: str) -> int | None:
     """Milliseconds: a number is that already, a string is a date."""
-    value = given.get(name)
     if value is None:
         return None
     milliseconds = parse_date(value) if type(value) is str else value

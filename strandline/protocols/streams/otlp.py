@@ -9,11 +9,11 @@ import msgspec
 from strandline.engine import Batch
 from strandline.engine.commit import Commit
 from strandline.engine.record import MAX_RECORD_BYTES
+from strandline.protocols.streams.configuration import notes_of
 from strandline.protocols.streams.context import StreamsContext
 from strandline.protocols.streams.errors import NO_STORE, bad_request, conflict
 from strandline.protocols.streams.otlp_json import read_json, write_json
 from strandline.protocols.streams.otlp_protobuf import read_protobuf, write_protobuf
-from strandline.protocols.streams.profile import notes_of
 from strandline.protocols.streams.replies import CLOSED, next_offset
 from strandline.protocols.streams.stream import Stream, StreamTraits
 from strandline.protocols.streams.streams import check_name

@@ -8,9 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
 from strandline.protocols.streams.errors import bad_request
 from strandline.protocols.streams.otlp_limits import SpanCollector
+from strandline.protocols.streams.wire.observe import ExportedTraces, PartialSuccess
 from strandline.schema.profiles.otel_limits import OtlpLimits
 from strandline.schema.profiles.otel_span import KINDS, STATUS_CODES
 from strandline.schema.profiles.values import number_of, whole_of
@@ -46,9 +48,7 @@ def read_json(body: bytes, limits: OtlpLimits) -> SpanCollector:
 
 
 def write_json(rejected: int, message: str) -> bytes:
-    if not rejected:
-        return b"{}"
-    return msgspec.json.encode({"partialSuccess": {"rejectedSpans": str(rejected), "errorMessage": message}})
+    return msgspec.json.encode(ExportedTraces(PartialSuccess(str(rejected), message) if rejected else UNSET))
 
 
 def _scope(scope_spans: dict[str, Any], values: _Values) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from strandline.delivery.hub import Recurrence
 from strandline.engine import Batch, Config, Engine
 from strandline.engine.errors import EngineError
 from strandline.protocols.streams.context import StreamsContext
@@ -25,6 +26,8 @@ log = logging.getLogger(__name__)
 
 #: How long the server's metrics are kept. About 50 MB at one interval every ten seconds.
 KEPT_MS = 7 * 24 * 3_600_000
+#: Peaks of memory that are shorter than this may go unseen.
+STEP_SECONDS = 1.0
 
 
 class Series(NamedTuple):
@@ -164,3 +167,34 @@ def _record(series: Series, start: int, end: int) -> dict[str, Any]:
         "max": measured.greatest,
         "buckets": measured.buckets,
     }
+
+
+class Sampling:
+    """Reads meters, looks at memory, and writes an interval of the metrics down every now and then."""
+
+    def __init__(self, context: StreamsContext, metrics: OwnMetrics) -> None:
+        self._context = context
+        self._metrics = metrics
+        self._every_ms = context.settings.metrics_flush_ms
+        self._flushed_at = context.hub.now()
+        self._recurrence: Recurrence | None = None
+
+    def begin(self) -> None:
+        if self._every_ms:
+            self._metrics.install()
+        hub = self._context.hub
+        self.step(hub.now())
+        seconds = min(STEP_SECONDS, self._every_ms / 1000) if self._every_ms else STEP_SECONDS
+        self._recurrence = hub.every(seconds, "sampling of meters", lambda: self.step(hub.now()))
+
+    def step(self, now: int) -> None:
+        """``now`` is in milliseconds."""
+        self._context.meters.fold()
+        self._context.memory.sample(now)
+        if self._every_ms and now - self._flushed_at >= self._every_ms:
+            self._flushed_at = now
+            self._metrics.flush(now)
+
+    def stop(self) -> None:
+        if self._recurrence is not None:
+            self._recurrence.stop()

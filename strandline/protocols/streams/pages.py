@@ -9,12 +9,11 @@ from urllib.parse import quote
 from strandline.engine import Log, Page
 from strandline.engine.record import Tombstone
 from strandline.protocols.streams.context import StreamsContext
-from strandline.protocols.streams.errors import GONE, bad_request
+from strandline.protocols.streams.errors import GONE, NO_STORE, bad_request
 from strandline.protocols.streams.offsets import encode
 from strandline.protocols.streams.read_request import Ask
 from strandline.protocols.streams.replies import (
     CLOSED,
-    NO_STORE,
     UP_TO_DATE,
     disposition,
     end_offset,

@@ -9,12 +9,12 @@ from typing import Any
 from strandline.delivery.hub import Waiter
 from strandline.engine import Log
 from strandline.protocols.streams.context import StreamsContext
-from strandline.protocols.streams.errors import gone, not_found, overloaded, request_timeout
+from strandline.protocols.streams.errors import NO_STORE, gone, not_found, overloaded, request_timeout
 from strandline.protocols.streams.events import EventStream
 from strandline.protocols.streams.offsets import cursor
 from strandline.protocols.streams.pages import Found, Pages, beyond, body_of, lost
 from strandline.protocols.streams.read_request import Ask
-from strandline.protocols.streams.replies import CLOSED, NO_STORE, UP_TO_DATE, end_offset, kept, lifetime, next_offset
+from strandline.protocols.streams.replies import CLOSED, UP_TO_DATE, end_offset, kept, lifetime, next_offset
 from strandline.protocols.streams.stream import Stream
 from strandline.query.bound import Bound
 from strandline.service.http import Answer, Call, Later, Reply

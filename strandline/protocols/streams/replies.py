@@ -1,11 +1,16 @@
-"""What replies have in common: headers for browsers, and those that say where a stream ends."""
+"""What replies have in common: JSON, headers for browsers, and headers that say where a stream ends."""
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
+
+from strandline.protocols.streams.errors import JSON, NO_STORE
 from strandline.protocols.streams.grammar import iso
 from strandline.protocols.streams.offsets import encode_bytes
 from strandline.protocols.streams.stream import Stream
-from strandline.service.http import Cors, Head
+from strandline.service.http import Cors, Head, Reply
 from strandline.service.problems import Headers
 
 _EXPOSED = (
@@ -42,10 +47,14 @@ _ACTIVE = frozenset((
 ))  # fmt: skip
 _ATTACHMENT: Headers = ((b"content-disposition", b"attachment"),)
 
-NO_STORE = (b"cache-control", b"no-store")
 CLOSED = (b"stream-closed", b"true")
 UP_TO_DATE = (b"stream-up-to-date", b"true")
 COMPACT = (b"stream-compact", b"true")
+
+
+def json_reply(answer: Any, status: int = 200, headers: Headers = ()) -> Reply:
+    """The reply with a struct of the wire package as its body. No cache keeps it."""
+    return Reply(msgspec.json.encode(answer), status, JSON, (NO_STORE, *headers))
 
 
 def origin(head: Head) -> str:

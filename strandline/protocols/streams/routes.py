@@ -4,24 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from strandline.protocols.streams.aggregate import Aggregating
 from strandline.protocols.streams.append import Appending
+from strandline.protocols.streams.configuration import Profiling, Schemas
 from strandline.protocols.streams.context import StreamsContext
-from strandline.protocols.streams.create import Creating
-from strandline.protocols.streams.delete import Deleting
 from strandline.protocols.streams.errors import refuse, reply_to, too_many_records
 from strandline.protocols.streams.inspection import Inspecting
 from strandline.protocols.streams.invalidation import Touching
+from strandline.protocols.streams.lifecycle import Lifecycle
 from strandline.protocols.streams.list import Listing
 from strandline.protocols.streams.observe import Observing
 from strandline.protocols.streams.otlp import Otlp
-from strandline.protocols.streams.own_metrics import OwnMetrics
-from strandline.protocols.streams.profile import Profiling
+from strandline.protocols.streams.own_metrics import OwnMetrics, Sampling
 from strandline.protocols.streams.read import Reading
 from strandline.protocols.streams.replies import CORS, SANDBOX
 from strandline.protocols.streams.routing_keys import RoutingKeys
-from strandline.protocols.streams.samples import Sampling
-from strandline.protocols.streams.schema import Schemas
 from strandline.protocols.streams.search import Searching
 from strandline.protocols.streams.server_details import ServerDetails
 from strandline.protocols.streams.subscriptions.routes import Subscribing
@@ -36,14 +32,12 @@ class StreamsProtocol:
 
     def __init__(self, context: StreamsContext, answered: Mapping[tuple[str, int], int] = {}) -> None:
         self.context = context
-        self.creating = Creating(context)
+        self.lifecycle = Lifecycle(context)
         self.appending = Appending(context)
         self.reading = Reading(context)
-        self.deleting = Deleting(context)
         self.schemas = Schemas(context)
         self.subscribing = Subscribing(context)
         self.searching = Searching(context)
-        self.aggregating = Aggregating(context)
         self.profiling = Profiling(context)
         self.otlp = Otlp(context)
         self.observing = Observing(context)
@@ -59,17 +53,17 @@ class StreamsProtocol:
     def routes(self) -> list[Route]:
         records = self._records_limit()
         routes = [
-            _route("PUT", ONE, self.creating.put, "write", body="any", elements=records),
+            _route("PUT", ONE, self.lifecycle.put, "write", body="any", elements=records),
             _route("POST", ONE, self.appending.append, "write", body="any", fast=True, elements=records),
             _route("GET", ONE, self.reading.get, "read", fast=True),
             _route("HEAD", ONE, self.reading.head, "read"),
-            _route("DELETE", ONE, self.deleting.delete, "delete"),
+            _route("DELETE", ONE, self.lifecycle.delete, "delete"),
             _route("GET", ONE + "/pk/{key}", self.reading.get, "read", fast=True),
             _route("GET", ONE + "/_schema", self.schemas.get, "read"),
             _route("POST", ONE + "/_schema", self.schemas.post, "write", body="any"),
             _route("GET", ONE + "/_search", self.searching.search_get, "read", fast=True),
             _route("POST", ONE + "/_search", self.searching.search_post, "read", body="any", fast=True),
-            _route("POST", ONE + "/_aggregate", self.aggregating.aggregate, "read", body="any", fast=True),
+            _route("POST", ONE + "/_aggregate", self.searching.aggregate, "read", body="any", fast=True),
             _route("GET", ONE + "/_profile", self.profiling.get, "read"),
             _route("POST", ONE + "/_profile", self.profiling.post, "write", body="any"),
             _route("POST", ONE + "/_otlp/v1/traces", self.otlp.into_stream, "write", body="any"),

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import msgspec
-
 from strandline.engine.reads.keys import KeyPage, keys_of
 from strandline.protocols.streams.context import StreamsContext
-from strandline.protocols.streams.errors import JSON, NO_STORE, bad_request
+from strandline.protocols.streams.errors import bad_request
 from strandline.protocols.streams.grammar import number
+from strandline.protocols.streams.replies import json_reply
+from strandline.protocols.streams.wire.inspection import KeyCoverage, KeySource, KeyTiming, RoutingKeysAnswer
 from strandline.service.http import Call, Reply
 
 DEFAULT_LIMIT = 100
@@ -30,40 +28,26 @@ class RoutingKeys:
             raise bad_request(f"invalid limit: it must be from 1 to {MAX_LIMIT}")
         # The indexes of keys of sealed records are on the disk.
         page = await self._context.workers.normal.run(keys_of, stream.log, call.query.get("after"), limit)
-        document = _document(stream.name, page, call.elapsed_ms())
-        return Reply(msgspec.json.encode(document), 200, JSON, (NO_STORE,))
+        return json_reply(_answer(stream.name, page, call.elapsed_ms()))
 
 
-def _document(name: str, page: KeyPage, took_ms: float) -> dict[str, Any]:
-    """Every segment has an index of its keys, so that the answer is always complete; only the tail is looked through.
-    The lexicon of the protocol is these indexes, one to a segment."""
-    return {
-        "stream": name,
-        "source": {"kind": "routing_key", "name": ""},
-        "took_ms": round(took_ms, 3),
-        "coverage": {
-            "complete": True,
-            "indexed_segments": page.segments,
-            "scanned_uploaded_segments": 0,
-            "scanned_local_segments": 0,
-            "scanned_wal_rows": page.tail_records,
-            "possible_missing_uploaded_segments": 0,
-            "possible_missing_local_segments": 0,
-        },
-        "timing": {
-            "lexicon_run_get_ms": _ms(page.opening),
-            # Blocks of an index are decoded as they are gone through.
-            "lexicon_decode_ms": 0,
-            "lexicon_enumerate_ms": _ms(page.enumerating),
-            "lexicon_merge_ms": _ms(page.merging),
-            "fallback_scan_ms": _ms(page.scanning),
-            "fallback_segment_get_ms": 0,
-            "fallback_wal_scan_ms": _ms(page.scanning),
-            "lexicon_runs_loaded": page.loaded,
-        },
-        "keys": page.keys,
-        "next_after": page.keys[-1] if page.has_more else None,
-    }
+def _answer(name: str, page: KeyPage, took_ms: float) -> RoutingKeysAnswer:
+    return RoutingKeysAnswer(
+        stream=name,
+        source=KeySource(),
+        took_ms=round(took_ms, 3),
+        coverage=KeyCoverage(indexed_segments=page.segments, scanned_wal_rows=page.tail_records),
+        timing=KeyTiming(
+            lexicon_run_get_ms=_ms(page.opening),
+            lexicon_enumerate_ms=_ms(page.enumerating),
+            lexicon_merge_ms=_ms(page.merging),
+            fallback_scan_ms=_ms(page.scanning),
+            fallback_wal_scan_ms=_ms(page.scanning),
+            lexicon_runs_loaded=page.loaded,
+        ),
+        keys=page.keys,
+        next_after=page.keys[-1] if page.has_more else None,
+    )
 
 
 def _ms(seconds: float) -> float:

@@ -1,24 +1,41 @@
-"""_search: questions to the records of a stream, by GET and by POST."""
+"""_search and _aggregate: questions to the records of a stream."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from time import perf_counter
-from typing import Any
+from typing import Any, cast
 from urllib.parse import parse_qs
 
 import msgspec
 
 from strandline.engine import Log
+from strandline.engine.reads.status import sealed_through
 from strandline.protocols.streams import offsets
 from strandline.protocols.streams.context import StreamsContext
-from strandline.protocols.streams.coverage import covered, milliseconds
-from strandline.protocols.streams.errors import JSON, NO_STORE
+from strandline.protocols.streams.replies import json_reply
 from strandline.protocols.streams.stream import Stream
+from strandline.protocols.streams.wire.search import (
+    SEARCH_COUNTERS,
+    AggregateAnswer,
+    AggregateBucket,
+    AggregateCoverage,
+    SearchAnswer,
+    SearchCoverage,
+    SearchHit,
+    SearchTotal,
+)
+from strandline.query.aggregate import AggregateResult
 from strandline.query.order import OFFSET, SortKey, SortValues
-from strandline.query.requests import SearchRequest, parse_search_body, parse_search_query
-from strandline.query.search import FoundRecord, SearchResult
-from strandline.query.values import plain
+from strandline.query.requests import (
+    AggregateRequest,
+    SearchRequest,
+    parse_aggregate_body,
+    parse_search_body,
+    parse_search_query,
+)
+from strandline.query.search import Coverage, FoundRecord, SearchResult
+from strandline.query.values import format_date, plain
 from strandline.schema.registry import Registry
 from strandline.service.http import Call, Reply
 
@@ -53,9 +70,31 @@ class Searching:
             )
             if result.coverage.behind:
                 context.indexing.go_on(stream.log, config, versions)
-            return _reply(stream.log, request, result, timeout_ms, call.started)
+            return _found(stream.log, request, result, timeout_ms, call.started)
 
         return await context.search(call, search)
+
+    async def aggregate(self, call: Call) -> Reply:
+        """POST /v1/stream/{name}/_aggregate"""
+        context = self._context
+        stream = context.stream(call)
+        registry = stream.registry
+        request = parse_aggregate_body(call.body, registry.search)
+        assert registry.search is not None, "what is asked was bound to it"
+        config, versions = registry.search, registry.versions
+        now = context.hub.now()
+        stream.use(now)
+        stream.consumed_at = now
+        # Adding up takes a while as well: what is left of the time of a request is for that.
+        deadline = call.started + context.settings.search_timeout_ms / 1000
+
+        def aggregate() -> Reply:
+            result = context.searcher.aggregate(stream.log, config, request, versions, deadline)
+            if result.coverage.behind:
+                context.indexing.go_on(stream.log, config, versions)
+            return _added_up(stream.log, request, result)
+
+        return await context.search(call, aggregate)
 
 
 def promotion(registry: Registry) -> Callable[[int, bytes], msgspec.Raw]:
@@ -65,62 +104,104 @@ def promotion(registry: Registry) -> Callable[[int, bytes], msgspec.Raw]:
     return lambda seq, data: msgspec.Raw(registry.promote_rows([seq], [data])[0])
 
 
-def _reply(log: Log, request: SearchRequest, result: SearchResult, timeout_ms: int, started: float) -> Reply:
-    coverage, timing, keys = result.coverage, result.timing, request.sort
-    counters = {
-        "indexed_segments": coverage.index_files + coverage.chunks,
-        "indexed_segment_time_ms": milliseconds(timing.matching),
-        "fts_section_get_ms": 0,
-        "fts_decode_ms": 0,
-        "fts_clause_estimate_ms": milliseconds(timing.statistics),
-        "scanned_segments": 0,
-        "scanned_segment_time_ms": 0,
-        "scanned_tail_docs": coverage.caught_up,
-        "scanned_tail_time_ms": milliseconds(timing.catching_up),
-        "exact_candidate_time_ms": 0,
-        "candidate_doc_ids": timing.candidates,
-        "decoded_records": len(result.hits),
-        "json_parse_time_ms": milliseconds(timing.decoding),
-        "segment_payload_bytes_fetched": timing.fetched,
-        "sort_time_ms": milliseconds(timing.sorting),
-        "peak_hits_held": timing.held,
-    }
-    took = milliseconds(perf_counter() - started)
-    body = {
-        "stream": log.name,
-        "snapshot_end_offset": offsets.encode(coverage.head),
-        "took_ms": took,
-        "timed_out": coverage.timed_out,
-        "timeout_ms": timeout_ms,
-        "coverage": {**covered(coverage, log), **counters, "index_families_used": coverage.families},
-        "total": {"value": len(result.hits), "relation": result.relation},
-        "hits": [_hit(hit, keys) for hit in result.hits],
-        "next_search_after": None if result.next_after is None else _sort_values(result.next_after, keys),
-    }
-    stated = {
-        "timed-out": str(coverage.timed_out).lower(),
-        "timeout-ms": timeout_ms,
-        "took-ms": took,
-        "total-relation": result.relation,
-        "coverage-complete": str(coverage.complete).lower(),
-        **{counter.replace("_", "-"): value for counter, value in counters.items()},
-        "index-families-used": ",".join(coverage.families),
-    }
-    headers = tuple((f"search-{header}".encode(), str(value).encode()) for header, value in stated.items())
-    return Reply(msgspec.json.encode(body), 408 if coverage.timed_out else 200, JSON, (NO_STORE, *headers))
-
-
-def _hit(hit: FoundRecord, keys: tuple[SortKey, ...]) -> dict[str, Any]:
+def covered(coverage: Coverage, log: Log) -> dict[str, Any]:
+    """The fields of a ``StreamCoverage``, for the answers that have more of them."""
+    sealed = coverage.missing_up_to(sealed_through(log)) if coverage.missing else 0
     return {
-        "offset": offsets.encode(hit.seq),
-        "score": plain(hit.score),
-        "sort": _sort_values(hit.sort, keys),
-        "fields": hit.fields,
-        "source": hit.source,
+        "mode": coverage.mode,
+        "complete": coverage.complete,
+        "stream_head_offset": offsets.encode(coverage.head),
+        "visible_through_offset": offsets.encode(coverage.through),
+        "visible_through_primary_timestamp_max": _date(coverage.primary_timestamp),
+        "oldest_omitted_append_at": _date(coverage.omitted_ts),
+        "possible_missing_events_upper_bound": coverage.missing,
+        "possible_missing_sealed_rows": sealed,
+        "possible_missing_wal_rows": coverage.missing - sealed,
     }
+
+
+def _date(value: int | None) -> str | None:
+    return None if value is None else format_date(value)
+
+
+def _milliseconds(seconds: float) -> int:
+    return round(seconds * 1000)
+
+
+# --- what was found --------------------------------------------------------------------------------------------------
+
+
+def _found(log: Log, request: SearchRequest, result: SearchResult, timeout_ms: int, started: float) -> Reply:
+    coverage, timing, keys = result.coverage, result.timing, request.sort
+    answer = SearchAnswer(
+        stream=log.name,
+        snapshot_end_offset=offsets.encode(coverage.head),
+        took_ms=_milliseconds(perf_counter() - started),
+        timed_out=coverage.timed_out,
+        timeout_ms=timeout_ms,
+        coverage=SearchCoverage(
+            **covered(coverage, log),
+            indexed_segments=coverage.index_files + coverage.chunks,
+            indexed_segment_time_ms=_milliseconds(timing.matching),
+            fts_clause_estimate_ms=_milliseconds(timing.statistics),
+            scanned_tail_docs=coverage.caught_up,
+            scanned_tail_time_ms=_milliseconds(timing.catching_up),
+            candidate_doc_ids=timing.candidates,
+            decoded_records=len(result.hits),
+            json_parse_time_ms=_milliseconds(timing.decoding),
+            segment_payload_bytes_fetched=timing.fetched,
+            sort_time_ms=_milliseconds(timing.sorting),
+            peak_hits_held=timing.held,
+            index_families_used=coverage.families,
+        ),
+        total=SearchTotal(len(result.hits), result.relation),
+        hits=[_hit(hit, keys) for hit in result.hits],
+        next_search_after=None if result.next_after is None else _sort_values(result.next_after, keys),
+    )
+    return json_reply(answer, 408 if coverage.timed_out else 200, tuple(_headers(answer)))
+
+
+def _headers(answer: SearchAnswer) -> Iterator[tuple[bytes, bytes]]:
+    """What the body says, for those who do not read it."""
+    coverage = answer.coverage
+    stated = {
+        "timed-out": str(answer.timed_out).lower(),
+        "timeout-ms": answer.timeout_ms,
+        "took-ms": answer.took_ms,
+        "total-relation": answer.total.relation,
+        "coverage-complete": str(coverage.complete).lower(),
+        **{name.replace("_", "-"): getattr(coverage, name) for name in SEARCH_COUNTERS},
+        "index-families-used": ",".join(coverage.index_families_used),
+    }
+    for header, value in stated.items():
+        yield f"search-{header}".encode(), str(value).encode()
+
+
+def _hit(hit: FoundRecord, keys: tuple[SortKey, ...]) -> SearchHit:
+    return SearchHit(offsets.encode(hit.seq), plain(hit.score), _sort_values(hit.sort, keys), hit.fields, hit.source)
 
 
 def _sort_values(values: SortValues, keys: tuple[SortKey, ...]) -> list[Any]:
     return [
         offsets.encode(value) if key.name == OFFSET else plain(value) for key, value in zip(keys, values, strict=True)
     ]
+
+
+def _added_up(log: Log, request: AggregateRequest, result: AggregateResult) -> Reply:
+    coverage = result.coverage
+    answer = AggregateAnswer(
+        stream=log.name,
+        rollup=request.rollup.name,
+        first=format_date(request.first),
+        end=format_date(request.end),
+        interval=request.interval,
+        coverage=AggregateCoverage(
+            **covered(coverage, log),
+            used_rollups=coverage.used_rollups,
+            indexed_segments=coverage.index_files + coverage.chunks,
+            scanned_tail_docs=coverage.caught_up,
+            index_families_used=coverage.families,
+        ),
+        buckets=cast("list[AggregateBucket]", msgspec.Raw(result.buckets)),
+    )
+    return json_reply(answer)

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from heapq import nlargest
 from itertools import islice
-from typing import Any
 
-import msgspec
+from msgspec.structs import asdict
 
 from strandline.delivery.invalidation.live import Lives
 from strandline.engine import Log
@@ -19,9 +18,29 @@ from strandline.engine.errors import UnknownLog
 from strandline.engine.reads.status import LogStatus, status_of
 from strandline.engine.record import is_internal
 from strandline.protocols.streams.context import StreamsContext
-from strandline.protocols.streams.errors import JSON, NO_STORE
 from strandline.protocols.streams.grammar import iso
-from strandline.protocols.streams.memory import GC, SQLITE
+from strandline.protocols.streams.memory import SQLITE
+from strandline.protocols.streams.replies import json_reply
+from strandline.protocols.streams.wire.server import (
+    AutoTune,
+    ConcurrencyGate,
+    ConcurrencyGates,
+    ConfiguredLimits,
+    GarbageCollection,
+    HeldBytes,
+    IngestQueue,
+    LocalBackpressure,
+    PendingBytes,
+    RuntimeMemory,
+    RuntimeSubsystems,
+    ServerDetailsAnswer,
+    ServerMemory,
+    ServerRuntime,
+    StreamWaiters,
+    TopStreams,
+    TouchBytes,
+    Uploads,
+)
 from strandline.service.access import Access
 from strandline.service.http import Call, Reply
 from strandline.service.workers import BULK_THREADS
@@ -43,47 +62,41 @@ class ServerDetails:
     async def details(self, call: Call) -> Reply:
         """GET /v1/server/_details"""
         self._context.memory.sample(self._context.hub.now())
-        document = {
-            # Nothing is tuned by itself: there are settings, and what is not set has a default.
-            "auto_tune": {
-                "enabled": False,
-                "requested_memory_mb": None,
-                "preset_mb": None,
-                "effective_memory_limit_mb": None,
-            },
-            "configured_limits": self._limits(),
-            "runtime": {**self._runtime(), "top_streams": await self._top_streams(call.access)},
-        }
-        return _reply(document)
+        answer = ServerDetailsAnswer(
+            auto_tune=AutoTune(),
+            configured_limits=self._limits(),
+            runtime=self._runtime(await self._top_streams(call.access)),
+        )
+        return json_reply(answer)
 
     async def mem(self, call: Call) -> Reply:
         """GET /v1/server/_mem"""
         memory, now = self._context.memory, self._context.hub.now()
         memory.sample(now)
         counts = self._counts()
-        document = {
-            "ts": iso(now),
-            "process": memory.process,
-            "process_breakdown": memory.breakdown,
-            "sqlite": SQLITE,
-            "gc": GC,
-            "high_water": memory.high_water,
-            "counters": {f"tieredstore.mem.leak_candidate.{name}": count for name, count in counts.items()},
-            "runtime_counts": counts,
-            "runtime_bytes": memory.runtime_bytes,
-            "runtime_totals": memory.totals,
-            "top_streams": await self._top_streams(call.access),
-        }
-        return _reply(document)
+        answer = ServerMemory(
+            ts=iso(now),
+            process=memory.process,
+            process_breakdown=memory.breakdown,
+            sqlite=SQLITE,
+            gc=GarbageCollection(),
+            high_water=memory.high_water,
+            counters={f"tieredstore.mem.leak_candidate.{name}": count for name, count in counts.items()},
+            runtime_counts=counts,
+            runtime_bytes=memory.runtime_bytes,
+            runtime_totals=memory.totals,
+            top_streams=await self._top_streams(call.access),
+        )
+        return json_reply(answer)
 
     # --- how it is set up ----------------------------------------------------------------------------------------
 
-    def _limits(self) -> dict[str, Any]:
+    def _limits(self) -> ConfiguredLimits:
         """0: there is no bound of this kind, or no such part."""
         settings, options = self._context.settings, self._context.engine.options
         has_cold_tier = self._context.engine.store.has_cold_tier
-        return {
-            "caches": {
+        return ConfiguredLimits(
+            caches={
                 "sqlite_cache_bytes": 0,
                 "worker_sqlite_cache_bytes": 0,
                 "index_run_memory_cache_bytes": settings.search_memory_bytes,
@@ -95,7 +108,7 @@ class ServerDetails:
                 "companion_file_cache_bytes": 0,
             },
             # Whoever searches builds the index, and one round of housekeeping is made at a time.
-            "concurrency": {
+            concurrency={
                 "ingest": settings.max_waiting_appends,
                 "read": 0,
                 "search": BULK_THREADS,
@@ -104,7 +117,7 @@ class ServerDetails:
                 "index_build": BULK_THREADS,
                 "index_compact": 0,
             },
-            "ingest": {
+            ingest={
                 "max_batch_requests": 0,
                 "max_batch_bytes": 0,
                 "max_queue_requests": settings.max_waiting_appends,
@@ -112,61 +125,57 @@ class ServerDetails:
                 "busy_timeout_ms": 0,
                 "local_backlog_max_bytes": 0,
             },
-            "search": {
+            search={
                 "companion_batch_segments": 0,
                 "companion_yield_blocks": 0,
                 "wal_overlay_quiet_period_ms": 0,
                 "wal_overlay_max_bytes": 0,
             },
-            "segmenting": {
+            segmenting={
                 "segment_max_bytes": options.segment_bytes,
                 "segment_target_rows": 0,
                 "segmenter_workers": 1,
             },
-            "timeouts": {
+            timeouts={
                 "append_request_timeout_ms": settings.append_timeout_ms,
                 "search_request_timeout_ms": settings.search_timeout_ms,
                 "resolver_timeout_ms": settings.request_timeout_ms,
                 "object_store_timeout_ms": 0,
             },
-            "memory": {"pressure_limit_bytes": 0},
-        }
+            memory={"pressure_limit_bytes": 0},
+        )
 
     # --- how it is doing -----------------------------------------------------------------------------------------
 
-    def _runtime(self) -> dict[str, Any]:
+    def _runtime(self, top_streams: TopStreams) -> ServerRuntime:
         context = self._context
         memory, appends, bulk, settings = context.memory, context.appends, context.workers.bulk, context.settings
         full = appends.count >= settings.max_waiting_appends or appends.size >= settings.max_waiting_bytes
-        return {
-            "memory": {
-                "pressure_active": False,
-                "pressure_limit_bytes": 0,
-                "last_rss_bytes": memory.rss,
-                "max_rss_bytes": memory.max_rss,
-                "process": memory.process,
-                "process_breakdown": memory.breakdown,
-                "sqlite": SQLITE,
-                "gc": GC,
-                "subsystems": {**memory.runtime_bytes, "counts": self._counts()},
-                "totals": memory.totals,
-                "high_water": memory.high_water,
-            },
-            "ingest_queue": {"requests": appends.count, "bytes": appends.size, "full": full},
-            "local_backpressure": {
-                "enabled": False,
-                "current_bytes": memory.runtime_bytes["heap_estimates"]["unsealed_tail_bytes"],
-                "max_bytes": 0,
-                "over_limit": False,
-            },
-            "uploads": {"pending_segments": self._pending_uploads()},
-            "concurrency": {
-                "ingest": _gate(settings.max_waiting_appends, appends.count, 0),
-                "read": _gate(0, 0, 0),
-                "search": _gate(BULK_THREADS, bulk.active, bulk.waiting),
-                "async_index": _gate(0, 0, 0),
-            },
-        }
+        return ServerRuntime(
+            memory=RuntimeMemory(
+                last_rss_bytes=memory.rss,
+                max_rss_bytes=memory.max_rss,
+                process=memory.process,
+                process_breakdown=memory.breakdown,
+                sqlite=SQLITE,
+                gc=GarbageCollection(),
+                subsystems=RuntimeSubsystems(**asdict(memory.runtime_bytes), counts=self._counts()),
+                totals=memory.totals,
+                high_water=memory.high_water,
+            ),
+            ingest_queue=IngestQueue(requests=appends.count, bytes=appends.size, full=full),
+            local_backpressure=LocalBackpressure(
+                current_bytes=memory.runtime_bytes.heap_estimates["unsealed_tail_bytes"]
+            ),
+            uploads=Uploads(self._pending_uploads()),
+            concurrency=ConcurrencyGates(
+                ingest=_gate(settings.max_waiting_appends, appends.count, 0),
+                read=_gate(0, 0, 0),
+                search=_gate(BULK_THREADS, bulk.active, bulk.waiting),
+                async_index=_gate(0, 0, 0),
+            ),
+            top_streams=top_streams,
+        )
 
     def _pending_uploads(self) -> int:
         """Segments that the next round of housekeeping moves to the cold tier, as far as their number tells."""
@@ -196,7 +205,7 @@ class ServerDetails:
 
     # --- who takes the most --------------------------------------------------------------------------------------
 
-    async def _top_streams(self, access: Access) -> dict[str, Any]:
+    async def _top_streams(self, access: Access) -> TopStreams:
         """Of those that the one who asks may know of, and of those that have changed lately."""
         watched = [(count, log) for log, count in self._context.hub.watched() if _may_know(access, log)]
         waiters = nlargest(TOP, watched, key=lambda each: each[0])
@@ -205,32 +214,28 @@ class ServerDetails:
         indexed = self._context.searcher.indexes.sizes()
         stored = [(holdings.tail_size + indexed.get(log.epoch, 0), log, holdings) for log, holdings in held]
         pending = nlargest(TOP, held, key=lambda each: each[1].tail_size)
-        return {
-            "local_storage_bytes": [
-                {
-                    "stream": log.name,
-                    "bytes": size,
-                    "wal_retained_bytes": holdings.tail_size,
-                    "segment_cache_bytes": 0,
-                    "index_cache_bytes": indexed.get(log.epoch, 0),
-                }
+        return TopStreams(
+            local_storage_bytes=[
+                HeldBytes(
+                    stream=log.name,
+                    bytes=size,
+                    wal_retained_bytes=holdings.tail_size,
+                    segment_cache_bytes=0,
+                    index_cache_bytes=indexed.get(log.epoch, 0),
+                )
                 for size, log, holdings in nlargest(TOP, stored, key=lambda each: each[0])
                 if size
             ],
-            "pending_wal_bytes": [
-                {
-                    "stream": log.name,
-                    "pending_wal_bytes": holdings.tail_size,
-                    "pending_rows": holdings.tail_records,
-                }
+            pending_wal_bytes=[
+                PendingBytes(stream=log.name, pending_wal_bytes=holdings.tail_size, pending_rows=holdings.tail_records)
                 for log, holdings in pending
                 if holdings.tail_size
             ],
-            "touch_journal_filter_bytes": [
-                {"stream": log.name, "bytes": size} for size, log in nlargest(TOP, filters, key=lambda each: each[0])
+            touch_journal_filter_bytes=[
+                TouchBytes(log.name, size) for size, log in nlargest(TOP, filters, key=lambda each: each[0])
             ],
-            "notifier_waiters": [{"stream": log.name, "waiters": count} for count, log in waiters],
-        }
+            notifier_waiters=[StreamWaiters(log.name, count) for count, log in waiters],
+        )
 
     def _unsealed(self, access: Access) -> list[tuple[Log, LogStatus]]:
         found: list[tuple[Log, LogStatus]] = []
@@ -247,9 +252,5 @@ def _may_know(access: Access, log: Log) -> bool:
     return not is_internal(log.name) and access.may_touch(log.name)
 
 
-def _gate(limit: int, active: int, queued: int) -> dict[str, int]:
-    return {"configured_limit": limit, "current_limit": limit, "active": active, "queued": queued}
-
-
-def _reply(document: dict[str, Any]) -> Reply:
-    return Reply(msgspec.json.encode(document), 200, JSON, (NO_STORE,))
+def _gate(limit: int, active: int, queued: int) -> ConcurrencyGate:
+    return ConcurrencyGate(configured_limit=limit, current_limit=limit, active=active, queued=queued)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Unpack
 
 import msgspec
 
+from strandline.protocols.tables.wire import TableErrorAnswer, TableErrorBody, encode
 from strandline.service import problems
 from strandline.service.http import Reply
 from strandline.service.problems import (
@@ -33,6 +35,7 @@ from strandline.service.problems import (
     by_code,
 )
 from strandline.tables import TableError
+from strandline.tables.errors import ErrorMembers
 
 CONFLICT = Problem("CONFLICT", 409, "Another request changed the row or took the name first. Read it, then decide.")
 RATE_LIMITED = Problem(
@@ -79,34 +82,17 @@ RENAMED = {
 PROBLEMS = by_code(dict.fromkeys((*RENAMED.values(), RATE_LIMITED)))
 
 
-class TableErrorLimit(msgspec.Struct, frozen=True):
-    max: int
-    remaining: int
-    window: int
-
-
-class TableErrorBody(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What went wrong: ``code`` is for programs, ``message`` for people."""
-
-    code: str
-    message: str
-    table: str | None = None
-    op: str | None = None
-    fields: list[str] | None = None
-    field_errors: dict[str, str] | None = None
-    #: In milliseconds.
-    retry_after: int | None = None
-    limit: TableErrorLimit | None = None
-    #: The other facts of the error.
-    detail: dict[str, Any] | None = None
-
-
-class TableErrorAnswer(msgspec.Struct, frozen=True):
-    error: TableErrorBody
-
-
-def invalid(message: str, **more: Any) -> TableError:
+def invalid(message: str, **more: Unpack[ErrorMembers]) -> TableError:
     return TableError("VALIDATION_FAILED", message, **more)
+
+
+_MEMBERS = {field.encode_name: field.name for field in msgspec.structs.fields(TableErrorBody)}
+
+
+def error_body(code: str, message: str, more: Mapping[str, Any]) -> bytes:
+    """The body of an error; ``more`` are its further members, as clients see them."""
+    body = TableErrorBody(code, message, **{_MEMBERS[name]: value for name, value in more.items()})
+    return encode(TableErrorAnswer(body))
 
 
 class Errors:
@@ -127,9 +113,9 @@ class Errors:
         """The reply to a refusal, with the codes and the shape of tables."""
         return self._reply(refusal.renamed(RENAMED), {} if refusal.detail is None else {"detail": refusal.detail})
 
-    def _reply(self, refusal: Refusal, more: dict[str, Any]) -> Reply:
+    def _reply(self, refusal: Refusal, more: Mapping[str, Any]) -> Reply:
         headers = ((b"cache-control", b"no-store"), *refusal.headers)
         if refusal.status == 401:
             headers += ((b"www-authenticate", b"Bearer"),)
-        error = {"code": refusal.code, "message": refusal.message, **self._about, **more}
-        return Reply(msgspec.json.encode({"error": error}), refusal.status, headers=headers)
+        body = error_body(refusal.code, refusal.message, {**self._about, **more})
+        return Reply(body, refusal.status, headers=headers)

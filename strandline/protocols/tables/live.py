@@ -5,8 +5,8 @@ from __future__ import annotations
 from strandline.engine import Log
 from strandline.protocols.tables.context import TablesContext
 from strandline.protocols.tables.errors import invalid
+from strandline.protocols.tables.live_feed import Cursor
 from strandline.protocols.tables.live_stream import Asked, LiveStream
-from strandline.protocols.tables.merged import Cursor
 from strandline.protocols.tables.paths import PUB
 from strandline.protocols.tables.read import reader_of
 from strandline.protocols.tables.requests import Query

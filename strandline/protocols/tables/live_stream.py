@@ -8,16 +8,15 @@ from collections.abc import Callable, Coroutine
 from time import perf_counter
 from typing import Any, NamedTuple
 
-import msgspec
-
 from strandline.delivery.hub import SLICE_SECONDS, Waiter
 from strandline.delivery.watch import FeedPosition, FeedReader
 from strandline.engine import Log, Page
 from strandline.engine.errors import DamagedFile, UnknownLog
 from strandline.protocols.tables.context import TablesContext
+from strandline.protocols.tables.errors import error_body
 from strandline.protocols.tables.json import Authors, Rendered, authors_of
-from strandline.protocols.tables.live_views import CHANGES, ROWS, Change, LiveLog, Noted
-from strandline.protocols.tables.merged import Cursor, Stretch, Told, merge
+from strandline.protocols.tables.live_feed import CHANGES, ROWS, Change, Cursor, LiveLog, Noted, Stretch, Told, merge
+from strandline.protocols.tables.wire import PurgeEvent, ReadyEvent, RestoreAllEvent, RmEvent, encode
 from strandline.service import sse
 from strandline.service.access import Access
 from strandline.service.live import Ending, LiveResponse
@@ -208,8 +207,7 @@ class LiveStream(LiveResponse, FeedReader):
     def _be_ready(self) -> None:
         if not self._ready:
             self._ready = True
-            cursor = bytes(self._cursor)
-            self.write(sse.frame(b"ready", b'{"cursor":"%b"}' % cursor, cursor))
+            self.write(sse.frame(b"ready", encode(ReadyEvent(str(self._cursor))), bytes(self._cursor)))
 
     def _tell(self, told: Told) -> None:
         with_author = self._asked.table.declaration.with_author
@@ -291,11 +289,11 @@ class LiveStream(LiveResponse, FeedReader):
         if op == "rm":
             if not self._everything and change.author != self._asked.user:
                 return b""
-            return msgspec.json.encode({"id": f"{parent}:{change.seq}", "seq": change.seq, "soft": change.soft})
+            return encode(RmEvent(f"{parent}:{change.seq}", change.seq, change.soft))
         if op == "purge":
-            return msgspec.json.encode({"parent": parent, "soft": change.soft})
+            return encode(PurgeEvent(parent, change.soft))
         if op == "restoreAll":
-            return msgspec.json.encode({"parent": parent})
+            return encode(RestoreAllEvent(parent))
         return b""
 
     # --- whether it may still be told ------------------------------------------------------------------------------
@@ -371,5 +369,4 @@ def _one(log: Log, seq: int, resident: bool) -> Page | None:
 
 def _end_frame(error: TableError) -> bytes:
     """The last message: why the response ends."""
-    about = {"error": {"code": error.code, "message": error.message, **error.more}}
-    return sse.frame(b"end", msgspec.json.encode(about))
+    return sse.frame(b"end", error_body(error.code, error.message, error.more))

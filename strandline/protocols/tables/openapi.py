@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from strandline.protocols.tables.errors import PROBLEMS, RENAMED, TableErrorAnswer
+from strandline.protocols.tables.errors import PROBLEMS, RENAMED
 from strandline.protocols.tables.paths import (
     ANY_READ,
     ANY_WRITE,
@@ -16,6 +16,7 @@ from strandline.protocols.tables.paths import (
     writes_of,
 )
 from strandline.protocols.tables.schemas import TableSchemas
+from strandline.protocols.tables.wire import TableErrorAnswer
 from strandline.service.openapi import (
     EVENT_STREAM,
     EVENTS,

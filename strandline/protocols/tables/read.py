@@ -4,9 +4,6 @@ another thread."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
-
-import msgspec
 
 from strandline.engine import Page
 from strandline.protocols.tables.context import TablesContext, is_row_resident
@@ -14,13 +11,12 @@ from strandline.protocols.tables.errors import invalid
 from strandline.protocols.tables.json import Rendered, RowRenderer, authors_of
 from strandline.protocols.tables.paths import PUB
 from strandline.protocols.tables.requests import Query
+from strandline.protocols.tables.wire import FoundAnswer, HistoryAnswer, PageAnswer, RowsAfterAnswer, encode, stored
 from strandline.service.admission import Replying
 from strandline.service.http import Call, Handler, Reply
 from strandline.tables import Row, Table, View
 from strandline.tables.names import parse_id
 from strandline.tables.view import LIST_AFTER_ROWS, LIST_ROWS, PAGE_BYTES, check_cursor, check_limit, check_seq
-
-_encode = msgspec.json.Encoder().encode
 
 
 class Reading:
@@ -56,15 +52,14 @@ class Reading:
         def page(view: View, resident: bool) -> Reply | None:
             log = view.log
             if log is None:
-                return Reply(b'{"page":[],"isDone":true,"continueCursor":null}')
+                return Reply(encode(PageAnswer([], True, None)))
             ask = log.read_back_resident if resident else log.read_back
             found = ask(before, limit, max_bytes=PAGE_BYTES)
             if found is None:
                 return None
             rows = self._joined(view, _reversed(self._rendered(view, found)))
-            if found.caught_up or not found.seqs:
-                return Reply(b'{"page":[%b],"isDone":true,"continueCursor":null}' % rows)
-            return Reply(b'{"page":[%b],"isDone":false,"continueCursor":"%d"}' % (rows, found.seqs[0]))
+            is_done = found.caught_up or not found.seqs
+            return Reply(encode(PageAnswer(stored(rows), is_done, None if is_done else str(found.seqs[0]))))
 
         def slowly() -> Reply:
             table, public = self._table, self._public
@@ -74,7 +69,7 @@ class Reading:
                 assert reply is not None
                 return reply
             found = table.list(parent, limit=limit, cursor=cursor, where=where, user=user, public=public)
-            return Reply(_encode(found.to_json()))
+            return Reply(encode(PageAnswer(_shown(found.rows), found.is_done, found.cursor)))
 
         if where is not None:
             if not isinstance(where, Mapping):
@@ -94,19 +89,12 @@ class Reading:
         def page(view: View, resident: bool) -> Reply | None:
             log = view.log
             if log is None:
-                return Reply(b'{"rows":[],"head":0,"hasMore":false,"last":%d}' % seq)
+                return Reply(encode(RowsAfterAnswer([], 0, False, seq)))
             found = (log.read_resident if resident else log.read)(seq, limit, max_bytes=PAGE_BYTES)
             if found is None:
                 return None
-            return Reply(
-                b'{"rows":[%b],"head":%d,"hasMore":%b,"last":%d}'
-                % (
-                    self._joined(view, self._rendered(view, found)),
-                    found.head,
-                    b"false" if found.caught_up else b"true",
-                    found.next_after,
-                )
-            )
+            rows = stored(self._joined(view, self._rendered(view, found)))
+            return Reply(encode(RowsAfterAnswer(rows, found.head, not found.caught_up, found.next_after)))
 
         def slowly() -> Reply:
             table, public = self._table, self._public
@@ -115,7 +103,8 @@ class Reading:
                 reply = page(view, False)
                 assert reply is not None
                 return reply
-            return Reply(_encode(table.list_after(parent, seq, limit=limit, user=user, public=public).to_json()))
+            found = table.list_after(parent, seq, limit=limit, user=user, public=public)
+            return Reply(encode(RowsAfterAnswer(_shown(found.rows), found.head, found.has_more, found.last)))
 
         return self._page(parent, user, page, slowly)
 
@@ -150,7 +139,7 @@ class Reading:
 
         def read() -> Reply:
             row = table.read(id, user=user, public=public)
-            return Reply(b"null" if row is None else _encode(row.to_json()))
+            return Reply(encode(None if row is None else row.to_json()))
 
         if table.declaration.with_author is None and self._context.is_parent_resident(table.declaration, row_id.parent):
             log = table.rows_log(row_id.parent)
@@ -165,7 +154,7 @@ class Reading:
 
         def read() -> Reply:
             edits = self._table.history(id, user=user, public=self._public)
-            return Reply(_encode({"edits": edits}))
+            return Reply(encode(HistoryAnswer(edits)))
 
         return self._context.elsewhere(read)
 
@@ -179,7 +168,7 @@ class Reading:
 
         def search() -> Reply:
             found = self._table.search(parent, words, limit=limit, user=user, public=self._public)
-            return Reply(_encode(found.to_json()))
+            return Reply(encode(FoundAnswer(_shown(found.rows), found.complete)))
 
         return self._context.elsewhere(search)
 
@@ -191,7 +180,7 @@ class Reading:
 
         def group() -> Reply:
             groups = self._table.indexed(parent, by, limit=limit, user=user, public=self._public)
-            return Reply(_encode({value: _shown(rows) for value, rows in groups.items()}))
+            return Reply(encode({value: _shown(rows) for value, rows in groups.items()}))
 
         return self._context.elsewhere(group)
 
@@ -202,7 +191,7 @@ class Reading:
         user = self._reader(call, parent)
 
         def count() -> Reply:
-            return Reply(_encode(self._table.counts(parent, by, user=user, public=self._public)))
+            return Reply(encode(self._table.counts(parent, by, user=user, public=self._public)))
 
         return self._context.elsewhere(count)
 
@@ -221,7 +210,7 @@ def reader_of(context: TablesContext, table: Table, public: bool, call: Call, pa
     return user
 
 
-def _shown(rows: Sequence[Row]) -> list[dict[str, Any]]:
+def _shown(rows: Sequence[Row]) -> list[dict[str, object]]:
     return [row.to_json() for row in rows]
 
 

@@ -2,79 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 from msgspec import Struct
 
 from strandline.nearest_name import decode_body
 from strandline.protocols.tables.errors import invalid
+from strandline.protocols.tables.wire import BODIES
 from strandline.service.http import Call
 
 B = TypeVar("B", bound=Struct)
 
-MAX_SEQ = (1 << 62) - 1
-
-
-class _Body(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    pass
-
-
-class AppendBody(_Body, frozen=True):
-    parent: str
-    payload: Any
-    idempotency_key: str | None = None
-
-
-class Item(_Body, frozen=True):
-    payload: Any
-    idempotency_key: str | None = None
-
-
-class AppendBulkBody(_Body, frozen=True):
-    parent: str
-    items: list[Item]
-
-
-class UpdateBody(_Body, frozen=True):
-    id: str
-    patch: Any
-    expected_updated_at: int | None = None
-
-
-class RmBody(_Body, frozen=True):
-    id: str
-    hard: bool = False
-
-
-class RmBulkBody(_Body, frozen=True):
-    ids: list[str]
-    hard: bool = False
-
-
-class PurgeBody(_Body, frozen=True):
-    parent: str
-    hard: bool = False
-
-
-class ParentBody(_Body, frozen=True):
-    parent: str
-
-
-class IdBody(_Body, frozen=True):
-    id: str
-
-
-_DECODERS: dict[type[Struct], msgspec.json.Decoder[Any]] = {
-    kind: msgspec.json.Decoder(kind)
-    for kind in (AppendBody, AppendBulkBody, UpdateBody, RmBody, RmBulkBody, PurgeBody, ParentBody, IdBody)
-}
+_DECODERS = {kind: msgspec.json.Decoder(kind) for kind in BODIES.values()}
 
 
 def body_of(call: Call, kind: type[B]) -> B:
-    """The body; raises what the errors of this face know."""
-    decoded: B = decode_body(_DECODERS[kind], call.body)
-    return decoded
+    """The body; raises what the errors of tables know."""
+    return cast(B, decode_body(_DECODERS[kind], call.body))
 
 
 class Query:

@@ -1,24 +1,17 @@
-"""The JSON schemas of a table's requests and answers, for the OpenAPI document: its own schema is a part of them."""
+"""The JSON schemas of a table's bodies and answers, for OpenAPI: those of ``wire``, with the table's own schema."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from strandline.service.openapi import Schema
-from strandline.tables import TableDeclaration
-from strandline.tables.table import MAX_BULK
+import msgspec
 
-TEXT: Schema = {"type": "string"}
-FLAG: Schema = {"type": "boolean"}
-SEQ: Schema = {"type": "integer", "minimum": 1}
-COUNT: Schema = {"type": "integer", "minimum": 0}
-TIME: Schema = {"type": "integer", "minimum": 0, "description": "Milliseconds since 1970."}
-_NULLABLE_TEXT: Schema = {"type": ["string", "null"]}
-_PARENT: Schema = {"type": "string", "minLength": 1, "maxLength": 256, "pattern": "^[^/]+$"}
-_ID: Schema = {"type": "string", "pattern": "^.+:[1-9][0-9]*$", "description": "The parent, a colon, the seq."}
-_KEY: Schema = {"type": ["string", "null"], "maxLength": 256}
+from strandline.protocols.tables.wire import ANSWERS, BODIES, REFERENCE
+from strandline.service.openapi import Schema
+from strandline.tables import Row, TableDeclaration
+
 #: Where schemas keep what they refer to.
 _PARTS = ("$defs", "definitions")
 _NOT_MOVED = ("$id", "$schema", *_PARTS)
@@ -26,106 +19,89 @@ _NOT_MOVED = ("$id", "$schema", *_PARTS)
 _NO_NAME = re.compile(r"[^A-Za-z0-9._-]")
 
 
-def obj(required: str, properties: Mapping[str, Schema], **more: Any) -> dict[str, Any]:
-    """An object with these members; ``required`` are those that are always there."""
-    return {"type": "object", "properties": dict(properties), "required": required.split(), **more}
+_FORMS = (*BODIES.values(), *ANSWERS.values())
+_SCHEMAS, _COMPONENTS = msgspec.json.schema_components((*_FORMS, Row), ref_template=REFERENCE)
 
 
-def listed(items: Schema) -> dict[str, Any]:
-    return {"type": "array", "items": items}
+def _of_tables() -> frozenset[str]:
+    """The names of the components that every table has its own of: payloads, patches, rows, and all around them."""
+    found = {"payload", "patch", "row"}
+    while further := {name for name in _COMPONENTS.keys() - found if _references(_COMPONENTS[name]) & found}:
+        found |= further
+    return frozenset(found)
+
+
+def _references(schema: Any) -> set[str]:
+    """The names of the components that a schema refers to."""
+    found = set[str]()
+
+    def note(reference: str) -> str:
+        found.add(reference.rpartition("/")[2])
+        return reference
+
+    _mapped(schema, note)
+    return found
 
 
 class TableSchemas:
     """Those of one table. ``components`` are for the document as a whole, the others refer to them."""
 
     def __init__(self, table: TableDeclaration) -> None:
-        name = f"tables.{table.name}."
-        self._place = f"#/components/schemas/{name}"
+        self._name = f"tables.{table.name}."
         document = table.schema.document
-        place = self._place + "payload"
-        payload = _moved({key: value for key, value in document.items() if key not in _NOT_MOVED}, place)
-        members = {key: _moved(value, place) for key, value in _fields(document).items()}
-        parts = {key: value for word in _PARTS for key, value in document.get(word, {}).items()}
-        self.components: dict[str, Schema] = {
-            name + "payload": payload,
-            **{f"{name}payload.{_plain(key)}": _moved(value, place) for key, value in parts.items()},
-            name + "patch": {"type": "object", "properties": members, "minProperties": 1},
-            name + "row": self._row(table, members),
-            name + "appended": obj("seq created id", {"seq": SEQ, "created": FLAG, "id": _ID}),
-            name + "removed": obj("deleted id soft", {"deleted": FLAG, "id": TEXT, "soft": FLAG}),
+        place = REFERENCE.format(name=f"{self._name}payload")
+
+        def moved(schema: Any) -> Any:
+            return _mapped(schema, lambda reference: _there(reference, place))
+
+        members = {key: moved(value) for key, value in _fields(document).items()}
+        own = {
+            "payload": moved({key: value for key, value in document.items() if key not in _NOT_MOVED}),
+            "patch": {"type": "object", "properties": members, "minProperties": 1},
+            "row": _row(table, members),
+            **{
+                f"payload.{_plain(key)}": moved(value)
+                for word in _PARTS
+                for key, value in document.get(word, {}).items()
+            },
+            **{name: self._filled(_COMPONENTS[name]) for name in _OF_TABLES & _COMPONENTS.keys()},
         }
-        self.payload, self.patch, self.row, self.appended, self.removed = (
-            {"$ref": self._place + each} for each in ("payload", "patch", "row", "appended", "removed")
-        )
+        self.components: dict[str, Schema] = {self._name + name: schema for name, schema in own.items()}
 
-    def _row(self, table: TableDeclaration, members: Mapping[str, Schema]) -> Schema:
-        own: dict[str, Schema] = {
-            "id": _ID,
-            "parent": TEXT,
-            "seq": SEQ,
-            "userId": {**_NULLABLE_TEXT, "description": "The author."},
-            "createdAt": TIME,
-            "updatedAt": TIME,
-            "idempotencyKey": TEXT,
-            "own": {"type": "boolean", "description": "Whether whoever asks is the author."},
-        }
-        if table.with_author is not None:
-            own["author"] = {"type": ["object", "null"], "description": "What is known of the author."}
-        return obj("id parent seq userId createdAt updatedAt", {**members, **own})
+    def body(self, op: str) -> Any:
+        return self._shared_or_own(BODIES[op])
 
-    # --- requests --------------------------------------------------------------------------------------------------
+    def answer(self, op: str) -> Any:
+        return self._shared_or_own(ANSWERS[op])
 
-    def body(self, op: str) -> Schema:
-        closed = {"additionalProperties": False}
-        item = obj("payload", {"payload": self.payload, "idempotencyKey": _KEY}, **closed)
-        bodies: dict[str, Schema] = {
-            "append": obj(
-                "parent payload", {"parent": _PARENT, "payload": self.payload, "idempotencyKey": _KEY}, **closed
-            ),
-            "appendBulk": obj(
-                "parent items",
-                {"parent": _PARENT, "items": {**listed(item), "minItems": 1, "maxItems": MAX_BULK}},
-                **closed,
-            ),
-            "update": obj(
-                "id patch",
-                {"id": _ID, "patch": self.patch, "expectedUpdatedAt": {"type": ["integer", "null"], "minimum": 0}},
-                **closed,
-            ),
-            "rm": obj("id", {"id": _ID, "hard": FLAG}, **closed),
-            "rmBulk": obj("ids", {"ids": {**listed(_ID), "minItems": 1, "maxItems": MAX_BULK}, "hard": FLAG}, **closed),
-            "purgeByParent": obj("parent", {"parent": _PARENT, "hard": FLAG}, **closed),
-            "restoreByParent": obj("parent", {"parent": _PARENT}, **closed),
-            "restore": obj("id", {"id": _ID}, **closed),
-        }
-        return bodies[op]
+    def _shared_or_own(self, form: Any) -> Any:
+        """A type that all tables share as it is; of any other the schema, with what is this table's."""
+        schema = _SCHEMAS[_FORMS.index(form)]
+        return self._filled(schema) if _references(schema) & _OF_TABLES else form
 
-    # --- answers ---------------------------------------------------------------------------------------------------
+    def _filled(self, schema: Any) -> Any:
+        """The schema with the references that are this table's."""
 
-    def answer(self, op: str) -> Schema:
-        rows = listed(self.row)
-        previous = {"type": "object", "description": "The payload as it was before."}
-        edit = obj("at user previous", {"at": TIME, "user": _NULLABLE_TEXT, "previous": previous})
-        answers: dict[str, Schema] = {
-            "append": self.appended,
-            "appendBulk": obj("count results", {"count": COUNT, "results": listed(self.appended)}),
-            "update": self.row,
-            "rm": self.removed,
-            "rmBulk": obj("count results", {"count": COUNT, "results": listed(self.removed)}),
-            "purgeByParent": obj("deleted soft", {"deleted": COUNT, "soft": FLAG}),
-            "restoreByParent": obj("restored", {"restored": COUNT}),
-            "restore": self.row,
-            "list": obj("page isDone continueCursor", {"page": rows, "isDone": FLAG, "continueCursor": _NULLABLE_TEXT}),
-            "listAfter": obj("rows head hasMore last", {"rows": rows, "head": COUNT, "hasMore": FLAG, "last": COUNT}),
-            "read": {"anyOf": [self.row, {"type": "null"}]},
-            "search": obj("rows complete", {"rows": rows, "complete": FLAG}),
-            "indexed": {"type": "object", "additionalProperties": rows},
-            "counts": obj(
-                "counts total", {"counts": {"type": "object", "additionalProperties": COUNT}, "total": COUNT}
-            ),
-            "history": obj("edits", {"edits": listed(edit)}),
-        }
-        return answers[op]
+        def of_table(reference: str) -> str:
+            name = reference.rpartition("/")[2]
+            return REFERENCE.format(name=self._name + name) if name in _OF_TABLES else reference
+
+        return _mapped(schema, of_table)
+
+
+def _row(table: TableDeclaration, members: Mapping[str, Schema]) -> Schema:
+    """The members of the payload beside those of every row."""
+    row = _COMPONENTS[Row.__name__]
+    own = {name: _never_null(schema) for name, schema in row["properties"].items() if name != "payload"}
+    if table.with_author is None:
+        del own["author"]
+    required = [name for name in row["required"] if name != "payload"]
+    return {"type": "object", "properties": {**members, **own}, "required": required}
+
+
+def _never_null(schema: Schema) -> Schema:
+    """A member of a row that would be null by default is left out instead."""
+    return schema["anyOf"][0] if schema.get("default", ...) is None else schema
 
 
 def _fields(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -142,17 +118,15 @@ def _fields(document: Mapping[str, Any]) -> dict[str, Any]:
     return dict(fields) if isinstance(fields, Mapping) else {}
 
 
-def _moved(schema: Any, place: str) -> Any:
-    """The schema with its references into itself leading to where it is in the document."""
+def _mapped(schema: Any, to: Callable[[str], str]) -> Any:
+    """The schema with other references into the document."""
     if isinstance(schema, Mapping):
         return {
-            key: _there(value, place)
-            if key == "$ref" and isinstance(value, str) and value.startswith("#")
-            else _moved(value, place)
+            key: to(value) if key == "$ref" and isinstance(value, str) and value.startswith("#") else _mapped(value, to)
             for key, value in schema.items()
         }
     if isinstance(schema, list):
-        return [_moved(each, place) for each in schema]
+        return [_mapped(each, to) for each in schema]
     return schema
 
 
@@ -167,3 +141,6 @@ def _there(reference: str, place: str) -> str:
 
 def _plain(name: str) -> str:
     return _NO_NAME.sub("_", name)
+
+
+_OF_TABLES = _of_tables()

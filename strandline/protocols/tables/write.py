@@ -6,10 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import msgspec
-
 from strandline.protocols.tables.context import TablesContext, are_keys_resident, pass_on
-from strandline.protocols.tables.requests import (
+from strandline.protocols.tables.requests import body_of
+from strandline.protocols.tables.wire import (
     AppendBody,
     AppendBulkBody,
     IdBody,
@@ -18,7 +17,7 @@ from strandline.protocols.tables.requests import (
     RmBody,
     RmBulkBody,
     UpdateBody,
-    body_of,
+    encode,
 )
 from strandline.service.admission import Replying
 from strandline.service.http import Call, Handler, Later, Reply
@@ -26,8 +25,6 @@ from strandline.tables import AppendResult, Item, Row, Table, Write
 from strandline.tables.names import parse_id
 
 T = TypeVar("T")
-
-_encode = msgspec.json.Encoder().encode
 
 
 class Writing:
@@ -63,7 +60,7 @@ class Writing:
         def write() -> Write[AppendResult]:
             return self._table.append(body.parent, body.payload, user=user, idempotency_key=body.idempotency_key)
 
-        return self._append(body.parent, [body.idempotency_key], write, _appended)
+        return self._append(body.parent, [body.idempotency_key], write, encode)
 
     def append_bulk(self, call: Call) -> Replying:
         """POST /tables/{table}/appendBulk"""
@@ -72,7 +69,7 @@ class Writing:
         self._check_names(call, body.parent)
         items = [Item(item.payload, item.idempotency_key) for item in body.items]
         keys = [item.idempotency_key for item in body.items]
-        return self._append(body.parent, keys, lambda: self._table.append_bulk(body.parent, items, user=user), _encode)
+        return self._append(body.parent, keys, lambda: self._table.append_bulk(body.parent, items, user=user), encode)
 
     def _append(
         self, parent: str, keys: list[str | None], write: Callable[[], Write[T]], render: Callable[[T], bytes]
@@ -110,27 +107,27 @@ class Writing:
         """POST /tables/{table}/rm"""
         body = body_of(call, RmBody)
         user = self._changer(call, "delete", body.id)
-        return self._change(lambda: self._table.rm(body.id, user=user, hard=body.hard), _encode)
+        return self._change(lambda: self._table.rm(body.id, user=user, hard=body.hard), encode)
 
     def rm_bulk(self, call: Call) -> Replying:
         """POST /tables/{table}/rmBulk"""
         body = body_of(call, RmBulkBody)
         user = self._changer(call, "delete", *body.ids)
-        return self._change(lambda: self._table.rm_bulk(body.ids, user=user, hard=body.hard), _encode)
+        return self._change(lambda: self._table.rm_bulk(body.ids, user=user, hard=body.hard), encode)
 
     def purge_by_parent(self, call: Call) -> Replying:
         """POST /tables/{table}/purgeByParent"""
         user = self._context.users.acting(call, "delete")
         body = body_of(call, PurgeBody)
         self._check_names(call, body.parent)
-        return self._change(lambda: self._table.purge_by_parent(body.parent, user=user, hard=body.hard), _encode)
+        return self._change(lambda: self._table.purge_by_parent(body.parent, user=user, hard=body.hard), encode)
 
     def restore_by_parent(self, call: Call) -> Replying:
         """POST /tables/{table}/restoreByParent"""
         user = self._context.users.acting(call, "delete")
         body = body_of(call, ParentBody)
         self._check_names(call, body.parent)
-        return self._change(lambda: self._table.restore_by_parent(body.parent, user=user), _encode)
+        return self._change(lambda: self._table.restore_by_parent(body.parent, user=user), encode)
 
     def restore(self, call: Call) -> Replying:
         """POST /tables/{table}/restore"""
@@ -175,13 +172,5 @@ class Writing:
         return later
 
 
-def _appended(result: AppendResult) -> bytes:
-    return b'{"seq":%d,"created":%b,"id":%b}' % (
-        result.seq,
-        b"true" if result.created else b"false",
-        _encode(result.id),
-    )
-
-
 def _row(row: Row) -> bytes:
-    return _encode(row.to_json())
+    return encode(row.to_json())

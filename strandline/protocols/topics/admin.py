@@ -6,7 +6,9 @@ from collections.abc import Awaitable
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
+from strandline.delivery.queues import Queue
 from strandline.engine import LogState
 from strandline.engine.commit import Commit
 from strandline.nearest_name import decode_body
@@ -15,9 +17,17 @@ from strandline.protocols.topics.context import Context, performance
 from strandline.protocols.topics.errors import TOPIC_EXISTS_INCOMPATIBLE, TOPIC_HAS_FORKS, TOPIC_NOT_EMPTY
 from strandline.protocols.topics.list import cursor_behind, page_size, start_after
 from strandline.protocols.topics.topics import Topic
+from strandline.protocols.topics.wire import QueueCounters, TopicDeleted, TopicList, TopicPut, TopicRow, TopicState
 from strandline.service.catalog import check_change, is_hidden
-from strandline.service.http import Call, Later, Reply, quote
-from strandline.service.log_config import TopicConfig, check_config, check_name, config_json, engine_config, keep_hidden
+from strandline.service.http import Call, Later, Reply, json_reply
+from strandline.service.log_config import (
+    TopicConfig,
+    check_config,
+    check_name,
+    engine_config,
+    keep_hidden,
+    shown_config,
+)
 from strandline.service.problems import Refusal
 
 _decoder = msgspec.json.Decoder(TopicConfig)
@@ -52,6 +62,7 @@ class Administering:
         config = msgspec.structs.replace(config, attributes={**topic.log.config.attributes, **config.attributes})
         if config == topic.log.config:
             return self._put_reply(call, topic, created=False)
+        self._context.topics.check_dead_letter(config)
         return self._change(call, topic, config)
 
     async def _change(self, call: Call, topic: Topic, config: Any) -> Reply:
@@ -67,12 +78,9 @@ class Administering:
         return self._put_reply(call, topic, created=False)
 
     def _put_reply(self, call: Call, topic: Topic, *, created: bool) -> Reply:
-        config = msgspec.json.encode(config_json(topic.log.config, topic.traits, call.access))
-        return Reply(
-            b'{"topic":%b,"created":%b,"config":%b,%b}'
-            % (topic.json_name, b"true" if created else b"false", config, performance(call)),
-            201 if created else 200,
-        )
+        config = shown_config(topic.log.config, topic.traits, call.access)
+        answer = TopicPut(topic.name, created, config, performance=performance(call))
+        return json_reply(answer, 201 if created else 200)
 
     def get(self, call: Call) -> Reply | Awaitable[Reply]:
         """GET /v0/topics/{topic}"""
@@ -90,63 +98,37 @@ class Administering:
             context.consumed(topic)
         state = topic.log.state()
         traits = topic.traits
-        now = context.hub.now()
-        answer: dict[str, Any] = {
-            "topic": topic.name,
-            "type": traits.type,
-            "head_seq": state.head,
-            "earliest_seq": state.earliest,
-            "next_seq": state.head + 1,
-            "count": state.count,
-            "bytes": state.size,
-            "config": config_json(state.config, traits, call.access),
-        }
-        if traits.type == "queue":
-            counters = context.queue(topic).counters()
-            answer["queue"] = {
-                "ready": counters.ready,
-                "in_flight": counters.in_flight,
-                "delayed": counters.delayed,
-                "dead_lettered": counters.dead_lettered,
-            }
-        consumers = consumers_of(topic)
-        if consumers:
-            answer["consumers"] = consumers
-        answer["effective_priority"] = topic.priority(now)
-        answer["last_write_ts"] = state.last_ts or None
-        answer["last_read_ts"] = topic.consumed_at
-        answer["performance"] = {"server_total_ms": round(call.elapsed_ms(), 3)}
-        return Reply(msgspec.json.encode(answer))
+        return json_reply(
+            TopicState(
+                topic=topic.name,
+                type=traits.type,
+                head_seq=state.head,
+                earliest_seq=state.earliest,
+                next_seq=state.head + 1,
+                count=state.count,
+                bytes=state.size,
+                config=shown_config(state.config, traits, call.access),
+                queue=_counters(context.queue(topic)) if traits.type == "queue" else UNSET,
+                consumers=consumers_of(topic) or UNSET,
+                effective_priority=topic.priority(context.hub.now()),
+                last_write_ts=state.last_ts or None,
+                last_read_ts=topic.consumed_at,
+                performance=performance(call),
+            )
+        )
 
     def list(self, call: Call) -> Reply:
         """GET /v0/topics"""
         context, now = self._context, self._context.hub.now()
-        touch = call.flag("touch", False)
         found, more = context.topics.page(
             call.query.get("prefix", ""), start_after(call), page_size(call), call.access.prefixes
         )
-        rows: list[dict[str, Any]] = []
-        for topic in found:
-            state = topic.log.state()
-            if touch:
+        if call.flag("touch", False):
+            for topic in found:
                 context.consumed(topic)
-            rows.append(
-                {
-                    "topic": topic.name,
-                    "type": topic.traits.type,
-                    "head_seq": state.head,
-                    "earliest_seq": state.earliest,
-                    "count": state.count,
-                    "bytes": state.size,
-                    "durable": state.config.durability == "fsync",
-                    "effective_priority": topic.priority(now),
-                }
-            )
-        answer: dict[str, Any] = {"topics": rows}
-        if more:
-            answer["next_cursor"] = cursor_behind(found[-1].name)
-        answer["performance"] = {"server_total_ms": round(call.elapsed_ms(), 3)}
-        return Reply(msgspec.json.encode(answer))
+        rows = [_row(topic, now) for topic in found]
+        cursor = cursor_behind(found[-1].name) if more else UNSET
+        return json_reply(TopicList(rows, cursor, performance=performance(call)))
 
     def delete(self, call: Call) -> Reply | Later | Awaitable[Reply]:
         """DELETE /v0/topics/{topic}"""
@@ -175,8 +157,24 @@ def _has_forks(topic: Topic) -> Refusal:
     return Refusal(TOPIC_HAS_FORKS, f"{forks} streams are forked from {name!r}; delete them first", detail)
 
 
-def _deleted(call: Call, name: str, deleted: bool, routers: list[str]) -> Reply:
-    return Reply(
-        b'{"topic":%b,"deleted":%b,"routers_removed":%b,%b}'
-        % (quote(name), b"true" if deleted else b"false", msgspec.json.encode(routers), performance(call))
+def _counters(queue: Queue) -> QueueCounters:
+    now = queue.counters()
+    return QueueCounters(ready=now.ready, in_flight=now.in_flight, delayed=now.delayed, dead_lettered=now.dead_lettered)
+
+
+def _row(topic: Topic, now: int) -> TopicRow:
+    state = topic.log.state()
+    return TopicRow(
+        topic=topic.name,
+        type=topic.traits.type,
+        head_seq=state.head,
+        earliest_seq=state.earliest,
+        count=state.count,
+        bytes=state.size,
+        durable=state.config.durability == "fsync",
+        effective_priority=topic.priority(now),
     )
+
+
+def _deleted(call: Call, name: str, deleted: bool, routers: list[str]) -> Reply:
+    return json_reply(TopicDeleted(name, deleted, routers, performance=performance(call)))

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, TypeVar
+from typing import TypeVar
 
 import msgspec
-from msgspec import UNSET, Meta, Raw, UnsetType
+from msgspec import UNSET, Raw, UnsetType
 
 from strandline.delivery.queues import Schedule
 from strandline.engine import Batch
 from strandline.protocols.topics.errors import BATCH_TOO_LARGE
 from strandline.protocols.topics.settings import MAX_IDEMPOTENCY_KEY_BYTES, TopicsSettings
 from strandline.protocols.topics.topics import Topic
+from strandline.protocols.topics.wire import WriteRecord
 from strandline.service.http import Call, ElementLimit
 from strandline.service.problems import RECORD_TOO_LARGE, Refusal, invalid
 
@@ -23,21 +24,8 @@ _NULL = b"null"
 LEAST_RECORD_BYTES = 11
 
 
-class WriteRecord(msgspec.Struct, gc=False):
-    data: Raw
-    tag: str | None = None
-    node: str | None = None
-    meta: Raw | UnsetType = UNSET
-    #: Queues only: the job cannot be claimed before this moment, and comes before jobs of lower priority.
-    not_before_ts: Annotated[int, Meta(ge=0, lt=1 << 62)] = 0
-    priority: Annotated[int, Meta(ge=-1000, le=1000)] = 0
-
-
-RecordsField = Annotated[list[WriteRecord], Meta(extra_json_schema={"minItems": 1})]
-
-
 def check_utf8(body: bytes) -> None:
-    """What is kept raw is not looked at when it is decoded, but whoever reads it must be able to."""
+    """Decoding does not check raw members, so refuse a body that readers could not decode."""
     if not body.isascii():
         try:
             body.decode()
@@ -157,11 +145,6 @@ def _joined(batches: Sequence[Batch], columns: Sequence[Sequence[T | None] | Non
     for batch, column in zip(batches, columns, strict=True):
         joined.extend([None] * len(batch.data) if column is None else column)
     return joined
-
-
-def size_of(batch: Batch) -> int:
-    """What the batch counts towards a quota: data and metas."""
-    return sum(map(len, batch.data)) + sum(len(meta) for meta in batch.metas or () if meta is not None)
 
 
 def is_scheduled(records: list[WriteRecord]) -> bool:

@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Annotated, Any
 
 import msgspec
-from msgspec import Meta
 
 from strandline.engine.record import Cursor
+from strandline.nearest_name import decode_body
 from strandline.protocols.topics.context import Context, performance
 from strandline.protocols.topics.errors import CONSUMER_NOT_FOUND
 from strandline.protocols.topics.topics import Topic
+from strandline.protocols.topics.wire import CommitBody, ConsumerAnswer, ConsumerDeleted, ConsumerList, ConsumerState
 from strandline.service.catalog import CONSUMER
-from strandline.service.http import Call, Later, Reply, quote
+from strandline.service.http import Call, Later, Reply, json_reply
 from strandline.service.problems import Refusal, invalid
 
 #: The engine keeps cursors by name; routers have some too.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}", re.ASCII)
-
-
-class CommitBody(msgspec.Struct):
-    #: Everything up to and with this seq has been dealt with.
-    seq: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 
 
 _decoder = msgspec.json.Decoder(CommitBody)
@@ -35,11 +30,11 @@ def stored_cursor(topic: Topic, consumer: str) -> int:
     return 0 if cursor is None else cursor.seq
 
 
-def consumers_of(topic: Topic) -> dict[str, dict[str, Any]]:
+def consumers_of(topic: Topic) -> dict[str, ConsumerState]:
     """All consumers of a topic with their lag, by name."""
     head = topic.log.head
     return {
-        name[len(CONSUMER) :]: {"seq": cursor.seq, "lag": max(0, head - cursor.seq), "committed_ts": cursor.ts}
+        name[len(CONSUMER) :]: ConsumerState(cursor.seq, max(0, head - cursor.seq), cursor.ts)
         for name, cursor in sorted(topic.log.cursors().items())
         if name.startswith(CONSUMER)
     }
@@ -48,7 +43,7 @@ def consumers_of(topic: Topic) -> dict[str, dict[str, Any]]:
 class Consumers:
     def __init__(self, context: Context) -> None:
         self._context = context
-        #: The topics that have any, so that nobody has to look at all topics; some may have lost theirs since.
+        #: The topics that have consumers, so that ``lags`` need not read all topics; some may have lost theirs since.
         self._topics = {book.name: None for book in context.engine.by_epoch.values() if _has_any(book.cursors)}
 
     def lags(self, prefixes: tuple[str, ...]) -> Iterator[tuple[str, str, int]]:
@@ -59,11 +54,11 @@ class Consumers:
             if not consumers:
                 del self._topics[name]
             elif not prefixes or name.startswith(prefixes):
-                yield from ((name, consumer, row["lag"]) for consumer, row in consumers.items())
+                yield from ((name, consumer, row.lag) for consumer, row in consumers.items())
 
     def commit(self, call: Call) -> Reply | Later:
         """PUT /v0/topics/{topic}/consumers/{consumer}"""
-        body = _decoder.decode(call.body)
+        body = decode_body(_decoder, call.body)
         topic = self._context.topics.get(call.param("topic"))
         name = call.param("consumer")
         if NAME.fullmatch(name) is None:
@@ -87,10 +82,8 @@ class Consumers:
     def list(self, call: Call) -> Reply:
         """GET /v0/topics/{topic}/consumers"""
         topic = self._context.topics.get(call.param("topic"))
-        rows = msgspec.json.encode(consumers_of(topic))
-        return Reply(
-            b'{"topic":%b,"head_seq":%d,"consumers":%b,%b}' % (topic.json_name, topic.log.head, rows, performance(call))
-        )
+        answer = ConsumerList(topic.name, topic.log.head, consumers_of(topic), performance=performance(call))
+        return json_reply(answer)
 
     def delete(self, call: Call) -> Reply | Later:
         """DELETE /v0/topics/{topic}/consumers/{consumer}"""
@@ -98,10 +91,7 @@ class Consumers:
         name = call.param("consumer")
 
         def reply(deleted: bool) -> Reply:
-            return Reply(
-                b'{"topic":%b,"consumer":%b,"deleted":%b,%b}'
-                % (topic.json_name, quote(name), b"true" if deleted else b"false", performance(call))
-            )
+            return json_reply(ConsumerDeleted(topic.name, name, deleted, performance=performance(call)))
 
         return self._context.admission.after(topic.log.drop_cursor(CONSUMER + name), reply)
 
@@ -112,7 +102,14 @@ def _has_any(cursors: dict[str, Cursor] | None) -> bool:
 
 def _reply(call: Call, topic: Topic, name: str, cursor: Cursor) -> Reply:
     head = topic.log.head
-    return Reply(
-        b'{"topic":%b,"consumer":%b,"seq":%d,"head_seq":%d,"lag":%d,"committed_ts":%d,%b}'
-        % (topic.json_name, quote(name), cursor.seq, head, max(0, head - cursor.seq), cursor.ts, performance(call))
+    return json_reply(
+        ConsumerAnswer(
+            topic=topic.name,
+            consumer=name,
+            seq=cursor.seq,
+            head_seq=head,
+            lag=max(0, head - cursor.seq),
+            committed_ts=cursor.ts,
+            performance=performance(call),
+        )
     )

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any
 
 from strandline.delivery.queues import Queue
 from strandline.engine.commit import Commit
 from strandline.protocols.topics.settings import TopicsSettings
 from strandline.protocols.topics.topics import Topic, Topics
+from strandline.protocols.topics.wire import Performance
 from strandline.service.http import Call
 from strandline.service.kernel import Kernel
 from strandline.service.settings import DeliverySettings, LimitSettings
-
-T = TypeVar("T")
 
 
 class Context:
@@ -49,7 +48,7 @@ class Context:
     def catch_up(self, topic: Topic) -> Commit[Any] | None:
         """Let everything arrive that is on its way into the topic, so that a reader sees what was written before.
 
-        A commit if some of it waits for the disk: whoever can wait, waits with ``caught_up``.
+        Returns a commit if some of it waits for the disk; wait for it with ``caught_up``.
         """
         return self.routers.catch_up(topic.log)
 
@@ -62,5 +61,5 @@ class Context:
         topic.consumed_at = self.hub.now()
 
 
-def performance(call: Call) -> bytes:
-    return b'"performance":{"server_total_ms":%.3f}' % call.elapsed_ms()
+def performance(call: Call) -> Performance:
+    return Performance(round(call.elapsed_ms(), 3))

@@ -1,4 +1,4 @@
-"""Removing records for good, by seq and by tag."""
+"""Deleting records permanently, by seq and by tag."""
 
 from __future__ import annotations
 
@@ -7,19 +7,15 @@ from collections.abc import Awaitable
 import msgspec
 
 from strandline.engine import Deleted
+from strandline.nearest_name import decode_body
 from strandline.protocols.topics.context import Context, performance
-from strandline.protocols.topics.match import MatchField, parse_match
-from strandline.protocols.topics.settings import MAX_SEQ, U64
+from strandline.protocols.topics.match import parse_match
+from strandline.protocols.topics.settings import MAX_SEQ
 from strandline.protocols.topics.topics import Topic
+from strandline.protocols.topics.wire import DeleteBody, RecordsDeleted
 from strandline.service.catalog import check_change
-from strandline.service.http import Call, Reply
+from strandline.service.http import Call, Reply, json_reply
 from strandline.service.problems import invalid
-
-
-class DeleteBody(msgspec.Struct):
-    before_seq: U64 | None = None
-    match: MatchField = None
-
 
 _decoder = msgspec.json.Decoder(DeleteBody)
 
@@ -30,7 +26,7 @@ class Deleting:
 
     def delete(self, call: Call) -> Reply | Awaitable[Reply]:
         """POST /v0/topics/{topic}/delete"""
-        body = _decoder.decode(call.body)
+        body = decode_body(_decoder, call.body)
         match = parse_match(body.match)
         if body.before_seq is None and match is None:
             raise invalid("before_seq or match is missing: say which records to delete")
@@ -40,7 +36,7 @@ class Deleting:
         return self._delete(call, topic, before, match and match.key, match and match.prefix)
 
     async def _delete(self, call: Call, topic: Topic, before: int | None, key: str | None, prefix: str | None) -> Reply:
-        # Sealed records must be looked at to be deleted, and they may not be at hand.
+        # Sealed records must be read before they are deleted, and they may not be in memory.
         commit = await self._context.workers.normal.run(topic.log.delete, before=before, key=key, prefix=prefix)
         deleted = await self._context.hub.when_done(commit, lambda deleted: deleted)
         if topic.traits.type == "queue":
@@ -54,7 +50,14 @@ class Deleting:
 
 def _reply(call: Call, topic: Topic, deleted: Deleted) -> Reply:
     state = topic.log.state()
-    return Reply(
-        b'{"topic":%b,"deleted":%d,"earliest_seq":%d,"head_seq":%d,"count":%d,"bytes":%d,%b}'
-        % (topic.json_name, deleted.count, state.earliest, state.head, state.count, state.size, performance(call))
+    return json_reply(
+        RecordsDeleted(
+            topic=topic.name,
+            deleted=deleted.count,
+            earliest_seq=state.earliest,
+            head_seq=state.head,
+            count=state.count,
+            bytes=state.size,
+            performance=performance(call),
+        )
     )

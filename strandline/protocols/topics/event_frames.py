@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from strandline.delivery.watch import FeedPage, FeedPosition
 from strandline.engine import Page
-from strandline.engine.record import Tombstone
+from strandline.engine.record import Reason, Tombstone
 from strandline.protocols.topics.records import render_records
 from strandline.protocols.topics.topics import Topic
 from strandline.protocols.topics.watch_request import TopicView, topic_of
+from strandline.protocols.topics.wire import ReadRecord
 from strandline.service import sse
+from strandline.service.http import encode
+from strandline.service.log_config import Number
 
 #: Clients connect again after two seconds.
 RETRY = sse.retry(2000)
@@ -26,8 +30,53 @@ def heartbeat(now: int) -> bytes:
     return _HEARTBEAT % now
 
 
-def error_frame(**fields: Any) -> bytes:
-    return sse.frame(b"error", msgspec.json.encode(fields))
+class WatchedRecord(ReadRecord, kw_only=True):
+    """Without data if the client wants none."""
+
+    data: Any | UnsetType = UNSET
+
+
+class RecordEvent(msgspec.Struct):
+    """Written as bytes, by ``EventView``."""
+
+    topic: str
+    records: list[WatchedRecord]
+    from_seq: Number
+    to_seq: Number
+    head_seq: Number
+
+
+class CaughtUpEvent(msgspec.Struct):
+    topic: str
+    head_seq: Number
+
+
+class TombstoneEvent(msgspec.Struct):
+    topic: str
+    reason: Reason | Literal["from_seq_too_old"]
+    gap_from: Number
+    gap_to: Number
+    earliest_seq: Number
+    head_seq: Number
+
+
+class TopicDeletedEvent(msgspec.Struct):
+    topic: str
+    head_seq: Number
+    reason: Literal["deleted"]
+
+
+class ErrorEvent(msgspec.Struct, kw_only=True):
+    code: int | str
+    message: str | UnsetType = UNSET
+    error: str | UnsetType = UNSET
+    topic: str | UnsetType = UNSET
+    retry_after_ms: Number | UnsetType = UNSET
+    topics: list[str] | UnsetType = UNSET
+
+
+def error_frame(**members: Any) -> bytes:
+    return sse.frame(b"error", encode(ErrorEvent(**members)))
 
 
 # --- cursors -------------------------------------------------------------------------------------------------------
@@ -53,7 +102,7 @@ def decode_cursor(text: str) -> dict[str, int] | None:
 
 
 class EventContent:
-    """What is made of a page: whoever is at the same place gets these bytes. Only the ids may differ."""
+    """A page as events. Readers at the same position share these bytes; only the ids may differ."""
 
     __slots__ = ("_name", "_whole", "caught_up", "next_after", "records", "tombstone")
 
@@ -97,32 +146,22 @@ class EventView(TopicView):
 
 
 def caught_up_frame(topic: Topic, head: int) -> bytes:
-    return sse.frame(b"caught-up", b'{"topic":%b,"head_seq":%d}' % (topic.json_name, head))
+    return sse.frame(b"caught-up", encode(CaughtUpEvent(topic.name, head)))
 
 
 def tombstone_frame(topic: Topic, tombstone: Tombstone, *, too_old: bool) -> bytes:
-    return sse.frame(
-        b"tombstone",
-        b'{"topic":%b,"reason":"%b","gap_from":%d,"gap_to":%d,"earliest_seq":%d,"head_seq":%d}'
-        % (
-            topic.json_name,
-            b"from_seq_too_old" if too_old else tombstone.reason.encode(),
-            tombstone.gap_from,
-            tombstone.gap_to,
-            tombstone.earliest,
-            tombstone.head,
-        ),
-    )
+    reason, lost = "from_seq_too_old" if too_old else tombstone.reason, tombstone
+    event = TombstoneEvent(topic.name, reason, lost.gap_from, lost.gap_to, lost.earliest, lost.head)
+    return sse.frame(b"tombstone", encode(event))
 
 
 def behind_tombstone(tombstone: Tombstone, piece: FeedPage) -> int:
-    """The cursor right behind a loss: whoever comes back with it misses nothing and is told nothing twice."""
-    # A recreated log begins anew, before the end of the range that was lost.
+    """The cursor right after a loss: a reader that resumes from it misses nothing and gets nothing twice."""
+    # A recreated log starts again at 1, before the end of the range that was lost.
     behind = tombstone.earliest - 1 if tombstone.reason == "recreated" else tombstone.gap_to
     return min(behind, piece.next_after)
 
 
 def deleted_frame(place: FeedPosition) -> bytes:
     topic = topic_of(place)
-    body = b'{"topic":%b,"head_seq":%d,"reason":"deleted"}' % (topic.json_name, topic.log.head)
-    return sse.frame(b"topic-deleted", body)
+    return sse.frame(b"topic-deleted", encode(TopicDeletedEvent(topic.name, topic.log.head, "deleted")))

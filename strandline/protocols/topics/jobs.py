@@ -1,90 +1,58 @@
-"""Claimed jobs as JSON. ``data`` and ``meta`` are the bytes that came in."""
+"""Jobs of a queue: claim, ack, nack, extend."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable
 from time import perf_counter
-from typing import Annotated
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Raw, UnsetType
 
 from strandline.delivery.queues import Acked, Claimed, ClaimRequest, Extended, Nacked, Queue
 from strandline.protocols.topics.context import Context, performance
 from strandline.protocols.topics.errors import BATCH_TOO_LARGE, not_a_queue
-from strandline.protocols.topics.records import number_list
 from strandline.protocols.topics.settings import MAX_NACK_DELAY_MS
 from strandline.protocols.topics.topics import Topic
-from strandline.service.http import Call, Later, Reply, quote
+from strandline.protocols.topics.wire import (
+    AckAnswer,
+    AckBody,
+    AckPerformance,
+    ClaimAnswer,
+    ClaimBody,
+    ClaimPerformance,
+    ExtendAnswer,
+    ExtendBody,
+    Job,
+    NackAnswer,
+    NackBody,
+)
+from strandline.service.http import Call, Later, Reply, json_reply
 from strandline.service.log_config import clamp_lease
 from strandline.service.problems import Refusal, invalid
-
-
-def in_order(jobs: list[Claimed]) -> list[Claimed]:
-    """As they are shown: ascending by seq, but urgent ones before the others."""
-    return sorted(jobs, key=lambda job: (-job.priority, job.seq))
-
-
-def render_jobs(jobs: Iterable[Claimed]) -> bytes:
-    """The jobs as a JSON array without its brackets."""
-    return b",".join([render_job(job) for job in jobs])
-
-
-def render_job(job: Claimed, before: bytes = b"") -> bytes:
-    """One job as a JSON object; ``before`` are members that come first, each with a comma behind it."""
-    seq, ts, key, _, meta, data, lease_id, deadline, deliveries, priority = job
-    return b'{%b"$seq":%d,"lease_id":"%b","deadline":%d,"$ts":%d%b,"deliveries":%d%b,"data":%b%b}' % (
-        before,
-        seq,
-        lease_id.encode(),
-        deadline,
-        ts,
-        b"" if key is None else b',"$tag":' + quote(key),
-        deliveries,
-        b',"priority":%d' % priority if priority else b"",
-        data,
-        b"" if meta is None else b',"meta":' + meta,
-    )
-
-
-# --- Jobs: claim, ack, nack, extend ---------------------------------------------------------------------------------
-
-Natural = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
-NodeField = Annotated[str, Meta(extra_json_schema={"minLength": 1})]
-LeaseField = Annotated[str, Meta(extra_json_schema={"pattern": "^(lease_[0-9a-f]+)?$"})]
-
-
-class ClaimBody(msgspec.Struct, gc=False):
-    node: NodeField
-    max: Natural = 0
-    #: None: what the topic says.
-    lease_ms: Natural | None = None
-
-
-class AckBody(msgspec.Struct, gc=False):
-    node: NodeField
-    seqs: list[Natural]
-    lease_ids: list[LeaseField] | None = None
-
-
-class NackBody(msgspec.Struct, gc=False):
-    node: NodeField
-    seqs: list[Natural]
-    delay_ms: Natural = 0
-    lease_ids: list[LeaseField] | None = None
-
-
-class ExtendBody(msgspec.Struct, gc=False):
-    node: NodeField
-    seqs: list[Natural]
-    lease_ms: Natural
-    lease_ids: list[LeaseField] | None = None
-
 
 _claim_decoder = msgspec.json.Decoder(ClaimBody)
 _ack_decoder = msgspec.json.Decoder(AckBody)
 _nack_decoder = msgspec.json.Decoder(NackBody)
 _extend_decoder = msgspec.json.Decoder(ExtendBody)
+
+
+def shown_jobs(jobs: list[Claimed], topic: str | UnsetType = UNSET) -> list[Job]:
+    """As workers get them: ascending by seq, but urgent ones before the others."""
+    return [
+        Job(
+            topic=topic,
+            seq=job.seq,
+            lease_id=job.lease_id,
+            deadline=job.deadline,
+            ts=job.ts,
+            tag=UNSET if job.key is None else job.key,
+            deliveries=job.deliveries,
+            priority=job.priority or UNSET,
+            data=Raw(job.data),
+            meta=UNSET if job.meta is None else Raw(job.meta),
+        )
+        for job in sorted(jobs, key=lambda job: (-job.priority, job.seq))
+    ]
 
 
 def queue_topic(context: Context, name: str) -> Topic:
@@ -173,20 +141,15 @@ class Queueing:
             dispatcher = self._context.dispatchers.find(queue)
             if dispatcher is not None:
                 dispatcher.done_with(acked.acked)
-            fsync = b""
-            if waiting_since:
-                fsync = b',"fsync_ms":%.3f' % ((perf_counter() - waiting_since) * 1000)
-            return Reply(
-                b'{"topic":%b,"acked":%d,"skipped":[%b],"ready":%d,"in_flight":%d,'
-                b'"performance":{"server_total_ms":%.3f%b}}'
-                % (
-                    topic.json_name,
-                    len(acked.acked),
-                    number_list(acked.skipped),
-                    counters.ready,
-                    counters.in_flight,
-                    call.elapsed_ms(),
-                    fsync,
+            fsync_ms = round((perf_counter() - waiting_since) * 1000, 3) if waiting_since else UNSET
+            return json_reply(
+                AckAnswer(
+                    topic=topic.name,
+                    acked=len(acked.acked),
+                    skipped=acked.skipped,
+                    ready=counters.ready,
+                    in_flight=counters.in_flight,
+                    performance=AckPerformance(round(call.elapsed_ms(), 3), fsync_ms),
                 )
             )
 
@@ -203,15 +166,14 @@ class Queueing:
             dispatcher = self._context.dispatchers.find(queue)
             if dispatcher is not None:
                 dispatcher.done_with(nacked.nacked, given_back=True)
-            return Reply(
-                b'{"topic":%b,"nacked":%d,"skipped":[%b],"ready":%d,"in_flight":%d,%b}'
-                % (
-                    topic.json_name,
-                    len(nacked.nacked),
-                    number_list(nacked.skipped),
-                    counters.ready,
-                    counters.in_flight,
-                    performance(call),
+            return json_reply(
+                NackAnswer(
+                    topic=topic.name,
+                    nacked=len(nacked.nacked),
+                    skipped=nacked.skipped,
+                    ready=counters.ready,
+                    in_flight=counters.in_flight,
+                    performance=performance(call),
                 )
             )
 
@@ -227,21 +189,19 @@ class Queueing:
             dispatcher = self._context.dispatchers.find(queue)
             if dispatcher is not None:
                 dispatcher.extended(extended.deadlines)
-            deadlines = b",".join([b'"%d":%d' % item for item in extended.deadlines.items()])
-            return Reply(
-                b'{"topic":%b,"extended":%d,"skipped":[%b],"deadlines":{%b},%b}'
-                % (
-                    topic.json_name,
-                    len(extended.deadlines),
-                    number_list(extended.skipped),
-                    deadlines,
-                    performance(call),
+            return json_reply(
+                ExtendAnswer(
+                    topic=topic.name,
+                    extended=len(extended.deadlines),
+                    skipped=extended.skipped,
+                    deadlines={str(seq): deadline for seq, deadline in extended.deadlines.items()},
+                    performance=performance(call),
                 )
             )
 
         return self._context.admission.after(commit, reply)
 
-    def _held(self, call: Call, body: AckBody | NackBody | ExtendBody) -> tuple[Topic, Queue]:
+    def _held(self, call: Call, body: AckBody) -> tuple[Topic, Queue]:
         """What ack, nack and extend have in common: which queue it is, and what is refused."""
         context = self._context
         topic = queue_topic(context, call.head.params["topic"])
@@ -257,15 +217,12 @@ class Queueing:
 
 
 def _claimed(call: Call, topic: Topic, queue: Queue, jobs: list[Claimed], waited_ms: float) -> Reply:
-    return Reply(
-        b'{"topic":%b,"claimed":[%b],"count":%d,"ready":%d,'
-        b'"performance":{"server_total_ms":%.3f,"throttle_wait_ms":%.3f}}'
-        % (
-            topic.json_name,
-            render_jobs(in_order(jobs)),
-            len(jobs),
-            queue.counters().ready,
-            call.elapsed_ms(),
-            waited_ms,
+    return json_reply(
+        ClaimAnswer(
+            topic=topic.name,
+            claimed=shown_jobs(jobs),
+            count=len(jobs),
+            ready=queue.counters().ready,
+            performance=ClaimPerformance(round(call.elapsed_ms(), 3), round(waited_ms, 3)),
         )
     )

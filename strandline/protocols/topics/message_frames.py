@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from msgspec import Raw
+from msgspec import UNSET, Raw, UnsetType
 
 from strandline.engine import Page
-from strandline.protocols.topics.errors import refuse
+from strandline.protocols.topics.errors import MEMBERS, RENAMED
+from strandline.protocols.topics.event_frames import CaughtUpEvent, TombstoneEvent, TopicDeletedEvent, WatchedRecord
 from strandline.protocols.topics.records import render_records
 from strandline.protocols.topics.topics import Topic
-from strandline.protocols.topics.watch_request import Natural, TopicOptions, TopicView, WatchOptions
-from strandline.protocols.topics.write import WriteBody
-from strandline.service.http import Reply
+from strandline.protocols.topics.watch_request import TopicView
+from strandline.protocols.topics.wire import (
+    Natural,
+    TopicOptions,
+    WatchedTopic,
+    WatchOptions,
+    WriteBody,
+    WritePerformance,
+)
+from strandline.service.http import Reply, encode
+from strandline.service.log_config import Number
 from strandline.service.problems import Refusal
 
 _NULL = Raw(b"null")
 
 
-class Subscribe(WatchOptions, tag_field="op", tag="subscribe", kw_only=True):
+class Subscribe(WatchOptions, tag_field="op", tag="subscribe", kw_only=True, forbid_unknown_fields=True):
     request_id: Raw = _NULL
     topic: str | None = None
     topics: dict[str, TopicOptions] | None = None
@@ -60,35 +70,94 @@ def request_id_of(text: str) -> Raw:
         return _NULL
 
 
+# --- what clients are sent -----------------------------------------------------------------------------------------
+
+
+class Pong(msgspec.Struct, tag_field="op", tag="pong"):
+    request_id: Raw
+
+
+class Subscribed(msgspec.Struct, tag_field="op", tag="subscribed"):
+    request_id: Raw
+    topics: dict[str, WatchedTopic]
+
+
+class Unsubscribed(msgspec.Struct, tag_field="op", tag="unsubscribed"):
+    request_id: Raw
+    topics: list[str]
+
+
+class PublishAck(msgspec.Struct, tag_field="op", tag="ack"):
+    """Written as bytes, by ``ack_message``. ``seqs`` is null where the client wants none."""
+
+    request_id: Raw
+    topic: str
+    first_seq: Number
+    last_seq: Number
+    seqs: list[Number] | None
+    head_seq: Number
+    count: Number
+    created: bool
+    deduped: bool
+    performance: WritePerformance
+
+
+class RecordMessage(msgspec.Struct, tag_field="op", tag="record"):
+    """Written as bytes, by ``MessageView``."""
+
+    topic: str
+    from_seq: Number
+    to_seq: Number
+    head_seq: Number
+    records: list[WatchedRecord]
+
+
+class CaughtUp(CaughtUpEvent, tag_field="op", tag="caught_up"):
+    pass
+
+
+class TombstoneMessage(TombstoneEvent, tag_field="op", tag="tombstone"):
+    pass
+
+
+class TopicDeletedMessage(TopicDeletedEvent, tag_field="op", tag="topic_deleted"):
+    pass
+
+
+class ErrorMessage(msgspec.Struct, tag_field="op", tag="error", kw_only=True):
+    request_id: Raw | UnsetType = UNSET
+    code: str
+    message: str
+    detail: Mapping[str, Any] | UnsetType = UNSET
+
+
 class MessageView(TopicView):
     __slots__ = ()
 
     def render(self, subject: Topic, after: int, page: Page) -> tuple[str, ...]:
-        name, messages = subject.json_name, []
-        lost = page.tombstone
+        name, lost = subject.name, page.tombstone
+        texts: list[str] = []
         if lost is not None:
-            messages.append(
-                b'{"op":"tombstone","topic":%b,"reason":"%b","gap_from":%d,"gap_to":%d,"earliest_seq":%d,"head_seq":%d}'
-                % (name, lost.reason.encode(), lost.gap_from, lost.gap_to, lost.earliest, lost.head)
+            texts.append(
+                text_of(TombstoneMessage(name, lost.reason, lost.gap_from, lost.gap_to, lost.earliest, lost.head))
             )
         if page.seqs:
             records = render_records(page, tags=self.tags, meta=self.meta, data=self.data)
-            messages.append(
-                b'{"op":"record","topic":%b,"from_seq":%d,"to_seq":%d,"head_seq":%d,"records":[%b]}'
-                % (name, after, page.next_after, page.head, records)
+            record = b'{"op":"record","topic":%b,"from_seq":%d,"to_seq":%d,"head_seq":%d,"records":[%b]}' % (
+                subject.json_name,
+                after,
+                page.next_after,
+                page.head,
+                records,
             )
-        texts = [message.decode("utf-8", "replace") for message in messages]
+            texts.append(record.decode("utf-8", "replace"))
         if page.caught_up:
-            texts.append(caught_up_message(subject, page.head))
+            texts.append(text_of(CaughtUp(name, page.head)))
         return tuple(texts)
 
 
-def caught_up_message(topic: Topic, head: int) -> str:
-    return '{"op":"caught_up","topic":%s,"head_seq":%d}' % (topic.json_name.decode(), head)  # noqa: UP031
-
-
-def deleted_message(topic: Topic) -> str:
-    return message(op="topic_deleted", topic=topic.name, head_seq=topic.log.head, reason="deleted")
+def text_of(message: msgspec.Struct) -> str:
+    return encode(message).decode()
 
 
 def ack_message(request_id: Raw, reply: Reply, with_seqs: bool) -> str:
@@ -97,11 +166,8 @@ def ack_message(request_id: Raw, reply: Reply, with_seqs: bool) -> str:
     return (b'{"op":"ack","request_id":%b,%b%b' % (bytes(request_id), seqs, reply.body[1:])).decode()
 
 
-def error_message(request_id: Raw | None, refusal: Refusal) -> str:
+def error_message(request_id: Raw | UnsetType, refusal: Refusal) -> str:
     """A refusal as it would be answered over HTTP."""
-    head = b'{"op":"error",' if request_id is None else b'{"op":"error","request_id":%b,' % bytes(request_id)
-    return (head + refuse(refusal).body.removeprefix(b'{"error":{')[:-1]).decode()
-
-
-def message(**fields: Any) -> str:
-    return msgspec.json.encode(fields).decode()
+    told = refusal.renamed(RENAMED, MEMBERS)
+    detail = UNSET if told.detail is None else told.detail
+    return text_of(ErrorMessage(request_id=request_id, code=told.code, message=told.message, detail=detail))

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 from time import perf_counter
-from typing import Annotated
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET
 
 from strandline.delivery.queues import QueueWrite, append_together
 from strandline.engine import Appended, Batch, Config, Log
 from strandline.engine.commit import Commit, after_all
 from strandline.nearest_name import decode_body
 from strandline.protocols.topics.batches import (
-    RecordsField,
     check_idempotency_key,
     check_utf8,
     for_jobs_only,
@@ -26,26 +24,11 @@ from strandline.protocols.topics.batches import (
 )
 from strandline.protocols.topics.context import Context
 from strandline.protocols.topics.errors import BATCH_TOO_LARGE
-from strandline.protocols.topics.records import number_list
 from strandline.protocols.topics.topics import Topic, config_of_new
-from strandline.service.http import Call, Later, Reply
-from strandline.service.log_config import NameField, TopicConfig, check_name, kind_of
+from strandline.protocols.topics.wire import MultiWriteAnswer, MultiWriteBody, OneWrite, WritePerformance, Written
+from strandline.service.http import Call, Later, Reply, json_reply
+from strandline.service.log_config import check_name, kind_of
 from strandline.service.problems import Refusal, invalid, may_not_touch
-
-
-class OneWrite(msgspec.Struct, gc=False):
-    topic: NameField
-    records: RecordsField
-    node: str | None = None
-    create: bool | None = None
-    config: TopicConfig | None = None
-
-
-class MultiWriteBody(msgspec.Struct, gc=False):
-    writes: Annotated[list[OneWrite], Meta(extra_json_schema={"minItems": 1})]
-    idempotency_key: str | None = None
-    disable_backpressure: bool = False
-
 
 _decoder = msgspec.json.Decoder(MultiWriteBody)
 
@@ -91,7 +74,7 @@ class MultiWriting:
             patient=body.disable_backpressure,
         )
 
-    # --- what is asked for -----------------------------------------------------------------------------------------
+    # --- the request -----------------------------------------------------------------------------------------------
 
     def _check(self, call: Call, body: MultiWriteBody) -> None:
         if not body.writes:
@@ -147,18 +130,14 @@ class MultiWriting:
         def reply(_: None) -> Reply:
             appended = dict(zip(parts, commit.wait(), strict=True))
             durable = any(part.topic and part.topic.log.config.durability == "fsync" for part in parts.values())
-            return Reply(
-                b'{"writes":[%b],"performance":{"server_total_ms":%.3f,"wal_append_ms":%.3f,"fsync_ms":%.3f,'
-                b'"throttle_wait_ms":%.3f}}'
-                % (
-                    _render(body.writes, parts, appended, seqs=call.flag("return_seqs", True)),
-                    call.elapsed_ms(),
-                    (appended_at - before) * 1000,
-                    (perf_counter() - appended_at) * 1000 if durable else 0.0,
-                    waited_ms,
-                ),
-                201 if created else 200,
+            performance = WritePerformance(
+                server_total_ms=round(call.elapsed_ms(), 3),
+                wal_append_ms=round((appended_at - before) * 1000, 3),
+                fsync_ms=round((perf_counter() - appended_at) * 1000, 3) if durable else 0.0,
+                throttle_wait_ms=round(waited_ms, 3),
             )
+            rows = _outcomes(body.writes, parts, appended, seqs=call.flag("return_seqs", True))
+            return json_reply(MultiWriteAnswer(rows, performance), 201 if created else 200)
 
         return self._context.admission.after(after_all([*created, commit], None), reply)
 
@@ -206,15 +185,16 @@ class MultiWriting:
         return QueueWrite(topic.log, part.batch, self._context.queue(topic), make_schedules(part.records, topic))
 
 
-def _render(writes: list[OneWrite], parts: dict[str, _Part], appended: dict[str, Appended], *, seqs: bool) -> bytes:
-    """What became of each of the writes, as a JSON array without its brackets."""
-    rows: list[bytes] = []
+def _outcomes(
+    writes: list[OneWrite], parts: dict[str, _Part], appended: dict[str, Appended], *, seqs: bool
+) -> list[Written]:
+    """The outcome of each of the writes."""
+    rows: list[Written] = []
     behind: dict[str, int] = {}
     for write in writes:
         part, whole = parts[write.topic], appended[write.topic]
-        assert part.topic is not None
         if whole.deduped and whole.count != len(part.batch):
-            # The key was used for something else before: that is what there is to tell.
+            # The key was used for another write before: answer with that one.
             first, last = whole.first, whole.last
         else:
             first = behind.get(write.topic, whole.first)
@@ -222,16 +202,15 @@ def _render(writes: list[OneWrite], parts: dict[str, _Part], appended: dict[str,
         is_first = write.topic not in behind
         behind[write.topic] = last + 1
         rows.append(
-            b'{"topic":%b,"first_seq":%d,"last_seq":%d%b,"head_seq":%d,"count":%d,"created":%b,"deduped":%b}'
-            % (
-                part.topic.json_name,
-                first,
-                last,
-                b',"seqs":[%b]' % number_list(range(first, last + 1)) if seqs else b"",
-                whole.last,
-                last - first + 1,
-                b"true" if is_first and part.created is not None else b"false",
-                b"true" if whole.deduped else b"false",
+            Written(
+                topic=write.topic,
+                first_seq=first,
+                last_seq=last,
+                seqs=list(range(first, last + 1)) if seqs else UNSET,
+                head_seq=whole.last,
+                count=last - first + 1,
+                created=is_first and part.created is not None,
+                deduped=whole.deduped,
             )
         )
-    return b",".join(rows)
+    return rows

@@ -1,21 +1,16 @@
-"""The protocol's routes, described for those who call them; one entry per route."""
+"""The protocol's routes, described for callers; one entry per route."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from strandline.engine.record import PLAIN_NAME
-from strandline.protocols.topics import consumers, routers, wire
-from strandline.protocols.topics.delete import DeleteBody
+from strandline.protocols.topics import consumers, event_frames, message_frames, routers, wire
 from strandline.protocols.topics.descriptions import DESCRIPTIONS
 from strandline.protocols.topics.errors import PROBLEMS, RENAMED
-from strandline.protocols.topics.jobs import AckBody, ClaimBody, ExtendBody, NackBody
 from strandline.protocols.topics.list import DEFAULT_PAGE, MAX_PAGE
-from strandline.protocols.topics.multi_write import MultiWriteBody
-from strandline.protocols.topics.read import DiffBody
-from strandline.protocols.topics.redrive import RedriveBody
-from strandline.protocols.topics.watch import WatchBody
-from strandline.protocols.topics.write import WriteBody
 from strandline.service import log_config
 from strandline.service.openapi import (
     EVENT_STREAM,
@@ -41,7 +36,7 @@ def _query(name: str, description: str, schema: Schema = TEXT, *, required: bool
 
 
 def _flag(name: str, default: bool, description: str) -> Parameter:
-    return _query(name, description + " Anything but true, 1, false and 0 is the default.", _boolean(default))
+    return _query(name, description + " A value other than true, 1, false and 0 means the default.", _boolean(default))
 
 
 def _boolean(default: bool) -> dict[str, Any]:
@@ -60,11 +55,11 @@ _PATH = {
 }
 
 _PAGING = (
-    _query("prefix", "Only names that begin like this."),
-    _query("cursor", "`next_cursor` of the page before."),
+    _query("prefix", "Only names that begin with this."),
+    _query("cursor", "`next_cursor` of the previous page."),
     _query(
         "page_size",
-        "How many at the most. What is out of range is brought into it, what is no number is the default.",
+        "Maximum number of rows. A number out of range is clamped; any other text means the default.",
         {"type": "integer", "minimum": 1, "maximum": MAX_PAGE, "default": DEFAULT_PAGE},
     ),
 )
@@ -72,49 +67,59 @@ _TOKEN = _query("token", "The API key, for clients that cannot send headers, suc
 _IDEMPOTENCY = Parameter(
     "Idempotency-Key",
     "header",
-    "The same as `idempotency_key` in the body, which comes first.",
+    "The same as `idempotency_key` in the body, which takes precedence.",
     {"type": "string", "minLength": 1, "maxLength": 256},
 )
 _RETURN_SEQS = _flag("return_seqs", True, "Whether the answer lists every seq.")
 
-#: What can be wrong with the name of a topic that has to exist.
+#: The errors of a route whose topic must exist.
 _ABSENT = ("topic_not_found", "not_json")
 _WRITE_ERRORS = (
     "batch_too_large", "record_too_large", *_ABSENT, "not_writable", "topic_full", "read_only", "disk_full",
 )  # fmt: skip
 
-_EVENTS = """An event stream. First comes a block with `retry: 2000`. Then, per topic in the order of their
-names, what there is to catch up with, and from then on whatever is new:
 
-- `record`: `topic`, `from_seq`, `to_seq`, `head_seq` and `records`, an array as in a diff;
-- `caught-up`: `topic` and `head_seq`; once the reader has everything;
-- `tombstone`: `topic`, `reason`, `gap_from`, `gap_to`, `earliest_seq`, `head_seq`; these records are gone. The
-  first one of a topic on a connection has the reason `from_seq_too_old`;
-- `topic-deleted`: `topic`, `head_seq`, `reason`; the stream ends when no watched topic is left;
-- `error`: `code` and `message`; `server_shutting_down`, or why the stream is slowed down or ended.
+def _members(shape: type[msgspec.Struct]) -> str:
+    """The members of a struct, as a list in a text."""
+    fields = msgspec.structs.fields(shape)
+    always = [f"`{one.encode_name}`" for one in fields if one.required]
+    optional = [f"`{one.encode_name}`" for one in fields if not one.required]
+    return ", ".join(always + (["optionally " + optional[0], *optional[1:]] if optional else []))
 
-The `id` of events is a cursor over all watched topics: send it as `Last-Event-ID`, as browsers do by
-themselves, or as `cursor`. An idle stream gets comments, `: hb <milliseconds>`."""
 
-_JOBS = """An event stream. First comes a block with `retry: 2000`, then an event `job` for every job that the
-worker is given, with `topic` and the members of a claimed job; its `id` is the seq. The worker answers with
-`POST …/ack`, `…/nack` or `…/extend` and never holds more than `max` jobs. When the connection ends, what it
-still held is for others. An event `error` has `code` and `error`: 429 while the server is too busy, 409 when
-the topic is no queue any more, `server_shutting_down`. An idle stream gets comments, `: hb <milliseconds>`."""
+_EVENTS = f"""An event stream. The first block is `retry: 2000`. Then the stream sends the backlog of each topic, in the
+order of their names, and then new records as they are written:
+
+- `record`: {_members(event_frames.RecordEvent)}; `records` is an array as in a diff;
+- `caught-up`: {_members(event_frames.CaughtUpEvent)}; once the reader has every record;
+- `tombstone`: {_members(event_frames.TombstoneEvent)}; these records are gone. The first one of a topic on a
+  connection has the reason `from_seq_too_old`;
+- `topic-deleted`: {_members(event_frames.TopicDeletedEvent)}; the stream ends when no watched topic is left;
+- `error`: {_members(event_frames.ErrorEvent)}; the code is `server_shutting_down`, or a status that says
+  why the stream is slowed down or ends.
+
+The `id` of an event is a cursor over all watched topics: send it as `Last-Event-ID`, as browsers do by themselves, or
+as `cursor`. An idle stream gets comments, `: hb <milliseconds>`."""
+
+_JOBS = f"""An event stream. The first block is `retry: 2000`. Then the stream sends an event `job` for every job that
+the worker gets: {_members(wire.Job)}. Its `id` is the seq. The worker answers with `POST …/ack`, `…/nack` or `…/extend`
+and never holds more than `max` jobs. When the connection ends, other workers get the jobs that it still held. An event
+`error` has {_members(event_frames.ErrorEvent)}; the code is 429 while the server is too busy, 409 when the topic is no
+longer this queue, or `server_shutting_down`. An idle stream gets comments, `: hb <milliseconds>`."""
 
 _TOPICS: dict[tuple[str, str], Operation] = {
     ("GET", "/v0/topics"): Operation(
         group="topics",
         summary="List topics",
-        description="In the order of their names. `next_cursor` is there when there are more.",
+        description="In the order of their names. The last page has no `next_cursor`.",
         answers=shown(wire.TopicList),
-        parameters=(*_PAGING, _flag("touch", False, "Whether this counts as reading the topics.")),
+        parameters=(*_PAGING, _flag("touch", False, "Whether this request counts as reading the topics.")),
         errors=("invalid_request",),
     ),
     ("PUT", _ONE): Operation(
         group="topics",
         summary="Create or configure a topic",
-        description="Replaces the whole configuration: what is left out gets its default. Only `type` stays as it is.",
+        description="Replaces the configuration: a member that is left out gets its default. Only `type` is kept.",
         body={JSON: log_config.TopicConfig},
         answers=shown(wire.TopicPut, created="The topic was created."),
         parameters=(_PATH["topic"],),
@@ -124,15 +129,15 @@ _TOPICS: dict[tuple[str, str], Operation] = {
         group="topics",
         summary="Look at a topic",
         answers=shown(wire.TopicState),
-        parameters=(_PATH["topic"], _flag("touch", True, "Whether this counts as reading the topic.")),
+        parameters=(_PATH["topic"], _flag("touch", True, "Whether this request counts as reading the topic.")),
         errors=_ABSENT,
     ),
     ("DELETE", _ONE): Operation(
         group="topics",
         summary="Delete a topic",
-        description="With its records and the routers from and to it. To delete what is not there is no error.",
+        description="Deletes its records and its routers too. Deleting a topic that does not exist succeeds.",
         answers=shown(wire.TopicDeleted),
-        parameters=(_PATH["topic"], _flag("if_empty", False, "Refuse if there are records.")),
+        parameters=(_PATH["topic"], _flag("if_empty", False, "Refuse if the topic has records.")),
         errors=("topic_not_empty", "topic_has_forks", "not_json", "read_only", "disk_full"),
     ),
 }
@@ -141,8 +146,8 @@ _RECORDS: dict[tuple[str, str], Operation] = {
     ("POST", _ONE): Operation(
         group="records",
         summary="Write records",
-        description="All of them or none. Makes the topic if there is none; a `config` for that needs the admin scope.",
-        body={JSON: WriteBody},
+        description="Writes all records or none. Creates the topic if needed; a `config` needs the admin scope.",
+        body={JSON: wire.WriteBody},
         answers=shown(wire.WriteAnswer, created="The records were written, and the topic was created for them."),
         parameters=(_PATH["topic"], _RETURN_SEQS, _IDEMPOTENCY),
         errors=_WRITE_ERRORS,
@@ -150,8 +155,8 @@ _RECORDS: dict[tuple[str, str], Operation] = {
     ("POST", "/v0/write"): Operation(
         group="records",
         summary="Write records to several topics in one step",
-        description="All of it happens or nothing, also in a crash.",
-        body={JSON: MultiWriteBody},
+        description="Writes all records or none, also if the server crashes.",
+        body={JSON: wire.MultiWriteBody},
         answers=shown(
             wire.MultiWriteAnswer, created="The records were written, and at least one topic was created for them."
         ),
@@ -160,21 +165,21 @@ _RECORDS: dict[tuple[str, str], Operation] = {
     ),
     ("POST", _ONE + "/diff"): Operation(
         group="records",
-        summary="Read what is new",
+        summary="Read records",
         description=(
-            "The records behind `from_seq`. Go on with `next_from_seq`. With `wait_ms` the answer waits until there is "
-            "something. A `tombstone` says which records are gone that nobody deleted."
+            "The records after `from_seq`. Continue with `next_from_seq`. Set `wait_ms` to long-poll. A `tombstone` "
+            "says which records were lost to retention or damage."
         ),
-        body={JSON: DiffBody},
+        body={JSON: wire.DiffBody},
         answers=shown(wire.DiffAnswer),
         parameters=(_PATH["topic"],),
         errors=_ABSENT,
     ),
     ("POST", _ONE + "/delete"): Operation(
         group="records",
-        summary="Delete records for good",
-        description="Those before a seq, those whose tag matches, or those of which both is true.",
-        body={JSON: DeleteBody},
+        summary="Delete records permanently",
+        description="Deletes the records before a seq, those whose tag matches, or those that meet both conditions.",
+        body={JSON: wire.DeleteBody},
         answers=shown(wire.RecordsDeleted),
         parameters=(_PATH["topic"],),
         errors=(*_ABSENT, "read_only", "disk_full"),
@@ -198,16 +203,16 @@ _CONSUMERS: dict[tuple[str, str], Operation] = {
     ),
     ("PUT", _CONSUMER): Operation(
         group="consumers",
-        summary="Commit how far a consumer has come",
-        description="Makes the consumer if there is none. Going back is allowed.",
-        body={JSON: consumers.CommitBody},
+        summary="Commit the position of a consumer",
+        description="Creates the consumer if it does not exist. The position may go back.",
+        body={JSON: wire.CommitBody},
         answers=shown(wire.ConsumerAnswer),
         parameters=(_PATH["topic"], _PATH["consumer"]),
         errors=(*_ABSENT, "read_only", "disk_full"),
     ),
     ("DELETE", _CONSUMER): Operation(
         group="consumers",
-        summary="Forget a consumer",
+        summary="Delete a consumer",
         answers=shown(wire.ConsumerDeleted),
         parameters=(_PATH["topic"], _PATH["consumer"]),
         errors=(*_ABSENT, "read_only", "disk_full"),
@@ -219,47 +224,55 @@ _QUEUES: dict[tuple[str, str], Operation] = {
     ("POST", _ONE + "/claim"): Operation(
         group="queues",
         summary="Claim jobs",
-        description="Each is this worker's until its deadline. The most urgent come first, then the oldest.",
-        body={JSON: ClaimBody},
+        description="The worker holds each job until its deadline. Jobs come by priority, then by age.",
+        body={JSON: wire.ClaimBody},
         answers=shown(wire.ClaimAnswer),
         parameters=(_PATH["topic"],),
         errors=(*_ABSENT, "not_a_queue", "read_only", "disk_full"),
     ),
     ("POST", _ONE + "/ack"): Operation(
         group="queues",
-        summary="Report jobs as done",
-        description="They are deleted. Those that the worker does not hold are in `skipped`.",
-        body={JSON: AckBody},
+        summary="Acknowledge jobs",
+        description="Deletes the jobs. `skipped` lists those that the worker does not hold.",
+        body={JSON: wire.AckBody},
         answers=shown(wire.AckAnswer),
         parameters=(_PATH["topic"],),
         errors=_HELD,
     ),
     ("POST", _ONE + "/nack"): Operation(
         group="queues",
-        summary="Give jobs back",
-        body={JSON: NackBody},
+        summary="Release jobs",
+        body={JSON: wire.NackBody},
         answers=shown(wire.NackAnswer),
         parameters=(_PATH["topic"],),
         errors=_HELD,
     ),
     ("POST", _ONE + "/extend"): Operation(
         group="queues",
-        summary="Hold jobs for longer",
-        description="`deadlines` are the new ones, by seq.",
-        body={JSON: ExtendBody},
+        summary="Extend leases",
+        description="`deadlines` are the new deadlines, by seq.",
+        body={JSON: wire.ExtendBody},
         answers=shown(wire.ExtendAnswer),
         parameters=(_PATH["topic"],),
         errors=_HELD,
     ),
     ("GET", _ONE + "/work"): Operation(
         group="queues",
-        summary="Be given jobs as they come",
+        summary="Stream jobs to a worker",
         answers=(Answer(200, _JOBS, {EVENT_STREAM: EVENTS}),),
         parameters=(
             _PATH["topic"],
-            _query("node", "Who the worker is.", {"type": "string", "minLength": 1}, required=True),
-            _query("max", "How many jobs it holds at a time.", {"type": "integer", "minimum": 0, "default": 1}),
-            _query("lease_ms", "For how long; by default what the topic says.", {"type": "integer", "minimum": 0}),
+            _query("node", "The name of the worker.", {"type": "string", "minLength": 1}, required=True),
+            _query(
+                "max",
+                "Maximum number of jobs that the worker holds at a time.",
+                {"type": "integer", "minimum": 0, "default": 1},
+            ),
+            _query(
+                "lease_ms",
+                "How long the worker holds a job; by default as configured for the topic.",
+                {"type": "integer", "minimum": 0},
+            ),
             _TOKEN,
         ),
         errors=("invalid_request", *_ABSENT, "not_a_queue"),
@@ -267,8 +280,8 @@ _QUEUES: dict[tuple[str, str], Operation] = {
     ("POST", _ONE + "/redrive"): Operation(
         group="queues",
         summary="Move dead letters back",
-        description="To the queues that they came from, or all to one topic. `to` counts them by where they went.",
-        body={JSON: RedriveBody},
+        description="Moves them to the queues that they came from, or all to one topic. `to` counts them by topic.",
+        body={JSON: wire.RedriveBody},
         answers=shown(wire.RedriveAnswer),
         parameters=(_PATH["topic"],),
         errors=(*_ABSENT, "not_writable", "topic_full", "record_too_large", "read_only", "disk_full"),
@@ -290,8 +303,8 @@ _ROUTERS: dict[tuple[str, str], Operation] = {
     ("PUT", _ROUTER): Operation(
         group="routers",
         summary="Create or change a router",
-        description="It copies what is written to `source` from now on to `dest`. The two cannot be changed later.",
-        body={JSON: routers.RouterBody},
+        description="Copies records that are written to `source` from now on to `dest`. Neither can be changed later.",
+        body={JSON: wire.RouterBody},
         answers=shown(wire.RouterPut, created="The router was created."),
         parameters=(_PATH["router"],),
         errors=(*_ABSENT, "not_writable", "topic_exists_incompatible", "router_cycle", "read_only", "disk_full"),
@@ -306,25 +319,22 @@ _ROUTERS: dict[tuple[str, str], Operation] = {
     ("DELETE", _ROUTER): Operation(
         group="routers",
         summary="Delete a router",
-        description="What it has copied stays. To delete what is not there is no error.",
+        description="Keeps the copies. Deleting a router that does not exist succeeds.",
         answers=shown(wire.RouterDeleted),
         parameters=(_PATH["router"],),
-        errors=(
-            "read_only",
-            "disk_full",
-        ),
+        errors=("read_only", "disk_full"),
     ),
 }
 
 _WATCHING: dict[tuple[str, str], Operation] = {
     ("POST", "/v0/watch"): Operation(
         group="watching",
-        summary="Begin a watch session",
+        summary="Create a watch session",
         description=(
-            "`topics` has a member per topic, or per pattern: a name that ends in `*` stands for all topics that begin "
-            "like it, those made later included. Then open the stream at `stream_url`."
+            "`topics` has a member per topic or pattern. A pattern is a prefix with `*` at its end; it includes topics "
+            "that are created later. Then open the stream at `stream_url`."
         ),
-        body={JSON: WatchBody},
+        body={JSON: wire.WatchBody},
         answers=shown(wire.WatchAnswer),
         parameters=(_flag("lenient", False, "The same as `lenient` in the body."),),
         errors=_ABSENT,
@@ -332,52 +342,59 @@ _WATCHING: dict[tuple[str, str], Operation] = {
     ("GET", "/v0/watch/{wid}"): Operation(
         group="watching",
         summary="Open the stream of a watch session",
-        description="Needs the key that made the session.",
+        description="Needs the API key that created the session.",
         answers=(Answer(200, _EVENTS, {EVENT_STREAM: EVENTS}),),
         parameters=(
             _PATH["wid"],
-            _query("cursor", "The `id` of an event: go back to there. `Last-Event-ID` comes first."),
+            _query("cursor", "The `id` of an event: resume after it. `Last-Event-ID` takes precedence."),
             _TOKEN,
-            Parameter("Last-Event-ID", "header", "The `id` of the last event that the client has seen.", TEXT),
+            Parameter("Last-Event-ID", "header", "The `id` of the last event that the client got.", TEXT),
         ),
         errors=("unauthorized", "invalid_request", "not_found"),
     ),
 }
 
-_WEBSOCKET = """Subscribing and publishing on one connection. The key must be in the `Authorization` header of
-the handshake. Every message, in both directions, is one JSON object in a text frame, told apart by `op`; a
-`request_id` that a command has is repeated in its answer.
+_WEBSOCKET = f"""Subscribing and publishing on one connection. Send the API key in the `Authorization` header of the
+handshake. Every message, in both directions, is one JSON object in a text frame; `op` names its kind. The answer to a
+command repeats its `request_id`.
 
 A client sends:
 
-- `{"op":"subscribe","topic":"orders","from_seq":0}`, or with `topics` as in `POST /v0/watch`, and `tail`,
-  `node`, `limit`, `max_batch_bytes`, `include_data`, `include_meta`, `include_tags`, `match`, `since_ts`,
-  `consistency`, `lenient`: needs the read scope;
-- `{"op":"unsubscribe","topic":"orders"}`, or with a list `topics`;
-- `{"op":"publish","topic":"orders","records":[{"data":1}]}`, with everything that a write has, and
-  `return_seqs`: needs the write scope, and with a `config` the admin scope;
-- `{"op":"ping"}`.
+- `subscribe`: {_members(message_frames.Subscribe)}, with `topics` as in `POST /v0/watch`; needs the read scope;
+- `unsubscribe`: {_members(message_frames.Unsubscribe)};
+- `publish`: {_members(message_frames.Publish)}; needs the write scope, and with a `config` the admin scope;
+- `ping`: {_members(message_frames.Ping)}.
 
-The server sends `subscribed`, `unsubscribed`, `ack` (the answer to a write), `pong`, `record`, `caught_up`,
-`tombstone`, `topic_deleted` (as on an event stream) and `error` with `code`, `message` and `detail`: any code
-of the HTTP answers, and `invalid_json`, `unsupported_message` (a binary frame) and `server_shutting_down`. A
-client that does not take what it is sent gets nothing more until it does, and is disconnected in the end."""
+The server sends:
+
+- `subscribed`: {_members(message_frames.Subscribed)};
+- `unsubscribed`: {_members(message_frames.Unsubscribed)};
+- `ack`, the answer to `publish`: {_members(message_frames.PublishAck)};
+- `pong`: {_members(message_frames.Pong)};
+- `record`: {_members(message_frames.RecordMessage)};
+- `caught_up`: {_members(message_frames.CaughtUp)};
+- `tombstone`: {_members(message_frames.TombstoneMessage)};
+- `topic_deleted`: {_members(message_frames.TopicDeletedMessage)};
+- `error`: {_members(message_frames.ErrorMessage)}. The code is one of the HTTP answers, or `invalid_json`,
+  `unsupported_message` (a binary frame) or `server_shutting_down`.
+
+A client that does not read its messages gets no records until it does, and is disconnected in the end."""
 
 _SOCKET = Operation(
     group="watching",
     summary="Subscribe and publish over a WebSocket",
     description=_WEBSOCKET,
-    answers=(Answer(101, "The connection speaks WebSocket from now on."),),
+    answers=(Answer(101, "The connection is a WebSocket."),),
     errors=("unauthorized", "not_found", "throttled", "not_ready", "shutting_down"),
 )
 
 _GROUPS = {
     "topics": "Named, append-only sequences of records.",
-    "records": "Writing, reading and deleting.",
-    "consumers": "Named positions in a topic, kept by the server.",
-    "queues": "Topics whose records are jobs: each is given to one worker at a time, until it is done.",
-    "routers": "Records that go on into other topics by themselves.",
-    "watching": "Being told of records as they come.",
+    "records": "Writing, reading and deleting records.",
+    "consumers": "Named positions in a topic, stored by the server.",
+    "queues": "Topics whose records are jobs. One worker at a time holds a job, until it is acknowledged.",
+    "routers": "Routers copy records from one topic to another.",
+    "watching": "Getting records as they are written.",
 }
 
 TOPICS = Described(

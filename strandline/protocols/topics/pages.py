@@ -77,7 +77,7 @@ class Pages:
         self._bytes = 0
 
     def get(self, topic: Topic, after: int, limit: int, max_bytes: int, *, tags: bool, meta: bool) -> Rendered | None:
-        """The page, if all of it is at hand and nothing was lost on the way; else whoever asks reads it as usual."""
+        """The page, if all of it is in memory and nothing in it was lost; None: read it as usual."""
         # Where too little is left for a whole span, and before the first record, there is nothing to gain.
         if limit < MIN_LIMIT or (after // SPAN + 1) * SPAN > topic.log.head:
             return None

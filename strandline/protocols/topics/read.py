@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -15,7 +15,7 @@ from strandline.engine.errors import UnknownLog
 from strandline.protocols.topics.consumers import stored_cursor
 from strandline.protocols.topics.context import Context
 from strandline.protocols.topics.errors import topic_not_found
-from strandline.protocols.topics.match import Match, MatchField, parse_match
+from strandline.protocols.topics.match import Match, parse_match
 from strandline.protocols.topics.pages import Pages, Rendered
 from strandline.protocols.topics.settings import (
     DEFAULT_LIMIT,
@@ -23,31 +23,13 @@ from strandline.protocols.topics.settings import (
     MAX_PAGE_BYTES,
     MAX_SEQ,
     MAX_WAIT_MS,
-    U64,
     TopicsSettings,
 )
 from strandline.protocols.topics.topics import Topic
+from strandline.protocols.topics.wire import DiffBody, NodesField
 from strandline.service.admission import Replying, reply_of
 from strandline.service.http import Call, Reply
 from strandline.service.problems import invalid
-
-
-class DiffBody(msgspec.Struct, gc=False):
-    #: None: from the consumer's cursor, or from the start.
-    from_seq: U64 | None = None
-    limit: U64 = 0
-    node: str | list[str] | None = None
-    include_tags: bool = False
-    include_meta: bool = True
-    wait_ms: U64 = 0
-    max_batch_bytes: U64 = 0
-    match: MatchField = None
-    since_ts: U64 | None = None
-    #: A named consumer: read on from where it has committed.
-    consumer: str | None = None
-    #: Only the last record of each tag, as of now.
-    view: Literal["latest"] | None = None
-
 
 _decoder = msgspec.json.Decoder(DiffBody)
 
@@ -101,7 +83,7 @@ def clamp_bytes(max_bytes: int) -> int:
     return min(max_bytes or DEFAULT_PAGE_BYTES, MAX_PAGE_BYTES)
 
 
-def node_set(node: str | list[str] | None) -> frozenset[str] | None:
+def node_set(node: NodesField) -> frozenset[str] | None:
     if not node:
         return None
     return frozenset((node,) if isinstance(node, str) else node)
@@ -191,7 +173,7 @@ class Reading:
         wait_ms: int,
         waited_ms: float,
     ) -> Reply:
-        """Read what is not at hand on another thread, and wait until there is something or the time is up."""
+        """Read sealed records on another thread, and wait for a record until the time is up."""
         loop = self._context.hub.loop
         until = loop.time() + wait_ms / 1000
         cursor = after
@@ -206,7 +188,7 @@ class Reading:
             self._context.hub.watch(topic.log, poll)
             timer = loop.call_at(until, poll.wake, topic.log)
             try:
-                # What was appended before the watch began wakes nobody.
+                # An append before the watch began does not wake the poll.
                 page = topic.log.read_resident(cursor, **selection.arguments(topic))
                 if page is not None and _is_empty(page):
                     await poll.woken
@@ -223,7 +205,7 @@ class Reading:
         return render_diff(call, topic, after, rendered, waited_ms)
 
     def end_polls(self) -> None:
-        """Answer everybody who waits, with what there is."""
+        """Answer all long polls with the records that they have."""
         for poll in list(self._polls):
             poll.ended = True
             poll.wake(None)

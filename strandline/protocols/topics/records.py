@@ -8,6 +8,7 @@ import msgspec
 
 from strandline.engine import Page
 from strandline.engine.record import Tombstone
+from strandline.protocols.topics.wire import LostRange
 from strandline.service.http import quote
 
 
@@ -66,14 +67,14 @@ def _all_none(column: list[object] | list[str | None] | list[bytes | None]) -> b
 
 def tombstone_json(tombstone: Tombstone) -> bytes:
     return msgspec.json.encode(
-        {
-            "gap_from": tombstone.gap_from,
-            "gap_to": tombstone.gap_to,
-            "reason": tombstone.reason,
-            "missed_estimate": tombstone.missed,
-            "earliest_seq": tombstone.earliest,
-            "head_seq": tombstone.head,
-        }
+        LostRange(
+            gap_from=tombstone.gap_from,
+            gap_to=tombstone.gap_to,
+            reason=tombstone.reason,
+            missed_estimate=tombstone.missed,
+            earliest_seq=tombstone.earliest,
+            head_seq=tombstone.head,
+        )
     )
 
 

@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import msgspec
-from msgspec import Meta
 
 from strandline.delivery.queues import Redriven, redrive
 from strandline.engine import Log
 from strandline.engine.record import is_internal
+from strandline.nearest_name import decode_body
 from strandline.protocols.topics.context import Context, performance
-from strandline.protocols.topics.match import Match, MatchField, parse_match
+from strandline.protocols.topics.match import Match, parse_match
 from strandline.protocols.topics.topics import Topic, takes_writes
+from strandline.protocols.topics.wire import RedriveAnswer, RedriveBody
 from strandline.service.access import Access
-from strandline.service.http import Call, Reply
-from strandline.service.log_config import NameField
+from strandline.service.catalog import check_change
+from strandline.service.http import Call, Reply, json_reply
 from strandline.service.problems import invalid, may_not_touch
-
-
-class RedriveBody(msgspec.Struct):
-    #: The topic for all of them; None: each goes back to the queue that it came from.
-    to: NameField | None = None
-    #: 0: as many as one request may move.
-    limit: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)] = 0
-    match: MatchField = None
-
 
 _decoder = msgspec.json.Decoder(RedriveBody)
 
@@ -36,31 +26,31 @@ class Redriving:
 
     async def redrive(self, call: Call) -> Reply:
         """POST /v0/topics/{topic}/redrive"""
-        body = _decoder.decode(call.body) if call.body else RedriveBody()
+        body = decode_body(_decoder, call.body) if call.body else RedriveBody()
         match = parse_match(body.match)
         context, access = self._context, call.access
         if body.to is not None and not access.may_touch(body.to):
             raise may_not_touch(body.to, "topic")
         topic = context.topics.get(call.param("topic"))
+        check_change(topic.log)
         to = None if body.to is None else context.topics.get(body.to)
         if to is topic:
             raise invalid("dead letters cannot be moved to the topic that they are in", {"topic": topic.name})
         if to is not None:
             to.check_takes_writes()
         maximum = context.settings.max_batch_records
-        # They must be read first, and they may not be at hand.
+        # They must be read first, and they may not be in memory.
         redriven = await context.workers.normal.run(
             self._move, topic.log, None if to is None else to.log, access, min(body.limit or maximum, maximum), match
         )
         self._forget(topic)
-        return Reply(
-            b'{"topic":%b,"redriven":%d,"to":%b,"remaining":%d,%b}'
-            % (
-                topic.json_name,
-                sum(redriven.moved.values()),
-                msgspec.json.encode(redriven.moved),
-                topic.log.state().count,
-                performance(call),
+        return json_reply(
+            RedriveAnswer(
+                topic=topic.name,
+                redriven=sum(redriven.moved.values()),
+                to=redriven.moved,
+                remaining=topic.log.state().count,
+                performance=performance(call),
             )
         )
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
 from strandline.delivery.routers import (
     Router,
@@ -28,29 +29,24 @@ from strandline.protocols.topics.errors import (
     topic_not_found,
 )
 from strandline.protocols.topics.list import cursor_behind, page_size, start_after
-from strandline.protocols.topics.match import Match, MatchField, parse_match
+from strandline.protocols.topics.match import Match, parse_match
 from strandline.protocols.topics.topics import Topic, takes_writes
+from strandline.protocols.topics.wire import (
+    Guarantee,
+    RouterBody,
+    RouterDeleted,
+    RouterList,
+    RouterPut,
+    RouterRow,
+    RouterState,
+)
 from strandline.service.access import Access
-from strandline.service.http import Call, Handler, Later, Reply, Route, quote
-from strandline.service.log_config import NameField, check_name, default_config
+from strandline.service.http import Call, Handler, Later, Reply, Route, json_reply
+from strandline.service.log_config import check_name, default_config
 from strandline.service.problems import FORBIDDEN, Refusal, invalid, limit_reached, may_not_touch
 
 #: As a topic's, and with ``>``: by convention a router is named after its ends, "orders->audit".
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:>-]{0,254}", re.ASCII)
-
-Guarantee = Literal["at_least_once", "exactly_once"]
-
-
-class RouterBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    source: NameField
-    dest: NameField
-    preserve_node: bool = True
-    preserve_tag: bool = True
-    create_dest: bool = True
-    filter: MatchField = None
-    allow_cycle: bool = False
-    guarantee: Guarantee = "at_least_once"
-
 
 _decoder = msgspec.json.Decoder(RouterBody)
 
@@ -118,14 +114,14 @@ class Routing:
         if router is None:
             raise Refusal(ROUTER_NOT_FOUND, f"router {name!r} does not exist", {"router": name})
         routers.catch_up(router.dest)
-        answer = {
-            "router": name,
-            **_definition_json(router.definition),
-            "forwarded_total": router.forwarded_total,
-            "lag": router.lag,
-            "performance": {"server_total_ms": round(call.elapsed_ms(), 3)},
-        }
-        return Reply(msgspec.json.encode(answer))
+        return json_reply(
+            RouterState(
+                **_members(router.definition),
+                forwarded_total=router.forwarded_total,
+                lag=router.lag,
+                performance=performance(call),
+            )
+        )
 
     def list(self, call: Call) -> Reply:
         """GET /v0/routers"""
@@ -138,11 +134,8 @@ class Routing:
             page_size(call),
             call.access.prefixes,
         )
-        answer: dict[str, Any] = {"routers": [_row(router) for router in found]}
-        if more:
-            answer["next_cursor"] = cursor_behind(found[-1].name)
-        answer["performance"] = {"server_total_ms": round(call.elapsed_ms(), 3)}
-        return Reply(msgspec.json.encode(answer))
+        cursor = cursor_behind(found[-1].name) if more else UNSET
+        return json_reply(RouterList([_row(router) for router in found], cursor, performance=performance(call)))
 
     def delete(self, call: Call) -> Reply | Later:
         """DELETE /v0/routers/{router}"""
@@ -150,9 +143,7 @@ class Routing:
         self._visible(call)
         return self._context.admission.after(
             self._context.routers.remove(name),
-            lambda deleted: Reply(
-                b'{"router":%b,"deleted":%b,%b}' % (quote(name), b"true" if deleted else b"false", performance(call))
-            ),
+            lambda deleted: json_reply(RouterDeleted(name, deleted, performance=performance(call))),
         )
 
 
@@ -211,9 +202,11 @@ def _definition(name: str, body: RouterBody) -> RouterDefinition:
     )
 
 
-def _definition_json(definition: RouterDefinition) -> dict[str, Any]:
+def _members(definition: RouterDefinition) -> dict[str, Any]:
+    """What every answer about a router says of it."""
     wanted = definition.filter
     return {
+        "router": definition.name,
         "source": definition.source,
         "dest": definition.dest,
         "preserve_node": definition.keep_nodes,
@@ -228,25 +221,20 @@ def _guarantee(definition: RouterDefinition) -> Guarantee:
     return "exactly_once" if definition.stamped else "at_least_once"
 
 
-def _row(router: Router) -> dict[str, Any]:
+def _row(router: Router) -> RouterRow:
     definition = router.definition
-    return {
-        "router": definition.name,
-        "source": definition.source,
-        "dest": definition.dest,
-        "guarantee": _guarantee(definition),
-        "forwarded_total": router.forwarded_total,
-    }
+    return RouterRow(
+        router=definition.name,
+        source=definition.source,
+        dest=definition.dest,
+        guarantee=_guarantee(definition),
+        forwarded_total=router.forwarded_total,
+    )
 
 
 def _put_reply(call: Call, definition: RouterDefinition, created: bool) -> Reply:
-    answer = {
-        "router": definition.name,
-        "created": created,
-        **_definition_json(definition),
-        "performance": {"server_total_ms": round(call.elapsed_ms(), 3)},
-    }
-    return Reply(msgspec.json.encode(answer), 201 if created else 200)
+    answer = RouterPut(**_members(definition), created=created, performance=performance(call))
+    return json_reply(answer, 201 if created else 200)
 
 
 def _refusal(error: RouterError, access: Access) -> Refusal:

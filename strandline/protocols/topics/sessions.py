@@ -60,7 +60,7 @@ class Session(Watcher):
         self.streams: list[EventStream] = []
         #: False if there was nothing to watch from the start: the client named only topics that do not exist.
         self.was_watching = False
-        #: The places in the order of their names, with the names as JSON; made anew when one comes or goes.
+        #: The places in the order of their names, with the names as JSON; made again when one comes or goes.
         self._ids: list[tuple[bytes, FeedPosition]] | None = None
 
     def subscribe(self, starts: Mapping[str, Start], patterns: Sequence[Pattern]) -> None:
@@ -280,7 +280,7 @@ class EventStream(LiveResponse):
                 self._target = -1
                 continue
             self.take(place, piece)
-            # A topic that is written to faster than this reader reads must not keep the others waiting for good.
+            # A topic that is written to faster than this reader reads must not keep the others waiting forever.
             if piece.caught_up or place.cursor >= self._target:
                 pending.pop()
                 self._target = -1

@@ -37,9 +37,14 @@ MAX_SEQ = (1 << 63) - 1
 
 DEFAULT_LIMIT = 256
 MAX_WAIT_MS = 30_000
-#: The byte budget of a page: when none is asked for, and at the most.
+#: The byte budget of a page: the default, and the maximum.
 DEFAULT_PAGE_BYTES = 1 << 20
 MAX_PAGE_BYTES = 8 << 20
 MAX_IDEMPOTENCY_KEY_BYTES = 256
 #: A nacked job can be kept away for at most this long.
 MAX_NACK_DELAY_MS = 86_400_000
+#: The byte budget of an event of a watch session, and how long its streams may be silent, unless the client asks for
+#: something else.
+DEFAULT_FRAME_BYTES = 262_144
+DEFAULT_HEARTBEAT_MS = 15_000
+MAX_HEARTBEAT_MS = 60_000

@@ -44,7 +44,7 @@ class Topic:
 
     @property
     def is_plain(self) -> bool:
-        """Whether every append to it is the same: it is no queue, never full, and nobody else has a say in it."""
+        """Whether every append to it is the same: it is not a queue, never full, without notes of another protocol."""
         config = self.log.config
         if config is not self._config:
             self._look_at(config)
@@ -52,7 +52,9 @@ class Topic:
 
     def check_takes_writes(self) -> None:
         """Refuse where the log has an owner, is closed, or has a schema that only streams check."""
-        check_append(self.log)
+        # Only notes can say so: a topic is never one of the server's own logs.
+        if self.log.notes:
+            check_append(self.log)
 
     def _look_at(self, config: Config) -> None:
         self._traits = traits_of(config)
@@ -107,10 +109,17 @@ class Topics:
     def create(self, name: str, config: Config) -> tuple[Topic, Commit[Log]]:
         """Create a topic that is not there. It can be used at once and is durable when the commit is done."""
         check_name(name)
+        self.check_dead_letter(config)
         _, commit = self.catalog.create(name, config)
         topic = self.find(name)
         assert topic is not None
         return topic, commit
+
+    def check_dead_letter(self, config: Config) -> None:
+        """Refuse a configuration that sends dead letters to a log with an owner."""
+        dead_letter = traits_of(config).dead_letter
+        if dead_letter is not None:
+            self.catalog.check_target(dead_letter)
 
     def page(self, prefix: str, after: str, limit: int, prefixes: tuple[str, ...]) -> tuple[list[Topic], bool]:
         """Topics in the order of their names, from behind ``after`` on, and whether there are more."""

@@ -3,31 +3,21 @@
 from __future__ import annotations
 
 from secrets import token_urlsafe
-from typing import Annotated
 
 import msgspec
-from msgspec import Meta
 
 from strandline.delivery.watch import Feeds
+from strandline.nearest_name import decode_body
 from strandline.protocols.topics.context import Context, performance
 from strandline.protocols.topics.event_frames import EventView, decode_cursor
 from strandline.protocols.topics.sessions import EventStream, Session
-from strandline.protocols.topics.watch_request import Natural, Request, TopicOptions, WatchOptions, resolve, view_maker
-from strandline.service.http import Call, Reply
+from strandline.protocols.topics.settings import MAX_HEARTBEAT_MS
+from strandline.protocols.topics.watch_request import Request, resolve, view_maker
+from strandline.protocols.topics.wire import WatchAnswer, WatchBody
+from strandline.service.http import Call, Reply, json_reply
 from strandline.service.problems import NOT_FOUND, UNAUTHORIZED, Refusal, invalid, limit_reached
 
-DEFAULT_FRAME_BYTES = 262_144
-DEFAULT_HEARTBEAT_MS = 15_000
-MAX_HEARTBEAT_MS = 60_000
 _WID_BYTES = 16
-
-
-class WatchBody(WatchOptions, kw_only=True):
-    topics: Annotated[dict[str, TopicOptions], Meta(extra_json_schema={"minProperties": 1})]
-    max_batch_bytes: Natural = DEFAULT_FRAME_BYTES
-    heartbeat_ms: Natural = DEFAULT_HEARTBEAT_MS
-    #: A composite cursor, as events have it in their id: where to go on.
-    cursor: str | None = None
 
 
 _decoder = msgspec.json.Decoder(WatchBody)
@@ -53,7 +43,7 @@ class Watching:
     def create(self, call: Call) -> Reply:
         """POST /v0/watch"""
         context = self.context
-        body = _decoder.decode(call.body)
+        body = decode_body(_decoder, call.body)
         cursors = {} if body.cursor is None else _positions(body.cursor)
         lenient = body.lenient or call.flag("lenient", False)
         starts, patterns = resolve(
@@ -70,15 +60,13 @@ class Watching:
         session = Session(context, self.feeds, call.access, wid, heartbeat_ms, self._changed)
         session.subscribe(starts, patterns)
         self._sessions[wid] = self._idle[wid] = session
-        topics = {name: starts[name].json() for name in sorted(starts)}
-        return Reply(
-            b'{"wid":"%b","stream_url":"/v0/watch/%b","session_ttl_ms":%d,"topics":%b,%b}'
-            % (
-                wid.encode(),
-                wid.encode(),
-                context.delivery.session_ttl_ms,
-                msgspec.json.encode(topics),
-                performance(call),
+        return json_reply(
+            WatchAnswer(
+                wid=wid,
+                stream_url=f"/v0/watch/{wid}",
+                session_ttl_ms=context.delivery.session_ttl_ms,
+                topics={name: starts[name].shown() for name in sorted(starts)},
+                performance=performance(call),
             )
         )
 

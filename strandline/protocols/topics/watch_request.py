@@ -3,53 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
-
-import msgspec
-from msgspec import Meta
 
 from strandline.delivery.watch import FeedPosition, FeedReader, Feeds, FeedView
 from strandline.engine import Log
 from strandline.engine.errors import UnknownLog
 from strandline.protocols.topics.context import Context
 from strandline.protocols.topics.errors import topic_not_found
-from strandline.protocols.topics.match import MatchField, parse_match
+from strandline.protocols.topics.match import parse_match
 from strandline.protocols.topics.read import Selection, clamp_bytes, clamp_limit, node_set
 from strandline.protocols.topics.settings import DEFAULT_LIMIT, TopicsSettings
 from strandline.protocols.topics.topics import Topic
+from strandline.protocols.topics.wire import TopicOptions, WatchedTopic, WatchOptions
 from strandline.service.access import Access
 from strandline.service.catalog import holds_json
 from strandline.service.problems import Refusal, invalid, may_not_touch
-
-Natural = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
-
-
-class TopicOptions(msgspec.Struct, gc=False):
-    """What may be said of each topic or pattern."""
-
-    from_seq: Natural = 0
-    #: Start at the head: only what is written from now on.
-    tail: bool = False
-    match: MatchField = None
-    since_ts: Natural | None = None
-
-
-class WatchOptions(msgspec.Struct, kw_only=True):
-    """What may be said of everything that is watched."""
-
-    node: str | list[str] | None = None
-    limit: Natural = 0
-    max_batch_bytes: Natural = 0
-    include_meta: bool = True
-    include_tags: bool = False
-    include_data: bool = True
-    consistency: Literal["eventual", "strong"] = "eventual"
-    #: For all topics that have none of their own.
-    match: MatchField = None
-    since_ts: Natural | None = None
-    #: Leave out topics that do not exist, instead of refusing the request.
-    lenient: bool = False
 
 
 class TopicView(FeedView):
@@ -125,8 +94,8 @@ class Start(NamedTuple):
     head: int
     earliest: int
 
-    def json(self) -> dict[str, int]:
-        return {"from_seq": self.cursor, "head_seq": self.head, "earliest_seq": self.earliest}
+    def shown(self) -> WatchedTopic:
+        return WatchedTopic(from_seq=self.cursor, head_seq=self.head, earliest_seq=self.earliest)
 
 
 class Request(NamedTuple):
@@ -139,7 +108,7 @@ class Request(NamedTuple):
 
 
 def resolve(context: Context, access: Access, request: Request) -> tuple[dict[str, Start], list[Pattern]]:
-    """Find everything that is asked for, or refuse: nothing has changed then."""
+    """Find the topics and patterns of a request, or refuse it without a change."""
     maximum = context.settings.max_watch_topics
     if not request.topics:
         raise invalid("topics must name at least one topic")
@@ -216,7 +185,7 @@ def topic_of(place: FeedPosition) -> Topic:
 
 
 class Watcher(FeedReader):
-    """Somebody who watches topics. ``listening`` while it wants to be told of anything."""
+    """A client that watches topics. ``listening`` between ``listen`` and ``unlisten``."""
 
     __slots__ = ("access", "context", "feeds", "listening", "patterns", "places")
 
@@ -245,7 +214,7 @@ class Watcher(FeedReader):
         self.listening = False
 
     def attach(self, place: FeedPosition) -> bool:
-        """Be told of news at the place; False when its log has gone."""
+        """Get new records from this position on; False when its log is gone."""
         topic = topic_of(place)
         self.context.consumed(topic)
         self.context.catch_up(topic)
@@ -292,7 +261,7 @@ class Watcher(FeedReader):
                 place.feed.queue(place)
 
     def leave(self) -> None:
-        """Be told nothing any more; the places stay."""
+        """Stop getting records; the positions stay."""
         self.unlisten()
         for place in self.places.values():
             self.feeds.detach(place)

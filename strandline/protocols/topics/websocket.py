@@ -10,9 +10,10 @@ from time import perf_counter
 from typing import Any
 
 import msgspec
-from msgspec import Raw
+from msgspec import UNSET, Raw
 
 from strandline.delivery.watch import FeedPosition
+from strandline.nearest_name import with_nearest
 from strandline.protocols.topics.context import Context
 from strandline.protocols.topics.errors import (
     INVALID_JSON,
@@ -22,23 +23,27 @@ from strandline.protocols.topics.errors import (
     refusal_of,
 )
 from strandline.protocols.topics.message_frames import (
+    CaughtUp,
     Command,
     MessageView,
     Ping,
+    Pong,
     Publish,
     Subscribe,
+    Subscribed,
+    TopicDeletedMessage,
     Unsubscribe,
+    Unsubscribed,
     ack_message,
-    caught_up_message,
     command_decoder,
-    deleted_message,
     error_message,
-    message,
     request_id_of,
+    text_of,
 )
 from strandline.protocols.topics.topics import Topic
 from strandline.protocols.topics.watch import Watching
-from strandline.protocols.topics.watch_request import Request, TopicOptions, Watcher, resolve, topic_of, view_maker
+from strandline.protocols.topics.watch_request import Request, Watcher, resolve, topic_of, view_maker
+from strandline.protocols.topics.wire import TopicOptions
 from strandline.protocols.topics.write import Writing
 from strandline.service.access import Access
 from strandline.service.admission import RETRY_AFTER_MS
@@ -59,7 +64,7 @@ DEFAULT_LIMIT = 1000
 #: So much may wait to be sent before a socket gets no more deliveries; they go on from the log when it is less.
 MAX_WAITING_MESSAGES = 16
 MAX_WAITING_BYTES = 1 << 20
-#: So many publishes may be under way before no further command is read.
+#: With this number of publishes under way, no further command is read.
 MAX_UNDER_WAY = 256
 #: The elements of smaller messages are not counted: making objects of all of them takes a few milliseconds.
 COUNTED_FROM_CHARACTERS = 64 << 10
@@ -135,7 +140,7 @@ class Socket(Watcher):
                     self._obey(text)
                 else:
                     refusal = Refusal(UNSUPPORTED_MESSAGE, "messages must be text, not binary")
-                    self.put(error_message(None, refusal))
+                    self.put(error_message(UNSET, refusal))
                 while self._crowded() and not sender.done():
                     self._relief = self.context.hub.loop.create_future()
                     await self._relief
@@ -234,11 +239,13 @@ class Socket(Watcher):
         # A message is much smaller than a body may be, so its elements can be counted here.
         elements = self._writing.elements
         if len(text) > COUNTED_FROM_CHARACTERS and elements.is_exceeded(text.encode()):
-            self.put(error_message(None, elements.refuse()))
+            self.put(error_message(UNSET, elements.refuse()))
             return
         try:
             command = command_decoder.decode(text)
         except msgspec.MsgspecError as error:
+            if isinstance(error, msgspec.ValidationError):
+                error = with_nearest(error, Command)
             refusal = Refusal(INVALID_JSON, str(error))
             self.put(error_message(request_id_of(text), refusal))
             return
@@ -255,7 +262,7 @@ class Socket(Watcher):
         elif isinstance(command, Unsubscribe):
             self._unsubscribe(command)
         elif isinstance(command, Ping):
-            self.put(message(op="pong", request_id=command.request_id))
+            self.put(text_of(Pong(command.request_id)))
 
     def _publish(self, command: Publish) -> None:
         access, name = self.access, command.topic
@@ -302,8 +309,8 @@ class Socket(Watcher):
         maximum = self.context.settings.max_watch_topics
         if maximum and len(self.places.keys() | starts.keys()) > maximum:
             raise invalid(f"a socket watches at most {maximum} topics", {"max": maximum})
-        answer = {name: starts[name].json() for name in sorted(starts)}
-        self.put(message(op="subscribed", request_id=command.request_id, topics=answer))
+        topics_shown = {name: starts[name].shown() for name in sorted(starts)}
+        self.put(text_of(Subscribed(command.request_id, topics_shown)))
         if patterns:
             known = {pattern.prefix: pattern for pattern in (*self.patterns, *patterns)}
             self.patterns = tuple(sorted(known.values(), key=lambda pattern: len(pattern.prefix), reverse=True))
@@ -331,7 +338,7 @@ class Socket(Watcher):
                     self._drop(covered)
             else:
                 self._drop(name)
-        self.put(message(op="unsubscribed", request_id=command.request_id, topics=names))
+        self.put(text_of(Unsubscribed(command.request_id, names)))
 
     def _drop(self, name: str) -> None:
         place = self.places.pop(name, None)
@@ -354,7 +361,7 @@ class Socket(Watcher):
             for text in piece.content:
                 self.put(text)
         elif piece.caught_up and place in self._fresh:
-            self.put(caught_up_message(topic_of(place), piece.head))
+            self.put(text_of(CaughtUp(topic_of(place).name, piece.head)))
         if piece.caught_up:
             self._fresh.discard(place)
         else:
@@ -370,7 +377,7 @@ class Socket(Watcher):
         topic = topic_of(place)
         self.places.pop(topic.name, None)
         self._fresh.discard(place)
-        self.put(deleted_message(topic))
+        self.put(text_of(TopicDeletedMessage(topic.name, topic.log.head, "deleted")))
         self.cover_again(topic.name)
 
     def paced(self, place: FeedPosition) -> None:

@@ -1,6 +1,9 @@
-"""What the answers of the protocol look like. The handlers write them as bytes; these types describe them to others.
+"""The bodies and answers of the protocol. Handlers decode and build these structs, and OpenAPI is generated from them.
 
-A field that has UNSET as its default is left out where there is nothing to say.
+The members of an answer are sent in the order in which they are declared; one that is UNSET is left out. The hottest
+answers are written as bytes instead: the answer to a write and a page of records. A test decodes them with their
+structs. Events are declared in ``event_frames.py``, the messages of a WebSocket in ``message_frames.py``, and
+``descriptions.py`` says what members mean.
 """
 
 from __future__ import annotations
@@ -8,70 +11,57 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import UNSET, Meta, UnsetType, field
+from msgspec import UNSET, Meta, Raw, UnsetType, field
 
-from strandline.protocols.topics.routers import Guarantee
-from strandline.service.log_config import Kind
+from strandline.engine.record import Reason
+from strandline.protocols.topics.match import MatchField
+from strandline.protocols.topics.settings import DEFAULT_FRAME_BYTES, DEFAULT_HEARTBEAT_MS, MAX_SEQ, U64
+from strandline.service.log_config import ConfigShown, Kind, NameField, Number, TopicConfig
 
-Number = Annotated[int, Meta(ge=0)]
+Natural = Annotated[int, Meta(ge=0, le=MAX_SEQ)]
 Milliseconds = Annotated[float, Meta(ge=0)]
+Guarantee = Literal["at_least_once", "exactly_once"]
+#: The handler refuses an empty name, so that the message can say what to send.
+NodeField = Annotated[str, Meta(extra_json_schema={"minLength": 1})]
+LeaseField = Annotated[str, Meta(extra_json_schema={"pattern": "^(lease_[0-9a-f]+)?$"})]
+#: Readers get no records that were written by these nodes.
+NodesField = str | list[str] | None
 
-# --- how long it took ----------------------------------------------------------------------------------------------
+# --- how long a request took ---------------------------------------------------------------------------------------
 
 
-class Performance(msgspec.Struct):
+class Performance(msgspec.Struct, gc=False):
     """How long the server took, in milliseconds."""
 
     server_total_ms: Milliseconds
 
 
-class ClaimPerformance(Performance):
+class ClaimPerformance(Performance, gc=False):
     throttle_wait_ms: Milliseconds
 
 
-class DiffPerformance(Performance):
+class DiffPerformance(Performance, gc=False):
     records_scanned: Number
     throttle_wait_ms: Milliseconds
 
 
-class WritePerformance(Performance):
+class WritePerformance(Performance, gc=False):
     wal_append_ms: Milliseconds
     fsync_ms: Milliseconds
     throttle_wait_ms: Milliseconds
 
 
-class AckPerformance(Performance):
+class AckPerformance(Performance, gc=False):
     fsync_ms: Milliseconds | UnsetType = UNSET
 
 
 class Timed(msgspec.Struct, kw_only=True):
+    """An answer whose last member is ``performance``: keyword-only members come after all others."""
+
     performance: Performance
 
 
 # --- topics --------------------------------------------------------------------------------------------------------
-
-
-class ConfigShown(msgspec.Struct):
-    """The whole configuration, with what was left to its default."""
-
-    type: Kind
-    ttl_ms: Number
-    cap_records: Number
-    cap_bytes: Number
-    discard: Literal["old", "reject"]
-    compact: bool
-    durable: bool
-    durability: Literal["ephemeral", "memory", "disk", "fsync"]
-    priority: int | None
-    auto_priority: bool
-    auto_create: bool
-    idempotency_window_ms: Number
-    dedupe_node: bool
-    lease_ms: Number
-    claim_jitter_ms: Number
-    max_deliveries: Number
-    dead_letter: str | None
-    leases_durable: bool
 
 
 class TopicPut(Timed):
@@ -93,7 +83,7 @@ class ConsumerState(msgspec.Struct):
     committed_ts: Number
 
 
-class TopicState(Timed):
+class TopicState(msgspec.Struct, kw_only=True):
     topic: str
     type: Kind
     head_seq: Number
@@ -102,11 +92,12 @@ class TopicState(Timed):
     count: Number
     bytes: Number
     config: ConfigShown
+    queue: QueueCounters | UnsetType = UNSET
+    consumers: dict[str, ConsumerState] | UnsetType = UNSET
     effective_priority: int
     last_write_ts: Number | None
     last_read_ts: Number | None
-    queue: QueueCounters | UnsetType = UNSET
-    consumers: dict[str, ConsumerState] | UnsetType = UNSET
+    performance: Performance
 
 
 class TopicRow(msgspec.Struct):
@@ -131,18 +122,53 @@ class TopicDeleted(Timed):
     routers_removed: list[str]
 
 
-# --- records -------------------------------------------------------------------------------------------------------
+# --- writing -------------------------------------------------------------------------------------------------------
 
 
-class Written(msgspec.Struct):
+class WriteRecord(msgspec.Struct, gc=False):
+    data: Raw
+    tag: str | None = None
+    node: str | None = None
+    meta: Raw | UnsetType = UNSET
+    not_before_ts: Annotated[int, Meta(ge=0, lt=1 << 62)] = 0
+    priority: Annotated[int, Meta(ge=-1000, le=1000)] = 0
+
+
+RecordsField = Annotated[list[WriteRecord], Meta(extra_json_schema={"minItems": 1})]
+
+
+class WriteBody(msgspec.Struct, gc=False):
+    records: RecordsField
+    node: str | None = None
+    idempotency_key: str | None = None
+    create: bool | None = None
+    config: TopicConfig | None = None
+    disable_backpressure: bool = False
+
+
+class OneWrite(msgspec.Struct, gc=False):
+    topic: NameField
+    records: RecordsField
+    node: str | None = None
+    create: bool | None = None
+    config: TopicConfig | None = None
+
+
+class MultiWriteBody(msgspec.Struct, gc=False):
+    writes: Annotated[list[OneWrite], Meta(extra_json_schema={"minItems": 1})]
+    idempotency_key: str | None = None
+    disable_backpressure: bool = False
+
+
+class Written(msgspec.Struct, kw_only=True):
     topic: str
     first_seq: Number
     last_seq: Number
+    seqs: list[Number] | UnsetType = UNSET
     head_seq: Number
     count: Number
     created: bool
     deduped: bool
-    seqs: list[Number] | UnsetType = UNSET
 
 
 class WriteAnswer(Written, kw_only=True):
@@ -150,29 +176,46 @@ class WriteAnswer(Written, kw_only=True):
 
 
 class MultiWriteAnswer(msgspec.Struct):
-    """What became of each of the writes, in their order."""
+    """The outcome of each write, in the order of the request."""
 
     writes: list[Written]
     performance: WritePerformance
 
 
-class ReadRecord(msgspec.Struct):
+# --- reading and deleting ------------------------------------------------------------------------------------------
+
+
+class DiffBody(msgspec.Struct, gc=False):
+    from_seq: U64 | None = None
+    limit: U64 = 0
+    node: NodesField = None
+    include_tags: bool = False
+    include_meta: bool = True
+    wait_ms: U64 = 0
+    max_batch_bytes: U64 = 0
+    match: MatchField = None
+    since_ts: U64 | None = None
+    consumer: str | None = None
+    view: Literal["latest"] | None = None
+
+
+class ReadRecord(msgspec.Struct, kw_only=True):
     """A record as readers get it: ``data`` and ``meta`` are byte for byte what was written."""
 
     seq: Number = field(name="$seq")
     ts: Number = field(name="$ts")
-    data: Any
     node: str | UnsetType = field(default=UNSET, name="$node")
     tag: str | UnsetType = field(default=UNSET, name="$tag")
+    data: Any
     meta: Any | UnsetType = UNSET
 
 
 class LostRange(msgspec.Struct):
-    """Records that are gone although nobody deleted them, from ``gap_from`` to ``gap_to``."""
+    """Records that are gone although no caller deleted them, from ``gap_from`` to ``gap_to``."""
 
     gap_from: Number
     gap_to: Number
-    reason: Literal["cap", "ttl", "mixed", "source_trim", "lost", "recreated"]
+    reason: Reason
     missed_estimate: Number
     earliest_seq: Number
     head_seq: Number
@@ -190,6 +233,11 @@ class DiffAnswer(msgspec.Struct):
     performance: DiffPerformance
 
 
+class DeleteBody(msgspec.Struct, forbid_unknown_fields=True):
+    before_seq: U64 | None = None
+    match: MatchField = None
+
+
 class RecordsDeleted(Timed):
     topic: str
     deleted: Number
@@ -200,6 +248,10 @@ class RecordsDeleted(Timed):
 
 
 # --- consumers -----------------------------------------------------------------------------------------------------
+
+
+class CommitBody(msgspec.Struct, forbid_unknown_fields=True):
+    seq: Natural
 
 
 class ConsumerAnswer(Timed):
@@ -226,16 +278,45 @@ class ConsumerDeleted(Timed):
 # --- queues --------------------------------------------------------------------------------------------------------
 
 
-class Job(msgspec.Struct):
+class ClaimBody(msgspec.Struct, gc=False):
+    node: NodeField
+    max: Natural = 0
+    lease_ms: Natural | None = None
+
+
+class AckBody(msgspec.Struct, kw_only=True, gc=False):
+    node: NodeField
+    seqs: list[Natural]
+    lease_ids: list[LeaseField] | None = None
+
+
+class NackBody(AckBody, kw_only=True, gc=False):
+    delay_ms: Natural = 0
+
+
+class ExtendBody(AckBody, kw_only=True, gc=False):
+    lease_ms: Natural
+
+
+class RedriveBody(msgspec.Struct, forbid_unknown_fields=True):
+    to: NameField | None = None
+    limit: Natural = 0
+    match: MatchField = None
+
+
+class Job(msgspec.Struct, kw_only=True, gc=False):
+    """A claimed job: ``data`` and ``meta`` are byte for byte what was written."""
+
+    topic: str | UnsetType = UNSET
     seq: Number = field(name="$seq")
     lease_id: str
     deadline: Number
     ts: Number = field(name="$ts")
-    deliveries: Number
-    data: Any
     tag: str | UnsetType = field(default=UNSET, name="$tag")
+    deliveries: Number
     priority: int | UnsetType = UNSET
-    meta: Any | UnsetType = UNSET
+    data: Raw
+    meta: Raw | UnsetType = UNSET
 
 
 class ClaimAnswer(msgspec.Struct):
@@ -280,7 +361,31 @@ class RedriveAnswer(Timed):
 # --- routers -------------------------------------------------------------------------------------------------------
 
 
-class RouterShown(Timed):
+class RouterBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    source: NameField
+    dest: NameField
+    preserve_node: bool = True
+    preserve_tag: bool = True
+    create_dest: bool = True
+    filter: MatchField = None
+    allow_cycle: bool = False
+    guarantee: Guarantee = "at_least_once"
+
+
+class RouterPut(msgspec.Struct):
+    router: str
+    created: bool
+    source: str
+    dest: str
+    preserve_node: bool
+    preserve_tag: bool
+    filter: list[str] | None
+    allow_cycle: bool
+    guarantee: Guarantee
+    performance: Performance
+
+
+class RouterState(msgspec.Struct):
     router: str
     source: str
     dest: str
@@ -289,15 +394,9 @@ class RouterShown(Timed):
     filter: list[str] | None
     allow_cycle: bool
     guarantee: Guarantee
-
-
-class RouterPut(RouterShown):
-    created: bool
-
-
-class RouterState(RouterShown):
     forwarded_total: Number
     lag: Number
+    performance: Performance
 
 
 class RouterRow(msgspec.Struct):
@@ -319,6 +418,37 @@ class RouterDeleted(Timed):
 
 
 # --- watching ------------------------------------------------------------------------------------------------------
+
+
+class TopicOptions(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    """The options of one topic or pattern."""
+
+    from_seq: Natural = 0
+    tail: bool = False
+    match: MatchField = None
+    since_ts: Natural | None = None
+
+
+class WatchOptions(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """The options of a watch session and of a subscription. A topic's own ``match`` and ``since_ts`` come first."""
+
+    node: NodesField = None
+    limit: Natural = 0
+    max_batch_bytes: Natural = 0
+    include_meta: bool = True
+    include_tags: bool = False
+    include_data: bool = True
+    consistency: Literal["eventual", "strong"] = "eventual"
+    match: MatchField = None
+    since_ts: Natural | None = None
+    lenient: bool = False
+
+
+class WatchBody(WatchOptions, kw_only=True, forbid_unknown_fields=True):
+    topics: Annotated[dict[str, TopicOptions], Meta(extra_json_schema={"minProperties": 1})]
+    max_batch_bytes: Natural = DEFAULT_FRAME_BYTES
+    heartbeat_ms: Natural = DEFAULT_HEARTBEAT_MS
+    cursor: str | None = None
 
 
 class WatchedTopic(msgspec.Struct):

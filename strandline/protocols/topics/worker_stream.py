@@ -9,11 +9,11 @@ from strandline.delivery.queues.dispatcher import Dispatcher
 from strandline.delivery.queues.workers import QueueWorker
 from strandline.protocols.topics.context import Context
 from strandline.protocols.topics.event_frames import RETRY, error_frame, heartbeat
-from strandline.protocols.topics.jobs import check_node, in_order, queue_topic, render_job
+from strandline.protocols.topics.jobs import check_node, queue_topic, shown_jobs
 from strandline.protocols.topics.topics import Topic
 from strandline.service import sse
 from strandline.service.access import Access
-from strandline.service.http import Call
+from strandline.service.http import Call, encode
 from strandline.service.live import Ending, LiveResponse
 from strandline.service.log_config import clamp_lease
 from strandline.service.problems import invalid
@@ -47,7 +47,7 @@ class Working:
 class WorkStream(LiveResponse, QueueWorker):
     """One connection. Jobs that it was given and did not finish are available to others as soon as it ends."""
 
-    __slots__ = ("_context", "_dispatcher", "_prefix", "_queue", "_topic")
+    __slots__ = ("_context", "_dispatcher", "_queue", "_topic")
 
     def __init__(self, request: ClaimRequest, context: Context, queue: Queue, topic: Topic, access: Access) -> None:
         LiveResponse.__init__(self, context.live, access)
@@ -56,7 +56,6 @@ class WorkStream(LiveResponse, QueueWorker):
         self._queue = queue
         self._dispatcher: Dispatcher | None = None
         self._topic = topic
-        self._prefix = b'"topic":%b,' % topic.json_name
 
     # --- the connection --------------------------------------------------------------------------------------------
 
@@ -96,7 +95,8 @@ class WorkStream(LiveResponse, QueueWorker):
 
     def take(self, jobs: list[Claimed]) -> None:
         self._context.consumed(self._topic)
-        self.write(b"".join([_frame(job, self._prefix) for job in in_order(jobs)]))
+        frames = [sse.frame(b"job", encode(job), b"%d" % job.seq) for job in shown_jobs(jobs, self._topic.name)]
+        self.write(b"".join(frames))
 
     def held_back(self, milliseconds: int) -> None:
         self.write(
@@ -116,10 +116,6 @@ class WorkStream(LiveResponse, QueueWorker):
 
     def _error(self, code: int | str, error: str) -> bytes:
         return error_frame(code=code, error=error, topic=self._topic.name)
-
-
-def _frame(job: Claimed, prefix: bytes) -> bytes:
-    return sse.frame(b"job", render_job(job, prefix), b"%d" % job.seq)
 
 
 def _number(query: dict[str, str], name: str) -> int | None:

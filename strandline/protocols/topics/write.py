@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from functools import partial
 from time import perf_counter
-from typing import TypeVar
 
 import msgspec
 
 from strandline.delivery.queues import Schedule
 from strandline.engine import Appended, Batch, Log
-from strandline.engine.commit import Commit
+from strandline.engine.commit import Commit, after_all, then
 from strandline.nearest_name import with_nearest
 from strandline.protocols.topics.batches import (
-    RecordsField,
     check_idempotency_key,
     check_utf8,
     is_scheduled,
@@ -27,23 +25,13 @@ from strandline.protocols.topics.batches import (
 from strandline.protocols.topics.context import Context
 from strandline.protocols.topics.records import number_list
 from strandline.protocols.topics.topics import Topic, config_of_new
+from strandline.protocols.topics.wire import WriteBody
 from strandline.service.http import Call, Later, Reply
-from strandline.service.log_config import TopicConfig
 
-T = TypeVar("T")
 #: A write of more records than this gains nothing by being appended together with others.
 MAX_GATHERED_RECORDS = 16
 #: A group of this size is appended at once.
 MAX_GATHERED_BYTES = 1 << 20
-
-
-class WriteBody(msgspec.Struct, gc=False):
-    records: RecordsField
-    node: str | None = None
-    idempotency_key: str | None = None
-    create: bool | None = None
-    config: TopicConfig | None = None
-    disable_backpressure: bool = False
 
 
 _decoder = msgspec.json.Decoder(WriteBody)
@@ -97,50 +85,31 @@ class Writing:
         if topic is None:
             config = config_of_new(name, body.create, body.config, write.call.access)
             topic, write.created = self._topics.create(name, config)
-        is_queue = False
         try:
             schedules = make_schedules(body.records, topic) if is_scheduled(body.records) else None
-            if key is None and write.created is None and topic.is_plain:
-                if self._gathers(topic, write):
-                    return write
-            else:
-                topic.check_takes_writes()
-                is_queue = topic.traits.type == "queue"
-            appending = self._commit(topic, write.batch, key, schedules, is_queue=is_queue)
+            if key is None and write.created is None and topic.is_plain and self._gathers(topic, write):
+                return write
+            appending = self._commit(topic, write.batch, key, schedules)
         except BaseException:
             if write.created is not None:
                 self._context.unmake(topic)
             raise
-        if appending.commit.done and write.created is None:
-            done = appending.commit.wait()
-            return write.reply(topic, done.first, done.last, done.deduped, appending)
-        return self._reply_later(topic, write, appending)
-
-    def _reply_later(self, topic: Topic, write: _Write, appending: _Appending) -> Reply | Later:
-        """The answer once the append and the creation of the topic are durable."""
-
-        def reply(done: Appended) -> Reply:
-            return write.reply(topic, done.first, done.last, done.deduped, appending)
-
-        after, created = self._context.admission.after, write.created
-        if created is not None and not created.done:
-            return after(created, lambda _: reply(appending.commit.wait()))
-        return after(appending.commit, reply)
+        commit = appending.commit
+        if write.created is not None:
+            commit = _after(write.created, commit)
+        if commit.done:
+            return write.reply(topic, appending, commit.wait())
+        return self._context.admission.after(commit, partial(write.reply, topic, appending))
 
     def _commit(
-        self,
-        topic: Topic,
-        batch: Batch,
-        key: str | None = None,
-        schedules: list[Schedule | None] | None = None,
-        *,
-        is_queue: bool = False,
+        self, topic: Topic, batch: Batch, key: str | None = None, schedules: list[Schedule | None] | None = None
     ) -> _Appending:
         """The one append of every write."""
+        topic.check_takes_writes()
         before = perf_counter()
-        if is_queue:
-            return _Appending(self._context.queue(topic).append(batch, schedules, key), before)
-        return _Appending(topic.log.append(batch, idempotency_key=key), before)
+        if schedules is None:
+            return _Appending(topic.log.append(batch, idempotency_key=key), before)
+        return _Appending(self._context.queue(topic).append(batch, schedules, key), before)
 
     # --- writes of the same turn -----------------------------------------------------------------------------------
 
@@ -175,7 +144,6 @@ class Writing:
 
     def _append_group(self, topic: Topic, group: _Gathered) -> None:
         try:
-            topic.check_takes_writes()
             appending = self._commit(topic, group.batch())
         except Exception as error:
             group.fail(error)
@@ -184,6 +152,11 @@ class Writing:
             group.settle(topic, appending)
         else:
             self._context.hub.on_done(appending.commit, partial(group.settle, topic, appending))
+
+
+def _after(created: Commit[Log], commit: Commit[Appended]) -> Commit[Appended]:
+    """The append to a topic that was created for it: done when both are durable."""
+    return then(after_all([created, commit], None), lambda _: commit.wait())
 
 
 class _Write(Later):
@@ -199,8 +172,8 @@ class _Write(Later):
         self.created: Commit[Log] | None = None
         self.waited_ms = 0.0
 
-    def reply(self, topic: Topic, first: int, last: int, deduped: bool, appending: _Appending) -> Reply:
-        call = self.call
+    def reply(self, topic: Topic, appending: _Appending, done: Appended) -> Reply:
+        call, first, last = self.call, done.first, done.last
         seqs = b""
         if not call.head.query_string or call.flag("return_seqs", True):
             seqs = b',"seqs":[%b]' % (number_list(range(first, last + 1)) if first != last else b"%d" % first)
@@ -215,7 +188,7 @@ class _Write(Later):
                 last,
                 last - first + 1,
                 b"false" if self.created is None else b"true",
-                b"true" if deduped else b"false",
+                b"true" if done.deduped else b"false",
                 (perf_counter() - call.started) * 1000,
                 appending.json(topic),
                 self.waited_ms,
@@ -261,14 +234,15 @@ class _Gathered:
 
     def settle(self, topic: Topic, appending: _Appending) -> None:
         try:
-            first = appending.commit.wait().first
+            whole = appending.commit.wait()
         except Exception as error:
             self.fail(error)
             return
+        first = whole.first
         for write in self._writes:
-            following = first + len(write.batch.data)
-            write.settle(write.reply(topic, first, following - 1, False, appending))
-            first = following
+            last = first + len(write.batch.data) - 1
+            write.settle(write.reply(topic, appending, Appended(first, last, whole.ts)))
+            first = last + 1
 
     def fail(self, error: Exception) -> None:
         for write in self._writes:

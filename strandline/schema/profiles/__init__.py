@@ -2,45 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Literal, cast
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
-from strandline.nearest_name import did_you_mean
 from strandline.schema.errors import SchemaError
-from strandline.schema.profiles.evlog import Evlog
-from strandline.schema.profiles.metrics import METRICS, Metrics
+from strandline.schema.options import check_members
+from strandline.schema.profiles.evlog import Evlog, EvlogProfile
+from strandline.schema.profiles.metrics import METRICS, Metrics, MetricsProfile
+from strandline.schema.profiles.otel_limits import OtelTracesProfile
 from strandline.schema.profiles.otel_traces import OtelTraces
-from strandline.schema.profiles.profile import GENERIC, Generic, Profile, ProfileOptions
-from strandline.schema.profiles.state_protocol import StateProtocol
+from strandline.schema.profiles.profile import GENERIC, Generic, GenericProfile, Profile, ProfileKind
+from strandline.schema.profiles.state_protocol import StateProtocol, StateProtocolProfile
 
 __all__ = [
-    "API_VERSION",
     "GENERIC",
     "METRICS",
     "Evlog",
     "Metrics",
     "OtelTraces",
     "Profile",
+    "ProfileDocument",
+    "ProfileKind",
+    "ProfileUpdate",
     "StateProtocol",
     "load_profile",
     "parse_profile_update",
     "show",
 ]
 
-API_VERSION = "durable.streams/profile/v1"
+ApiVersion = Literal["durable.streams/profile/v1"]
+_API_VERSION: ApiVersion = "durable.streams/profile/v1"
+_Declared = EvlogProfile | GenericProfile | MetricsProfile | OtelTracesProfile | StateProtocolProfile
 
 #: In the order of the error message for an unknown kind.
-_KINDS: dict[str, Callable[[ProfileOptions], Profile]] = {
-    "evlog": Evlog.parse,
-    "generic": Generic.parse,
-    "metrics": Metrics.parse,
-    "otel-traces": OtelTraces.parse,
-    "state-protocol": StateProtocol.parse,
+_KINDS: dict[str, type[Profile]] = {
+    profile.kind: profile for profile in (Evlog, Generic, Metrics, OtelTraces, StateProtocol)
 }
 
-_UPDATE_KEYS = ("apiVersion", "profile")
+
+class ProfileUpdate(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="camel"):
+    api_version: ApiVersion | UnsetType = UNSET
+    profile: _Declared
+
+
+class ProfileDocument(msgspec.Struct, rename="camel"):
+    """What is shown: of the profile, the options that were set."""
+
+    api_version: ApiVersion
+    profile: _Declared
 
 
 def load_profile(stored: Mapping[str, Any]) -> Profile:
@@ -56,10 +68,8 @@ def parse_profile_update(body: bytes) -> Profile:
         raise SchemaError("profile update must be valid JSON") from None
     if not isinstance(update, dict):
         raise SchemaError("profile update must be a JSON object")
-    for name in update:
-        if name not in _UPDATE_KEYS:
-            raise SchemaError(f"profileUpdate.{name} is not supported{did_you_mean(name, _UPDATE_KEYS)}")
-    if "apiVersion" in update and update["apiVersion"] != API_VERSION:
+    check_members(update, ProfileUpdate, "profileUpdate")
+    if update.get("apiVersion", _API_VERSION) != _API_VERSION:
         raise SchemaError("invalid profile apiVersion")
     profile = update.get("profile")
     if not isinstance(profile, dict):
@@ -67,16 +77,16 @@ def parse_profile_update(body: bytes) -> Profile:
     return _make(profile)
 
 
-def show(profile: Profile) -> dict[str, Any]:
+def show(profile: Profile) -> ProfileDocument:
     """Return the profile as the protocol shows it."""
-    return {"apiVersion": API_VERSION, "profile": profile.document()}
+    return ProfileDocument(_API_VERSION, cast(_Declared, profile.document()))
 
 
 def _make(document: dict[str, Any]) -> Profile:
     kind = document.get("kind")
     if not isinstance(kind, str) or not kind:
         raise SchemaError("profile.kind must be a non-empty string")
-    parse = _KINDS.get(kind)
-    if parse is None:
+    profile = _KINDS.get(kind)
+    if profile is None:
         raise SchemaError(f"profile.kind must be {'|'.join(_KINDS)}")
-    return parse(ProfileOptions(document, "profile"))
+    return profile.parse(document)

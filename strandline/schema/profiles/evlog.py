@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import Any
 
+from msgspec import UNSET, UnsetType
+
 from strandline.schema.errors import SchemaError
+from strandline.schema.options import LowerNames, Name, Names, Options, read_options
 from strandline.schema.profiles.profile import (
     Installed,
     Profile,
-    ProfileOptions,
     closed_object,
     field,
     in_batch,
@@ -92,8 +93,6 @@ INSTALLED = Installed(SCHEMA, SEARCH)
 LEVELS = frozenset({"debug", "info", "warn", "error"})
 #: Keys whose values are never stored, in lower case.
 SECRETS = frozenset({"password", "token", "secret", "authorization", "cookie", "apikey"})
-#: Maximum number of configured redacted keys, and of paths to search for an id.
-MAX_NAMES = 64
 
 _RESERVED = frozenset({
     "timestamp", "level", "service", "environment", "version", "region", "method", "path", "message", "why", "fix",
@@ -108,30 +107,44 @@ _REQUEST_ID_AT = (("requestId",), ("context", "requestId"))
 Path = tuple[str, ...]
 
 
+class Correlation(Options, frozen=True):
+    request_id_fields: Names = ()
+    trace_context_fields: Names = ()
+    parse_traceparent: bool = True
+
+
+class EventsRequest(Options, frozen=True):
+    traces_stream: Name | UnsetType = UNSET
+
+
+class EventsObservability(Options, frozen=True):
+    request: EventsRequest = EventsRequest()
+
+
+class EvlogProfile(Options, frozen=True, tag_field="kind", tag="evlog"):
+    """One wide event per request, without secrets."""
+
+    redact_keys: LowerNames = ()
+    correlation: Correlation = Correlation()
+    observability: EventsObservability = EventsObservability()
+
+
 class Evlog(Profile):
     """``traces_stream`` is the stream with the traces of its requests, if configured."""
 
     kind = "evlog"
     normalises = True
 
-    def __init__(
-        self,
-        document: dict[str, Any],
-        *,
-        redact_keys: Sequence[str] = (),
-        request_id_fields: Sequence[str] = (),
-        trace_context_fields: Sequence[str] = (),
-        parse_traceparent: bool = True,
-        traces_stream: str | None = None,
-    ) -> None:
-        self.traces_stream = traces_stream
+    def __init__(self, document: dict[str, Any], settings: EvlogProfile) -> None:
+        correlation, traces_stream = settings.correlation, settings.observability.request.traces_stream
+        self.traces_stream = None if traces_stream is UNSET else traces_stream
         self._document = document
-        self._secrets = SECRETS.union(redact_keys)
-        self._request_id_at = tuple(tuple(name.split(".")) for name in request_id_fields) or _REQUEST_ID_AT
-        paths = [tuple(name.split(".")) for name in trace_context_fields]
+        self._secrets = SECRETS.union(settings.redact_keys)
+        self._request_id_at = tuple(tuple(name.split(".")) for name in correlation.request_id_fields) or _REQUEST_ID_AT
+        paths = [tuple(name.split(".")) for name in correlation.trace_context_fields]
         self._trace_id_at = tuple(path for path in paths if path[-1] == "traceId")
         self._span_id_at = tuple(path for path in paths if path[-1] == "spanId")
-        self._parses_traceparent = parse_traceparent
+        self._parses_traceparent = correlation.parse_traceparent
 
     def document(self) -> dict[str, Any]:
         return self._document
@@ -141,27 +154,9 @@ class Evlog(Profile):
         return () if self.traces_stream is None else (self.traces_stream,)
 
     @classmethod
-    def parse(cls, options: ProfileOptions) -> Evlog:
-        options.allow("kind", "redactKeys", "correlation", "observability")
-        redact_keys = options.texts("redactKeys", MAX_NAMES, lower=True)
-        request_id_fields: tuple[str, ...] = ()
-        trace_context_fields: tuple[str, ...] = ()
-        parse_traceparent = True
-        correlation = options.section("correlation")
-        if correlation is not None:
-            correlation.allow("requestIdFields", "traceContextFields", "parseTraceparent")
-            request_id_fields = correlation.texts("requestIdFields", MAX_NAMES)
-            trace_context_fields = correlation.texts("traceContextFields", MAX_NAMES)
-            parse_traceparent = correlation.flag("parseTraceparent", True)
-        traces_stream = observed(options, "tracesStream")
-        return cls(
-            {"kind": cls.kind, **options.given},
-            redact_keys=redact_keys,
-            request_id_fields=request_id_fields,
-            trace_context_fields=trace_context_fields,
-            parse_traceparent=parse_traceparent,
-            traces_stream=traces_stream,
-        )
+    def parse(cls, document: dict[str, Any]) -> Evlog:
+        settings, given = read_options(EvlogProfile, document, "profile")
+        return cls({"kind": cls.kind, **given}, settings)
 
     def check_install(self, *, is_json: bool, is_empty: bool, current: Profile) -> None:
         super().check_install(is_json=is_json, is_empty=is_empty, current=current)
@@ -253,19 +248,6 @@ class Evlog(Profile):
                 if found is not None:
                     trace_id, span_id = trace_id or found[0], span_id or found[1]
         return trace_id, span_id
-
-
-def observed(options: ProfileOptions, name: str) -> str | None:
-    """Return the configured other stream for the requests of this one."""
-    observability = options.section("observability")
-    if observability is None:
-        return None
-    observability.allow("request")
-    request = observability.section("request")
-    if request is None:
-        return None
-    request.allow(name)
-    return request.text(name)
 
 
 def _level(given: Any, status: int | None, explained: bool) -> str:

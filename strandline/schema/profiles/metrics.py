@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from strandline.schema.errors import SchemaError
-from strandline.schema.profiles.profile import Installed, Profile, ProfileOptions, closed_object, field, in_batch
+from strandline.schema.options import Options, read_options
+from strandline.schema.profiles.profile import Installed, Profile, closed_object, field, in_batch
 from strandline.schema.profiles.values import number_of, scalar_text, text_of
 from strandline.schema.registry import Registry
 
@@ -126,6 +127,10 @@ _LIMIT = 1 << 1000
 _INFINITY = float("inf")
 
 
+class MetricsProfile(Options, frozen=True, tag_field="kind", tag="metrics"):
+    """One record per series and interval."""
+
+
 class Metrics(Profile):
     kind = "metrics"
     normalises = True
@@ -134,8 +139,8 @@ class Metrics(Profile):
         return {"kind": "metrics"}
 
     @classmethod
-    def parse(cls, options: ProfileOptions) -> Metrics:
-        options.allow("kind")
+    def parse(cls, document: dict[str, Any]) -> Metrics:
+        read_options(MetricsProfile, document, "profile")
         return METRICS
 
     def registry(self, stream_name: str) -> Registry:

@@ -9,117 +9,67 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import Any
+from typing import Annotated, Any, Literal
 
-import msgspec
+from msgspec import UNSET, Meta, UnsetType, field
 
 from strandline.schema.errors import SchemaError
-from strandline.schema.profiles.profile import ProfileOptions
+from strandline.schema.options import Count, LowerNames, Name, Names, Options, Positive
 from strandline.schema.profiles.values import REDACTED
 
-#: Maximum number of configured redacted keys, and of attributes with the id of a request.
-MAX_NAMES = 64
 MAX_DEPTH = 64
 
 
-class AttributeLimits(msgspec.Struct, frozen=True, kw_only=True):
-    max_attribute_value_bytes: int = 8192
-    max_attributes_per_span: int = 256
-    max_events_per_span: int = 128
-    max_links_per_span: int = 128
-    max_statement_bytes: int = 4096
+class AttributeLimits(Options, frozen=True):
+    max_attribute_value_bytes: Positive = 8192
+    max_attributes_per_span: Count = 256
+    max_events_per_span: Count = 128
+    max_links_per_span: Count = 128
+    max_statement_bytes: Positive = 4096
 
 
-class StoreRaw(msgspec.Struct, frozen=True, kw_only=True):
+class StoreRaw(Options, frozen=True):
     """Which parts of a span are stored in addition to the derived fields."""
 
-    resource_attributes: bool = True
-    span_attributes: bool = True
-    events: bool = True
-    links: bool = True
+    resource_attributes: bool = field(name="rawResourceAttributes", default=True)
+    span_attributes: bool = field(name="rawSpanAttributes", default=True)
+    events: bool = field(name="rawEvents", default=True)
+    links: bool = field(name="rawLinks", default=True)
 
 
-class OtlpLimits(msgspec.Struct, frozen=True, kw_only=True):
+class OtlpLimits(Options, frozen=True):
     """The maximum size of a request and of the values in it."""
 
-    max_compressed_bytes: int = 4 << 20
-    max_decoded_bytes: int = 16 << 20
-    max_resource_spans_per_request: int = 1024
-    max_scope_spans_per_request: int = 4096
-    max_spans_per_request: int = 50_000
-    max_any_value_depth: int = 16
-    max_array_values_per_any_value: int = 256
-    max_kv_list_values_per_any_value: int = 256
+    max_compressed_bytes: Positive = 4 << 20
+    max_decoded_bytes: Positive = 16 << 20
+    max_resource_spans_per_request: Positive = 1024
+    max_scope_spans_per_request: Positive = 4096
+    max_spans_per_request: Positive = 50_000
+    max_any_value_depth: Annotated[int, Meta(ge=1, le=MAX_DEPTH)] = 16
+    max_array_values_per_any_value: Count = 256
+    max_kv_list_values_per_any_value: Count = 256
 
 
-class OtelSettings(msgspec.Struct, frozen=True, kw_only=True):
-    redact_keys: tuple[str, ...] = ()
+class SpansRequest(Options, frozen=True):
+    events_stream: Name | UnsetType = UNSET
+
+
+class SpansObservability(Options, frozen=True):
+    request: SpansRequest = SpansRequest()
+
+
+class OtelTracesProfile(Options, frozen=True, tag_field="kind", tag="otel-traces"):
+    """Spans of OpenTelemetry."""
+
+    redact_keys: LowerNames = ()
     #: The attributes with the id of a request; empty: the usual ones.
-    request_id_attributes: tuple[str, ...] = ()
+    request_id_attributes: Names = ()
     attribute_limits: AttributeLimits = AttributeLimits()
     store: StoreRaw = StoreRaw()
-    keeps_statements: bool = False
-    keeps_queries: bool = False
+    db_statement_mode: Literal["drop", "raw"] = "drop"
+    url_mode: Literal["drop_query", "raw"] = "drop_query"
     otlp_limits: OtlpLimits = OtlpLimits()
-
-
-def parse_settings(options: ProfileOptions) -> OtelSettings:
-    """Parse the settings. Raises SchemaError."""
-    return OtelSettings(
-        redact_keys=options.texts("redactKeys", MAX_NAMES, lower=True),
-        request_id_attributes=options.texts("requestIdAttributes", MAX_NAMES),
-        attribute_limits=_attribute_limits(options.section("attributeLimits")),
-        store=_store(options.section("store")),
-        keeps_statements=options.choice("dbStatementMode", ("drop", "raw"), "drop") == "raw",
-        keeps_queries=options.choice("urlMode", ("drop_query", "raw"), "drop_query") == "raw",
-        otlp_limits=_otlp_limits(options.section("otlpLimits")),
-    )
-
-
-def _attribute_limits(options: ProfileOptions | None) -> AttributeLimits:
-    if options is None:
-        return AttributeLimits()
-    options.allow(
-        "maxAttributeValueBytes", "maxAttributesPerSpan", "maxEventsPerSpan", "maxLinksPerSpan", "maxStatementBytes"
-    )
-    return AttributeLimits(
-        max_attribute_value_bytes=options.whole("maxAttributeValueBytes", 8192, 1),
-        max_attributes_per_span=options.whole("maxAttributesPerSpan", 256, 0),
-        max_events_per_span=options.whole("maxEventsPerSpan", 128, 0),
-        max_links_per_span=options.whole("maxLinksPerSpan", 128, 0),
-        max_statement_bytes=options.whole("maxStatementBytes", 4096, 1),
-    )
-
-
-def _store(options: ProfileOptions | None) -> StoreRaw:
-    if options is None:
-        return StoreRaw()
-    options.allow("rawResourceAttributes", "rawSpanAttributes", "rawEvents", "rawLinks")
-    return StoreRaw(
-        resource_attributes=options.flag("rawResourceAttributes", True),
-        span_attributes=options.flag("rawSpanAttributes", True),
-        events=options.flag("rawEvents", True),
-        links=options.flag("rawLinks", True),
-    )
-
-
-def _otlp_limits(options: ProfileOptions | None) -> OtlpLimits:
-    if options is None:
-        return OtlpLimits()
-    options.allow(
-        "maxCompressedBytes", "maxDecodedBytes", "maxResourceSpansPerRequest", "maxScopeSpansPerRequest",
-        "maxSpansPerRequest", "maxAnyValueDepth", "maxArrayValuesPerAnyValue", "maxKvListValuesPerAnyValue",
-    )  # fmt: skip
-    return OtlpLimits(
-        max_compressed_bytes=options.whole("maxCompressedBytes", 4 << 20, 1),
-        max_decoded_bytes=options.whole("maxDecodedBytes", 16 << 20, 1),
-        max_resource_spans_per_request=options.whole("maxResourceSpansPerRequest", 1024, 1),
-        max_scope_spans_per_request=options.whole("maxScopeSpansPerRequest", 4096, 1),
-        max_spans_per_request=options.whole("maxSpansPerRequest", 50_000, 1),
-        max_any_value_depth=options.whole("maxAnyValueDepth", 16, 1, MAX_DEPTH),
-        max_array_values_per_any_value=options.whole("maxArrayValuesPerAnyValue", 256, 0),
-        max_kv_list_values_per_any_value=options.whole("maxKvListValuesPerAnyValue", 256, 0),
-    )
+    observability: SpansObservability = SpansObservability()
 
 
 #: Names whose values are never stored, in lower case.
@@ -184,10 +134,10 @@ def shorten(text: str, most: int) -> str:
 class Attributes:
     """Converts attributes to their stored form. One object per profile."""
 
-    def __init__(self, settings: OtelSettings) -> None:
+    def __init__(self, settings: OtelTracesProfile) -> None:
         self._limits = settings.attribute_limits
-        self._keeps_statements = settings.keeps_statements
-        self._keeps_queries = settings.keeps_queries
+        self._keeps_statements = settings.db_statement_mode == "raw"
+        self._keeps_queries = settings.url_mode == "raw"
         self._is_secret = secret_names(settings.redact_keys)
 
     def clean(self, given: Any, path: str, redacted: list[str]) -> tuple[dict[str, Any], int]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from strandline.query.values import parse_date
 from strandline.schema.errors import SchemaError
-from strandline.schema.profiles.otel_limits import Attributes, OtelSettings
+from strandline.schema.profiles.otel_limits import Attributes, OtelTracesProfile
 from strandline.schema.profiles.values import iso, scalar_text, whole_of
 
 KINDS = ("unspecified", "internal", "server", "client", "producer", "consumer")
@@ -76,7 +76,7 @@ _ALLOWED = frozenset({
 class Spans:
     """Builds the spans of one profile."""
 
-    def __init__(self, settings: OtelSettings) -> None:
+    def __init__(self, settings: OtelTracesProfile) -> None:
         self._attributes = Attributes(settings)
         self._limits = settings.attribute_limits
         self._store = settings.store

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec import UNSET
+
 from strandline.schema.errors import SchemaError
-from strandline.schema.profiles.evlog import observed
-from strandline.schema.profiles.otel_limits import OtelSettings, parse_settings
+from strandline.schema.options import read_options
+from strandline.schema.profiles.otel_limits import OtelTracesProfile
 from strandline.schema.profiles.otel_span import Spans
 from strandline.schema.profiles.profile import (
     Installed,
     Profile,
-    ProfileOptions,
     closed_object,
     field,
     in_batch,
@@ -205,9 +206,10 @@ class OtelTraces(Profile):
     kind = "otel-traces"
     normalises = True
 
-    def __init__(self, document: dict[str, Any], settings: OtelSettings, events_stream: str | None = None) -> None:
+    def __init__(self, document: dict[str, Any], settings: OtelTracesProfile) -> None:
+        events_stream = settings.observability.request.events_stream
         self.settings = settings
-        self.events_stream = events_stream
+        self.events_stream = None if events_stream is UNSET else events_stream
         self._document = document
         self._spans = Spans(settings)
 
@@ -219,14 +221,9 @@ class OtelTraces(Profile):
         return () if self.events_stream is None else (self.events_stream,)
 
     @classmethod
-    def parse(cls, options: ProfileOptions) -> OtelTraces:
-        options.allow(
-            "kind", "redactKeys", "requestIdAttributes", "attributeLimits", "store", "dbStatementMode", "urlMode",
-            "otlpLimits", "observability",
-        )  # fmt: skip
-        settings = parse_settings(options)
-        events_stream = observed(options, "eventsStream")
-        return cls({"kind": cls.kind, **options.given}, settings, events_stream)
+    def parse(cls, document: dict[str, Any]) -> OtelTraces:
+        settings, given = read_options(OtelTracesProfile, document, "profile")
+        return cls({"kind": cls.kind, **given}, settings)
 
     def check_install(self, *, is_json: bool, is_empty: bool, current: Profile) -> None:
         super().check_install(is_json=is_json, is_empty=is_empty, current=current)

@@ -6,9 +6,58 @@ A trace can be as deep as it is long, so the tree is returned flat: in depth-fir
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
 
 Document = dict[str, Any]
+_Count = Annotated[int, Meta(ge=0)]
+
+
+class TreeNode(msgspec.Struct, rename="camel"):
+    span_id: str
+    depth: _Count
+    children: list[str]
+
+
+class ServiceNode(msgspec.Struct):
+    service: str
+    spans: _Count = 0
+    errors: _Count = 0
+
+
+class ServiceEdge(msgspec.Struct):
+    source: str = msgspec.field(name="from")
+    target: str = msgspec.field(name="to")
+    calls: _Count = 0
+    errors: _Count = 0
+
+
+class ServiceMap(msgspec.Struct):
+    services: list[ServiceNode]
+    edges: list[ServiceEdge]
+
+
+class PathStep(msgspec.Struct, rename="camel"):
+    span_id: str
+    service: str | None
+    name: str
+    duration: float
+    self_duration: float
+
+
+class FailedSpan(msgspec.Struct, rename="camel"):
+    span_id: str
+    service: str | None
+    name: str
+    type: str | None
+    message: str | None
+
+
+class DuplicateSpan(msgspec.Struct, rename="camel"):
+    span_id: str
+    count: _Count
 
 
 class TraceTree:
@@ -16,7 +65,7 @@ class TraceTree:
 
     def __init__(self, spans: list[Document]) -> None:
         counts = Counter(span["spanId"] for span in spans)
-        self.duplicates = [{"spanId": span_id, "count": count} for span_id, count in counts.items() if count > 1]
+        self.duplicates = [DuplicateSpan(span_id, count) for span_id, count in counts.items() if count > 1]
         self._by_id: dict[str, Document] = {span["spanId"]: span for span in spans}
         self.spans = sorted(self._by_id.values(), key=_start)
         self._children: dict[str, list[Document]] = {}
@@ -37,9 +86,9 @@ class TraceTree:
         parent = span["parentSpanId"]
         return parent if parent in self._by_id and parent != span["spanId"] else ""
 
-    def _flatten(self) -> list[Document]:
+    def _flatten(self) -> list[TreeNode]:
         """Return every span once, including spans in a cycle of callers."""
-        tree: list[Document] = []
+        tree: list[TreeNode] = []
         seen: set[str] = set()
         for start in (*self._children.get("", ()), *self.spans):
             waiting = [(start, 0)]
@@ -50,7 +99,7 @@ class TraceTree:
                     continue
                 seen.add(span_id)
                 children = self._children.get(span_id, [])
-                tree.append({"spanId": span_id, "depth": depth, "children": [child["spanId"] for child in children]})
+                tree.append(TreeNode(span_id, depth, [child["spanId"] for child in children]))
                 waiting.extend((child, depth + 1) for child in reversed(children))
         return tree
 
@@ -59,57 +108,46 @@ class TraceTree:
         for span in self.spans:
             if span["parentSpanId"] is None:
                 return span
-        return self._by_id[self.tree[0]["spanId"]] if self.tree else None
+        return self._by_id[self.tree[0].span_id] if self.tree else None
 
     @property
     def is_partial(self) -> bool:
         return bool(self.missing_parents) or self.root is None or self.root["parentSpanId"] is not None
 
-    def service_map(self) -> Document:
+    def service_map(self) -> ServiceMap:
         """Return the services, and how often each has called each other one."""
-        services: dict[str, Document] = {}
-        calls: dict[tuple[str, str], Document] = {}
+        services: dict[str, ServiceNode] = {}
+        calls: dict[tuple[str, str], ServiceEdge] = {}
         for span in self.spans:
             service, failed = _service(span), span["error"]["isError"]
-            entry = services.setdefault(service, {"service": service, "spans": 0, "errors": 0})
-            entry["spans"] += 1
-            entry["errors"] += failed
+            entry = services.setdefault(service, ServiceNode(service))
+            entry.spans += 1
+            entry.errors += failed
             parent = self._by_id.get(self._parent_id(span))
             if parent is not None and _service(parent) != service:
                 edge = (_service(parent), service)
-                call = calls.setdefault(edge, {"from": edge[0], "to": edge[1], "calls": 0, "errors": 0})
-                call["calls"] += 1
-                call["errors"] += failed
-        return {"services": list(services.values()), "edges": list(calls.values())}
+                call = calls.setdefault(edge, ServiceEdge(*edge))
+                call.calls += 1
+                call.errors += failed
+        return ServiceMap(list(services.values()), list(calls.values()))
 
-    def critical_path(self) -> list[Document]:
+    def critical_path(self) -> list[PathStep]:
         """Return the path from the root that always follows the call that ended last: what the whole trace waited
         for."""
-        path: list[Document] = []
+        path: list[PathStep] = []
         seen: set[str] = set()
         span = self.root
         while span is not None and span["spanId"] not in seen:
             seen.add(span["spanId"])
             children = self._children.get(span["spanId"], [])
-            path.append({
-                "spanId": span["spanId"],
-                "service": span["service"],
-                "name": span["name"],
-                "duration": span["duration"],
-                "selfDuration": _self_nanoseconds(span, children) / 1_000_000,
-            })  # fmt: skip
+            alone = _self_nanoseconds(span, children) / 1_000_000
+            path.append(PathStep(span["spanId"], span["service"], span["name"], span["duration"], alone))
             span = max(children, key=_end, default=None)
         return path
 
-    def errors(self) -> list[Document]:
+    def errors(self) -> list[FailedSpan]:
         return [
-            {
-                "spanId": span["spanId"],
-                "service": span["service"],
-                "name": span["name"],
-                "type": span["error"]["type"],
-                "message": span["error"]["message"],
-            }
+            FailedSpan(span["spanId"], span["service"], span["name"], span["error"]["type"], span["error"]["message"])
             for span in self.spans
             if span["error"]["isError"]
         ]

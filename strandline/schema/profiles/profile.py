@@ -1,111 +1,32 @@
-"""The interface of a profile, the parser of its options, the registry it installs, and the generic profile.
-
-Every option is checked, and unknown options are refused.
-"""
+"""The interface of a profile, the registry it installs, and the generic profile."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
-from strandline.nearest_name import did_you_mean
 from strandline.query.config_parser import parse_search_config
 from strandline.schema.errors import SchemaError
+from strandline.schema.options import Options, read_options
 from strandline.schema.registry import Registry
 from strandline.schema.routing import RoutingKey
 
-#: The largest integer that every client can represent.
-MAX_WHOLE = 2**53 - 1
-
-
-class ProfileOptions:
-    """One object of a profile's document. ``given`` collects the options that were set, in their stored form."""
-
-    def __init__(self, document: Any, path: str) -> None:
-        if not isinstance(document, dict):
-            raise SchemaError(f"{path} must be an object")
-        self.path = path
-        self.given: dict[str, Any] = {}
-        self._document: dict[str, Any] = document
-
-    def allow(self, *names: str) -> None:
-        """Raise for the first key that is not one of these."""
-        for name in self._document:
-            if name not in names:
-                raise SchemaError(f"{self.path}.{name} is not supported{did_you_mean(name, names)}")
-
-    def has(self, name: str) -> bool:
-        return name in self._document
-
-    def section(self, name: str) -> ProfileOptions | None:
-        """Return the options one level down. The options set there are included in ``given`` here."""
-        if name not in self._document:
-            return None
-        section = ProfileOptions(self._document[name], f"{self.path}.{name}")
-        self.given[name] = section.given
-        return section
-
-    def flag(self, name: str, default: bool) -> bool:
-        value = self._document.get(name, default)
-        if not isinstance(value, bool):
-            raise SchemaError(f"{self.path}.{name} must be boolean")
-        return bool(self._set(name, value))
-
-    def choice(self, name: str, choices: tuple[str, ...], default: str) -> str:
-        value = self._document.get(name, default)
-        if not isinstance(value, str) or value not in choices:
-            raise SchemaError(f"{self.path}.{name} must be {'|'.join(choices)}")
-        return str(self._set(name, value))
-
-    def whole(self, name: str, default: int, low: int, high: int = MAX_WHOLE) -> int:
-        value = self._document.get(name, default)
-        if isinstance(value, float) and value.is_integer():
-            value = int(value)
-        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-            bounds = f">= {low}" if high == MAX_WHOLE else f"between {low} and {high}"
-            raise SchemaError(f"{self.path}.{name} must be an integer {bounds}")
-        return int(self._set(name, value))
-
-    def text(self, name: str) -> str | None:
-        """Return a name: trimmed, and not empty if it is present."""
-        if name not in self._document:
-            return None
-        value = self._document[name]
-        if not isinstance(value, str) or not value.strip():
-            raise SchemaError(f"{self.path}.{name} must be a non-empty string")
-        return str(self._set(name, value.strip()))
-
-    def texts(self, name: str, most: int, *, lower: bool = False) -> tuple[str, ...]:
-        """Return names: trimmed, without duplicates, none of them empty."""
-        if name not in self._document:
-            return ()
-        values = self._document[name]
-        if not isinstance(values, list):
-            raise SchemaError(f"{self.path}.{name} must be an array of strings")
-        if len(values) > most:
-            raise SchemaError(f"{self.path}.{name} must have at most {most} entries")
-        found: dict[str, None] = {}
-        for index, value in enumerate(values):
-            if not isinstance(value, str) or not value.strip():
-                raise SchemaError(f"{self.path}.{name}[{index}] must be a non-empty string")
-            found[value.strip().lower() if lower else value.strip()] = None
-        self._set(name, list(found))
-        return tuple(found)
-
-    def _set(self, name: str, value: Any) -> Any:
-        if name in self._document:
-            self.given[name] = value
-        return value
+ProfileKind = Literal["evlog", "generic", "metrics", "otel-traces", "state-protocol"]
 
 
 class Profile(ABC):
     """An immutable value that holds no state of any stream."""
 
-    kind: ClassVar[str]
+    kind: ClassVar[ProfileKind]
     #: Whether records are rewritten before they are stored. Otherwise ``normalise`` only checks them.
     normalises: ClassVar[bool] = False
     #: Whether its streams contain JSON.
     needs_json: ClassVar[bool] = True
+
+    @classmethod
+    @abstractmethod
+    def parse(cls, document: dict[str, Any]) -> Profile:
+        """Return the profile that a document declares. Raises SchemaError."""
 
     @abstractmethod
     def document(self) -> dict[str, Any]:
@@ -177,6 +98,10 @@ def text_field(pointer: str) -> dict[str, Any]:
     return field("text", pointer, "exists", "positions", analyzer="unicode_word_v1")
 
 
+class GenericProfile(Options, frozen=True, tag_field="kind", tag="generic"):
+    """Records are whatever they are."""
+
+
 class Generic(Profile):
     kind = "generic"
     needs_json = False
@@ -185,8 +110,8 @@ class Generic(Profile):
         return {"kind": "generic"}
 
     @classmethod
-    def parse(cls, options: ProfileOptions) -> Generic:
-        options.allow("kind")
+    def parse(cls, document: dict[str, Any]) -> Generic:
+        read_options(GenericProfile, document, "profile")
         return GENERIC
 
 

@@ -9,9 +9,12 @@ import re
 from datetime import datetime
 from typing import Any
 
+from msgspec import UNSET, UnsetType
+
 from strandline.schema.errors import SchemaError
-from strandline.schema.profiles.profile import Profile, ProfileOptions, in_batch
-from strandline.schema.profiles.touch_settings import TouchSettings, parse_touch
+from strandline.schema.options import Options, read_options
+from strandline.schema.profiles.profile import Profile, in_batch
+from strandline.schema.profiles.touch_settings import TouchSettings
 
 OPERATIONS = ("insert", "update", "delete")
 CONTROLS = ("snapshot-start", "snapshot-end", "reset")
@@ -24,6 +27,12 @@ _RFC3339 = re.compile(
 )
 #: This protocol's form of an offset: 128 bits in Crockford's base 32.
 _OFFSET = re.compile(r"[0-9A-HJKMNP-TV-ZOILa-hjkmnp-tv-zoil]{26}", re.ASCII)
+
+
+class StateProtocolProfile(Options, frozen=True, tag_field="kind", tag="state-protocol"):
+    """Changes of rows, and control messages between them."""
+
+    touch: TouchSettings | UnsetType = UNSET
 
 
 class StateProtocol(Profile):
@@ -39,11 +48,13 @@ class StateProtocol(Profile):
         return self._document
 
     @classmethod
-    def parse(cls, options: ProfileOptions) -> StateProtocol:
-        options.allow("kind", "touch")
-        section = options.section("touch")
-        touch = None if section is None else parse_touch(section)
-        return cls(touch, {"kind": cls.kind, **options.given})
+    def parse(cls, document: dict[str, Any]) -> StateProtocol:
+        """If touch is not enabled, its other options are checked and dropped."""
+        options, given = read_options(StateProtocolProfile, document, "profile")
+        touch = None if options.touch is UNSET else options.touch
+        if touch is not None and not touch.enabled:
+            touch, given["touch"] = TouchSettings(), {"enabled": False}
+        return cls(touch, {"kind": cls.kind, **given})
 
     def normalise(self, documents: list[Any], now: int) -> list[Any]:
         for index, document in enumerate(documents):

@@ -36,7 +36,7 @@ def test_thousands_of_logs_are_scrolled_through_and_few_rows_exist(
     page.get_by_label("Search by name").fill(f"{many}:0123")
     expect(rows(page, "Logs")).to_have_count(10)
     page.get_by_label("Search by name").fill("no such log")
-    expect(page.get_by_role("heading", name="Nothing found")).to_be_visible()
+    expect(page.get_by_role("heading", name="No matches")).to_be_visible()
 
 
 def test_logs_are_sorted_by_what_one_clicks(visit: Visit, shop: Shop, rows: Rows) -> None:
@@ -68,8 +68,8 @@ def test_a_queue_is_made_and_one_is_taken_to_it(visit: Visit, shop: Shop) -> Non
     page.get_by_role("button", name="New log").click()
     page.get_by_label("Name", exact=True).fill(name)
     page.get_by_role("dialog").get_by_label("Kind").select_option("queue")
-    page.get_by_label("Deliveries at the most").fill("3")
-    page.get_by_label("Dead letters go to").fill(f"{name}:dead")
+    page.get_by_label("Max deliveries").fill("3")
+    page.get_by_label("Dead-letter log").fill(f"{name}:dead")
     page.get_by_role("button", name="Create").click()
     expect(page.get_by_role("heading", name=name)).to_be_visible()
     config = shop.state(name)["config"]

@@ -45,7 +45,7 @@ def test_it_says_when_the_server_is_gone_and_goes_on_when_it_is_back(visit: Visi
 def test_a_pipeline_that_is_off_is_said_to_be(visit: Visit) -> None:
     page = visit("pipeline")
     expect(page.locator(".screen > header .chip")).to_have_text("off")
-    expect(page.locator(".pipeline")).to_contain_text("turned off by the server's settings")
+    expect(page.locator(".pipeline")).to_contain_text("turned off in the server's settings")
     expect(page.get_by_role("button", name="Run now")).to_be_disabled()
 
 
@@ -58,15 +58,15 @@ def test_what_the_pipeline_says_is_shown(visit: Visit) -> None:
     page.keyboard.press("g")
     page.keyboard.press("p")
     expect(page.locator(".screen > header .chip")).to_have_text("idle")
-    expect(page.get_by_role("table", name="What is covered")).to_contain_text("orders1\u202f000100")
-    runs = page.locator("section[aria-label='The last runs'] .rounds > li")
+    expect(page.get_by_role("table", name="Progress by log")).to_contain_text("orders1\u202f000100")
+    runs = page.locator("section[aria-label='Last rounds'] .rounds > li")
     expect(runs).to_have_count(2)
     expect(runs.first).to_contain_text("failed")
     expect(runs.first).to_contain_text("no space left")
     expect(runs.last).to_contain_text("records900 records180\u202f/s")
     expect(page.get_by_role("table", name="Problems")).to_contain_text("not a date")
     page.get_by_role("button", name="Run now").click()
-    expect(page.locator(".notice")).to_have_text("The pipeline is asked to run.")
+    expect(page.locator(".notice")).to_have_text("Pipeline run requested.")
     assert asked == ["POST"]
 
 

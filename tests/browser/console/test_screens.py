@@ -34,7 +34,7 @@ SCREENS = {
     "routers": ("routers", "svg .node >> nth=0"),
     "search": ("search?log={stream}&q=bank", "mark >> nth=0"),
     "chart": ("search?log={stream}&view=chart", "main canvas >> nth=0"),
-    "pipeline": ("pipeline", "section[aria-label='The last runs']"),
+    "pipeline": ("pipeline", "section[aria-label='Last rounds']"),
 }
 
 
@@ -72,7 +72,7 @@ def test_a_log_that_is_not_there_is_said_to_be_missing(
 ) -> None:
     refusals.append("status of 404")
     page = visit("log/nothing")
-    expect(page.get_by_role("alert")).to_contain_text("There is no log “nothing”")
+    expect(page.get_by_role("alert")).to_contain_text("The log “nothing” does not exist")
     check(page)
 
 

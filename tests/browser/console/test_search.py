@@ -27,7 +27,7 @@ def test_hits_are_shown_with_what_was_looked_for(visit: Visit, requests: str, ro
     expect(rows(page, "Hits").first.locator("mark").first).to_have_text("bank")
     rows(page, "Hits").first.click()
     expect(page.get_by_role("region", name="Record").locator("mark")).to_have_text("bank")
-    page.get_by_role("link", name="In the log").click()
+    page.get_by_role("link", name="Open in log").click()
     expect(page.get_by_role("heading", name=requests)).to_be_visible()
     expect(page.locator(".detail .record")).to_contain_text("the bank did not answer")
 
@@ -80,7 +80,7 @@ def test_rollups_are_drawn_and_grouped(visit: Visit, requests: str, rows: Rows) 
 def test_a_new_record_is_found_at_once(visit: Visit, shop: Shop) -> None:
     name = shop.requests()
     page = visit(f"search?log={name}&q=unheard-of")
-    expect(page.get_by_role("heading", name="Nothing found")).to_be_visible()
+    expect(page.get_by_role("heading", name="No matches")).to_be_visible()
     record = {"at": "2026-11-15T12:00:00Z", "service": "shop", "ms": 1, "message": "something unheard-of happened"}
     shop.call("POST", f"/v1/stream/{name}", [record])
     page.get_by_role("button", name="Search", exact=True).click()

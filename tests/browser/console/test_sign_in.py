@@ -44,7 +44,7 @@ def test_a_key_that_nobody_knows_is_refused(
     page = visit("logs", url=guarded.url)
     check(page)
     sign_in(page, "a guess")
-    expect(page.get_by_role("alert")).to_have_text("The server does not know this key.")
+    expect(page.get_by_role("alert")).to_have_text("Invalid API key.")
     sign_in(page, "everything")
     expect(page.get_by_role("link", name="secrets")).to_be_visible()
     assert "everything" not in page.content()
@@ -74,9 +74,9 @@ def test_a_key_that_may_only_read_changes_nothing(visit: Visit, guarded: Shop, r
     for name in ("Append", "Delete…"):
         expect(page.get_by_role("button", name=name, exact=True)).to_be_disabled()
     expect(page.get_by_role("button", name="Append", exact=True)).to_have_attribute(
-        "title", "This key lacks the write scope"
+        "title", "Your API key lacks the write scope"
     )
-    page.get_by_role("tab", name="State and config").click()
+    page.get_by_role("tab", name="Configuration").click()
     expect(page.get_by_label("Durability")).to_be_disabled()
     guarded.write("orders", 4)
     page.get_by_role("tab", name="Records").click()
@@ -92,7 +92,7 @@ def test_a_key_for_some_names_sees_only_those(visit: Visit, guarded: Shop, rows:
     expect(rows(page, "Logs")).to_have_count(2)
     expect(page.get_by_role("button", name="New log")).to_be_disabled()
     page.goto(f"{guarded.url}/console/#/log/secrets")
-    expect(page.get_by_role("alert")).to_contain_text("Your key does not allow this")
+    expect(page.get_by_role("alert")).to_contain_text("Your API key does not have permission")
 
 
 def test_a_key_that_may_not_read_is_told_so_on_every_screen(visit: Visit, guarded: Shop, refusals: list[str]) -> None:

@@ -25,17 +25,17 @@ pytestmark = pytest.mark.xdist_group("demo")
 COMMAND = [sys.executable, "-m", "strandline", "demo"]
 TITLES = [
     "A server",
-    "A week of a shop",
+    "A week of orders",
     "Written as a topic, read as a stream",
-    "A queue, its workers, and a job that nobody can do",
+    "A queue with a dead letter",
     "A router",
     "kill -9",
     "A signed delivery note",
     "A row in a table",
-    "History, on Spark",
+    "The pipeline on Spark",
     "A search",
     "A chart",
-    "Stopped, and verified",
+    "Stop and verify",
 ]
 
 
@@ -66,7 +66,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Shown:
 def test_it_tells_all_chapters_and_ends_well_by_itself(shown: Shown) -> None:
     assert (shown.code, shown.errors) == (0, "")
     assert titles(shown.output) == TITLES
-    assert "Left out: it was not wanted (--no-spark)" in shown.output
+    assert "Skipped: --no-spark was given" in shown.output
 
 
 def test_in_a_pipe_it_is_plain_lines(shown: Shown) -> None:
@@ -86,7 +86,7 @@ def kept(shown: Shown) -> Iterator[Client]:
 
 
 def test_every_order_that_was_acknowledged_is_in_the_log_once(shown: Shown, kept: Client) -> None:
-    (line,) = (line for line in shown.output.splitlines() if "orders when the tills were done" in line)
+    (line,) = (line for line in shown.output.splitlines() if "orders at the end" in line)
     acknowledged, counted = (int(number.replace(",", "")) for number in line.split()[-2:])
     found = Counter(order["order"] for order in kept.stream("orders").read())
     assert acknowledged == counted == len(found) == found.total()
@@ -112,7 +112,7 @@ def test_broken_off_it_says_so_in_a_line_and_leaves_nothing(tmp_path: Path, numb
         process.send_signal(number)
         _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert errors == "strandline: the demonstration was broken off; nothing is left running\n"
+    assert errors == "strandline: demo interrupted; all its processes have ended\n"
     with Client(url) as client:
         assert not client.ready()
     assert list(tmp_path.iterdir()) == []
@@ -123,7 +123,7 @@ def test_what_goes_wrong_is_a_line(tmp_path: Path) -> None:
     done = subprocess.run([*COMMAND, "--keep", str(tmp_path)], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
-        f"strandline: the demonstration has failed: {tmp_path} is not empty: give --keep a new directory\n"
+        f"strandline: the demo failed: {tmp_path} is not empty; specify a new directory with --keep\n"
     )
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
@@ -140,8 +140,8 @@ def test_with_spark_it_leaves_the_picture_alone(tmp_path: Path) -> None:
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert titles(done.stdout) == TITLES
-    assert "Left out" not in done.stdout
-    assert "from the indexes that Spark made" in done.stdout
-    assert "from sums that the pipeline has kept ready" in done.stdout
+    assert "Skipped" not in done.stdout
+    assert "from the indexes that Spark built" in done.stdout
+    assert "from sums that the pipeline has stored" in done.stdout
     assert [path.suffix for path in temporary.iterdir()] == [".png"]
     assert list(elsewhere.iterdir()) == []

@@ -21,12 +21,12 @@ def test_all_orders_once_are_fine_also_one_that_was_never_answered_for() -> None
 
 
 def test_an_order_that_is_missing_is_told() -> None:
-    with pytest.raises(DemoFailed, match="1 acknowledged orders are missing, 0 are there twice"):
+    with pytest.raises(DemoFailed, match="missing acknowledged orders: 1; duplicate orders: 0"):
         check_orders(ORDERS, Counter(NUMBERS[:2]))
 
 
 def test_an_order_that_is_there_twice_is_told() -> None:
-    with pytest.raises(DemoFailed, match="0 acknowledged orders are missing, 1 are there twice"):
+    with pytest.raises(DemoFailed, match="missing acknowledged orders: 0; duplicate orders: 1"):
         check_orders(ORDERS, Counter([*NUMBERS, NUMBERS[0]]))
 
 
@@ -37,5 +37,8 @@ def test_a_server_that_does_not_start_is_told_in_one_line(tmp_path: Path) -> Non
 
 
 def test_a_command_that_fails_is_told_in_one_line(tmp_path: Path) -> None:
-    with DemoServer(tmp_path) as server, pytest.raises(DemoFailed, match=r"`strandline verify` ended with .+: [^\n]+$"):
+    with (
+        DemoServer(tmp_path) as server,
+        pytest.raises(DemoFailed, match=r"`strandline verify` failed with .+: [^\n]+$"),
+    ):
         server.run_beside("verify")

@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 from time import perf_counter
 
+import msgspec
 from support.invalidation_clients import EPOCH, Stand, change, declare, row_keys, touching, watch_key
 
 from strandline.delivery.invalidation.keys import hexadecimal, table_key
@@ -307,7 +308,7 @@ def test_every_number_is_counted(tmp_path: Path) -> None:
         stand.wait(X, since=0, epoch="0" * 16)
         stand.append(INSERT_X)
         stand.pass_time(100)
-        numbers = meta_of(stand.runtime, stand.clock.now())
+        numbers = msgspec.to_builtins(meta_of(stand.runtime, stand.clock.now(), None))
         expected = {
             "generation": 1, "activeWaiters": 0, "activeTemplates": 1, "touchMode": "fine", "settled": True,
             "scanRowsTotal": 1, "scanBatchesTotal": 1, "processedThroughDeltaTotal": 1, "touchesEmittedTotal": 2,

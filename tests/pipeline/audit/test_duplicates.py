@@ -152,7 +152,7 @@ def test_a_repair_is_planned_again_if_the_table_moves(bed: Bed, monkeypatch: pyt
 
     monkeypatch.setattr(TableSnapshot, "commit", commit)
     most = ATTEMPTS
-    with pytest.raises(LakeInUse, match="changed again and again while it was repaired"):
+    with pytest.raises(LakeInUse, match="kept changing during the repair"):
         repair(bed)
     most, disturbed = 1, 0
     repair(bed)
@@ -166,7 +166,7 @@ def test_a_lake_that_a_pipeline_works_on_is_not_repaired(bed: Bed) -> None:
     bed.round()
     history = DirectoryHistory(bed.path / "data")
     nothing: Any = None
-    with claim(bed.lake, lambda: 0), pytest.raises(LakeInUse, match="another pipeline is using"):
+    with claim(bed.lake, lambda: 0), pytest.raises(LakeInUse, match="another pipeline uses the lake"):
         repair_lake(nothing, history, bed.lake, Silent())
     history.close()
 

@@ -185,7 +185,7 @@ def test_rows_that_the_lake_lacks_has_otherwise_or_twice_are_named(data: Path, t
     assert about(report, "log") == [("lake", False, 1, 4), ("copies", False, 2, 1)]
     found, copies = [finding for finding in report.findings if finding.log]
     assert "3 missing (seqs 10 to 11, 40); 1 different (seqs 1)" in found.detail
-    assert "1 rows are extra copies of others (seqs 2): strandline pipeline audit --repair removes" in copies.detail
+    assert "1 rows are extra copies (seqs 2); run strandline pipeline audit --repair to remove them" in copies.detail
 
 
 def test_what_was_deleted_must_go_from_the_lake_once_it_was_told(data: Path, tmp_path: Path) -> None:

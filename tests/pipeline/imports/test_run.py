@@ -95,7 +95,7 @@ def test_an_export_has_what_was_chosen_or_is_not_made(spark: SparkSession, data:
     assert from_lake.logs == {"orders": 5}
     (part,) = from_lake.files
     assert (tmp_path / "from-lake" / part).read_bytes() == (out / "part-000000.csv").read_bytes()
-    with pytest.raises(ExportFailed, match="no such records of nothing"):
+    with pytest.raises(ExportFailed, match="no matching records of nothing"):
         export_lake(spark, lake, str(tmp_path / "x"), "csv", ExportSelection(Chosen(logs=["nothing"])), Silent())
 
     # A view pins the files; what is damaged is so under both names.

@@ -81,13 +81,17 @@ def test_rows_that_were_read_from_logs_say_where_they_come_from() -> None:
 @pytest.mark.parametrize(
     ("log", "kinds", "said"),
     [
-        (None, {"data": StringType()}, "say where rows go"),
-        ("a", {"key": StringType()}, "no column data"),
-        ("a", {"data": StringType(), "extra": LongType()}, "besides extra, which would be lost"),
-        ("a", {"data": StringType(), "key": LongType()}, "column key must be string, not bigint"),
+        (None, {"data": StringType()}, "no target log"),
+        ("a", {"key": StringType()}, "no column for the payload"),
+        ("a", {"data": StringType(), "extra": LongType()}, "the columns extra would be lost"),
+        ("a", {"data": StringType(), "key": LongType()}, "column key must be string, got bigint"),
         ("a", {"data": StringType(), "meta": LongType()}, "column meta must be string or binary"),
-        ("a", {"data": StringType(), "source": StringType()}, "there is only one"),
-        ("a", {"data": StringType(), "source": StringType(), "position": StringType()}, "must be a whole number"),
+        ("a", {"data": StringType(), "source": StringType()}, "source and position belong together"),
+        (
+            "a",
+            {"data": StringType(), "source": StringType(), "position": StringType()},
+            "column position must be an integer",
+        ),
         (None, {"data": StringType(), "log": LongType()}, "column log must be string"),
     ],
 )
@@ -97,12 +101,12 @@ def test_a_frame_that_cannot_be_records_is_refused(log: str | None, kinds: dict[
 
 
 def test_a_row_without_payload_log_or_position_is_refused() -> None:
-    with pytest.raises(BadFrame, match="column data is null"):
+    with pytest.raises(BadFrame, match="column data contains null"):
         rows_of([{"data": None}], "a", data=StringType())
-    with pytest.raises(BadFrame, match="column log is null"):
+    with pytest.raises(BadFrame, match="column log contains null"):
         rows_of([{"data": "x", "log": None}], data=StringType(), log=StringType())
     kinds = {"data": StringType(), "source": StringType(), "position": LongType()}
-    with pytest.raises(BadFrame, match="column position is null"):
+    with pytest.raises(BadFrame, match="column position contains null"):
         rows_of([{"data": "x", "source": "s", "position": None}], "a", **kinds)
 
 

@@ -35,24 +35,30 @@ def test_what_is_said_to_the_cold_tier_is_passed_on() -> None:
     [
         ({}, "either url"),
         ({"path": "/d", "url": "http://x"}, "either url"),
-        ({"url": "x:1"}, "must begin with http"),
-        ({"path": "/d", "key": "k"}, "key has no meaning with path"),
-        ({"url": "http://x", "cold": "s3://y"}, "cold has no meaning with url"),
-        ({"path": "/d", "cold.region": "r"}, "not where the cold tier is"),
-        ({"path": "/d", "nope": "1"}, "has no option 'nope'; there are batchRows, cold"),
-        ({"path": "/d", "logs": "a", "prefix": "b"}, "either logs or prefix"),
-        ({"path": "/d", "logs": " , "}, "logs is an empty list"),
-        ({"path": "/d", "startSeq": "0"}, "startSeq must be a whole number from 1"),
-        ({"path": "/d", "startSeq": "-1"}, "startSeq must be a whole number"),
-        ({"path": "/d", "endSeq": "x"}, "endSeq must be a whole number"),
+        ({"url": "x:1"}, "must start with http"),
+        ({"path": "/d", "key": "k"}, "key cannot be combined with path"),
+        ({"url": "http://x", "cold": "s3://y"}, "cold cannot be combined with url"),
+        ({"path": "/d", "cold.region": "r"}, "options require cold"),
+        ({"path": "/d", "nope": "1"}, "unknown option 'nope' for reading; available are batchRows, cold"),
+        ({"path": "/d", "logs": "a", "prefix": "b"}, "logs and prefix cannot be combined"),
+        ({"path": "/d", "logs": " , "}, "logs must not be an empty list"),
+        ({"path": "/d", "startSeq": "0"}, "startSeq must be an integer from 1"),
+        ({"path": "/d", "startSeq": "-1"}, "startSeq must be an integer"),
+        ({"path": "/d", "endSeq": "x"}, "endSeq must be an integer"),
         ({"path": "/d", "startTime": "yesterday"}, "startTime must be milliseconds"),
         ({"path": "/d", "payload": "xml"}, "payload must be one of string, bytes, variant, columns"),
         ({"path": "/d", "own": "maybe"}, "own must be true or false"),
         ({"path": "/d", "startingOffsets": "middle"}, "startingOffsets must be one of earliest, latest"),
-        ({"path": "/d", "startingOffsets": "latest", "startSeq": "1"}, "either startSeq or startingOffsets"),
-        ({"path": "/d", "rowsPerPartition": "1", "splitsPerLog": "1"}, "either rowsPerPartition or splitsPerLog"),
-        ({"path": "/d", "splitsPerLog": "0"}, "splitsPerLog must be a whole number"),
-        ({"path": "/d", "prefix": ""}, "prefix is empty"),
+        (
+            {"path": "/d", "startingOffsets": "latest", "startSeq": "1"},
+            "startSeq and startingOffsets cannot be combined",
+        ),
+        (
+            {"path": "/d", "rowsPerPartition": "1", "splitsPerLog": "1"},
+            "rowsPerPartition and splitsPerLog cannot be combined",
+        ),
+        ({"path": "/d", "splitsPerLog": "0"}, "splitsPerLog must be an integer"),
+        ({"path": "/d", "prefix": ""}, "prefix must not be empty"),
     ],
 )
 def test_what_makes_no_sense_is_refused_with_what_does(given: dict[str, str], said: str) -> None:
@@ -63,14 +69,14 @@ def test_what_makes_no_sense_is_refused_with_what_does(given: dict[str, str], sa
 def test_an_option_of_streams_is_none_of_batches() -> None:
     given = {"path": "/data", "rowsPerBatch": "5"}
     assert read_options(given, stream=True).rows_per_batch == 5
-    with pytest.raises(BadOption, match="reading has no option 'rowsPerBatch'"):
+    with pytest.raises(BadOption, match="unknown option 'rowsPerBatch' for reading"):
         read_options(given, stream=False)
 
 
 def test_writing_has_options_of_its_own() -> None:
     options = write_options({"url": "http://x/", "log": "a", "create": "false", "batchRows": "3"}, stream=False)
     assert (options.place.url, options.log, options.create, options.batch_rows) == ("http://x", "a", False, 3)
-    with pytest.raises(BadOption, match="writing has no option 'writer'"):
+    with pytest.raises(BadOption, match="unknown option 'writer' for writing"):
         write_options({"url": "http://x", "writer": "w"}, stream=False)
-    with pytest.raises(BadOption, match="cold is for reading"):
+    with pytest.raises(BadOption, match="cold is only for reading"):
         write_options({"path": "/d", "cold": "s3://x"}, stream=False)

@@ -81,7 +81,7 @@ def test_a_stream_is_known_by_its_name_or_by_where_its_checkpoint_is() -> None:
     names = {writer_name(WriteOptions(place=place, checkpoint=each)) for each in ("/c", "/c/", "file:///c", "file:/c")}
     assert len(names) == 1
     assert names != {writer_name(WriteOptions(place=place, checkpoint="/d"))}
-    with pytest.raises(BadOption, match="give the option writer"):
+    with pytest.raises(BadOption, match="set the option writer"):
         writer_name(WriteOptions(place=place))
     with pytest.raises(BadOption, match="1 to 55 printable"):
         writer_name(WriteOptions(place=place, writer="w" * 56))

@@ -55,11 +55,7 @@ class Hand:
     async def flush(self, *asked: Asked) -> None:
         """Let everything that is journaled get to the disk, and these be answered."""
         self.engine.flush()
-        for _ in range(MANY_TURNS):
-            if all(each.answer is not None for each in asked):
-                return
-            await asyncio.sleep(0.001)
-        raise AssertionError("there is no answer")
+        await until(lambda: all(each.answer is not None for each in asked))
 
 
 class Asked:
@@ -74,6 +70,14 @@ class Asked:
     def json(self) -> Any:
         assert isinstance(self.answer, Reply)
         return json.loads(self.answer.body)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    for _ in range(MANY_TURNS):
+        if condition():
+            return
+        await asyncio.sleep(0.001)
+    raise AssertionError("the condition never came true")
 
 
 async def turns() -> None:
@@ -95,9 +99,11 @@ def by_hand(path: Path, test: Callable[[Hand], Awaitable[None]]) -> None:
 
 def test_a_writer_learns_of_its_progress_once_it_is_durable(tmp_path: Path) -> None:
     async def test(hand: Hand) -> None:
-        hand.engine.create("log", Config(durability="fsync")).wait()
+        log = hand.engine.create("log", Config(durability="fsync")).wait()
         first = ArrowClient.sending(table(1), {"a": 1})
         appended = hand.ask("POST", "records/log", "writer=w", **first)
+        # A worker thread decodes the records. Once they are journaled, a flush is pending.
+        await until(lambda: not log.sync().done)
         await turns()
         assert appended.answer is None
         # The answer is lost; the writer asks, and sends it again.

@@ -45,9 +45,11 @@ def test_streams_read_a_document_and_do_not_append_to_it(served: ServerProcess, 
         ):
             assert refused.status_code == 409
             assert "document of a collection" in refused.json()["error"]["message"]
-        fork = http.put(f"{url}-fork", headers={"stream-forked-from": url})
-        assert fork.status_code == 201
-        assert http.post(f"{url}-fork", json=[{"n": 3}]).status_code == 204, "a copy is everybody's"
+        head = {"stream-forked-from": url}
+        assert http.put(f"{url}-fork", headers=head).status_code == 409, "the name belongs to the collection"
+        copy = f"/v1/stream/copy-of/{document}"
+        assert http.put(copy, headers=head).status_code == 201
+        assert http.post(copy, json=[{"n": 3}]).status_code == 204, "a copy is everybody's"
         assert len(http.get(url, params={"offset": "-1"}).json()) == 3
 
 

@@ -39,7 +39,7 @@ PATHS = {
 @pytest.mark.parametrize("code", get_args(Code))
 def test_every_code_of_the_domain_has_a_described_status(code: Code) -> None:
     refused = collection_refused(CollectionError(code, "why"))
-    assert refused.text
+    assert refused.answer.error
     assert refused.status in {problem.status for problem in PROBLEMS.values()}
 
 

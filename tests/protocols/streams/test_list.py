@@ -5,15 +5,15 @@ from __future__ import annotations
 from itertools import pairwise
 from pathlib import Path
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import UNSET
 from support.server_process import StartServer
 from support.streams_client import StreamsClient
 from support.streams_handlers import Stand, at_stand, body_of
 
-from strandline.protocols.streams.list import describe, line
+from strandline.protocols.streams.list import describe
 from strandline.protocols.streams.stream import StreamTraits
 from strandline.service.access import Access
 from strandline.service.catalog import spans
@@ -162,10 +162,13 @@ def test_spans_hold_the_names_that_are_wanted_in_order_and_once(
         assert any(low <= name and (high is None or name < high) for low, high in found) == wanted
 
 
-def test_a_plain_stream_is_shown_as_any_other(tmp_path: Path) -> None:
+def test_a_plain_stream_has_the_generic_profile_and_may_have_no_date(tmp_path: Path) -> None:
     async def test(stand: Stand) -> None:
         undated, _ = stand.context.streams.create("undated", StreamTraits())
         for stream in (stand.create("plain", 1, 2), undated):
-            assert msgspec.json.decode(line(stream)) == describe(stream)
+            row = describe(stream)
+            assert (row.profile, row.observability) == ("generic", UNSET)
+            assert row.next_offset == str(stream.end)
+        assert describe(undated).created_at is None
 
     at_stand(tmp_path, test)

@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 from support.streams_client import StreamsClient
@@ -15,11 +15,10 @@ from strandline.engine import Engine
 from strandline.protocols.streams import routes as face_module
 from strandline.protocols.streams.context import StreamsContext
 from strandline.protocols.streams.errors import PROBLEMS
-from strandline.protocols.streams.openapi import STREAMS, profiles, schemas
+from strandline.protocols.streams.openapi import STREAMS
 from strandline.protocols.streams.routes import StreamsProtocol
 from strandline.protocols.streams.settings import StreamsSettings
-from strandline.schema import lenses, updates
-from strandline.schema import profiles as schema_profiles
+from strandline.schema.profiles import _KINDS, ProfileKind, ProfileUpdate
 from strandline.server.openapi import DESCRIBED, document, is_described
 from strandline.server.openapi_routes import DOCUMENT_PATH
 from strandline.service.http import Route
@@ -117,22 +116,9 @@ def test_every_error_is_described_at_some_route(described: dict[str, Any]) -> No
     assert {code for code in PROBLEMS if f"`{code}`" in text} == set(PROBLEMS) - ELSEWHERE
 
 
-def test_the_versions_in_documents_are_those_that_are_checked() -> None:
-    assert profiles.ApiVersion.__args__ == (schema_profiles.API_VERSION,)  # type: ignore[attr-defined]
-    fields = schemas.LensDocument.__annotations__, schemas.SchemaUpdate.__annotations__
-    assert lenses.API_VERSION in str(fields[0]["api_version"])
-    assert updates.API_VERSION in str(schemas._ApiVersion)
-    kinds = set(re.findall(r"[a-z-]+", " ".join(struct.__struct_config__.tag for struct in PROFILES)))
-    assert kinds == set(schema_profiles._KINDS)
-
-
-PROFILES = (
-    profiles.GenericProfile,
-    profiles.EvlogProfile,
-    profiles.MetricsProfile,
-    profiles.OtelTracesProfile,
-    profiles.StateProtocolProfile,
-)
+def test_a_profile_is_described_for_every_kind() -> None:
+    declared = get_args(get_type_hints(ProfileUpdate)["profile"])
+    assert {struct.__struct_config__.tag for struct in declared} == set(_KINDS) == set(get_args(ProfileKind))
 
 
 def test_a_server_serves_both_protocols_in_one_document(streams: StreamsClient) -> None:

@@ -204,9 +204,9 @@ def test_marks_are_those_of_the_highest_sample(tmp_path: Path) -> None:
         memory.sample(NOW + 2)
         assert memory.rss == 8 * 1024
         assert memory.max_rss == 9 * 1024
-        assert memory.high_water["process"]["rss_bytes"] == {"value": 9 * 1024, "at": "2023-11-14T22:13:20.001Z"}
-        assert memory.high_water["runtime_totals"]["pipeline_buffer_bytes"]["value"] == 5
-        assert memory.runtime_bytes["configured_budgets"]["search_index_bytes"] == 1000
+        assert memory.high_water.process["rss_bytes"] == {"value": 9 * 1024, "at": "2023-11-14T22:13:20.001Z"}
+        assert memory.high_water.runtime_totals["pipeline_buffer_bytes"]["value"] == 5
+        assert memory.runtime_bytes.configured_budgets["search_index_bytes"] == 1000
 
 
 @pytest.mark.parametrize("missing", ["none"])

@@ -168,7 +168,9 @@ def test_a_request_is_described_by_the_tables_own_schema(bed: Bed) -> None:
     schemas = bed.document["components"]["schemas"]
     assert schemas["tables.vote.payload"] == TABLES["vote"].schema.document
     body = bed.document["paths"]["/tables/vote/append"]["post"]["requestBody"]["content"]["application/json"]["schema"]
-    assert body["properties"]["payload"] == {"$ref": "#/components/schemas/tables.vote.payload"}
+    assert body == {"$ref": "#/components/schemas/tables.vote.AppendBody"}
+    payload = schemas["tables.vote.AppendBody"]["properties"]["payload"]
+    assert payload == {"$ref": "#/components/schemas/tables.vote.payload"}
     row = schemas["tables.vote.row"]["properties"]
     assert row["optionIdx"] == TABLES["vote"].schema.document["properties"]["optionIdx"]
     assert {"id", "seq", "createdAt", "author", "own"} <= set(row)

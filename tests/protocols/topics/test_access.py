@@ -344,7 +344,7 @@ def test_a_public_address_is_fine_with_keys_or_for_those_who_insist(
         process.send_signal(signal.SIGTERM)
         # However early it is told to stop, it does so in order.
         assert process.wait(30) == 0
-    assert ("no API keys are configured" in log.read_text()) is warned
+    assert ("no API keys are set" in log.read_text()) is warned
 
 
 def test_keys_that_make_no_sense_keep_the_server_from_starting(tmp_path: Path) -> None:

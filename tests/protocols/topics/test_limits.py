@@ -55,7 +55,7 @@ def test_there_are_only_so_many_routers(start_server: StartServer) -> None:
 
 
 def test_there_are_only_so_many_watch_sessions_and_idle_ones_make_room(start_server: StartServer) -> None:
-    client = start_server(max_watch_sessions=1, session_ttl_ms=50).client()
+    client = start_server(max_watch_sessions=1, session_ttl_ms=1000).client()
     client.put("a")
     body = {"topics": {"a": {}}}
     wid = client.call("POST", "/v0/watch", body)["wid"]

@@ -225,7 +225,7 @@ def test_the_settings_are_stored_trimmed_and_once() -> None:
 
 def test_what_can_be_searched() -> None:
     assert REGISTRY is not None
-    search = REGISTRY.document()["search"]
+    search = msgspec.to_builtins(REGISTRY.document().search)
     assert REGISTRY.routing_key is None
     assert "rollups" not in search
     assert search["primaryTimestampField"] == "timestamp"

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -118,7 +119,7 @@ def test_a_record_is_an_object() -> None:
 
 def test_what_can_be_searched_and_rolled_up() -> None:
     assert REGISTRY is not None
-    document = REGISTRY.document()
+    document = msgspec.to_builtins(REGISTRY.document())
     assert document["routingKey"] == {"jsonPointer": "/seriesKey", "required": True}
     assert document["search"]["profile"] == "metrics"
     assert list(document["search"]["rollups"]) == ["metrics"]

@@ -285,7 +285,7 @@ def test_what_is_wrong_with_the_settings_is_said(settings: dict[str, Any], messa
 
 def test_what_can_be_searched_and_rolled_up() -> None:
     assert REGISTRY is not None
-    document = REGISTRY.document()
+    document = msgspec.to_builtins(REGISTRY.document())
     assert document["routingKey"] == {"jsonPointer": "/traceId", "required": True}
     rollups = document["search"]["rollups"]
     assert rollups["spans"]["dimensions"] == ["service", "kind", "status.code"]

@@ -1,8 +1,8 @@
-/** Talking to the server: JSON with the key, event streams over fetch, and errors that say what to do. */
+/** Requests to the server: JSON with the API key, event streams over fetch, and errors. */
 
 const NAME = "strandline.key";
 
-/** What the server refused, or that it could not be reached (`status` 0). */
+/** The server refused a request, or could not be reached (`status` 0). */
 export class ApiError extends Error {
   constructor(status, code, message, detail) {
     super(message);
@@ -15,7 +15,7 @@ export class ApiError extends Error {
 let key = stored();
 let onUnauthorised = () => {};
 
-/** Calls the function when the server does not know the key. */
+/** Sets the function to call when the server rejects the API key. */
 export function whenUnauthorised(listener) {
   onUnauthorised = listener;
 }
@@ -25,7 +25,7 @@ export function currentKey() {
   return key;
 }
 
-/** @param {string|null} wanted @param {boolean} remember on this device, beyond this tab */
+/** @param {string|null} wanted @param {boolean} remember whether to store it on this device, beyond this tab */
 export function setKey(wanted, remember = false) {
   key = wanted;
   try {
@@ -33,11 +33,11 @@ export function setKey(wanted, remember = false) {
     localStorage.removeItem(NAME);
     if (wanted) (remember ? localStorage : sessionStorage).setItem(NAME, wanted);
   } catch {
-    // Then it is kept for as long as the page is open.
+    // Storage is not available: the key is kept while the page is open.
   }
 }
 
-/** GET; parameters that are null, undefined or empty are left out. */
+/** GET. Parameters that are null, undefined or empty are omitted. */
 export function get(path, params = {}, signal) {
   const query = new URLSearchParams(
     Object.entries(params).filter(([, value]) => value !== null && value !== undefined && value !== ""),
@@ -45,7 +45,7 @@ export function get(path, params = {}, signal) {
   return call("GET", query.size ? `${path}?${query}` : path, undefined, { signal });
 }
 
-/** Any method with a JSON body; the answer's JSON, or null. */
+/** Any method with a JSON body. Returns the JSON of the answer, or null. */
 export function send(method, path, body, headers = {}) {
   return call(method, path, body, { headers });
 }
@@ -64,10 +64,10 @@ async function call(method, path, body, { headers = {}, signal } = {}) {
 }
 
 /**
- * An event stream that comes back by itself, with what was last seen, until it is closed.
+ * An event stream that reconnects after the last event, until it is closed.
  * @param {string} path
  * @param {{on: Record<string, (data: any, id: string) => void>, state?: (state: "live"|"waiting"|"refused", error?: ApiError) => void, lastId?: string}} options
- * @returns {() => void} closes it
+ * @returns {() => void} closes the stream
  */
 export function events(path, { on, state = () => {}, lastId = "" }) {
   const stop = new AbortController();
@@ -139,7 +139,7 @@ async function reach(path, asked) {
     return await fetch(path, { ...asked, cache: "no-store" });
   } catch (error) {
     if (asked.signal?.aborted) throw error;
-    throw new ApiError(0, "unreachable", "The server cannot be reached. Trying again…");
+    throw new ApiError(0, "unreachable", "The server cannot be reached. Retrying…");
   }
 }
 
@@ -148,7 +148,7 @@ async function refusal(answer) {
   try {
     told = (await answer.json()).error ?? {};
   } catch {
-    // Not one of ours: a proxy in between, perhaps.
+    // The body is not an error of Strandline; it may come from a proxy.
   }
   if (answer.status === 401) onUnauthorised();
   return new ApiError(answer.status, told.code ?? "error", told.message ?? `The server answered ${answer.status}.`, told.detail);

@@ -1,4 +1,4 @@
-/** The console: start, sign in, and one screen after the other. */
+/** The console: starts, signs in, and switches between screens. */
 
 import { whenUnauthorised } from "./api.js";
 import { h, replace } from "./shell/dom.js";
@@ -67,12 +67,12 @@ async function open() {
 
 bindNavigation();
 whenUnauthorised(async () => {
-  // The key was taken away while somebody was at work.
+  // The API key was revoked or expired while the console was open.
   if (!frame || signingIn || !current()?.keys_required) return;
   close();
   close = () => {};
   frame = null;
-  await askForKey("Your key is not valid any more.");
+  await askForKey("Your API key is no longer valid.");
   await start();
 });
 addEventListener("hashchange", () => frame && open());

@@ -1,18 +1,18 @@
 """The protocol's routes, described for those who call them; one entry per route.
 
-A module per group of operations, with the types of what they take and answer. These types describe what the handlers
-read and write by hand; tests hold the two together.
+The types of bodies and answers are those that the handlers decode and build: :mod:`strandline.protocols.streams.wire`.
 """
 
 from __future__ import annotations
 
 from strandline.protocols.streams.errors import PROBLEMS, RENAMED
-from strandline.protocols.streams.openapi import invalidation, questions, schemas, stream_answers, subscriptions, traces
-from strandline.protocols.streams.openapi.answers import StreamErrorAnswer
-from strandline.protocols.streams.openapi.inspection import INSPECTING
+from strandline.protocols.streams.openapi.descriptions import DESCRIPTIONS
+from strandline.protocols.streams.openapi.operations import INSPECTING, QUESTIONS, SHAPING, TOUCH, TRACES
 from strandline.protocols.streams.openapi.parameters import Operations
 from strandline.protocols.streams.openapi.records import RECORDS
-from strandline.protocols.streams.subscriptions.json import ROOT
+from strandline.protocols.streams.openapi.subscriptions import SUBSCRIPTIONS
+from strandline.protocols.streams.subscriptions.routes import ROOT
+from strandline.protocols.streams.wire.values import StreamErrorAnswer
 from strandline.service.openapi import TEXT, Answer, Described, Header, Operation
 
 _GROUPS = {
@@ -26,15 +26,7 @@ _GROUPS = {
     "browsers": "What pages of allowed origins may send.",
 }
 
-_OPERATIONS: Operations = {
-    **RECORDS,
-    **schemas.SHAPING,
-    **questions.QUESTIONS,
-    **traces.TRACES,
-    **invalidation.TOUCH,
-    **subscriptions.SUBSCRIPTIONS,
-    **INSPECTING,
-}
+_OPERATIONS: Operations = {**RECORDS, **SHAPING, **QUESTIONS, **TRACES, **TOUCH, **SUBSCRIPTIONS, **INSPECTING}
 
 
 def _preflights() -> Operations:
@@ -69,13 +61,6 @@ STREAMS = Described(
     problems=PROBLEMS,
     error=StreamErrorAnswer,
     renamed=RENAMED,
-    descriptions={
-        **schemas.DESCRIPTIONS,
-        **questions.DESCRIPTIONS,
-        **traces.DESCRIPTIONS,
-        **invalidation.DESCRIPTIONS,
-        **subscriptions.DESCRIPTIONS,
-        **stream_answers.DESCRIPTIONS,
-    },
+    descriptions=DESCRIPTIONS,
     nothing=frozenset({ROOT + "/{rest}"}),
 )

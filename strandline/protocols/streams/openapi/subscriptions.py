@@ -2,100 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
-import msgspec
-from msgspec import UNSET, UnsetType
-
-from strandline.delivery.subscriptions.signatures import JsonWebKey
 from strandline.protocols.streams.openapi import parameters as p
-from strandline.protocols.streams.openapi.answers import Number, Offset, Time
 from strandline.protocols.streams.openapi.parameters import Operations
-from strandline.protocols.streams.subscriptions.bodies import (
-    MAX_ID_BYTES,
+from strandline.protocols.streams.subscriptions.definition import MAX_ID_BYTES
+from strandline.protocols.streams.subscriptions.routes import ROOT
+from strandline.protocols.streams.subscriptions.routes import SUBSCRIPTION as _ONE
+from strandline.protocols.streams.subscriptions.wire import (
     ClaimWakeBody,
     HolderBody,
+    JsonWebKeys,
     StreamsBody,
+    SubscriptionAnswer,
     SubscriptionBody,
+    WakeAcknowledged,
+    WakeClaimed,
 )
-from strandline.protocols.streams.subscriptions.json import ROOT
 from strandline.service.openapi import JSON, Answer, Header, Operation
 
-_ONE = ROOT + "/subscriptions/{id}"
-_LinkType = Literal["explicit", "glob"]
-
-
-class SubscribedStream(msgspec.Struct):
-    path: str
-    link_type: _LinkType
-    acked_offset: Offset
-
-
-class WokenStream(SubscribedStream):
-    tail_offset: Offset
-    has_pending: bool
-
-
-class WebhookSigning(msgspec.Struct):
-    alg: Literal["ed25519"]
-    kid: str
-    jwks_url: str
-
-
-class WebhookShown(msgspec.Struct):
-    url: str
-    signing: WebhookSigning
-
-
-class SubscriptionAnswer(msgspec.Struct, kw_only=True):
-    id: str
-    subscription_id: str
-    type: Literal["webhook", "pull-wake"]
-    pattern: str | UnsetType = UNSET
-    streams: list[SubscribedStream]
-    webhook: WebhookShown | UnsetType = UNSET
-    wake_stream: str | UnsetType = UNSET
-    lease_ttl_ms: Number
-    created_at: Time
-    status: Literal["active", "failed"]
-    description: str | UnsetType = UNSET
-
-
-class WakeClaimed(msgspec.Struct):
-    wake_id: str
-    generation: Number
-    token: str
-    streams: list[WokenStream]
-    lease_ttl_ms: Number
-
-
-class WakeAcknowledged(msgspec.Struct):
-    ok: bool
-    next_wake: bool
-
-
-class JsonWebKeys(msgspec.Struct):
-    keys: list[JsonWebKey]
-
-
-DESCRIPTIONS: dict[str, dict[str, str]] = {
-    "SubscriptionBody": {
-        "type": "`webhook`: the server sends a request. `pull-wake`: it writes into `wake_stream`, and workers claim.",
-        "pattern": "Names of streams: `*` is one segment, `**` any number of them.",
-        "streams": "Names of streams, beside those of the pattern.",
-        "lease_ttl_ms": "For how long a wake belongs to whoever has it.",
-    },
-    "HolderBody": {
-        "acks": "How far each stream was dealt with.",
-        "done": "Whether that was all: the wake is over then.",
-    },
-    "AckWakeBody": {"path": "Another word for `stream`; one of them is needed."},
-    "SubscriptionAnswer": {"status": "`failed`: the last webhook could not be delivered, and is tried again."},
-    "WakeClaimed": {"token": "To be shown as a bearer token with `ack` and `release`."},
-    "WakeAcknowledged": {"next_wake": "Whether there is more to do: another wake follows."},
-}
-
-_GROUP = "subscriptions"
 _ID = p.in_path(
     "id", f"The subscription's id: up to {MAX_ID_BYTES} bytes of printable text.", {"type": "string", "minLength": 1}
 )
@@ -119,7 +42,7 @@ def _shown(status: int, words: str) -> Answer:
 
 SUBSCRIPTIONS: Operations = {
     ("GET", ROOT + "/jwks.json"): Operation(
-        group=_GROUP,
+        group="subscriptions",
         summary="Show the key that webhooks are signed with",
         answers=(
             Answer(
@@ -135,7 +58,7 @@ SUBSCRIPTIONS: Operations = {
         ),
     ),
     ("PUT", _ONE): Operation(
-        group=_GROUP,
+        group="subscriptions",
         summary="Subscribe",
         description=(
             "To the streams that are named and those that match, those made later included. To make one that is there "
@@ -147,14 +70,14 @@ SUBSCRIPTIONS: Operations = {
         errors=("INVALID_REQUEST", "WEBHOOK_URL_REJECTED", "SUBSCRIPTION_ALREADY_EXISTS", "read_only", "disk_full"),
     ),
     ("GET", _ONE): Operation(
-        group=_GROUP,
+        group="subscriptions",
         summary="Look at a subscription",
         answers=(_shown(200, "The subscription."),),
         parameters=(_ID,),
         errors=("SUBSCRIPTION_NOT_FOUND",),
     ),
     ("DELETE", _ONE): Operation(
-        group=_GROUP,
+        group="subscriptions",
         summary="Unsubscribe",
         description="To remove what is not there is no error.",
         answers=(_NOTHING,),
@@ -165,7 +88,7 @@ SUBSCRIPTIONS: Operations = {
         ),
     ),
     ("POST", _ONE + "/streams"): Operation(
-        group=_GROUP,
+        group="subscriptions",
         summary="Add streams by name",
         body={JSON: StreamsBody},
         answers=(_NOTHING,),
@@ -173,7 +96,7 @@ SUBSCRIPTIONS: Operations = {
         errors=("INVALID_REQUEST", "SUBSCRIPTION_NOT_FOUND", "read_only", "disk_full"),
     ),
     ("DELETE", _ONE + "/streams/{stream}"): Operation(
-        group=_GROUP,
+        group="subscriptions",
         summary="Remove a stream that was named",
         description="One that the pattern matches stays because of that.",
         answers=(_NOTHING,),
@@ -181,7 +104,7 @@ SUBSCRIPTIONS: Operations = {
         errors=("SUBSCRIPTION_NOT_FOUND", "read_only", "disk_full"),
     ),
     ("POST", _ONE + "/claim"): Operation(
-        group=_GROUP,
+        group="subscriptions",
         summary="Claim a wake",
         description="Of a subscription of the type `pull-wake`. It is this worker's until the lease runs out.",
         body={JSON: ClaimWakeBody},
@@ -197,7 +120,7 @@ SUBSCRIPTIONS: Operations = {
         ),
     ),
     ("POST", _ONE + "/callback"): Operation(
-        group=_GROUP,
+        group="subscriptions",
         summary="Acknowledge what a webhook has told",
         description=f"Prolongs the lease, or ends the wake. {_TOKEN}",
         body={JSON: HolderBody},
@@ -206,7 +129,7 @@ SUBSCRIPTIONS: Operations = {
         errors=(*_HOLDER_ERRORS, "INVALID_OFFSET"),
     ),
     ("POST", _ONE + "/ack"): Operation(
-        group=_GROUP,
+        group="subscriptions",
         summary="Acknowledge what a claimed wake was about",
         description=f"Prolongs the lease, or ends the wake. {_TOKEN}",
         body={JSON: HolderBody},
@@ -215,7 +138,7 @@ SUBSCRIPTIONS: Operations = {
         errors=(*_HOLDER_ERRORS, "INVALID_OFFSET"),
     ),
     ("POST", _ONE + "/release"): Operation(
-        group=_GROUP,
+        group="subscriptions",
         summary="Give a claimed wake back",
         description=_TOKEN,
         body={JSON: HolderBody},

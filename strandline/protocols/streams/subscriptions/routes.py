@@ -7,8 +7,10 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from strandline.delivery.subscriptions import (
     Claim,
@@ -26,7 +28,6 @@ from strandline.engine.errors import EngineError
 from strandline.engine.record import is_internal
 from strandline.protocols.streams.context import StreamsContext
 from strandline.protocols.streams.errors import (
-    JSON,
     NO_STORE,
     not_found,
     refuse,
@@ -34,11 +35,11 @@ from strandline.protocols.streams.errors import (
     subscription_reply_to,
     token_invalid,
 )
-from strandline.protocols.streams.replies import CORS, origin
+from strandline.protocols.streams.grammar import iso
+from strandline.protocols.streams.replies import CORS, json_reply, origin
 from strandline.protocols.streams.stream import StreamTraits
-from strandline.protocols.streams.subscriptions import json
-from strandline.protocols.streams.subscriptions.bodies import (
-    HolderBody,
+from strandline.protocols.streams.subscriptions.definition import (
+    ack_of,
     checked_id,
     checked_name,
     decode_claim,
@@ -48,6 +49,19 @@ from strandline.protocols.streams.subscriptions.bodies import (
     define,
     relative,
 )
+from strandline.protocols.streams.subscriptions.wire import (
+    HolderBody,
+    JsonWebKeys,
+    SubscribedStream,
+    SubscriptionAnswer,
+    WakeAcknowledged,
+    WakeClaimed,
+    WakeEvent,
+    WebhookNotification,
+    WebhookShown,
+    WebhookSigning,
+    WokenStream,
+)
 from strandline.service.access import Access
 from strandline.service.admission import Replying
 from strandline.service.catalog import SYSTEM, is_hidden
@@ -55,6 +69,10 @@ from strandline.service.http import Call, Handler, Later, Reply, Route, prefligh
 from strandline.service.problems import FORBIDDEN, Refusal, may_not_touch
 
 log = logging.getLogger(__name__)
+
+ROOT = "/v1/stream/__ds"
+#: Links that are rendered before somebody else has a turn.
+LINKS_PER_TURN = 1000
 
 
 class StreamsDialect(Dialect):
@@ -89,10 +107,23 @@ class StreamsDialect(Dialect):
         return stream.log
 
     def wake_event(self, subscription: Subscription, name: str, generation: int) -> bytes:
-        return json.wake_event(subscription, name, generation, self._context.hub.now())
+        now = self._context.hub.now()
+        return msgspec.json.encode(
+            WakeEvent(subscription_id=subscription.id, stream=name, generation=generation, ts=now)
+        )
 
     def notification(self, subscription: Subscription, links: Sequence[Link], token: str) -> bytes:
-        return json.notification(subscription, links, token)
+        id = quote(subscription.id, safe="")
+        return msgspec.json.encode(
+            WebhookNotification(
+                subscription_id=subscription.id,
+                wake_id=subscription.wake_id,
+                generation=subscription.generation,
+                streams=[WokenStream.of(link) for link in links],
+                callback_url=f"{subscription.base_url}{ROOT}/subscriptions/{id}/callback",
+                callback_token=token,
+            )
+        )
 
 
 # --- Who may have to do with a subscription: whoever may touch every name that it can be about ----------------------
@@ -133,7 +164,7 @@ def _forbidden(message: str) -> Refusal:
 
 # --- Subscriptions over HTTP: made, looked at, changed, removed; wakes claimed, acknowledged, given back ------------
 
-_SUBSCRIPTION = json.ROOT + "/subscriptions/{id}"
+SUBSCRIPTION = ROOT + "/subscriptions/{id}"
 _JWKS = b"application/jwk-set+json"
 #: A key may be remembered for a while by those who verify with it.
 _CACHEABLE = (b"cache-control", b"public, max-age=300")
@@ -210,7 +241,7 @@ class Subscribing:
 
     def keys(self, call: Call) -> Replying:
         """GET /v1/stream/__ds/jwks.json"""
-        body = msgspec.json.encode({"keys": [self.subscriptions.signer.public_key]})
+        body = msgspec.json.encode(JsonWebKeys([self.subscriptions.signer.public_key]))
         return self._context.admission.after(
             self.subscriptions.opened, lambda _: Reply(body, 200, _JWKS, (_CACHEABLE,))
         )
@@ -234,9 +265,9 @@ class Subscribing:
 
     def _acknowledge(self, call: Call, tell: Callable[..., tuple[bool, Commit[Any]]]) -> Replying:
         holder, body = _holder(call)
-        acks = [ack.ack for ack in body.acks or ()]
+        acks = [ack_of(ack) for ack in body.acks or ()]
         next_wake, commit = tell(call.param("id"), holder, acks, body.done is True)
-        return self._context.admission.after(commit, lambda _: _json({"ok": True, "next_wake": next_wake}))
+        return self._context.admission.after(commit, lambda _: json_reply(WakeAcknowledged(next_wake=next_wake)))
 
     def release(self, call: Call) -> Replying:
         """POST /v1/stream/__ds/subscriptions/{id}/release"""
@@ -251,9 +282,31 @@ class Subscribing:
         return subscription
 
     async def _shown(self, call: Call, subscription: Subscription, status: int) -> Reply:
-        kid = self.subscriptions.signer.kid if subscription.is_webhook else ""
-        body = await json.document(subscription, origin(call.head), kid)
-        return Reply(body, status, JSON, (NO_STORE,))
+        """Everything there is to know of the subscription."""
+        streams = []
+        for count, link in enumerate(list(subscription.links), 1):
+            streams.append(SubscribedStream.of(link))
+            if count % LINKS_PER_TURN == 0:
+                await asyncio.sleep(0)
+        definition = subscription.definition
+        answer = SubscriptionAnswer(
+            id=subscription.id,
+            subscription_id=subscription.id,
+            type=definition.type,
+            pattern=_or_unset(definition.pattern),
+            streams=streams,
+            webhook=UNSET,
+            wake_stream=_or_unset(definition.wake_stream),
+            lease_ttl_ms=definition.lease_ttl_ms,
+            created_at=iso(subscription.made_at),
+            status=subscription.status,
+            description=_or_unset(definition.description),
+        )
+        if definition.webhook_url is not None:
+            keys = f"{origin(call.head)}{ROOT}/jwks.json"
+            signing = WebhookSigning(kid=self.subscriptions.signer.kid, jwks_url=keys)
+            answer.webhook = WebhookShown(definition.webhook_url, signing)
+        return json_reply(answer, status)
 
     async def _done(self, commit: Commit[Any]) -> None:
         if not commit.done:
@@ -262,9 +315,9 @@ class Subscribing:
     # --- where they are ------------------------------------------------------------------------------------------
 
     def routes(self) -> list[Route]:
-        one, stream = _SUBSCRIPTION, _SUBSCRIPTION + "/streams/{stream}"
+        one, stream = SUBSCRIPTION, SUBSCRIPTION + "/streams/{stream}"
         routes = [
-            _route("GET", json.ROOT + "/jwks.json", self.keys, public=True),
+            _route("GET", ROOT + "/jwks.json", self.keys, public=True),
             _route("PUT", one, self.put, "admin"),
             _route("GET", one, self.get, "read"),
             _route("DELETE", one, self.delete, "admin"),
@@ -278,7 +331,7 @@ class Subscribing:
         ]
         paths = {route.path: route.spans for route in routes}
         routes += [_route("OPTIONS", path, preflight, public=True, spans=spans) for path, spans in paths.items()]
-        nothing = [_route(method, json.ROOT + "/{rest}", _no_such, spans="rest") for method in _METHODS]
+        nothing = [_route(method, ROOT + "/{rest}", _no_such, spans="rest") for method in _METHODS]
         return routes + nothing
 
 
@@ -311,19 +364,19 @@ def _holder(call: Call) -> tuple[WakeHolder, HolderBody]:
 
 
 def _claimed(claim: Claim, lease_ttl_ms: int, _: object) -> Reply:
-    return _json(
-        {
-            "wake_id": claim.wake_id,
-            "generation": claim.generation,
-            "token": claim.token,
-            "streams": json.infos(claim.links),
-            "lease_ttl_ms": lease_ttl_ms,
-        }
+    return json_reply(
+        WakeClaimed(
+            wake_id=claim.wake_id,
+            generation=claim.generation,
+            token=claim.token,
+            streams=[WokenStream.of(link) for link in claim.links],
+            lease_ttl_ms=lease_ttl_ms,
+        )
     )
 
 
-def _json(document: dict[str, Any]) -> Reply:
-    return Reply(msgspec.json.encode(document), 200, JSON, (NO_STORE,))
+def _or_unset(value: str | None) -> str | UnsetType:
+    return UNSET if value is None else value
 
 
 def _nothing(_: object) -> Reply:

@@ -1,4 +1,4 @@
-/** A chart of one or several series over time, on uPlot. Its title line says the values at the pointer, or the last. */
+/** A chart of one or several series over time, drawn with uPlot. Its title shows the values at the pointer, or the last. */
 
 import uPlot from "../vendor/uplot/uPlot.esm.js";
 import { h, replace } from "../shell/dom.js";
@@ -10,7 +10,7 @@ const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "
 /**
  * @param {{title: string, series: {label: string, colour?: string}[], format: (value: number) => string, height?: number,
  *   sync?: string, points?: boolean, fill?: boolean, level?: number, whole?: boolean}} options
- * `sync`: charts of one name share the pointer; `whole`: values are whole numbers
+ * `sync`: charts with the same name share the pointer; `whole`: values are integers
  * @returns {{element: HTMLElement, set: (seconds: number[], columns: (number|null)[][]) => void, close: () => void}}
  */
 export function chart({ title, series, format, height = 150, sync, points = false, fill = series.length === 1, level = 3, whole = false }) {
@@ -95,6 +95,6 @@ function tick(second, step) {
 
 function summary(title, series, format, data) {
   const last = data[0].length - 1;
-  if (last < 0) return `${title}: nothing yet`;
+  if (last < 0) return `${title}: no data yet`;
   return `${title}: ${series.map((one, number) => `${one.label} ${data[number + 1][last] === null || data[number + 1][last] === undefined ? "none" : format(data[number + 1][last])}`).join(", ")}`;
 }

@@ -1,11 +1,11 @@
-/** The curl and the Python for what is on the screen. */
+/** The curl command and the Python program for what the screen shows. */
 
 import { h, replace } from "../shell/dom.js";
 import { attempt } from "../shell/dialogs.js";
 import { icon } from "../shell/icons.js";
 import { current } from "../shell/session.js";
 
-/** A curl command for a request. @param {{method?: string, path: string, json?: any, headers?: Record<string, string>, follow?: boolean}} request */
+/** Returns a curl command for a request. @param {{method?: string, path: string, json?: any, headers?: Record<string, string>, follow?: boolean}} request */
 export function curl({ method, path, json, headers = {}, follow = false }) {
   const words = ["curl", follow ? "-N" : "-s"];
   if (method && method !== "GET" && !(method === "POST" && json !== undefined)) words.push("-X", method);
@@ -16,7 +16,7 @@ export function curl({ method, path, json, headers = {}, follow = false }) {
   return words.join(" ");
 }
 
-/** A Python program with a client. @param {string[]} lines what to do with `client` @param {string[]} imports names besides Client */
+/** Returns a Python program. @param {string[]} lines statements that use `client` @param {string[]} imports names besides Client */
 export function python(lines, imports = []) {
   const key = current()?.keys_required ? ', key=os.environ["STRANDLINE_KEY"]' : "";
   return [
@@ -30,7 +30,7 @@ export function python(lines, imports = []) {
   ].join("\n");
 }
 
-/** A value as Python writes it. */
+/** Returns a value as a Python literal. */
 export function literal(value) {
   if (value === null || value === undefined) return "None";
   if (value === true) return "True";
@@ -41,7 +41,7 @@ export function literal(value) {
 }
 
 /**
- * The block at the foot of a screen. `set` shows other commands.
+ * The block at the bottom of a screen. `set` replaces its commands.
  * @returns {{element: HTMLDetailsElement, set: (code: {curl: string, python: string}) => void}}
  */
 export function codeBlock() {
@@ -57,9 +57,9 @@ export function codeBlock() {
   return { element, set };
 }
 
-/** One program with a button that copies it. */
+/** A program with a button that copies it. */
 export function snippet(title, text) {
-  const button = h("button.quiet.only-icon", { type: "button", "aria-label": `Copy the ${title}`, title: "Copy", onclick: () => attempt(() => navigator.clipboard.writeText(text), "Copied.") }, icon("copy"));
+  const button = h("button.quiet.only-icon", { type: "button", "aria-label": `Copy the ${title} code`, title: "Copy", onclick: () => attempt(() => navigator.clipboard.writeText(text), "Copied.") }, icon("copy"));
   return h("figure.snippet", {}, h("figcaption", {}, title, button), h("pre", { tabindex: "0", "aria-label": title }, h("code", {}, text)));
 }
 

@@ -1,4 +1,4 @@
-/** Where the logs and routers of a graph go when it is drawn from left to right. Knows nothing of drawing. */
+/** Lays out the logs and routers of a graph from left to right. Does not draw. */
 
 const LETTER = 7;
 const NODE_HEIGHT = 34;
@@ -35,7 +35,7 @@ export function layout(routers) {
   return { width, height: top, nodes: [...nodes.values()], edges: drawn };
 }
 
-/** Letters that fit into a node. */
+/** Shortens a name to the letters that fit into a node. */
 export function fitting(name) {
   const most = Math.floor((WIDEST - 24) / LETTER);
   return name.length > most ? `${name.slice(0, most - 1)}…` : name;

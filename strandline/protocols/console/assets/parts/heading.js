@@ -1,4 +1,4 @@
-/** The head of a screen: its title, what it says of itself, and what can be done. Sets the title of the window too. */
+/** The header of a screen: title, facts and actions. Also sets the title of the window. */
 
 import { h } from "../shell/dom.js";
 
@@ -8,12 +8,12 @@ export function heading(title, beside = [], end = []) {
   return h("header", {}, h("h1", {}, title), beside, h("div.end", {}, end));
 }
 
-/** Figures in a line. @param {[string, any, string?][]} figures label, value, class of the value */
+/** Figures in a row. @param {[string, any, string?][]} figures label, value, class of the value */
 export function stats(figures) {
   return h("dl.stats", {}, figures.map(([label, value, kind]) => h("div", {}, h("dt", {}, label), h(kind ? `dd.${kind}` : "dd", {}, value))));
 }
 
-/** A choice among few. @param {[string, string][]} options value and label */
+/** A choice between a few options. @param {[string, string][]} options value and label */
 export function segments(label, options, chosen, onchange) {
   const name = `segments-${Math.random().toString(36).slice(2, 9)}`;
   return h(

@@ -1,12 +1,12 @@
-/** JSON in colours, with words marked. */
+/** JSON with syntax colours and highlighted matches. */
 
 import { h } from "../shell/dom.js";
 
-/** More than this is cut, with a button for the rest: a browser is slow with a million coloured words. */
+/** Longer text is cut, with a button for the rest, because browsers are slow with very many coloured elements. */
 const SHOWN = 60_000;
 const TOKEN = /("(?:[^"\\]|\\.)*")(\s*:)?|\b(true|false|null)\b|(-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)/g;
 
-/** A block of indented JSON. @param {any} value @param {RegExp|null} marked what to mark (global) */
+/** A block of indented JSON. @param {any} value @param {RegExp|null} marked what to highlight (global) */
 export function jsonBlock(value, marked = null) {
   const text = JSON.stringify(value, null, 2) ?? "null";
   const pre = h("pre.json", { tabindex: "0", "aria-label": "JSON" });
@@ -15,14 +15,14 @@ export function jsonBlock(value, marked = null) {
   return pre;
 }
 
-/** One line of it, in pieces to be appended. */
+/** A value as one line of JSON, as nodes to append. */
 export function jsonLine(value, marked = null, limit = 600) {
   const text = typeof value === "string" ? value : JSON.stringify(value) ?? "null";
   const cut = text.length > limit ? `${text.slice(0, limit)}…` : text;
   return typeof value === "string" ? mark(cut, marked) : coloured(cut, marked);
 }
 
-/** Text with what matches in <mark> elements. */
+/** Text with matches in <mark> elements. */
 export function mark(text, marked) {
   if (!marked) return [text];
   const pieces = [];

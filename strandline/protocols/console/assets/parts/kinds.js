@@ -1,4 +1,4 @@
-/** What a log is, and how it is reached by the protocols. */
+/** Kinds of logs, and their paths in the protocols. */
 
 import { h } from "../shell/dom.js";
 
@@ -8,7 +8,7 @@ export function kindChip(kind) {
 
 const TOPIC = /^[A-Za-z0-9][A-Za-z0-9._:-]{0,254}$/;
 
-/** Whether a log of this name can be spoken of in the protocol of topics. */
+/** Whether the topics protocol accepts this name. */
 export function isTopicName(name) {
   return TOPIC.test(name);
 }
@@ -18,14 +18,14 @@ export function topicPath(name) {
   return `/v0/topics/${encodeURIComponent(name)}`;
 }
 
-/** Slashes are part of a stream's address. @returns {string} */
+/** Slashes are part of a stream's path. @returns {string} */
 export function streamPath(name) {
   return `/v1/stream/${name.split("/").map(encodeURIComponent).join("/")}`;
 }
 
 const ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 
-/** The seq in an offset of the streams protocol: 64 of its 128 bits, in base 32. @returns {number} */
+/** The sequence number in an offset of the streams protocol: 64 of its 128 bits, in base 32. @returns {number} */
 export function seqOfOffset(offset) {
   let value = 0n;
   for (const character of offset) value = (value << 5n) | BigInt(ALPHABET.indexOf(character));

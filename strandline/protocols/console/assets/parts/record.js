@@ -1,4 +1,4 @@
-/** One record, whole: where and when it is, by whom, its data and meta. */
+/** One complete record: position, time, node, data and meta. */
 
 import { h } from "../shell/dom.js";
 import { attempt } from "../shell/dialogs.js";
@@ -6,14 +6,14 @@ import { absolute, ago, bytes, count } from "../shell/format.js";
 import { icon } from "../shell/icons.js";
 import { jsonBlock, jsonLine, mark } from "./json.js";
 
-/** What there is in a record, in one line. @returns {(Node|string)[]} */
+/** The content of a record in one line. @returns {(Node|string)[]} */
 export function preview(record, marked = null) {
   if (record.text !== undefined && record.text !== null) return mark(record.text.slice(0, 600).replaceAll("\n", " ⏎ "), marked);
-  if (record.base64 !== undefined && record.base64 !== null) return [h("span.muted", {}, `${bytes(size(record))} of bytes`)];
+  if (record.base64 !== undefined && record.base64 !== null) return [h("span.muted", {}, `${bytes(size(record))} of binary data`)];
   return jsonLine(record.data, marked);
 }
 
-/** The panel that shows it. @param {{onclose?: () => void, onkey?: (key: string) => void, marked?: RegExp|null}} options */
+/** The panel that shows a record. @param {{onclose?: () => void, onkey?: (key: string) => void, marked?: RegExp|null}} options */
 export function recordView(record, { onclose, onkey, marked = null } = {}) {
   const copy = () => attempt(() => navigator.clipboard.writeText(plain(record)), "Copied.");
   return h(
@@ -31,7 +31,7 @@ export function recordView(record, { onclose, onkey, marked = null } = {}) {
       {},
       fact("Written", [absolute(record.ts), " ", h("span.muted", {}, "(", ago(record.ts), ")")]),
       record.key !== null && record.key !== undefined
-        ? fact("Key", onkey ? h("button.link", { type: "button", title: "Only records with this key", onclick: () => onkey(record.key) }, record.key) : h("code", {}, record.key))
+        ? fact("Key", onkey ? h("button.link", { type: "button", title: "Show only records with this key", onclick: () => onkey(record.key) }, record.key) : h("code", {}, record.key))
         : null,
       record.node ? fact("Node", h("code", {}, record.node)) : null,
     ),
@@ -42,7 +42,7 @@ export function recordView(record, { onclose, onkey, marked = null } = {}) {
 
 function body(record, marked) {
   if (record.text !== undefined && record.text !== null) return h("pre.json", { tabindex: "0", "aria-label": "Text" }, mark(record.text, marked));
-  if (record.base64 !== undefined && record.base64 !== null) return [h("p.muted", {}, `${bytes(size(record))}, in base 64:`), h("pre.json.wrap", { tabindex: "0", "aria-label": "Bytes" }, record.base64)];
+  if (record.base64 !== undefined && record.base64 !== null) return [h("p.muted", {}, `${bytes(size(record))}, shown as base64:`), h("pre.json.wrap", { tabindex: "0", "aria-label": "Bytes" }, record.base64)];
   return jsonBlock(record.data, marked);
 }
 

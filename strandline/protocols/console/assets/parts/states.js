@@ -1,4 +1,4 @@
-/** Loading, empty, failed, live: what a part says of itself when it has nothing else to show. */
+/** The states of a part without content: loading, empty, failed, live. */
 
 import { ApiError } from "../api.js";
 import { h, replace } from "../shell/dom.js";
@@ -7,14 +7,14 @@ export function loading(text = "Loading…") {
   return h("div.state", { role: "status" }, h("span.spinner", { "aria-hidden": "true" }), text);
 }
 
-/** Nothing is there, and what to do about it. */
+/** Nothing to show, and what the user can do about it. */
 export function empty(title, text, ...actions) {
   return h("div.state.empty", {}, h("h2", {}, title), text ? h("p", {}, text) : null, actions.length ? h("div.row", {}, actions) : null);
 }
 
-/** Something went wrong. @param {Error & {status?: number}} error @param {() => void} [again] */
+/** A request failed. @param {Error & {status?: number}} error @param {() => void} [again] */
 export function failure(error, again) {
-  const title = { 0: "The server cannot be reached", 403: "Your key does not allow this", 404: "There is no such thing" }[error.status] ?? "That did not work";
+  const title = { 0: "The server cannot be reached", 403: "Your API key does not have permission", 404: "Not found" }[error.status] ?? "The request failed";
   return h(
     "div.state.failure",
     { role: "alert" },
@@ -24,7 +24,7 @@ export function failure(error, again) {
   );
 }
 
-/** A mark that says whether what is shown is live. */
+/** A mark that shows whether the data is live. */
 export function liveMark() {
   const element = h("span.live", { role: "status" });
   const words = { live: "Live", waiting: "Reconnecting…", paused: "Paused", refused: "Not live" };
@@ -38,11 +38,11 @@ export function liveMark() {
 }
 
 /**
- * Does something now and again and again, never twice at a time, and not while nobody looks. What the server refuses is
- * not asked for again by itself.
- * @param {number} ms between the end of one and the beginning of the next
+ * Runs a function now and then periodically, never twice at a time, and only while the page is visible. Stops when the
+ * server refuses the request.
+ * @param {number} ms between the end of one run and the start of the next
  * @param {(signal: AbortSignal) => Promise<any>} run
- * @param {(error: ApiError) => void} failed told what the server refused; other errors are mistakes, and are not hidden
+ * @param {(error: ApiError) => void} failed called when a request fails; other errors are bugs and are not caught
  * @returns {{stop: () => void, now: () => void}}
  */
 export function repeat(ms, run, failed) {
@@ -60,7 +60,7 @@ export function repeat(ms, run, failed) {
       if (!document.hidden) await run(stop.signal);
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
-      // Asking again does not help until something is done about it.
+      // The request would be refused again.
       refused = error.status >= 400 && error.status < 500 && error.status !== 408 && error.status !== 429;
       if (!stop.signal.aborted) failed(error);
     } finally {

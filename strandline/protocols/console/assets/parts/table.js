@@ -1,8 +1,8 @@
 /**
- * A table of any length, of which only the rows in sight exist. Rows are all of one height.
+ * A table of any length that renders only the visible rows. All rows have the same height.
  *
- * Browsers cannot scroll further than some ten million pixels. Of tables that are higher, the scroll bar stands for the
- * whole all the same, and a step of it is more than one row.
+ * Browsers limit the scroll height to about ten million pixels. In taller tables one step of the scroll bar stands for
+ * more than one row.
  */
 
 import { h, replace } from "../shell/dom.js";
@@ -10,7 +10,7 @@ import { bind } from "../shell/keys.js";
 
 const TALLEST = 8_000_000;
 const SPARE = 8;
-/** Where columns of the class "wide-only" are left out. */
+/** Hides columns with the class "wide-only". */
 const NARROW = matchMedia("(max-width: 760px)");
 
 /**
@@ -49,7 +49,7 @@ export function virtualTable({ label, columns, onopen, rowClass, onsort, onscrol
     const from = Math.max(0, first - SPARE);
     const to = Math.min(source.length, last + SPARE);
     const shown = Math.min(total(), TALLEST);
-    // With a scale the rows are put where the scroll bar is; without, where they belong.
+    // With a scale, the rows are placed at the scroll position; otherwise at their own position.
     const before = scale === 1 ? from * height : Math.max(0, top - (first - from) * height - ((top * scale) % height));
     above.firstChild.style.height = `${before}px`;
     below.firstChild.style.height = `${Math.max(0, shown - before - (to - from) * height)}px`;
@@ -62,7 +62,7 @@ export function virtualTable({ label, columns, onopen, rowClass, onsort, onscrol
     table.setAttribute("aria-rowcount", String(source.length + 1));
     onscroll?.(first, last);
   };
-  /** Rows were added that are not drawn yet: make room for them, so that one can scroll to where they will be. */
+  /** Makes room for new rows that are not drawn yet, so that the user can scroll to them. */
   const stretch = () => {
     height = Number.parseFloat(getComputedStyle(element).getPropertyValue("--row")) || 30;
     if (!below.isConnected) replace(body, above, below);
@@ -130,14 +130,14 @@ export function virtualTable({ label, columns, onopen, rowClass, onsort, onscrol
 
   return {
     element,
-    /** Show this. */
+    /** Replaces the rows. */
     set(next) {
       source = Array.isArray(next) ? { length: next.length, row: (index) => next[index] } : next;
       if (chosen >= source.length) chosen = -1;
       schedule();
     },
     refresh: schedule,
-    /** Rows were put in front, or taken from there (a negative number): what is in sight stays where it is. */
+    /** Rows were added at the front, or removed (a negative number). Keeps the visible rows in place. */
     shifted(rows) {
       stretch();
       element.scrollTop += (rows * height) / factor();
@@ -150,7 +150,7 @@ export function virtualTable({ label, columns, onopen, rowClass, onsort, onscrol
       return chosen;
     },
     atEnd: () => element.scrollTop + element.clientHeight >= element.scrollHeight - height,
-    /** Which column it is sorted by. */
+    /** Marks the column that the table is sorted by. */
     sorted(sort, order) {
       columns.forEach((column, index) => {
         if (!column.sort) return;
@@ -158,12 +158,12 @@ export function virtualTable({ label, columns, onopen, rowClass, onsort, onscrol
         else headers[index].removeAttribute("aria-sort");
       });
     },
-    /** j, k, Enter and their like, for the table that the screen is about. */
+    /** Binds j, k, Enter and similar keys to this table. */
     bindKeys() {
       bind("j", "Next row", () => move(1));
-      bind("k", "Row before", () => move(-1));
+      bind("k", "Previous row", () => move(-1));
       bind("ArrowDown", "Next row", () => move(1));
-      bind("ArrowUp", "Row before", () => move(-1));
+      bind("ArrowUp", "Previous row", () => move(-1));
       bind("Home", "First row", () => goTo(0));
       bind("End", "Last row", () => goTo(source.length - 1));
       if (onopen) bind("Enter", "Open the row", (event) => (event.target.closest("a, button, summary") ? false : openChosen()));
@@ -181,7 +181,7 @@ function heading(column, onsort) {
   return h(what, { scope: "col" }, h("button.sort", { type: "button", onclick: () => onsort(column.sort) }, column.title));
 }
 
-/** A small table, all of whose rows exist. */
+/** A small table that renders all rows. */
 export function plainTable(label, columns, rows, { rowClass } = {}) {
   return h(
     "div.table.short",

@@ -1,4 +1,4 @@
-/** One log: its records, live or from any place; its keys, configuration, schema and readers. */
+/** One log: its records, live or from any position; its keys, configuration, schema and readers. */
 
 import { get } from "../api.js";
 import { codeBlock } from "../parts/code.js";
@@ -17,14 +17,14 @@ import { openRecords } from "./log/records.js";
 import { openSchema } from "./log/schema.js";
 
 const REFRESH_MS = 2000;
-const TABS = [["records", "Records"], ["keys", "Keys"], ["config", "State and config"], ["schema", "Schema"], ["readers", "Readers and routers"]];
+const TABS = [["records", "Records"], ["keys", "Keys"], ["config", "Configuration"], ["schema", "Schema"], ["readers", "Readers and routers"]];
 const OPEN = { records: openRecords, keys: openKeys, config: openConfig, schema: openSchema, readers: openReaders };
 
 export function open(root, params) {
   const { name } = params;
   if (!name) return void go("logs");
   root.classList.add("fixed");
-  const head = h("div.log-head", { tabindex: "0", role: "group", "aria-label": "Figures" });
+  const head = h("div.log-head", { tabindex: "0", role: "group", "aria-label": "Key figures" });
   const place = h("div.tab-panel", { id: "tab-panel", role: "tabpanel" }, loading());
   const code = codeBlock();
   const buttons = h("div.row", {});
@@ -42,7 +42,7 @@ export function open(root, params) {
     place.setAttribute("aria-labelledby", `tab-${id}`);
     panel = OPEN[id](place, log, { code, buttons, options, toTab: (next, given) => bar.choose(next, given), reload: () => refresher.now() });
   };
-  const bar = tabs("Parts of the log", TABS, tab, (id) => openTab(id));
+  const bar = tabs("Views of the log", TABS, tab, (id) => openTab(id));
   bar.choose = ((choose) => (id, given) => {
     choose(id);
     if (given) openTab(id, given);
@@ -67,7 +67,7 @@ export function open(root, params) {
     bar.element.hidden = true;
     replace(head);
     replace(buttons);
-    const text = error.status === 404 ? `There is no log “${name}” any more, or not yet: the first record makes it.` : error.message;
+    const text = error.status === 404 ? `The log “${name}” does not exist. It was deleted, or nothing has been written to it yet.` : error.message;
     replace(place, failure({ status: error.status, message: text }, () => location.reload()));
   };
   const refresher = repeat(REFRESH_MS, ask, failed);
@@ -88,8 +88,8 @@ function figures(log) {
     ["Records", count(log.records)],
     ["Size", bytes(log.bytes)],
     ["Rate", rate(log.rate)],
-    ["Seqs", log.head ? `${count(log.earliest)} – ${count(log.head)}` : "none"],
-    ["Class", log.durability],
+    ["Sequence numbers", log.head ? `${count(log.earliest)} – ${count(log.head)}` : "none"],
+    ["Durability", log.durability],
     ["Lag", log.lag === null ? "–" : short(log.lag), log.lag ? "warn" : undefined],
     ["Last write", log.last_ts ? ago(log.last_ts) : "never"],
   ]);

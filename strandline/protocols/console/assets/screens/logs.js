@@ -1,4 +1,4 @@
-/** Logs: all there are, found, sorted and paged through, and new ones. */
+/** Logs: list, search, sort and create them. */
 
 import { get, send } from "../api.js";
 import { codeBlock, curl, literal, python } from "../parts/code.js";
@@ -17,7 +17,7 @@ import { kindChip } from "../parts/kinds.js";
 const PAGE = 100;
 const REFRESH_MS = 2000;
 const KINDS = [["", "All"], ["topic", "Topics"], ["queue", "Queues"], ["stream", "Streams"], ["collection", "Collections"], ["table", "Tables"]];
-/** What is most interesting first, per column. */
+/** The first sort order of each column: the most interesting rows first. */
 const FIRST = { name: "asc", records: "desc", bytes: "desc", rate: "desc", lag: "desc", last: "desc" };
 
 export function open(root, params) {
@@ -36,11 +36,11 @@ export function open(root, params) {
     label: "Logs",
     columns: [
       { title: "Name", sort: "name", cell: (log) => [h("a.log-name", { href: address("log", log.name), title: log.name }, log.name), kindChip(log.kind)] },
-      { title: "Class", class: "wide-only", width: "96px", cell: (log) => h("span.muted", {}, log.durability) },
+      { title: "Durability", class: "wide-only", width: "96px", cell: (log) => h("span.muted", {}, log.durability) },
       { title: "Records", sort: "records", class: "number", width: "118px", cell: (log) => count(log.records) },
       { title: "Size", sort: "bytes", class: "number.wide-only", width: "100px", cell: (log) => bytes(log.bytes) },
       { title: "Rate", sort: "rate", class: "number.wide-only", width: "100px", cell: (log) => (log.rate ? rate(log.rate) : h("span.none", {}, "–")) },
-      { title: "Lag", sort: "lag", class: "number.wide-only", width: "90px", cell: (log) => (log.lag === null ? h("span.none", { title: "Nobody has committed a position" }, "–") : log.lag ? h("span.chip", { dataset: { kind: "warn" } }, short(log.lag)) : "0") },
+      { title: "Lag", sort: "lag", class: "number.wide-only", width: "90px", cell: (log) => (log.lag === null ? h("span.none", { title: "No consumers" }, "–") : log.lag ? h("span.chip", { dataset: { kind: "warn" } }, short(log.lag)) : "0") },
       { title: "Last write", sort: "last", class: "number", width: "104px", cell: (log) => (log.last_ts ? ago(log.last_ts) : h("span.none", {}, "–")) },
     ],
     onopen: (log) => go("log", log.name),
@@ -66,8 +66,8 @@ export function open(root, params) {
     found.textContent = plural(total, "log");
     const narrowed = asked.search || asked.kind;
     if (!total) {
-      const text = narrowed ? "No log has a name like this. Names are searched for as they are written." : "A log is made by the first record that is written to it, or here.";
-      replace(place, empty(narrowed ? "Nothing found" : "There are no logs yet", text, narrowed ? null : h("button.primary", { type: "button", onclick: () => createLog(), ...needs("admin") }, icon("plus"), "New log")));
+      const text = narrowed ? "No log matches this search." : "A log is created by its first record. You can also create one here.";
+      replace(place, empty(narrowed ? "No matches" : "No logs yet", text, narrowed ? null : h("button.primary", { type: "button", onclick: () => createLog(), ...needs("admin") }, icon("plus"), "New log")));
       return;
     }
     if (!table.element.isConnected) replace(place, table.element);
@@ -135,16 +135,16 @@ export function open(root, params) {
   };
 }
 
-/** A new log of either protocol. */
+/** Opens a dialog that creates a topic, a queue or a stream. */
 function createLog() {
-  const name = h("input", { required: true, autocomplete: "off", spellcheck: "false", pattern: "[A-Za-z0-9][A-Za-z0-9._:\\/\\-]{0,254}", title: "Letters, digits and . _ : - /, beginning with a letter or digit", autofocus: true });
-  const kind = h("select", {}, [["topic", "Topic: records of JSON"], ["queue", "Queue: jobs, each for one worker at a time"], ["stream", "Stream: any media type, schemas, search"]].map(([value, text]) => h("option", { value }, text)));
-  const durability = h("select", {}, [["disk", "disk: flushed within 50 ms"], ["fsync", "fsync: acknowledged after the flush"], ["memory", "memory: flushed some time"], ["ephemeral", "ephemeral: memory only"]].map(([value, text]) => h("option", { value }, text)));
+  const name = h("input", { required: true, autocomplete: "off", spellcheck: "false", pattern: "[A-Za-z0-9][A-Za-z0-9._:\\/\\-]{0,254}", title: "Letters, digits and . _ : - /; starts with a letter or digit", autofocus: true });
+  const kind = h("select", {}, [["topic", "Topic: JSON records"], ["queue", "Queue: jobs for workers"], ["stream", "Stream: any media type, schema and search"]].map(([value, text]) => h("option", { value }, text)));
+  const durability = h("select", {}, [["disk", "disk: flushed within 50 ms"], ["fsync", "fsync: acknowledged after the flush"], ["memory", "memory: flushed by the operating system"], ["ephemeral", "ephemeral: never written to disk"]].map(([value, text]) => h("option", { value }, text)));
   const media = h("input", { value: "application/json", spellcheck: "false" });
   const dead = h("input", { placeholder: "none", spellcheck: "false", autocomplete: "off" });
   const deliveries = h("input", { type: "number", min: 0, value: "5" });
   const ofTopics = field("Durability", durability);
-  const ofQueues = h("div.pair", {}, field("Deliveries at the most", deliveries, "0: any number"), field("Dead letters go to", dead));
+  const ofQueues = h("div.pair", {}, field("Max deliveries", deliveries, "0: unlimited"), field("Dead-letter log", dead));
   const ofStreams = field("Media type", media);
   const adapt = () => {
     ofTopics.hidden = kind.value === "stream";
@@ -165,7 +165,7 @@ function createLog() {
         if (kind.value === "queue") Object.assign(config, { max_deliveries: Number(deliveries.value), dead_letter: dead.value.trim() || null });
         await send("PUT", `/v0/topics/${encodeURIComponent(name.value)}`, config);
       }
-      notice(`${name.value} is there.`);
+      notice(`${name.value} was created.`);
       go("log", name.value);
     },
   });

@@ -1,4 +1,4 @@
-/** Overview: how the server is doing, second by second. */
+/** Overview: the state of the server, second by second. */
 
 import { events, get } from "../api.js";
 import { chart } from "../parts/chart.js";
@@ -47,7 +47,7 @@ export function open(root) {
     try {
       if (!document.hidden) view.totals(await get("/console/api/overview"));
     } catch {
-      // The live mark says that the server is gone; it is asked again.
+      // The live mark shows that the server is unreachable; the next round tries again.
     }
     if (!closed) timer = setTimeout(totals, TOTALS_MS);
   };
@@ -68,7 +68,7 @@ function draw(body, overview) {
   const charts = [
     [chart({ title: "Appends", series: [{ label: "appends" }], format: rate, sync, level: 2, height: 170, whole: true }), (one) => [one.appends]],
     [chart({ title: "Bytes", series: [{ label: "bytes", colour: "series-7" }], format: (value) => `${bytes(value)}/s`, sync, level: 2, height: 170, whole: true }), (one) => [one.bytes]],
-    [chart({ title: "Flush", series: [{ label: "p50", colour: "series-4" }, { label: "p99", colour: "series-2" }], format: micros, sync, level: 2 }), (one) => [one.flush_p50_us, one.flush_p99_us]],
+    [chart({ title: "Flush time", series: [{ label: "p50", colour: "series-4" }, { label: "p99", colour: "series-2" }], format: micros, sync, level: 2 }), (one) => [one.flush_p50_us, one.flush_p99_us]],
     [chart({ title: "Memory", series: [{ label: "resident", colour: "series-3" }], format: bytes, sync, level: 2 }), (one) => [one.rss_bytes]],
     [chart({ title: "Connections", series: [{ label: "connections", colour: "series-6" }], format: short, sync, level: 2, whole: true }), (one) => [one.connections]],
     [chart({ title: "Pressure", series: [{ label: "pressure", colour: "series-5" }], format: (value) => value.toFixed(2), sync, level: 2 }), (one) => [one.pressure]],
@@ -87,8 +87,8 @@ function draw(body, overview) {
     }
   };
   const totals = ({ totals: all, health }) => replace(figures, stats([
-    ["Health", health.read_only ? "read only" : health.ready ? "ready" : "not ready", health.ready && !health.read_only ? "good" : "bad"],
-    ["Up for", duration(health.uptime_ms)],
+    ["Health", health.read_only ? "read-only" : health.ready ? "ready" : "not ready", health.ready && !health.read_only ? "good" : "bad"],
+    ["Uptime", duration(health.uptime_ms)],
     ["Logs", count(all.logs)],
     ["Records", count(all.records)],
     ["Size", bytes(all.bytes)],
@@ -113,7 +113,7 @@ function draw(body, overview) {
 
 function showBusiest(element, logs) {
   const shown = logs.filter((one) => one.appends > 0).slice(0, BUSIEST);
-  if (!shown.length) return void replace(element, h("p.pad.muted", {}, "Nobody is writing at the moment."));
+  if (!shown.length) return void replace(element, h("p.pad.muted", {}, "No log is being written to at the moment."));
   const most = Math.max(...shown.map((one) => one.appends));
   replace(element, h("ol", {}, shown.map((one) =>
     h("li", {}, h("a", { href: address("log", one.log) }, one.log), h("span.bar", { "aria-hidden": "true" }, h("i", { style: { width: `${(100 * one.appends) / most}%`, background: "var(--series-1)" } })), h("span.number", {}, rate(one.appends)), h("span.number.muted", {}, `${bytes(one.bytes)}/s`)),

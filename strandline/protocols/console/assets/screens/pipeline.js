@@ -1,4 +1,4 @@
-/** Pipeline: what of the logs is in the lake, what lags, and how the last runs went. */
+/** Pipeline: how much of the logs is in the lake, and the last rounds. */
 
 import { get, send } from "../api.js";
 import { codeBlock, curl, python } from "../parts/code.js";
@@ -14,7 +14,7 @@ import { address } from "../shell/routes.js";
 import { needs } from "../shell/session.js";
 
 const REFRESH_MS = 2000;
-const WORDS = { off: "off", missing: "cannot run", idle: "idle", running: "running", stopping: "stopping", backing_off: "failed, waits", elsewhere: "runs elsewhere" };
+const WORDS = { off: "off", missing: "cannot run", idle: "idle", running: "running", stopping: "stopping", backing_off: "failed, retries", elsewhere: "runs elsewhere" };
 const KINDS = { running: "good", stopping: "warn", missing: "bad", backing_off: "bad", elsewhere: "accent" };
 
 export function open(root) {
@@ -26,7 +26,7 @@ export function open(root) {
     curl: [curl({ path: "/pipeline" }), curl({ path: "/pipeline/run", method: "POST" })].join("\n"),
     python: python(['print(json.loads(client.call("GET", "/pipeline").body)["state"])', 'client.call("POST", "/pipeline/run")', "", "# the lake is Delta: import polars; polars.read_delta(\"data/lake/records\")"]),
   });
-  const run = h("button.primary", { type: "button", onclick: () => attempt(async () => (await send("POST", "/pipeline/run"), refresher.now()), "The pipeline is asked to run."), ...needs("admin") }, icon("run"), "Run now");
+  const run = h("button.primary", { type: "button", onclick: () => attempt(async () => (await send("POST", "/pipeline/run"), refresher.now()), "Pipeline run requested."), ...needs("admin") }, icon("run"), "Run now");
   const allowed = !run.disabled;
   let known = "";
   const ask = async () => {
@@ -35,7 +35,7 @@ export function open(root) {
     state.textContent = WORDS[pipeline.state] ?? pipeline.state;
     state.dataset.kind = KINDS[pipeline.state] ?? "";
     run.disabled = !allowed || ["off", "missing"].includes(pipeline.state);
-    if (allowed) run.title = pipeline.state === "off" ? "The pipeline is turned off by the server's settings" : pipeline.state === "missing" ? "The machine lacks something for it" : "";
+    if (allowed) run.title = pipeline.state === "off" ? "The pipeline is turned off in the server's settings" : pipeline.state === "missing" ? "A requirement of the pipeline is missing on this machine" : "";
     const now = JSON.stringify(pipeline);
     if (now !== known) draw(body, pipeline);
     known = now;
@@ -56,20 +56,20 @@ function draw(body, pipeline) {
   const last = status?.rounds?.filter((one) => !one.error && !one.stopped).at(-1);
   replace(
     body,
-    pipeline.state === "off" ? h("p.card.pad", {}, "The pipeline is turned off by the server's settings (", h("code", {}, 'pipeline = "off"'), "). The logs work all the same; nothing goes to the lake.") : null,
-    pipeline.missing.length ? h("div.card.pad.stack", { role: "alert" }, h("h2", {}, "This machine lacks something for the pipeline"), h("ul", {}, pipeline.missing.map((text) => h("li", {}, text)))) : null,
-    pipeline.last_error ? h("details.card.pad.problem-card", { open: pipeline.retry_seconds > 0 }, h("summary", {}, `The last failure${pipeline.retry_seconds ? `; tried again in ${duration(pipeline.retry_seconds * 1000)}` : ""}`), h("pre.json", { tabindex: "0", "aria-label": "The last failure" }, pipeline.last_error)) : null,
+    pipeline.state === "off" ? h("p.card.pad", {}, "The pipeline is turned off in the server's settings (", h("code", {}, 'pipeline = "off"'), "). Logs work as usual, but no records are copied to the lake.") : null,
+    pipeline.missing.length ? h("div.card.pad.stack", { role: "alert" }, h("h2", {}, "The pipeline cannot run on this machine"), h("ul", {}, pipeline.missing.map((text) => h("li", {}, text)))) : null,
+    pipeline.last_error ? h("details.card.pad.problem-card", { open: pipeline.retry_seconds > 0 }, h("summary", {}, `Last failure${pipeline.retry_seconds ? `; next attempt in ${duration(pipeline.retry_seconds * 1000)}` : ""}`), h("pre.json", { tabindex: "0", "aria-label": "Last failure" }, pipeline.last_error)) : null,
     pipeline.status_error ? h("p.problem", { role: "alert" }, pipeline.status_error) : null,
     stats([
-      ["Not in the lake", plural(pipeline.new_records, "record"), pipeline.new_records ? "warn" : "good"],
-      ["Deletions to follow", count(pipeline.new_erasures), pipeline.new_erasures ? "warn" : undefined],
+      ["Not in the lake yet", plural(pipeline.new_records, "record"), pipeline.new_records ? "warn" : "good"],
+      ["Pending deletions", count(pipeline.new_erasures), pipeline.new_erasures ? "warn" : undefined],
       ["Logs", count(lag?.logs ?? 0)],
       ["Records in the lake", count(lag?.covered?.records ?? 0)],
       ["Rounds", count(status?.rounds_total ?? 0)],
-      ["Last good round", last ? ago(last.end) : "never"],
+      ["Last successful round", last ? ago(last.end) : "never"],
       ["Failures", count(pipeline.failures), pipeline.failures ? "bad" : undefined],
     ]),
-    pipeline.reason || pipeline.lake ? h("p.muted.breakable", {}, pipeline.reason ? `It runs because ${pipeline.reason}. ` : "", pipeline.lake ? ["The lake is ", h("code", {}, pipeline.lake), status?.master ? `; Spark on ${status.master}` : ""] : "") : null,
+    pipeline.reason || pipeline.lake ? h("p.muted.breakable", {}, pipeline.reason ? `Reason for the current run: ${pipeline.reason}. ` : "", pipeline.lake ? ["Lake: ", h("code", {}, pipeline.lake), status?.master ? `. Spark master: ${status.master}` : ""] : "") : null,
     status?.stages?.length ? underWay(status.stages) : null,
     h("div.columns", {}, covered(lag), rounds(status?.rounds ?? [])),
     status?.problems?.length ? problems(status) : null,
@@ -77,21 +77,21 @@ function draw(body, pipeline) {
 }
 
 function underWay(stages) {
-  return h("section.card", { "aria-label": "Under way" }, h("h2", {}, "Under way"), h("div.pad.stack", {}, stages.map((stage) =>
+  return h("section.card", { "aria-label": "In progress" }, h("h2", {}, "In progress"), h("div.pad.stack", {}, stages.map((stage) =>
     h("div.stage", {}, h("b", {}, stage.stage), stage.total ? h("progress", { max: stage.total, value: stage.records ?? 0, "aria-label": stage.stage }) : h("span.muted", {}, "…"), h("span.number", {}, `${count(stage.records ?? 0)}${stage.total ? ` of ${count(stage.total)}` : ""}`), h("span.number.muted", {}, rate(stage.rate ?? 0))))));
 }
 
 function covered(lag) {
   const rows = lag?.rows ?? [];
   const content = rows.length
-    ? plainTable("What is covered", [
+    ? plainTable("Progress by log", [
         { title: "Log", cell: (row) => h("a", { href: address("log", row.log) }, row.log) },
-        { title: "Covered", class: "wide-only", width: "30%", cell: (row) => h("progress", { max: Math.max(1, row.head), value: least(row), "aria-label": `${row.log}: ${count(least(row))} of ${count(row.head)}`, title: Object.entries(row.covered).map(([table, seq]) => `${table}: ${count(seq)}`).join("\n") }) },
+        { title: "In the lake", class: "wide-only", width: "30%", cell: (row) => h("progress", { max: Math.max(1, row.head), value: least(row), "aria-label": `${row.log}: ${count(least(row))} of ${count(row.head)}`, title: Object.entries(row.covered).map(([table, seq]) => `${table}: ${count(seq)}`).join("\n") }) },
         { title: "Head", class: "number", width: "104px", cell: (row) => count(row.head) },
-        { title: "Behind", class: "number", width: "96px", cell: (row) => (row.head > least(row) ? h("span.chip", { dataset: { kind: "warn" } }, count(row.head - least(row))) : "0") },
+        { title: "Lag", class: "number", width: "96px", cell: (row) => (row.head > least(row) ? h("span.chip", { dataset: { kind: "warn" } }, count(row.head - least(row))) : "0") },
       ], rows)
-    : h("p.pad.muted", {}, "Nothing has been brought to the lake yet.");
-  return h("section.card", { "aria-label": "What is covered" }, h("header", {}, h("h2", {}, "What is covered"), lag?.covered ? h("span.muted", {}, Object.entries(lag.covered).map(([table, seqs]) => `${table} ${lag.heads ? Math.floor((100 * seqs) / lag.heads) : 100} %`).join(" · ")) : null), content);
+    : h("p.pad.muted", {}, "No records are in the lake yet.");
+  return h("section.card", { "aria-label": "Progress by log" }, h("header", {}, h("h2", {}, "Progress by log"), lag?.covered ? h("span.muted", {}, Object.entries(lag.covered).map(([table, seqs]) => `${table} ${lag.heads ? Math.floor((100 * seqs) / lag.heads) : 100} %`).join(" · ")) : null), content);
 }
 
 function least(row) {
@@ -108,8 +108,8 @@ function rounds(list) {
           round.error ? h("p.problem", {}, round.error) : null,
           (round.stages ?? []).filter((stage) => stage.records).length ? h("ul.stages", {}, round.stages.filter((stage) => stage.records).map((stage) => h("li", {}, h("span", {}, stage.stage), h("span.number", {}, plural(stage.records, "record")), h("span.number.muted", {}, rate(stage.rate)), h("span.number.muted.wide-only", {}, stage.bytes ? bytes(stage.bytes) : "")))) : null);
       }))
-    : h("p.pad.muted", {}, "It has not run yet. It runs when there is enough to do, or when you say so.");
-  return h("section.card", { "aria-label": "The last runs" }, h("h2", {}, "The last runs"), content);
+    : h("p.pad.muted", {}, "No rounds yet. The pipeline runs when there is enough to do, or when you select “Run now”.");
+  return h("section.card", { "aria-label": "Last rounds" }, h("h2", {}, "Last rounds"), content);
 }
 
 function problems(status) {
@@ -117,6 +117,6 @@ function problems(status) {
     { title: "When", width: "100px", cell: (one) => ago(one.time) },
     { title: "Stage", class: "wide-only", width: "120px", cell: (one) => one.stage },
     { title: "Log", class: "wide-only", width: "180px", cell: (one) => (one.log ? h("a", { href: address("log", one.log, { seq: one.seq ?? "" }) }, one.seq ? `${one.log} ${count(one.seq)}` : one.log) : "–") },
-    { title: "What", cell: (one) => h("span", { title: one.message }, one.message) },
+    { title: "Message", cell: (one) => h("span", { title: one.message }, one.message) },
   ], [...status.problems].reverse()));
 }

@@ -1,4 +1,4 @@
-/** One queue: who holds what until when, what waits, what is next, and the dead letters. */
+/** One queue: leased, upcoming and delayed jobs, and dead letters. */
 
 import { get, send } from "../api.js";
 import { codeBlock, curl, literal, python } from "../parts/code.js";
@@ -38,7 +38,7 @@ export function open(root, { name }) {
     const dead = await deadRecords(queue);
     live.set("live");
     redriveButton.hidden = !dead.length;
-    // What has not changed stays, so that the keyboard's place in it stays too.
+    // Unchanged content is not drawn again, so that it keeps the keyboard focus.
     const now = JSON.stringify([queue, dead.map((one) => one.seq)]);
     if (now !== before) draw(body, queue, dead, () => refresher.now());
     before = now;
@@ -48,7 +48,7 @@ export function open(root, { name }) {
     if (queue === null || error.status === 404) replace(body, failure(error, () => refresher.now()));
   };
   const refresher = repeat(REFRESH_MS, ask, failed);
-  const head = heading(name, [h("span.chip", { dataset: { kind: "accent" } }, "queue"), live.element], [h("a.button", { href: address("log", name) }, "As a log"), redriveButton, add]);
+  const head = heading(name, [h("span.chip", { dataset: { kind: "accent" } }, "queue"), live.element], [h("a.button", { href: address("log", name) }, "Open as log"), redriveButton, add]);
   head.prepend(h("a.back", { href: address("queues"), "aria-label": "All queues", title: "All queues (u)" }, icon("back")));
   bind("u", "All queues", () => go("queues"));
   bind("a", "Add a job", () => add.disabled || add.click());
@@ -57,7 +57,7 @@ export function open(root, { name }) {
   return () => refresher.stop();
 }
 
-/** The last dead letters, the newest first; none if the key may not see them. */
+/** The last dead letters, newest first; empty if the API key may not see them. */
 async function deadRecords({ dead_letters: letters }) {
   if (!letters?.exists || !letters.records) return [];
   const page = await get(`/console/api/log/${encodeURIComponent(letters.log)}/records`, { before: Number.MAX_SAFE_INTEGER, limit: DEAD_SHOWN }).catch(() => ({ records: [] }));
@@ -70,15 +70,15 @@ function draw(body, queue, dead, again) {
     body,
     h("div", {}, stats([
       ...PARTS.map(([part, title]) => [title, count(counts[part]), part === "dead" && counts[part] ? "bad" : undefined]),
-      ["A lease lasts", duration(config.lease_ms)],
-      ["Deliveries", config.max_deliveries ? `at most ${config.max_deliveries}` : "any number"],
-      ["Dead letters", config.dead_letter ? h("a", { href: address("log", config.dead_letter) }, config.dead_letter) : "none"],
+      ["Lease duration", duration(config.lease_ms)],
+      ["Max deliveries", config.max_deliveries ? count(config.max_deliveries) : "unlimited"],
+      ["Dead-letter log", config.dead_letter ? h("a", { href: address("log", config.dead_letter) }, config.dead_letter) : "none"],
     ]), h("div.under-stats", {}, shares(counts))),
     h("div.columns.queue-parts", {},
-    card("Held by workers", counts.in_flight, queue.held.length ? held(queue, again) : note("Nobody holds a job.")),
-    card("Next in line", counts.ready, queue.next.length ? records("Next in line", queue.next) : note("No job is ready.")),
-    card("Delayed", counts.delayed, queue.delayed.length ? delayed(queue.delayed) : note("No job is kept back.")),
-    card("Dead letters", counts.dead, dead.length ? deadLetters(dead) : note(config.dead_letter ? "No job has failed too often." : "A job that fails is tried again for ever: the queue has no dead letters. Its configuration can name a log for them."))),
+    card("Leased to workers", counts.in_flight, queue.held.length ? held(queue, again) : note("No job is leased.")),
+    card("Next jobs", counts.ready, queue.next.length ? records("Next jobs", queue.next) : note("No job is ready.")),
+    card("Delayed", counts.delayed, queue.delayed.length ? delayed(queue.delayed) : note("No job is delayed.")),
+    card("Dead letters", counts.dead, dead.length ? deadLetters(dead) : note(config.dead_letter ? "No dead letters." : "This queue has no dead-letter log, so a failing job is retried forever. Set a dead-letter log in the configuration."))),
   );
 }
 
@@ -94,14 +94,14 @@ function held(queue, again) {
   const release = (row) => attempt(async () => {
     await send("POST", `${topicPath(queue.name)}/nack`, { node: row.worker, seqs: [row.seq] });
     again();
-  }, `Job ${count(row.seq)} is for others now.`);
-  return plainTable("Held by workers", [
+  }, `Job ${count(row.seq)} was returned to the queue.`);
+  return plainTable("Leased to workers", [
     { title: "Seq", width: "70px", cell: (row) => h("a", { href: address("log", queue.name, { seq: row.seq }) }, count(row.seq)) },
     { title: "Worker", cell: (row) => h("b", {}, row.worker) },
     { title: "Lease ends", class: "number", width: "96px", cell: (row) => ago(row.until) },
     { title: "Delivery", class: "number.wide-only", width: "100px", cell: (row) => count(row.deliveries) },
     { title: "Priority", class: "number.wide-only", width: "90px", cell: (row) => row.priority },
-    { title: "Actions", unseen: true, class: "act", width: "92px", cell: (row) => h("button.quiet.in-row", { type: "button", title: "Take it from the worker, and let others have it", "aria-label": `Give back job ${row.seq}`, onclick: () => release(row), ...needs("read", "write") }, "Give back") },
+    { title: "Actions", unseen: true, class: "act", width: "92px", cell: (row) => h("button.quiet.in-row", { type: "button", title: "Take the job from the worker and return it to the queue", "aria-label": `Return job ${row.seq}`, onclick: () => release(row), ...needs("read", "write") }, "Return") },
   ], queue.held);
 }
 
@@ -125,9 +125,9 @@ function records(label, rows) {
 function deadLetters(rows) {
   return plainTable("Dead letters", [
     { title: "Seq", width: "90px", cell: (row) => h("button.link", { type: "button", onclick: () => look(row) }, count(row.seq)) },
-    { title: "Died", width: "100px", cell: (row) => ago(row.ts) },
+    { title: "Failed", width: "100px", cell: (row) => ago(row.ts) },
     { title: "Deliveries", class: "number.wide-only", width: "100px", cell: (row) => row.meta?.$dead_letter_deliveries ?? "–" },
-    { title: "From seq", class: "number.wide-only", width: "100px", cell: (row) => row.meta?.$dead_letter_src_seq ?? "–" },
+    { title: "Job seq", class: "number.wide-only", width: "100px", cell: (row) => row.meta?.$dead_letter_src_seq ?? "–" },
     { title: "Data", class: "data", cell: (row) => preview(row) },
   ], rows);
 }
@@ -140,21 +140,21 @@ function redrive(queue, done) {
   const log = queue.dead_letters.log;
   const limit = h("input", { type: "number", min: 0, value: "0" });
   const match = h("input", { placeholder: "any", spellcheck: "false", autocomplete: "off" });
-  const to = h("input", { placeholder: "where they came from", spellcheck: "false", autocomplete: "off" });
+  const to = h("input", { placeholder: "their original queues", spellcheck: "false", autocomplete: "off" });
   openDialog({
     title: "Re-drive dead letters",
-    action: `Re-drive ${plural(queue.dead_letters.records, "letter")}`,
+    action: `Re-drive ${plural(queue.dead_letters.records, "dead letter")}`,
     body: [
-      h("p", {}, `Moves the jobs in ${log} back to where they came from, to be tried again.`),
-      h("div.pair", {}, field("How many", limit, "0: as many as there are"), field("Only with the key", match, "customer:ann, or customer:*")),
-      field("To", to),
+      h("p", {}, `Moves jobs from ${log} back to their original queues, where they are delivered again.`),
+      h("div.pair", {}, field("Max jobs", limit, "0: all"), field("Key filter", match, "customer:ann or customer:*")),
+      field("Destination", to),
     ],
     submit: async () => {
       const body = { limit: Number(limit.value) };
       if (match.value.trim()) body.match = match.value.trim();
       if (to.value.trim()) body.to = to.value.trim();
       const answer = await send("POST", `${topicPath(log)}/redrive`, body);
-      notice(`${plural(answer.redriven, "job")} moved${answer.remaining ? `, ${count(answer.remaining)} remain` : ""}.`);
+      notice(`${plural(answer.redriven, "job")} moved${answer.remaining ? `, ${count(answer.remaining)} remaining` : ""}.`);
       done();
     },
   });

@@ -1,4 +1,4 @@
-/** Queues: what is ready, in flight, delayed and dead in each. */
+/** Queues: the number of ready, leased, delayed and dead jobs in each. */
 
 import { get } from "../api.js";
 import { codeBlock, curl, python } from "../parts/code.js";
@@ -10,7 +10,7 @@ import { count, plural } from "../shell/format.js";
 import { address, go } from "../shell/routes.js";
 
 const REFRESH_MS = 1000;
-/** More are found by searching. */
+/** More queues can be found with the search. */
 const LIMIT = 500;
 export const PARTS = [["ready", "Ready", "series-1"], ["in_flight", "In flight", "series-4"], ["delayed", "Delayed", "series-6"], ["dead", "Dead", "series-2"]];
 
@@ -30,9 +30,9 @@ export function open(root) {
     label: "Queues",
     columns: [
       { title: "Queue", cell: (row) => h("a.log-name", { href: address("queue", row.name), title: row.name }, row.name) },
-      { title: "Shares", unseen: true, class: "wide-only", width: "26%", cell: (row) => shares(row) },
+      { title: "Distribution", unseen: true, class: "wide-only", width: "26%", cell: (row) => shares(row) },
       ...PARTS.map(([name, title]) => ({ title, class: name === "delayed" ? "number.wide-only" : "number", width: "86px", cell: number(name) })),
-      { title: "Dead letters go to", class: "wide-only", width: "18%", cell: (row) => (row.dead_letter ? h("a", { href: address("log", row.dead_letter) }, row.dead_letter) : h("span.none", {}, "nowhere")) },
+      { title: "Dead-letter log", class: "wide-only", width: "18%", cell: (row) => (row.dead_letter ? h("a", { href: address("log", row.dead_letter) }, row.dead_letter) : h("span.none", {}, "none")) },
     ],
     onopen: (row) => go("queue", row.name),
   });
@@ -41,7 +41,7 @@ export function open(root) {
   let queues = [];
   const show = () => {
     if (!queues.length) {
-      return void replace(place, search.value.trim() ? empty("Nothing found", "No queue has a name like this.") : empty("There are no queues yet", "A queue hands out its records as jobs, each to one worker at a time. Make one with “New log”.", h("a.button", { href: address("logs") }, "To the logs")));
+      return void replace(place, search.value.trim() ? empty("No matches", "No queue matches this search.") : empty("No queues yet", "A queue delivers its records as jobs, each to one worker at a time. Create one with “New log”.", h("a.button", { href: address("logs") }, "Go to logs")));
     }
     if (!table.element.isConnected) replace(place, table.element);
     table.set(queues);
@@ -67,7 +67,7 @@ export function open(root) {
   };
 }
 
-/** How the jobs of a queue divide up. */
+/** A bar that shows how many jobs are in which state. */
 export function shares(row) {
   const all = PARTS.reduce((sum, [name]) => sum + row[name], 0);
   return h("span.bar", { title: PARTS.map(([name, title]) => `${title}: ${count(row[name])}`).join(", ") }, all ? PARTS.map(([name, , colour]) => (row[name] ? h("i", { style: { flex: `${Math.max(row[name], all * 0.02)} 0 0`, background: `var(--${colour})` } }) : null)) : null);

@@ -1,4 +1,4 @@
-/** Routers: the graph of what goes where, with rates and lag. */
+/** Routers: a graph of logs and routers, with rates and lag. */
 
 import { get, send } from "../api.js";
 import { codeBlock, curl, literal, python } from "../parts/code.js";
@@ -15,7 +15,7 @@ import { address } from "../shell/routes.js";
 import { needs } from "../shell/session.js";
 
 const REFRESH_MS = 2000;
-/** More cannot be told apart in a picture. */
+/** The maximum number of routers in the graph; more would not be readable. */
 const DRAWN = 150;
 const MARGIN = 12;
 
@@ -23,7 +23,7 @@ export function open(root, params) {
   root.classList.add("fixed");
   const live = liveMark();
   const found = h("span.muted", {});
-  const search = h("input.grow", { type: "search", placeholder: "Router or log", "aria-label": "Search by router or log", value: params.router ?? "", dataset: { search: "" }, spellcheck: "false", autocomplete: "off" });
+  const search = h("input.grow", { type: "search", placeholder: "Search by router or log", "aria-label": "Search by router or log", value: params.router ?? "", dataset: { search: "" }, spellcheck: "false", autocomplete: "off" });
   const picture = h("div.graph", { tabindex: "0", role: "group", "aria-label": "Graph of routers" });
   const place = h("div.place.routers", {}, loading());
   const code = codeBlock();
@@ -40,25 +40,25 @@ export function open(root, params) {
       { title: "Router", cell: (row) => h("b", { title: row.name }, row.name) },
       { title: "From", class: "wide-only", cell: (row) => h("a", { href: address("log", row.source) }, row.source) },
       { title: "To", cell: (row) => h("a", { href: address("log", row.destination) }, row.destination) },
-      { title: "Only", class: "wide-only", width: "13%", cell: (row) => filterText(row.filter) ?? h("span.none", {}, "everything") },
+      { title: "Filter", class: "wide-only", width: "13%", cell: (row) => filterText(row.filter) ?? h("span.none", {}, "all records") },
       { title: "Forwarded", class: "number.wide-only", width: "110px", cell: (row) => count(row.forwarded) },
       { title: "Rate", class: "number.wide-only", width: "90px", cell: (row) => (row.rate ? rate(row.rate) : h("span.none", {}, "–")) },
-      { title: "Lag", class: "number", width: "86px", cell: (row) => (row.paused ? h("span.chip", { dataset: { kind: "bad" }, title: "Its destination takes nothing: it is full, closed, or has a schema" }, "waits") : row.lag ? h("span.chip", { dataset: { kind: "warn" } }, short(row.lag)) : "0") },
-      { title: "Actions", unseen: true, class: "act", width: "44px", cell: (row) => h("button.quiet.only-icon.in-row", { type: "button", "aria-label": `Delete the router ${row.name}`, title: "Delete", onclick: () => remove(row, () => refresher.now()), ...needs("delete") }, icon("trash")) },
+      { title: "Lag", class: "number", width: "86px", cell: (row) => (row.paused ? h("span.chip", { dataset: { kind: "bad" }, title: "The destination refuses records: it is full, closed, or has a schema" }, "paused") : row.lag ? h("span.chip", { dataset: { kind: "warn" } }, short(row.lag)) : "0") },
+      { title: "Actions", unseen: true, class: "act", width: "44px", cell: (row) => h("button.quiet.only-icon.in-row", { type: "button", "aria-label": `Delete router ${row.name}`, title: "Delete", onclick: () => remove(row, () => refresher.now()), ...needs("delete") }, icon("trash")) },
     ],
   });
   table.bindKeys();
   const show = () => {
     const words = search.value.trim().toLowerCase();
     const rows = routers.filter((row) => [row.name, row.source, row.destination].some((name) => name.toLowerCase().includes(words)));
-    if (!rows.length) return void replace(place, words ? empty("Nothing found", "No router or log of one has a name like this.") : empty("There are no routers yet", "A router copies what is written to one log into another, exactly once, all of it or only some keys."));
+    if (!rows.length) return void replace(place, words ? empty("No matches", "No router, source or destination matches this search.") : empty("No routers yet", "A router copies each new record of one log into another log, exactly once. A filter can limit it to some keys."));
     if (!table.element.isConnected) replace(place, picture, table.element);
     table.set(rows);
     const now = JSON.stringify(rows);
     if (now === drawn) return undefined;
     drawn = now;
     const left = [picture.scrollLeft, picture.scrollTop];
-    replace(picture, draw(rows.slice(0, DRAWN)), rows.length > DRAWN ? h("p.pad.muted", {}, `The first ${DRAWN} of ${count(rows.length)} are drawn: search to see others.`) : null);
+    replace(picture, draw(rows.slice(0, DRAWN)), rows.length > DRAWN ? h("p.pad.muted", {}, `The graph shows the first ${DRAWN} of ${count(rows.length)} routers. Search to see others.`) : null);
     [picture.scrollLeft, picture.scrollTop] = left;
     return undefined;
   };
@@ -85,7 +85,7 @@ export function open(root, params) {
 function draw(rows) {
   const { width, height, nodes, edges } = layout(rows);
   const arrow = s("marker", { id: "arrow", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 9, markerHeight: 9, markerUnits: "userSpaceOnUse", orient: "auto-start-reverse" }, s("path.arrow", { d: "M0 0.500 8 4 0 7.500z" }));
-  // What goes back goes below.
+  // Edges that go backwards run below the nodes.
   const below = edges.some((edge) => edge.back) ? 24 : 0;
   const busiest = Math.max(1, ...rows.map((row) => row.rate ?? 0));
   return s(
@@ -104,12 +104,12 @@ function drawEdge({ router, from, to, back }, busiest) {
   const low = Math.max(y1, y2) + 34;
   const path = back ? `M${x1} ${y1} C${x1} ${low} ${x2} ${low} ${x2} ${y2 + 2}` : `M${x1} ${y1} C${x1 + bend} ${y1} ${x2 - bend} ${y2} ${x2 - 2} ${y2}`;
   const state = router.paused ? "paused" : router.lag ? "lagging" : router.rate ? "moving" : "still";
-  const label = router.paused ? "waits" : [router.rate ? rate(router.rate) : "", router.lag ? `lag ${short(router.lag)}` : ""].filter(Boolean).join(" · ") || filterText(router.filter) || "";
+  const label = router.paused ? "paused" : [router.rate ? rate(router.rate) : "", router.lag ? `lag ${short(router.lag)}` : ""].filter(Boolean).join(" · ") || filterText(router.filter) || "";
   const middle = [(x1 + x2) / 2, back ? low - 8 : (y1 + y2) / 2];
   return s(
     "g.edge",
     { "data-state": state },
-    s("title", {}, `${router.name}: ${router.source} → ${router.destination}${filterText(router.filter) ? `, only ${filterText(router.filter)}` : ""}, ${count(router.forwarded)} forwarded`),
+    s("title", {}, `${router.name}: ${router.source} → ${router.destination}${filterText(router.filter) ? `, filter ${filterText(router.filter)}` : ""}, ${count(router.forwarded)} forwarded`),
     s("path", { d: path, "stroke-width": 1.500 + 2 * ((router.rate ?? 0) / busiest), "marker-end": "url(#arrow)" }),
     label ? s("text", { x: middle[0], y: middle[1] + 4, "text-anchor": "middle" }, label) : null,
   );
@@ -128,16 +128,16 @@ function create(done) {
   const source = h("input", { required: true, autocomplete: "off", spellcheck: "false", autofocus: true });
   const dest = h("input", { required: true, autocomplete: "off", spellcheck: "false" });
   const name = h("input", { placeholder: "source->destination", autocomplete: "off", spellcheck: "false" });
-  const filter = h("input", { placeholder: "everything", autocomplete: "off", spellcheck: "false" });
+  const filter = h("input", { placeholder: "all records", autocomplete: "off", spellcheck: "false" });
   const once = h("input", { type: "checkbox" });
   openDialog({
     title: "New router",
     action: "Create",
     body: [
-      h("div.pair", {}, field("From", source), field("To", dest, "is made if it is not there")),
+      h("div.pair", {}, field("From", source), field("To", dest, "created if it does not exist")),
       field("Name", name),
-      field("Only records with the key", filter, "customer:ann, or customer:* for all that begin like this"),
-      h("label.check", {}, once, "Mark every copy with where it came from (exactly_once)"),
+      field("Key filter", filter, "customer:ann, or customer:* for keys with this prefix"),
+      h("label.check", {}, once, "Add the source of each record to its copy (exactly_once)"),
     ],
     submit: async () => {
       const called = name.value.trim() || `${source.value.trim()}->${dest.value.trim()}`;
@@ -145,7 +145,7 @@ function create(done) {
       if (filter.value.trim()) body.filter = filter.value.trim();
       if (once.checked) body.guarantee = "exactly_once";
       await send("PUT", `/v0/routers/${encodeURIComponent(called)}`, body);
-      notice(`${called} is there.`);
+      notice(`${called} was created.`);
       done();
     },
   });
@@ -153,12 +153,12 @@ function create(done) {
 
 function remove(row, done) {
   confirm({
-    title: `Delete the router ${row.name}?`,
-    text: `What is written to ${row.source} does not go to ${row.destination} any more. The copies that are there stay.`,
-    action: "Delete the router",
+    title: `Delete router ${row.name}?`,
+    text: `New records of ${row.source} are no longer copied to ${row.destination}. Existing copies stay.`,
+    action: "Delete router",
     run: async () => {
       await send("DELETE", `/v0/routers/${encodeURIComponent(row.name)}`);
-      notice(`${row.name} is deleted.`);
+      notice(`${row.name} was deleted.`);
       done();
     },
   });

@@ -1,4 +1,4 @@
-/** Search and charts: the query language of streams, what it finds, and how that adds up over time. */
+/** Search and charts: queries in the query language of streams, their hits, and aggregations over time. */
 
 import { get } from "../api.js";
 import { codeBlock } from "../parts/code.js";
@@ -45,7 +45,7 @@ export function open(root, params) {
     panel?.close();
     panel = null;
     note("search", "", asked);
-    if (!asked.log) return void replace(place, empty("Which log?", "Choose a log whose schema says what can be searched."), await suggestions());
+    if (!asked.log) return void replace(place, empty("Select a log", "Enter the name of a log whose schema declares searchable fields."), await suggestions());
     replace(place, loading());
     try {
       const [{ fields }, schema] = await Promise.all([
@@ -68,7 +68,7 @@ export function open(root, params) {
   };
   const suggestions = async () => {
     const { logs } = await get("/console/api/logs", { kind: "stream", sort: "records", order: "desc", limit: 12 }).catch(() => ({ logs: [] }));
-    return logs.length ? h("div.row.suggestions", {}, h("span.muted", {}, "For example"), logs.map((log) => h("a.button", { href: address("search", "", { log: log.name }) }, log.name))) : null;
+    return logs.length ? h("div.row.suggestions", {}, h("span.muted", {}, "Suggestions"), logs.map((log) => h("a.button", { href: address("search", "", { log: log.name }) }, log.name))) : null;
   };
   let typing = 0;
   const offer = async () => {
@@ -87,7 +87,7 @@ export function open(root, params) {
     if (logField.value.trim() !== asked.log || !panel) choose();
     else run();
   });
-  bind("v", "Hits or chart", () => form.querySelector(".segments input:not(:checked)").click());
+  bind("v", "Switch between hits and chart", () => form.querySelector(".segments input:not(:checked)").click());
   replace(root, heading("Search"), form, place, code.element);
   offer();
   choose();
@@ -99,22 +99,22 @@ export function open(root, params) {
 }
 
 function undeclared(log, fields) {
-  const found = fields.length ? ` Its records have ${fields.slice(0, 8).map((one) => one.name).join(", ")}${fields.length > 8 ? " …" : ""}.` : "";
-  return empty("This log cannot be searched", `A log is searched by the fields that its schema declares, and it has none.${found} A schema is given to a log before its first record; a profile brings one along.`, h("a.button", { href: address("log", log, { tab: "schema" }) }, "Its schema"));
+  const found = fields.length ? ` Its records contain the fields ${fields.slice(0, 8).map((one) => one.name).join(", ")}${fields.length > 8 ? " …" : ""}.` : "";
+  return empty("This log cannot be searched", `Search uses the fields that the schema of a log declares. This log declares none.${found} You can add a schema before the first record; a profile includes one.`, h("a.button", { href: address("log", log, { tab: "schema" }) }, "Open schema"));
 }
 
 const SYNTAX = [
-  ["customer:ann", "this keyword, number, date or bool"],
-  ["customer:an*", "a keyword that begins like this"],
-  ["amount:>=1000", "a value in this relation: = > >= < <="],
-  ["note:gift", "this word in a text; note:wrap* for one that begins like this"],
-  ['note:"gift wrapped"', "these words one after the other"],
+  ["customer:ann", "this keyword, number, date or boolean"],
+  ["customer:an*", "keywords with this prefix"],
+  ["amount:>=1000", "values in this range: = > >= < <="],
+  ["note:gift", "texts with this word; note:wrap* for words with this prefix"],
+  ['note:"gift wrapped"', "texts with this phrase"],
   ["gift", "the word in the default fields"],
-  ["has:note", "any value"],
-  ["a b   a AND b   a OR b", "both, both, either; AND comes before OR"],
-  ["NOT a   -a   (a OR b)", "not; together"],
+  ["has:note", "records with any value in the field"],
+  ["a b   a AND b   a OR b", "both, both, either; AND binds tighter than OR"],
+  ["NOT a   -a   (a OR b)", "negation and grouping"],
 ];
 
 function explain() {
-  openDialog({ title: "The query language", wide: true, body: [h("dl.syntax", {}, SYNTAX.map(([example, text]) => h("div", {}, h("dt", {}, h("code", {}, example)), h("dd", {}, text))))] });
+  openDialog({ title: "Query syntax", wide: true, body: [h("dl.syntax", {}, SYNTAX.map(([example, text]) => h("div", {}, h("dt", {}, h("code", {}, example)), h("dd", {}, text))))] });
 }

@@ -4,7 +4,7 @@ import { h } from "./dom.js";
 import { icon } from "./icons.js";
 
 /**
- * A modal dialog with a form. `submit` may be asynchronous; what it throws is shown in the dialog, which stays open.
+ * A modal dialog with a form. `submit` may be asynchronous; if it throws, the dialog shows the error and stays open.
  * @param {{title: string, body: (Node|string)[], submit?: (form: HTMLFormElement) => any, action?: string, danger?: boolean, wide?: boolean}} options
  * @returns {{dialog: HTMLDialogElement, button: HTMLButtonElement|null, close: () => void, closed: Promise<any>}}
  */
@@ -46,18 +46,18 @@ export function openDialog({ title, body, submit, action = "OK", danger = false,
   });
   document.body.append(dialog);
   dialog.showModal();
-  // What is only to be read can be scrolled by keyboard, too.
+  // Lets the keyboard scroll a dialog without controls.
   if (!form.querySelector(".dialog-body :is(input, textarea, select, button, a)")) form.querySelector(".dialog-body").tabIndex = 0;
   form.querySelector("[autofocus], .dialog-body[tabindex], .dialog-body input, .dialog-body textarea, .dialog-body select")?.focus();
   return { dialog, button, close: () => dialog.close(), closed };
 }
 
-/** A question with a yes that does something. */
+/** A confirmation dialog. `run` is called when the user confirms. */
 export function confirm({ title, text, action, danger = true, run }) {
   return openDialog({ title, body: [h("p", {}, text)], action, danger, submit: run }).closed;
 }
 
-/** Says something in the corner for a while. @param {"good"|"bad"} kind */
+/** Shows a message in the corner for a few seconds. @param {"good"|"bad"} kind */
 export function notice(text, kind = "good") {
   const area = document.getElementById("notices");
   const element = h("div.notice", { dataset: { kind } }, h("span", {}, text), h("button.quiet.only-icon", { type: "button", "aria-label": "Close this message", onclick: () => element.remove() }, icon("close")));
@@ -65,7 +65,7 @@ export function notice(text, kind = "good") {
   setTimeout(() => element.remove(), kind === "bad" ? 12000 : 5000);
 }
 
-/** Runs it; what goes wrong is said in the corner. */
+/** Runs a function and shows its error in the corner. */
 export async function attempt(run, done) {
   try {
     const result = await run();

@@ -1,10 +1,10 @@
-/** Making elements. Text is always text: nothing that comes from a log is ever taken for markup. */
+/** Creates elements. Text is never parsed as markup, so the content of a log cannot inject any. */
 
 const SVG = "http://www.w3.org/2000/svg";
 
 /**
- * An element: `h("button.primary", {onclick, title}, "Text", child, …)`. Attributes that are null or false are left
- * out; those that begin with "on" are listeners; `dataset` and `style` are objects.
+ * An element: `h("button.primary", {onclick, title}, "Text", child, …)`. Attributes that are null or false are omitted;
+ * attributes that start with "on" are listeners; `dataset` and `style` are objects.
  * @param {string} what a tag and classes
  */
 export function h(what, attributes, ...children) {
@@ -12,13 +12,13 @@ export function h(what, attributes, ...children) {
   return fill(document.createElement(tag || "div"), classes, attributes, children);
 }
 
-/** The same for SVG. */
+/** Like `h`, for SVG elements. */
 export function s(what, attributes, ...children) {
   const [tag, ...classes] = what.split(".");
   return fill(document.createElementNS(SVG, tag), classes, attributes, children);
 }
 
-/** Puts these in the place of whatever is in the element. */
+/** Replaces the children of an element. */
 export function replace(element, ...children) {
   element.replaceChildren(...flat(children));
   return element;

@@ -1,4 +1,4 @@
-/** Numbers, sizes, durations and times as people read them. */
+/** Formats of numbers, sizes, durations and times. */
 
 import { h } from "./dom.js";
 
@@ -10,7 +10,7 @@ export function count(value) {
   return String(Math.round(value)).replace(/\B(?=(\d{3})+(?!\d))/g, THIN);
 }
 
-/** Three digits are enough: 1234567 → "1.23 M". */
+/** Three significant digits: 1234567 → "1.23 M". */
 export function short(value) {
   if (value === null || value === undefined) return "–";
   return scaled(value, 1000, ["", "k", "M", "G", "T"]);
@@ -22,20 +22,20 @@ export function bytes(value) {
   return scaled(value, 1000, ["B", "kB", "MB", "GB", "TB", "PB"]);
 }
 
-/** Per second. */
+/** A rate per second. */
 export function rate(value) {
   if (!value) return `0${THIN}/s`;
   return value < 10 ? `${trim(value.toFixed(1))}${THIN}/s` : `${short(value)}/s`.replace(/(\d)\/s/, `$1${THIN}/s`);
 }
 
-/** Microseconds. */
+/** A duration in microseconds. */
 export function micros(value) {
   if (value === null || value === undefined) return "–";
   if (value < 1000) return `${Math.round(value)}${THIN}µs`;
   return duration(value / 1000);
 }
 
-/** Milliseconds: 1500 → "1.5 s", 90000 → "1 min 30 s". */
+/** A duration in milliseconds: 1500 → "1.5 s", 90000 → "1 min 30 s". */
 export function duration(ms) {
   if (ms === null || ms === undefined) return "–";
   if (ms < 10) return `${trim(ms.toFixed(1))}${THIN}ms`;
@@ -63,7 +63,7 @@ export function relative(ms, now = Date.now()) {
   return distance < 0 ? `in ${words}` : `${words} ago`;
 }
 
-/** "2026-11-15 21:07:03.123", in the time of this place. */
+/** "2026-11-15 21:07:03.123", in local time. */
 export function absolute(ms) {
   const at = new Date(ms);
   const two = (value) => String(value).padStart(2, "0");
@@ -79,7 +79,7 @@ export function clock(ms) {
   return `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}.${fraction}`;
 }
 
-/** A time element: relative, with the absolute time in its title; kept right while it is shown. */
+/** A time element: relative, with the absolute time as its title; updated while it is shown. */
 export function ago(ms) {
   if (!ms) return h("span.muted", {}, "never");
   return h("time.ago", { datetime: new Date(ms).toISOString(), title: absolute(ms), dataset: { at: ms } }, relative(ms));
@@ -91,7 +91,7 @@ export function plural(number, one, many = `${one}s`) {
 }
 
 /**
- * What somebody typed for a moment: "2026-11-15", "2026-11-15 10:30", "10:30", "-15m", "2h ago".
+ * Parses a time that a user typed: "2026-11-15", "2026-11-15 10:30", "10:30", "-15m", "2h ago".
  * @returns {number|null} milliseconds since 1970
  */
 export function parseMoment(text, now = Date.now()) {

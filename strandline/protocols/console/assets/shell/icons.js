@@ -1,4 +1,4 @@
-/** The few signs there are, drawn with one pen. */
+/** The icons, drawn as lines. */
 
 import { s } from "./dom.js";
 

@@ -1,4 +1,4 @@
-/** The keyboard: single keys and chords such as "g l". Keys typed into fields belong to the fields. */
+/** Keyboard shortcuts: single keys and chords such as "g l". Keys typed into fields are left to the fields. */
 
 import { h } from "./dom.js";
 import { openDialog } from "./dialogs.js";
@@ -11,12 +11,12 @@ let onScreen = [];
 let begun = "";
 let begunAt = 0;
 
-/** Keys that work on every screen. */
+/** Binds a shortcut on all screens. */
 export function bindEverywhere(keys, label, run) {
   everywhere.push({ keys, label, run });
 }
 
-/** Keys of the screen that is open; the next screen forgets them. */
+/** Binds a shortcut on the current screen. The next screen removes it. */
 export function bind(keys, label, run) {
   onScreen = onScreen.filter((one) => one.keys !== keys);
   onScreen.push({ keys, label, run });
@@ -26,7 +26,7 @@ export function forgetScreen() {
   onScreen = [];
 }
 
-/** What there is, in a dialog. */
+/** Shows all shortcuts in a dialog. */
 export function showKeys() {
   if (document.querySelector("dialog[open]")) return;
   const list = (title, bindings) => [
@@ -34,8 +34,8 @@ export function showKeys() {
     h("dl.keys", {}, bindings.map(({ keys, label }) => h("div", {}, h("dt", {}, keys.split(" ").map((key) => h("kbd", {}, SIGNS[key] ?? key))), h("dd", {}, label)))),
   ];
   openDialog({
-    title: "Keys",
-    body: [onScreen.length ? list("On this screen", onScreen) : [], list("Everywhere", everywhere)],
+    title: "Keyboard shortcuts",
+    body: [onScreen.length ? list("On this screen", onScreen) : [], list("On all screens", everywhere)],
   });
 }
 

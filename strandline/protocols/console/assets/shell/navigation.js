@@ -1,4 +1,4 @@
-/** The frame around every screen: where one can go, who one is, light and dark. */
+/** The frame around every screen: navigation, API key, theme. */
 
 import { setKey } from "../api.js";
 import { h, replace } from "./dom.js";
@@ -29,7 +29,7 @@ export function openFrame(body) {
   const main = h("main", { id: "main", tabindex: "-1" });
   replace(
     body,
-    h("a.skip", { href: "#main", onclick: (event) => (event.preventDefault(), main.focus()) }, "To the content"),
+    h("a.skip", { href: "#main", onclick: (event) => (event.preventDefault(), main.focus()) }, "Skip to content"),
     h(current().key ? "div.frame.signed-in" : "div.frame", {}, h("nav.side", { "aria-label": "Screens" }, brand(), h("div.links", {}, links), foot()), main),
     h("div", { id: "notices", role: "status", "aria-live": "polite" }),
   );
@@ -43,25 +43,25 @@ export function openFrame(body) {
   return { main, mark };
 }
 
-/** The keys that work everywhere. */
+/** Binds the shortcuts that work on all screens. */
 export function bindNavigation() {
   for (const [screen, title, key] of SCREENS) bindEverywhere(`g ${key}`, title, () => go(screen));
-  bindEverywhere("/", "Search on this screen", () => {
+  bindEverywhere("/", "Search this screen", () => {
     const field = document.querySelector("main [data-search]");
     if (!field) return openPalette();
     field.focus();
     field.select?.();
     return true;
   });
-  bindEverywhere("Ctrl+K", "Jump to a log", openPalette);
-  bindEverywhere("t", "Light, dark, or as the system has it", () => nextTheme());
-  bindEverywhere("c", "curl and Python", () => {
+  bindEverywhere("Ctrl+K", "Go to a log or screen", openPalette);
+  bindEverywhere("t", "Switch theme: system, light, dark", () => nextTheme());
+  bindEverywhere("c", "Show curl and Python", () => {
     const code = document.querySelector("main details.code");
     if (!code) return;
     code.open = !code.open;
     code.querySelector("summary").focus();
   });
-  bindEverywhere("?", "These keys", showKeys);
+  bindEverywhere("?", "Keyboard shortcuts", showKeys);
 }
 
 function brand() {
@@ -75,19 +75,19 @@ function foot() {
     const [sign, word] = { system: ["auto", "System"], light: ["sun", "Light"], dark: ["moon", "Dark"] }[theme()];
     replace(button, icon(sign), h("span", {}, word));
     button.setAttribute("aria-label", `Theme: ${word}`);
-    button.title = "Light, dark, or as the system has it (t)";
+    button.title = "Switch theme: system, light, dark (t)";
   };
   show();
   onTheme(show);
   const out = key
-    ? h("button.quiet", { type: "button", title: `Key ${key.id}: ${key.scopes.join(", ")}${key.prefixes.length ? ` on ${key.prefixes.join(", ")}` : ""}`, onclick: signOut }, icon("out"), h("span", {}, "Sign out"))
+    ? h("button.quiet", { type: "button", title: `API key ${key.id}: ${key.scopes.join(", ")}${key.prefixes.length ? `; prefixes ${key.prefixes.join(", ")}` : ""}`, onclick: signOut }, icon("out"), h("span", {}, "Sign out"))
     : null;
   return h(
     "div.foot",
     {},
-    h("button.quiet", { type: "button", title: "Jump to a log (Ctrl+K)", "aria-label": "Jump to a log", onclick: openPalette }, icon("search"), h("span", {}, "Jump to…")),
+    h("button.quiet", { type: "button", title: "Go to a log or screen (Ctrl+K)", "aria-label": "Go to a log or screen", onclick: openPalette }, icon("search"), h("span", {}, "Go to…")),
     button,
-    h("button.quiet.keys-button", { type: "button", "aria-label": "Keys", title: "Keys (?)", onclick: showKeys }, icon("keyboard"), h("span", {}, "Keys")),
+    h("button.quiet.keys-button", { type: "button", "aria-label": "Keyboard shortcuts", title: "Keyboard shortcuts (?)", onclick: showKeys }, icon("keyboard"), h("span", {}, "Shortcuts")),
     out,
     h("p.version", {}, `${version}`),
   );

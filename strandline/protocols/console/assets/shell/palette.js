@@ -1,8 +1,8 @@
-/** Jump to a screen or a log by typing part of its name. */
+/** The command palette: go to a screen or a log by typing part of its name. */
 
 import { get } from "../api.js";
 import { h, replace } from "./dom.js";
-import { count } from "./format.js";
+import { plural } from "./format.js";
 import { address } from "./routes.js";
 
 const SCREENS = ["Overview", "Logs", "Queues", "Routers", "Search", "Pipeline"];
@@ -16,11 +16,11 @@ export function openPalette() {
   let hurried = false;
   let pending = false;
   const input = h("input", {
-    type: "text", placeholder: "A log or a screen…", role: "combobox", "aria-label": "Jump to", "aria-expanded": "true",
+    type: "text", placeholder: "Log or screen…", role: "combobox", "aria-label": "Go to", "aria-expanded": "true",
     "aria-controls": "palette-list", "aria-autocomplete": "list", autocomplete: "off", spellcheck: "false",
   });
-  const list = h("ul", { id: "palette-list", role: "listbox", "aria-label": "Where to" });
-  const dialog = h("dialog.palette", { "aria-label": "Jump to" }, input, list);
+  const list = h("ul", { id: "palette-list", role: "listbox", "aria-label": "Results" });
+  const dialog = h("dialog.palette", { "aria-label": "Go to" }, input, list);
 
   const show = () => {
     replace(list, options.map((option, index) =>
@@ -44,11 +44,11 @@ export function openPalette() {
     try {
       logs = (await get("/console/api/logs", { search: words, limit: SHOWN })).logs;
     } catch {
-      // Screens can be jumped to all the same.
+      // Screens are available without the server.
     }
     if (number !== asked) return;
     pending = false;
-    const found = logs.map((log) => ({ name: log.name, about: `${log.kind}, ${count(log.records)}`, to: address("log", log.name) }));
+    const found = logs.map((log) => ({ name: log.name, about: `${log.kind}, ${plural(log.records, "record")}`, to: address("log", log.name) }));
     options = words ? [...found, ...screens] : [...screens, ...found];
     chosen = 0;
     show();
@@ -63,7 +63,7 @@ export function openPalette() {
       event.preventDefault();
     } else if (event.key === "Enter") {
       event.preventDefault();
-      // Whoever types faster than the server answers gets what it will answer.
+      // Enter before the answer arrives opens the first result of that answer.
       if (pending) hurried = true;
       else if (options[chosen]) leave(options[chosen]);
     }

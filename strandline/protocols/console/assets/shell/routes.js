@@ -1,6 +1,6 @@
 /** Hash routes: `#/log/<name>?tab=keys` → {screen: "log", name, params}. */
 
-/** Where the address points to. */
+/** Parses the hash of the current URL. */
 export function route(hash = location.hash) {
   const [path, query = ""] = hash.replace(/^#\/?/, "").split("?");
   const [screen, ...rest] = path.split("/");
@@ -11,19 +11,19 @@ export function route(hash = location.hash) {
   };
 }
 
-/** An address. @param {string} screen @param {string} [name] @param {Record<string, string|number|null|undefined>} [params] */
+/** Returns the hash for a screen. @param {string} screen @param {string} [name] @param {Record<string, string|number|null|undefined>} [params] */
 export function address(screen, name = "", params = {}) {
   const given = Object.entries(params).filter(([, value]) => value !== null && value !== undefined && value !== "");
   const query = new URLSearchParams(given).toString();
   return `#/${screen}${name ? `/${encodeURIComponent(name)}` : ""}${query ? `?${query}` : ""}`;
 }
 
-/** Go there, as by a link. */
+/** Opens a screen, like a link. */
 export function go(screen, name, params) {
   location.hash = address(screen, name, params);
 }
 
-/** Write down what is shown, without opening the screen anew. */
+/** Stores the current state in the URL without opening the screen again. */
 export function note(screen, name, params) {
   history.replaceState(null, "", `${location.pathname}${location.search}${address(screen, name, params)}`);
 }

@@ -1,10 +1,10 @@
-/** Who is signed in, and what they may do. */
+/** The API key in use, and its permissions. */
 
 import { get } from "../api.js";
 
 let session = null;
 
-/** Asks the server; the answer is what `session()` says from then on. */
+/** Loads the session from the server. `current()` returns it from then on. */
 export async function loadSession() {
   session = await get("/console/api/session");
   return session;
@@ -14,13 +14,13 @@ export function current() {
   return session;
 }
 
-/** Whether the key in use has this scope. @param {"read"|"write"|"delete"|"admin"} scope */
+/** Whether the API key has this scope. @param {"read"|"write"|"delete"|"admin"} scope */
 export function may(scope) {
   return !session?.keys_required || Boolean(session.key?.scopes.includes(scope));
 }
 
-/** For a control that needs scopes: nothing, or why it is disabled. */
+/** Attributes for a control that requires scopes: none, or disabled with the reason. */
 export function needs(...scopes) {
   const missing = scopes.filter((scope) => !may(scope));
-  return missing.length ? { disabled: true, title: `This key lacks the ${missing.join(" and ")} scope` } : {};
+  return missing.length ? { disabled: true, title: `Your API key lacks the ${missing.join(" and ")} scope` } : {};
 }

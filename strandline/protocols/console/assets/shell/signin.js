@@ -3,7 +3,7 @@
 import { get, setKey } from "../api.js";
 import { h, replace } from "./dom.js";
 
-/** Shows the form until a key is known to the server. @returns {Promise<void>} */
+/** Shows the sign-in form until the server accepts an API key. @returns {Promise<void>} */
 export function signIn(body, told = "") {
   return new Promise((resolve) => {
     const key = h("input", { id: "key", name: "key", type: "password", autocomplete: "current-password", required: true, spellcheck: "false" });
@@ -15,7 +15,7 @@ export function signIn(body, told = "") {
       {},
       h("img", { src: "/console/icon.svg", alt: "", width: 40, height: 40 }),
       h("h1", {}, "Strandline"),
-      h("p.muted", {}, "This server asks for an API key. Whoever runs it has one for you."),
+      h("p.muted", {}, "This server requires an API key. Ask its administrator for one."),
       h("div.field", {}, h("label", { for: "key" }, "API key"), key),
       h("label.check", { for: "remember" }, remember, "Remember on this device"),
       problem,
@@ -27,11 +27,11 @@ export function signIn(body, told = "") {
       setKey(key.value.trim(), remember.checked);
       try {
         const session = await get("/console/api/session");
-        if (session.keys_required && !session.key) throw new Error("The server does not know this key.");
+        if (session.keys_required && !session.key) throw new Error("Invalid API key.");
         resolve();
       } catch (error) {
         setKey(null);
-        problem.textContent = error.status === 401 ? "The server does not know this key." : error.message;
+        problem.textContent = error.status === 401 ? "Invalid API key." : error.message;
         problem.hidden = false;
         key.select();
       } finally {

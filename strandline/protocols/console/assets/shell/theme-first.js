@@ -1,7 +1,7 @@
-// Runs before the page is drawn, so that nobody who chose a theme sees the other one first.
+// Runs before the page is drawn, so that a chosen theme does not appear with a flash of the other one.
 try {
   const theme = localStorage.getItem("strandline.theme");
   if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
 } catch {
-  // Storage may be forbidden; the system's theme it is.
+  // Storage is not available: use the system's theme.
 }

@@ -1,10 +1,10 @@
-/** Light, dark, or as the system has it; and the colours in effect, for what is drawn on a canvas. */
+/** The theme (system, light or dark), and its colours for drawing on a canvas. */
 
 const NAME = "strandline.theme";
 const system = matchMedia("(prefers-color-scheme: dark)");
 const listeners = new Set();
 
-/** @returns {"system"|"light"|"dark"} what was chosen */
+/** @returns {"system"|"light"|"dark"} the chosen theme */
 export function theme() {
   return document.documentElement.dataset.theme ?? "system";
 }
@@ -17,7 +17,7 @@ export function setTheme(wanted) {
     if (wanted === "system") localStorage.removeItem(NAME);
     else localStorage.setItem(NAME, wanted);
   } catch {
-    // It holds until the page is closed, then.
+    // Storage is not available: the theme lasts until the page is closed.
   }
   tell();
 }
@@ -29,13 +29,13 @@ export function nextTheme() {
   return theme();
 }
 
-/** Calls the function whenever the colours change. @returns {() => void} ends that */
+/** Calls the function whenever the colours change. @returns {() => void} removes the listener */
 export function onTheme(listener) {
   listeners.add(listener);
   return () => listeners.delete(listener);
 }
 
-/** A colour of the style sheet that is in effect. @param {string} name without the dashes */
+/** A colour of the current theme. @param {string} name without the dashes */
 export function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 }

@@ -1,4 +1,4 @@
-/** Appending a record by hand. */
+/** Appends a record by hand. */
 
 import { send } from "../../api.js";
 import { streamPath, topicPath } from "../../parts/kinds.js";
@@ -6,7 +6,7 @@ import { field, notice, openDialog } from "../../shell/dialogs.js";
 import { h } from "../../shell/dom.js";
 import { count } from "../../shell/format.js";
 
-/** Asks for a record and appends it. @param {{name: string, writable_by: string[], media_type: string, kind: string}} log */
+/** Opens a dialog that appends a record. @param {{name: string, writable_by: string[], media_type: string, kind: string}} log */
 export function appendByHand(log, key, done) {
   const isJson = log.media_type === "application/json";
   const byTopics = log.writable_by.includes("topics");
@@ -23,14 +23,14 @@ export function appendByHand(log, key, done) {
     wide: true,
     body: [
       field(isJson ? "Data (JSON)" : `Data (${log.media_type})`, data),
-      h("div.pair", {}, field("Key", keyField, "to select by, if you like"), byTopics ? field("Node", node, "who writes it") : null),
-      log.kind === "queue" ? h("div.pair", {}, field("Priority", priority, "the higher comes first"), field("Not before, in seconds", delay)) : null,
+      h("div.pair", {}, field("Key", keyField, "optional; records can be filtered by key"), byTopics ? field("Node", node, "optional; who writes the record") : null),
+      log.kind === "queue" ? h("div.pair", {}, field("Priority", priority, "higher priorities are delivered first"), field("Delay (seconds)", delay)) : null,
       byTopics ? h("details", {}, h("summary", {}, "Meta"), h("div.pad-top", {}, field("Meta (JSON)", meta))) : null,
     ],
     submit: async () => {
       const body = isJson ? parse("The data", data.value) : data.value;
       const seq = byTopics ? await toTopic(body) : await toStream(body);
-      notice(seq ? `Appended as ${count(seq)}.` : "Appended.");
+      notice(seq ? `Record ${count(seq)} appended.` : "Record appended.");
       done();
     },
   });
@@ -48,7 +48,7 @@ export function appendByHand(log, key, done) {
   async function toStream(body) {
     const headers = { "content-type": log.media_type };
     if (keyField.value) headers["stream-key"] = keyField.value;
-    // An array would be as many records as it has elements; this is one.
+    // An array would become one record per element, so the record is wrapped in an array.
     await send("POST", streamPath(log.name), isJson ? JSON.stringify([body]) : body, headers);
     return null;
   }
@@ -58,6 +58,6 @@ function parse(what, text) {
   try {
     return JSON.parse(text);
   } catch (error) {
-    throw new Error(`${what} is not JSON: ${error.message}`);
+    throw new Error(`${what} is not valid JSON: ${error.message}`);
   }
 }

@@ -1,4 +1,4 @@
-/** What a log is like, and its configuration, to be changed. */
+/** The state of a log, and a form for its configuration. */
 
 import { send } from "../../api.js";
 import { curl, literal, python } from "../../parts/code.js";
@@ -10,25 +10,25 @@ import { icon } from "../../shell/icons.js";
 import { address, go } from "../../shell/routes.js";
 import { needs } from "../../shell/session.js";
 
-const ms = (value) => (value ? duration(value) : "never");
+const ms = (value) => (value ? duration(value) : "unlimited");
 /** @type {Record<string, {label: string, hint?: string, kind: "number"|"choice"|"flag"|"text"|"maybe", options?: string[], say?: (value: number) => string, queue?: boolean}>} */
 const FIELDS = {
-  durability: { label: "Durability", kind: "choice", options: ["ephemeral", "memory", "disk", "fsync"], hint: "fsync acknowledges after the flush; disk is flushed within 50 ms" },
-  ttl_ms: { label: "Records expire after (ms)", kind: "number", say: ms, hint: "0: never" },
-  cap_records: { label: "At most so many records", kind: "number", say: (value) => (value ? count(value) : "any number"), hint: "0: any number" },
-  cap_bytes: { label: "At most so many bytes", kind: "number", say: (value) => (value ? bytes(value) : "any number"), hint: "0: any number" },
-  discard: { label: "When it is full", kind: "choice", options: ["old", "reject"], hint: "old records go, or new ones are refused" },
-  compact: { label: "Keep only the last record of every key", kind: "flag", queue: false },
-  priority: { label: "Priority", kind: "maybe", hint: "-1000 to 1000; empty: by how recently it was read" },
-  auto_priority: { label: "Priority by use when none is set", kind: "flag" },
-  auto_create: { label: "Writes may create it anew", kind: "flag" },
-  idempotency_window_ms: { label: "Idempotency keys are kept for (ms)", kind: "number", say: ms },
-  dedupe_node: { label: "Readers do not get what they wrote", kind: "flag" },
-  lease_ms: { label: "A lease lasts (ms)", kind: "number", say: ms, queue: true },
-  max_deliveries: { label: "Deliveries at the most", kind: "number", say: (value) => (value ? count(value) : "any number"), hint: "0: any number", queue: true },
-  dead_letter: { label: "Dead letters go to", kind: "text", queue: true },
-  claim_jitter_ms: { label: "Claims are gathered for (ms)", kind: "number", say: ms, queue: true },
-  leases_durable: { label: "Claims survive a power cut", kind: "flag", queue: true },
+  durability: { label: "Durability", kind: "choice", options: ["ephemeral", "memory", "disk", "fsync"], hint: "fsync acknowledges a write after the flush; disk flushes within 50 ms" },
+  ttl_ms: { label: "Max age (ms)", kind: "number", say: ms, hint: "0: unlimited" },
+  cap_records: { label: "Max records", kind: "number", say: (value) => (value ? count(value) : "unlimited"), hint: "0: unlimited" },
+  cap_bytes: { label: "Max bytes", kind: "number", say: (value) => (value ? bytes(value) : "unlimited"), hint: "0: unlimited" },
+  discard: { label: "When the log is full", kind: "choice", options: ["old", "reject"], hint: "old: remove the oldest records; reject: refuse new ones" },
+  compact: { label: "Keep only the last record of each key", kind: "flag", queue: false },
+  priority: { label: "Priority", kind: "maybe", hint: "-1000 to 1000; empty: derived from recent reads" },
+  auto_priority: { label: "Derive the priority from use if none is set", kind: "flag" },
+  auto_create: { label: "Writes create the log again after it is deleted", kind: "flag" },
+  idempotency_window_ms: { label: "Idempotency window (ms)", kind: "number", say: (value) => (value ? duration(value) : "off") },
+  dedupe_node: { label: "Do not send nodes their own records", kind: "flag" },
+  lease_ms: { label: "Lease duration (ms)", kind: "number", say: duration, queue: true },
+  max_deliveries: { label: "Max deliveries", kind: "number", say: (value) => (value ? count(value) : "unlimited"), hint: "0: unlimited; after the last delivery a job becomes a dead letter", queue: true },
+  dead_letter: { label: "Dead-letter log", kind: "text", queue: true },
+  claim_jitter_ms: { label: "Claim batching window (ms)", kind: "number", say: (value) => (value ? duration(value) : "off"), queue: true },
+  leases_durable: { label: "Leases survive a power failure", kind: "flag", queue: true },
 };
 
 export function openConfig(place, log, { code, buttons, reload }) {
@@ -68,27 +68,27 @@ export function openConfig(place, log, { code, buttons, reload }) {
     else code.set({ curl: curl({ path: streamPath(log.name), method: "HEAD" }).replace("-X 'HEAD'", "-I").replace("-X HEAD", "-I"), python: python([`print(client.stream(${literal(log.name)}).head())`]) });
   };
   const save = h("button.primary", { type: "submit", ...allowed }, "Save");
-  const undo = h("button", { type: "button", hidden: true, onclick: build }, "Undo");
+  const undo = h("button", { type: "button", hidden: true, onclick: build }, "Discard changes");
   form.addEventListener("input", adapt);
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     attempt(async () => {
-      // A PUT replaces the whole configuration: what is not on the form is sent as it is.
+      // A PUT replaces the whole configuration, so members that are not in the form are sent unchanged.
       const next = { ...config, ...wanted() };
       delete next.durable;
       const answer = await send("PUT", topicPath(log.name), next);
       config = answer.config;
       build();
       reload();
-      notice("The configuration is saved.");
+      notice("Configuration saved.");
     });
   });
 
   const show = (one) => replace(state, facts(one));
   show(log);
   build();
-  replace(buttons, h("button", { type: "button", onclick: () => removeLog(log), ...(["topic", "queue", "stream"].includes(log.kind) ? needs("delete") : { disabled: true, title: log.note }) }, icon("trash"), "Delete the log…"));
-  replace(place, h("div.columns.scroll", {}, h("section.card", { "aria-label": "State" }, h("h2", {}, "State"), state), h("section.card", { "aria-label": "Configuration" }, h("h2", {}, "Configuration"), changeable ? null : h("p.pad.muted", {}, `It cannot be changed here: ${log.note}.`), form)));
+  replace(buttons, h("button", { type: "button", onclick: () => removeLog(log), ...(["topic", "queue", "stream"].includes(log.kind) ? needs("delete") : { disabled: true, title: log.note }) }, icon("trash"), "Delete log…"));
+  replace(place, h("div.columns.scroll", {}, h("section.card", { "aria-label": "State" }, h("h2", {}, "State"), state), h("section.card", { "aria-label": "Configuration" }, h("h2", {}, "Configuration"), changeable ? null : h("p.pad.muted", {}, `The configuration cannot be changed here: ${log.note}.`), form)));
   return {
     update: (next) => {
       show(next);
@@ -121,8 +121,8 @@ function read(one, control) {
 function facts(log) {
   const rows = [
     ["Kind", log.kind],
-    ["Belongs to", log.note],
-    ["Written by", log.writable_by.join(", ") || "nobody"],
+    ["About", log.note],
+    ["Writable by", log.writable_by.join(", ") || "no protocol"],
     ["Media type", log.media_type],
     ["Head", count(log.head)],
     ["Earliest", count(log.earliest)],
@@ -131,11 +131,11 @@ function facts(log) {
     ["Records", count(log.records)],
     ["Size", bytes(log.bytes)],
     ["Profile", log.profile ?? "none"],
-    ["Schema", log.schema ? "yes" : "none"],
+    ["Schema", log.schema ? "validates appends" : "none"],
     ["Closed", log.closed ? "yes" : "no"],
     log.expires_at ? ["Expires", absolute(log.expires_at)] : null,
-    ["Forked from", log.fork ? [h("a", { href: address("log", log.fork.of) }, log.fork.of), ` up to ${count(log.fork.through)}`] : "nothing"],
-    ["Forks of it", count(log.forks)],
+    ["Forked from", log.fork ? [h("a", { href: address("log", log.fork.of) }, log.fork.of), ` up to record ${count(log.fork.through)}`] : "–"],
+    ["Forks", count(log.forks)],
   ];
   return rows.filter(Boolean).map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)));
 }
@@ -143,12 +143,12 @@ function facts(log) {
 function removeLog(log) {
   confirm({
     title: `Delete ${log.name}?`,
-    text: `All of its ${plural(log.records, "record")} (${bytes(log.bytes)}) go for good, and with it the routers from and to it.`,
-    action: "Delete the log",
+    text: `This permanently deletes ${plural(log.records, "record")} (${bytes(log.bytes)}) and all routers from and to the log.`,
+    action: "Delete log",
     run: async () => {
       const path = log.kind !== "stream" && isTopicName(log.name) ? topicPath(log.name) : streamPath(log.name);
       await send("DELETE", path);
-      notice(`${log.name} is deleted.`);
+      notice(`${log.name} was deleted.`);
       go("logs");
     },
   });

@@ -1,4 +1,4 @@
-/** Deleting records, after a look at what would go. */
+/** Deletes records after a preview. */
 
 import { get, send } from "../../api.js";
 import { curl, snippet } from "../../parts/code.js";
@@ -10,7 +10,7 @@ import { h, replace } from "../../shell/dom.js";
 import { bytes, clock, count, plural } from "../../shell/format.js";
 
 /**
- * Asks which records are to go and shows them first.
+ * Opens a dialog that selects records, shows a preview and deletes them.
  * @param {{name: string}} log @param {{key?: string, before?: number}} suggested @param {() => void} done
  */
 export function deleteRecords(log, suggested, done) {
@@ -23,18 +23,18 @@ export function deleteRecords(log, suggested, done) {
     before: h("input", { type: "number", min: 1, value: suggested.before ?? "" }),
   };
   const fields = {
-    key: field("Key", inputs.key, "Every record with exactly this key."),
-    prefix: field("Key begins with", inputs.prefix, "Every record whose key begins like this."),
-    before: field("Before seq", inputs.before, "Every record with a lower seq; that one itself stays."),
+    key: field("Key", inputs.key, "All records with exactly this key."),
+    prefix: field("Key prefix", inputs.prefix, "All records whose key starts with this text."),
+    before: field("Before sequence number", inputs.before, "All records with a lower sequence number."),
   };
   const outcome = h("div.removal", { role: "status" });
   const dialog = openDialog({
-    title: `Delete records of ${log.name}`,
+    title: `Delete records from ${log.name}`,
     action: "Delete",
     danger: true,
     wide: true,
     body: [
-      segments("Which records", [["key", "By key"], ["prefix", "By beginning of the key"], ["before", "Before a seq"]], by, (value) => ((by = value), adapt())),
+      segments("Which records", [["key", "By key"], ["prefix", "By prefix"], ["before", "Before seq"]], by, (value) => ((by = value), adapt())),
       ...Object.values(fields),
       outcome,
     ],
@@ -64,8 +64,8 @@ export function deleteRecords(log, suggested, done) {
     clearTimeout(timer);
     button.disabled = true;
     button.textContent = "Delete";
-    if (!value()) return void replace(outcome, h("p.muted", {}, "What would go is shown here before anything does."));
-    replace(outcome, h("p.muted", {}, "Looking…"));
+    if (!value()) return void replace(outcome, h("p.muted", {}, "A preview of the records to delete appears here."));
+    replace(outcome, h("p.muted", {}, "Loading the preview…"));
     timer = setTimeout(ask, 250);
   }
 
@@ -81,12 +81,12 @@ export function deleteRecords(log, suggested, done) {
   }
 
   function tell(removal) {
-    if (!removal.records) return void replace(outcome, h("p.muted", {}, "No record is like that: nothing would go."));
+    if (!removal.records) return void replace(outcome, h("p.muted", {}, "No records match. Nothing would be deleted."));
     button.disabled = false;
     button.textContent = `Delete ${plural(removal.records, "record")}`;
     replace(
       outcome,
-      h("p", {}, h("b", {}, plural(removal.records, "record")), `, ${bytes(removal.bytes)}, from seq ${count(removal.first_seq)} to ${count(removal.last_seq)} would go for good. Readers are not told of what is deleted on purpose.`),
+      h("p", {}, h("b", {}, plural(removal.records, "record")), ` (${bytes(removal.bytes)}, sequence numbers ${count(removal.first_seq)} to ${count(removal.last_seq)}) will be deleted permanently. Readers get no tombstone for deleted records.`),
       h("ul.sample", {}, removal.sample.map((record) => h("li", {}, h("span.number", {}, count(record.seq)), h("span.muted", {}, clock(record.ts)), h("span.cut", {}, preview(record))))),
       removal.records > removal.sample.length ? h("p.muted", {}, `and ${count(removal.records - removal.sample.length)} more`) : null,
       snippet("curl", curl({ path: `${topicPath(log.name)}/delete`, method: "POST", json: request() })),

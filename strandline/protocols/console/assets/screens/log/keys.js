@@ -1,4 +1,4 @@
-/** The keys of a log, with how many records each has. */
+/** The keys of a log, with the number of records of each. */
 
 import { get } from "../../api.js";
 import { curl, literal, python } from "../../parts/code.js";
@@ -15,7 +15,7 @@ export function openKeys(place, log, { code, toTab }) {
   let more = false;
   let generation = 0;
   let busy = false;
-  const search = h("input.grow", { type: "search", placeholder: "Keys that begin with…", "aria-label": "Keys that begin with", dataset: { search: "" }, autocomplete: "off", spellcheck: "false" });
+  const search = h("input.grow", { type: "search", placeholder: "Key prefix…", "aria-label": "Key prefix", dataset: { search: "" }, autocomplete: "off", spellcheck: "false" });
   const found = h("span.muted", { role: "status" });
   const list = h("div.list", {}, loading());
   const table = virtualTable({
@@ -23,7 +23,7 @@ export function openKeys(place, log, { code, toTab }) {
     columns: [
       { title: "Key", cell: (row) => h("button.link", { type: "button" }, row.key) },
       { title: "Records", class: "number", width: "120px", cell: (row) => count(row.records) },
-      { title: "Last seq", class: "number.wide-only", width: "140px", cell: (row) => count(row.last_seq) },
+      { title: "Last record", class: "number.wide-only", width: "140px", cell: (row) => count(row.last_seq) },
     ],
     onopen: (row) => toTab("records", { key: row.key }),
     onscroll: (_, last) => more && last > keys.length - 50 && next(),
@@ -48,7 +48,7 @@ export function openKeys(place, log, { code, toTab }) {
   };
   const show = () => {
     found.textContent = more ? `more than ${plural(keys.length, "key")}` : plural(keys.length, "key");
-    if (!keys.length) return void replace(list, empty("No keys", search.value ? "No key begins like this." : "A record can have a key to select it by: a tag in topics, a routing key in streams."));
+    if (!keys.length) return void replace(list, empty("No keys", search.value ? "No key starts with this text." : "No record of this log has a key. A key selects records: a tag in topics, a routing key in streams."));
     if (!table.element.isConnected) replace(list, table.element);
     table.set(keys);
     return undefined;
@@ -69,7 +69,7 @@ export function openKeys(place, log, { code, toTab }) {
   const path = isTopicName(log.name) ? topicPath(log.name) : streamPath(log.name);
   code.set({
     curl: [curl({ path: `/console/api/log/${encodeURIComponent(log.name)}/keys?limit=${PAGE}` }), isTopicName(log.name) ? curl({ path: `${path}/diff`, method: "POST", json: { view: "latest", include_tags: true } }) : curl({ path: `${path}?view=latest` })].join("\n"),
-    python: python([`topic = client.topic(${literal(log.name)})`, "for record in topic.read(latest=True):  # the last one of every key", "    print(record.tag, record.seq, record.data)"]),
+    python: python([`topic = client.topic(${literal(log.name)})`, "for record in topic.read(latest=True):  # the last record of each key", "    print(record.tag, record.seq, record.data)"]),
   });
   replace(place, h("div.row.toolbar", {}, search, found), list);
   table.bindKeys();

@@ -1,4 +1,4 @@
-/** The records of a log: live at its end, or browsed from any seq or time. */
+/** The records of a log: live at its end, or browsed from any sequence number or time. */
 
 import { get } from "../../api.js";
 import { curl, literal, python } from "../../parts/code.js";
@@ -8,7 +8,7 @@ import { empty, failure, liveMark, loading } from "../../parts/states.js";
 import { virtualTable } from "../../parts/table.js";
 import { attempt, notice, openDialog } from "../../shell/dialogs.js";
 import { h, replace } from "../../shell/dom.js";
-import { absolute, clock, count, parseMoment } from "../../shell/format.js";
+import { absolute, clock, count, parseMoment, plural } from "../../shell/format.js";
 import { icon } from "../../shell/icons.js";
 import { bind } from "../../shell/keys.js";
 import { note } from "../../shell/routes.js";
@@ -17,9 +17,9 @@ import { appendByHand } from "./appending.js";
 import { deleteRecords } from "./deleting.js";
 import { Window } from "./window.js";
 
-/** As long as what has just come stands out. */
+/** How long a new record is highlighted. */
 const GLOW_MS = 1600;
-/** Whoever presses these wants to see something else than the end. */
+/** Keys that scroll away from the end. */
 const SCROLLING = new Set(["ArrowUp", "PageUp", "Home", "k"]);
 const NARROW = matchMedia("(max-width: 760px)");
 
@@ -31,15 +31,15 @@ export function openRecords(place, log, { code, buttons, options, reload }) {
   const live = liveMark();
   const window = new Window(log.name, filter, { changed, state: live.set, lost });
 
-  const goTo = h("input.go-to", { placeholder: "Seq or time", "aria-label": "Go to a seq or a time", title: "123456, 2026-11-15 10:30, 10:30:15, -15m", autocomplete: "off", spellcheck: "false" });
-  const keyField = h("input.key-filter", { type: "search", placeholder: "Key, or key*", "aria-label": "Only records with this key", autocomplete: "off", spellcheck: "false", value: filter.key, dataset: { search: "" } });
+  const goTo = h("input.go-to", { placeholder: "Seq or time", "aria-label": "Go to a sequence number or time", title: "123456, 2026-11-15 10:30, 10:30:15, -15m", autocomplete: "off", spellcheck: "false" });
+  const keyField = h("input.key-filter", { type: "search", placeholder: "Key or prefix*", "aria-label": "Filter by key", autocomplete: "off", spellcheck: "false", value: filter.key, dataset: { search: "" } });
   const slider = h("input.slider", { type: "range", "aria-label": "Position in the log", min: 1, max: 1, value: 1 });
   const pause = h("button", { type: "button", "aria-label": "Pause" });
   const waiting = h("button.arrived", { type: "button", hidden: true, onclick: () => toEnd() });
   const canDelete = isTopicName(log.name) && log.media_type === "application/json" && !["collection", "table"].includes(log.kind);
   const writable = log.writable_by.some((one) => one === "topics" || one === "streams");
   const appendButton = h("button.primary", { type: "button", onclick: append, ...(writable ? needs("write") : { disabled: true, title: log.note }) }, icon("plus"), "Append");
-  const deleteButton = h("button", { type: "button", onclick: remove, ...(canDelete ? needs("delete") : { disabled: true, title: `Records of this log are not deleted one by one: ${log.note}` }) }, icon("trash"), "Delete…");
+  const deleteButton = h("button", { type: "button", onclick: remove, ...(canDelete ? needs("delete") : { disabled: true, title: `Records of this log cannot be deleted here: ${log.note}` }) }, icon("trash"), "Delete…");
 
   const table = virtualTable({
     label: "Records",
@@ -50,7 +50,7 @@ export function openRecords(place, log, { code, buttons, options, reload }) {
       { title: "Data", class: "data", cell: (record) => preview(record) },
     ],
     onopen: (record, index) => !record.tombstone && show(record, index),
-    // Drawn anew, a row goes on glowing where it was.
+    // A row that is drawn again continues its highlight.
     rowClass: (record) => (record.fresh > Date.now() - GLOW_MS ? `new.glow-${Math.floor((Date.now() - record.fresh) / 200)}` : ""),
     special: (record) => (record.tombstone ? tombstone(record.tombstone) : null),
     onscroll: scrolled,
@@ -64,8 +64,8 @@ export function openRecords(place, log, { code, buttons, options, reload }) {
     if (window.failed) return replace(list, failure(window.failed, () => window.openEnd()));
     if (!window.items.length) {
       const narrowed = filter.key || filter.prefix;
-      const text = narrowed ? "No record has this key." : log.head ? "Its records were deleted, or have expired." : "Nothing was written to it yet.";
-      replace(list, window.loading ? loading() : empty(narrowed ? "Nothing found" : "No records", text, narrowed || !writable ? null : h("button", { type: "button", onclick: append, ...needs("write") }, icon("plus"), "Append one")));
+      const text = narrowed ? "No record has this key." : log.head ? "All records were deleted or have expired." : "Nothing has been written to this log yet.";
+      replace(list, window.loading ? loading() : empty(narrowed ? "No matches" : "No records", text, narrowed || !writable ? null : h("button", { type: "button", onclick: append, ...needs("write") }, icon("plus"), "Append a record")));
       return setCode();
     }
     if (!table.element.isConnected) replace(list, table.element, waiting);
@@ -115,7 +115,7 @@ export function openRecords(place, log, { code, buttons, options, reload }) {
   async function jump(where, choose) {
     table.choose(-1);
     if (!(await window.openAt(where)) || !window.items.length) return;
-    // A moment later the rows are there. Until then, those that were scrolled to the end could be followed further.
+    // The rows exist in the next frame. Until then, scrolling to the end could turn following on again.
     requestAnimationFrame(() => {
       following = false;
       const index = choose === undefined ? 0 : Math.max(0, window.items.findIndex((item) => item.seq >= choose));
@@ -123,7 +123,7 @@ export function openRecords(place, log, { code, buttons, options, reload }) {
       table.choose(index);
       const record = window.items[index];
       if (choose !== undefined && record?.seq === choose) show(record, index);
-      else if (choose !== undefined) notice(`The record ${count(choose)} is not there any more.`, "bad");
+      else if (choose !== undefined) notice(`Record ${count(choose)} no longer exists.`, "bad");
     });
   }
 
@@ -182,12 +182,12 @@ export function openRecords(place, log, { code, buttons, options, reload }) {
     if (isTopicName(log.name) && log.media_type === "application/json") {
       const request = { from_seq: first - 1, include_tags: true, ...(match ? { match } : {}) };
       code.set({
-        curl: [curl({ path: `${topicPath(log.name)}/diff`, method: "POST", json: request }), `# as they come\n${curl({ path: `/console/api/log/${encodeURIComponent(log.name)}/tail?after=${window.head}`, follow: true })}`].join("\n"),
-        python: python([`topic = client.topic(${literal(log.name)})`, `for record in topic.read(after=${first - 1}${match ? `, match=${literal(match)}` : ""}):`, "    print(record.seq, record.tag, record.data)", "", `with topic.tail(after=${window.head}) as tail:  # as they come`, "    for record in tail:", "        print(record.seq, record.data)"]),
+        curl: [curl({ path: `${topicPath(log.name)}/diff`, method: "POST", json: request }), `# follow new records\n${curl({ path: `/console/api/log/${encodeURIComponent(log.name)}/tail?after=${window.head}`, follow: true })}`].join("\n"),
+        python: python([`topic = client.topic(${literal(log.name)})`, `for record in topic.read(after=${first - 1}${match ? `, match=${literal(match)}` : ""}):`, "    print(record.seq, record.tag, record.data)", "", `with topic.tail(after=${window.head}) as tail:  # follow new records`, "    for record in tail:", "        print(record.seq, record.data)"]),
       });
     } else {
       code.set({
-        curl: [curl({ path: streamPath(log.name) }), `# as they come\n${curl({ path: `${streamPath(log.name)}?offset=now&live=sse`, follow: true })}`].join("\n"),
+        curl: [curl({ path: streamPath(log.name) }), `# follow new records\n${curl({ path: `${streamPath(log.name)}?offset=now&live=sse`, follow: true })}`].join("\n"),
         python: python([`stream = client.stream(${literal(log.name)}${log.media_type === "application/json" ? "" : `, content_type=${literal(log.media_type)}`})`, log.media_type === "application/json" ? "for value in stream.read():" : "print(stream.read_bytes())", ...(log.media_type === "application/json" ? ["    print(value)"] : [])]),
       });
     }
@@ -210,7 +210,7 @@ export function openRecords(place, log, { code, buttons, options, reload }) {
     if (!words) return void toEnd();
     if (/^\d+$/.test(words)) return void jump({ after: Math.max(0, Number(words) - 1) });
     const moment = parseMoment(goTo.value);
-    if (moment === null) return void notice("That is neither a seq nor a time. Try 123456, 10:30, 2026-11-15 10:30 or -15m.", "bad");
+    if (moment === null) return void notice("Enter a sequence number or a time, for example 123456, 10:30, 2026-11-15 10:30 or -15m.", "bad");
     return void jump({ at: Math.round(moment) });
   });
   let sliding = 0;
@@ -227,9 +227,9 @@ export function openRecords(place, log, { code, buttons, options, reload }) {
   replace(buttons, deleteButton, appendButton);
   replace(place, h("div.row.toolbar", {}, goForm, keyField, slider, h("div.row.nowrap", {}, live.element, pause)), body);
   table.bindKeys();
-  bind("f", "Follow the end", () => (window.paused ? pause.click() : toEnd()));
+  bind("f", "Follow new records", () => (window.paused ? pause.click() : toEnd()));
   bind("p", "Pause or resume", () => pause.click());
-  bind("s", "Go to a seq or a time", () => goTo.focus());
+  bind("s", "Go to a sequence number or time", () => goTo.focus());
   bind("a", "Append a record", () => appendButton.disabled || append());
   bind("d", "Delete records", () => deleteButton.disabled || remove());
   bind("Escape", "Close the record", () => hide());
@@ -251,10 +251,10 @@ export function openRecords(place, log, { code, buttons, options, reload }) {
 }
 
 const REASONS = {
-  cap: "the log is bounded in size", ttl: "they were too old", mixed: "bounds of size and age", source_trim: "a router's source lost them first",
-  lost: "a power cut or damage", recreated: "the log was deleted and made again",
+  cap: "removed by max records or max bytes", ttl: "removed by max age", mixed: "removed by retention", source_trim: "the source of a router lost them first",
+  lost: "lost in a power failure or damaged", recreated: "the log was deleted and created again",
 };
 
 function tombstone({ gap_from: from, gap_to: to, reason, missed }) {
-  return h("div.tombstone", { title: `Reason: ${reason}` }, h("b", {}, from === to ? `Record ${count(from)} is gone` : `Records ${count(from)} to ${count(to)} are gone`), h("span", {}, `${REASONS[reason] ?? reason}${missed && missed !== to - from + 1 ? `, about ${count(missed)} of them` : ""}`));
+  return h("div.tombstone", { title: `Reason: ${reason}` }, h("b", {}, from === to ? `Record ${count(from)} is lost` : `Records ${count(from)} to ${count(to)} are lost`), h("span", {}, `${REASONS[reason] ?? reason}${missed && missed !== to - from + 1 ? ` (about ${plural(missed, "record")})` : ""}`));
 }

@@ -1,4 +1,4 @@
-/** The schema of a log: all its versions, what can be searched, and a form for the next. */
+/** The schema of a log: its versions, its searchable fields, and a form for changes. */
 
 import { ApiError, get, send } from "../../api.js";
 import { curl, literal, python } from "../../parts/code.js";
@@ -18,7 +18,7 @@ export function openSchema(place, log, { code, buttons, reload }) {
   let closed = false;
   code.set({ curl: curl({ path }), python: python([`print(client.stream(${literal(log.name)}).schema())`]) });
   const possible = log.media_type === "application/json" && ["topic", "queue", "stream"].includes(log.kind);
-  const change = h("button", { type: "button", onclick: () => edit(path, log, load), ...(possible ? needs("write") : { disabled: true, title: "Only logs of JSON have schemas" }) }, icon("plus"), "Change the schema…");
+  const change = h("button", { type: "button", onclick: () => edit(path, log, load), ...(possible ? needs("write") : { disabled: true, title: "Only JSON topics, queues and streams can have a schema" }) }, icon("plus"), "Change schema…");
   replace(buttons, change);
   const load = async () => {
     replace(place, loading());
@@ -38,7 +38,7 @@ export function openSchema(place, log, { code, buttons, reload }) {
 }
 
 function none(log) {
-  return empty("No schema", log.head ? "Records are taken as they come. The first schema needs a log without records." : "Records are taken as they come. A schema checks them when they are appended, and says what can be searched.");
+  return empty("No schema", log.head ? "Records are not validated. You can add a first schema only to a log without records." : "Records are not validated. A schema validates appended records and declares searchable fields.");
 }
 
 function draw(place, log, schema) {
@@ -55,14 +55,14 @@ function draw(place, log, schema) {
         { "aria-label": "Versions" },
         h("h2", {}, `Version ${schema.currentVersion}`),
         h("div.pad.stack", {},
-          schema.routingKey ? h("p", {}, "The key is taken from ", h("code", {}, schema.routingKey.jsonPointer), schema.routingKey.required ? ", which is required." : ".") : null,
+          schema.routingKey ? h("p", {}, "The key of a record comes from ", h("code", {}, schema.routingKey.jsonPointer), schema.routingKey.required ? ", which is required." : ".") : null,
           versions.map(([version, one], index) => h("details", { open: index === 0 }, h("summary", {}, `Version ${version}`, boundary(schema, version)), jsonBlock(one))),
           Object.entries(schema.lenses ?? {}).map(([version, lens]) => h("details", {}, h("summary", {}, `Lens from version ${version} to ${Number(version) + 1}`), jsonBlock(lens))),
         ),
       ),
       search
-        ? h("section.card", { "aria-label": "What can be searched" }, h("header", {}, h("h2", {}, "What can be searched"), h("a", { href: address("search", "", { log: log.name }) }, "Search it")), fields(search), rollups(search))
-        : h("section.card", { "aria-label": "What can be searched" }, h("h2", {}, "What can be searched"), h("p.pad.muted", {}, "Nothing is declared. Add “search” to the schema, with the fields that are to be found by.")),
+        ? h("section.card", { "aria-label": "Searchable fields" }, h("header", {}, h("h2", {}, "Searchable fields"), h("a", { href: address("search", "", { log: log.name }) }, "Search this log")), fields(search), rollups(search))
+        : h("section.card", { "aria-label": "Searchable fields" }, h("h2", {}, "Searchable fields"), h("p.pad.muted", {}, "No fields are searchable. Add “search” with the fields to the schema.")),
     ),
   );
   return undefined;
@@ -70,7 +70,7 @@ function draw(place, log, schema) {
 
 function boundary(schema, version) {
   const found = (schema.boundaries ?? []).find((one) => one.version === Number(version));
-  return found ? h("span.muted", {}, ` from record ${found.offset + 1} on`) : null;
+  return found ? h("span.muted", {}, ` from record ${found.offset + 1}`) : null;
 }
 
 const FLAGS = ["exact", "prefix", "column", "exists", "sortable", "aggregatable", "positions"];
@@ -79,33 +79,33 @@ function fields(search) {
   return plainTable("Fields", [
     { title: "Field", cell: ([name]) => h("b", {}, name) },
     { title: "Kind", width: "90px", cell: ([, one]) => one.kind },
-    { title: "Can be", class: "wide-only", cell: ([, one]) => h("span.muted", {}, FLAGS.filter((flag) => one[flag]).join(", ")) },
+    { title: "Capabilities", class: "wide-only", cell: ([, one]) => h("span.muted", {}, FLAGS.filter((flag) => one[flag]).join(", ")) },
   ], Object.entries(search.fields ?? {}));
 }
 
 function rollups(search) {
   const entries = Object.entries(search.rollups ?? {});
   if (!entries.length) return null;
-  return h("div.pad.stack", {}, h("h3", {}, plural(entries.length, "rollup")), entries.map(([name, one]) => h("p", {}, h("b", {}, name), ": ", Object.keys(one.measures ?? {}).join(", "), one.dimensions?.length ? ` by ${one.dimensions.join(", ")}` : "", `; every ${(one.intervals ?? []).join(", ")}`)));
+  return h("div.pad.stack", {}, h("h3", {}, plural(entries.length, "rollup")), entries.map(([name, one]) => h("p", {}, h("b", {}, name), ": ", Object.keys(one.measures ?? {}).join(", "), one.dimensions?.length ? ` by ${one.dimensions.join(", ")}` : "", `; per ${(one.intervals ?? []).join(", ")}`)));
 }
 
 function edit(path, log, done) {
   const text = h("textarea", { rows: 18, spellcheck: "false", required: true, autofocus: true });
   text.value = log.schema ? '{\n  "search": {"fields": {}}\n}' : '{\n  "schema": {"type": "object"},\n  "search": {\n    "fields": {\n      "name": {"kind": "keyword", "exact": true, "prefix": true, "bindings": [{"version": 1, "jsonPointer": "/name"}]}\n    }\n  }\n}';
   openDialog({
-    title: `Change the schema of ${log.name}`,
+    title: `Change schema of ${log.name}`,
     action: "Install",
     wide: true,
-    body: [field("Update (JSON)", text, "“schema” for the first version; with “lens” for a next one; “search”, “routingKey” by themselves or with it. What does not fit is refused, and nothing changes.")],
+    body: [field("Update (JSON)", text, "“schema” adds a version; a later version also needs a “lens”. “search” and “routingKey” can be changed with it or alone. The server rejects an invalid update as a whole.")],
     submit: async () => {
       let body;
       try {
         body = JSON.parse(text.value);
       } catch (error) {
-        throw new Error(`That is not JSON: ${error.message}`);
+        throw new Error(`The update is not valid JSON: ${error.message}`);
       }
       await send("POST", path, body);
-      notice("The schema is installed.");
+      notice("Schema installed.");
       done();
     },
   });

@@ -1,12 +1,12 @@
 /**
- * A window on the records of a log: some of them, one after the other, which grows at both ends as it is scrolled, and
- * by itself while its end is the log's.
+ * A window onto the records of a log: consecutive records that grow at both ends while the user scrolls, and that follow
+ * the log while they include its end.
  */
 
 import { events, get } from "../../api.js";
 
 const PAGE = 200;
-/** More are dropped at the other end: a browser that is left open all night is to live. */
+/** The maximum number of records in memory. More are dropped at the front, so that the page can stay open for days. */
 const MOST = 20_000;
 const GATHER_MS = 60;
 const NEAR = 40;
@@ -14,7 +14,7 @@ const FEW = 3;
 
 export class Window {
   /**
-   * @param {string} name @param {{key: string, prefix: string}} filter read whenever something is asked
+   * @param {string} name @param {{key: string, prefix: string}} filter read for every request
    * @param {{changed: (change?: {before?: number, added?: number}) => void, state: (state: string) => void, lost: (why: string) => void}} tell
    */
   constructor(name, filter, tell) {
@@ -36,18 +36,18 @@ export class Window {
     this.tell.state("waiting");
   }
 
-  /** The last records, and what comes. */
+  /** Loads the last records and follows new ones. */
   openEnd() {
     return this.open({ before: Number.MAX_SAFE_INTEGER, limit: PAGE }, true);
   }
 
-  /** Records from a place on. @param {{after?: number, at?: number, around?: number}} where */
+  /** Loads the records from a position. @param {{after?: number, at?: number, around?: number}} where */
   openAt({ after, at, around }) {
     if (around !== undefined) return this.open({ after: Math.max(0, around - PAGE / 2), limit: PAGE }, false);
     return this.open(at === undefined ? { after, limit: PAGE } : { at, limit: PAGE }, false);
   }
 
-  /** @returns {Promise<boolean>} whether it is these that are shown now, and not what was asked for later */
+  /** @returns {Promise<boolean>} whether these records are shown, and not those of a later request */
   async open(where, fromEnd) {
     const number = (this.generation += 1);
     this.leave();
@@ -59,7 +59,7 @@ export class Window {
       this.loading = false;
       this.items = entries(page);
       this.last = fromEnd ? page.head : page.next_after;
-      // Read backwards, a page is caught up with the beginning.
+      // A page that is read backwards is caught up when it includes the first record.
       this.atStart = fromEnd ? page.caught_up : where.after === 0;
       this.atEnd = fromEnd || page.caught_up;
       if (this.atEnd) this.listen();
@@ -76,7 +76,7 @@ export class Window {
     }
   }
 
-  /** These rows are in sight: load what is next to them. */
+  /** Loads more records next to the visible rows. */
   reach(first, last) {
     if (first < NEAR && !this.atStart && this.items.length) this.older();
     if (last > this.items.length - NEAR && !this.atEnd && this.items.length) this.newer();
@@ -110,7 +110,7 @@ export class Window {
     this.tell.changed();
   }
 
-  /** What is known of the log has changed: records may have been deleted. */
+  /** Takes the state of the log: records may have been deleted. */
   told(log) {
     this.head = Math.max(this.head, log.head);
     this.earliest = log.earliest;
@@ -159,7 +159,7 @@ export class Window {
   flush() {
     this.timer = 0;
     const added = this.arrived.length;
-    // What comes in a torrent does not stand out.
+    // Only a few records at a time are highlighted.
     if (added <= FEW) for (const record of this.arrived) record.fresh = Date.now();
     this.items.push(...this.arrived);
     this.arrived = [];

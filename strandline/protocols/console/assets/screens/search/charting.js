@@ -1,4 +1,4 @@
-/** Rollups of what a query finds, drawn over time. */
+/** Aggregations of the hits of a query, drawn over time. */
 
 import { send } from "../../api.js";
 import { chart } from "../../parts/chart.js";
@@ -11,7 +11,7 @@ import { count, short } from "../../shell/format.js";
 import { note } from "../../shell/routes.js";
 import { everything } from "./hits.js";
 
-const RANGES = [["900", "15 minutes"], ["3600", "Hour"], ["21600", "6 hours"], ["86400", "Day"], ["604800", "Week"], ["2592000", "30 days"], ["all", "All"]];
+const RANGES = [["900", "15 minutes"], ["3600", "1 hour"], ["21600", "6 hours"], ["86400", "1 day"], ["604800", "7 days"], ["2592000", "30 days"], ["all", "All time"]];
 const SECONDS = { s: 1, m: 60, h: 3600, d: 86400, w: 604800 };
 const MOST_BUCKETS = 1500;
 const MOST_SERIES = 8;
@@ -21,7 +21,7 @@ export function openChart(place, subject, { code }) {
   const { log, search } = subject;
   const rollups = Object.keys(search.rollups ?? {});
   if (!rollups.length) {
-    replace(place, empty("Nothing to add up", "The schema of this log declares no rollups: which measures there are, and by what they can be grouped."));
+    replace(place, empty("No rollups", "The schema of this log declares no rollups. A rollup names the measures to aggregate and the fields to group by."));
     return { run: () => {}, close: () => {} };
   }
   let generation = 0;
@@ -42,7 +42,7 @@ export function openChart(place, subject, { code }) {
     const chosen = search.rollups[rollup.value];
     const measures = Object.entries(chosen.measures ?? {}).flatMap(([name, one]) => (one.kind === "count" ? [[`${name}|count`, name]] : OF_SUMMARY.map((of) => [`${name}|${of}`, `${of} of ${name}`])));
     measure = pick("Measure", measures);
-    group = pick("Group by", [["", "Not grouped"], ...(chosen.dimensions ?? []).map((name) => [name, `by ${name}`])]);
+    group = pick("Group by", [["", "No grouping"], ...(chosen.dimensions ?? []).map((name) => [name, `by ${name}`])]);
     interval = pick("Interval", [["", "Interval: auto"], ...(chosen.intervals ?? []).map((one) => [one, `every ${one}`])]);
     for (const one of [measure, group, interval]) one.addEventListener("change", () => run(q));
     replace(controls, rollup, measure, group, range, interval);
@@ -56,7 +56,7 @@ export function openChart(place, subject, { code }) {
     try {
       const [from, to] = await bounds(number);
       if (number !== generation) return;
-      if (from === null) return void replace(body, empty("Nothing to add up", "No record has a time yet."));
+      if (from === null) return void replace(body, empty("No data", "No record has a timestamp yet."));
       const every = interval.value || fittingInterval(search.rollups[rollup.value].intervals, to - from);
       const [name, of] = measure.value.split("|");
       const request = { rollup: rollup.value, from: new Date(from).toISOString(), to: new Date(to).toISOString(), interval: every, measures: [name] };
@@ -85,7 +85,7 @@ export function openChart(place, subject, { code }) {
     drawing?.close();
     drawing = null;
     const series = seriesOf(answer, shown);
-    if (!series.length) return void replace(body, empty("Nothing to add up", "No record of this time is like that."));
+    if (!series.length) return void replace(body, empty("No data", "No record in this time range matches the query."));
     const title = `${shown.of === "count" && shown.name !== "count" ? shown.name : `${shown.of} of ${shown.name}`}, every ${shown.every}${shown.group ? `, by ${shown.group}` : ""}`;
     const drawn = series.slice(0, MOST_SERIES);
     const { seconds, columns } = columnsOf(drawn, shown);
@@ -154,7 +154,7 @@ function columnsOf(series, { every, from, to, of }) {
   const buckets = Math.ceil((to / 1000 - first) / step);
   const known = [...new Set(series.flatMap((one) => [...one.points.keys()]))].sort((a, b) => a - b);
   const seconds = buckets <= MOST_BUCKETS && known.every((at) => (at - first) % step === 0) ? Array.from({ length: Math.max(1, buckets) }, (_, index) => first + index * step) : known;
-  // Where nothing happened a count is nought; an average is not.
+  // Without records, a count or sum is 0, and other measures have no value.
   const absent = of === "count" || of === "sum" ? 0 : null;
   return { seconds, columns: series.map((one) => seconds.map((at) => one.points.get(at) ?? absent)) };
 }
@@ -163,7 +163,7 @@ function totals(series, { name, of, group }) {
   const adds = of === "count" || of === "sum";
   return plainTable("Groups", [
     { title: group || "All", cell: (one, index) => [h("i.swatch", { style: { background: index < MOST_SERIES ? `var(--series-${index + 1})` : "transparent" } }), one.label] },
-    { title: adds ? `${of} of ${name}` : `mean of ${of}`, class: "number", width: "160px", cell: (one) => (adds ? count(one.total) : short(one.total / Math.max(1, one.points.size))) },
+    { title: adds ? `${of} of ${name}` : `mean ${of}`, class: "number", width: "160px", cell: (one) => (adds ? count(one.total) : short(one.total / Math.max(1, one.points.size))) },
     { title: "Buckets", class: "number.wide-only", width: "110px", cell: (one) => count(one.points.size) },
   ], series.slice(0, 200));
 }

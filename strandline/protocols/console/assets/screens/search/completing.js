@@ -1,4 +1,4 @@
-/** The field for a query, which completes fields, relations and values that were seen. */
+/** The query field. Completes fields, relations and known values. */
 
 import { h, replace } from "../../shell/dom.js";
 
@@ -98,7 +98,7 @@ function suggestions(token, fields, known) {
     const like = words.toLowerCase();
     const names = fields.filter((one) => one.name.toLowerCase().startsWith(like)).map((one) => ({ text: `${minus}${one.name}:`, about: one.type }));
     const other = fields.filter((one) => !one.name.toLowerCase().startsWith(like) && one.name.toLowerCase().includes(like)).map((one) => ({ text: `${minus}${one.name}:`, about: one.type }));
-    const has = "has:".startsWith(like) && like ? [{ text: `${minus}has:`, about: "any value of a field" }] : [];
+    const has = "has:".startsWith(like) && like ? [{ text: `${minus}has:`, about: "records with this field" }] : [];
     return [...names, ...other, ...has];
   }
   const name = words.slice(0, colon);

@@ -1,4 +1,4 @@
-/** What a query finds, with what was looked for marked. */
+/** The hits of a query, with the matches highlighted. */
 
 import { send } from "../../api.js";
 import { curl, literal, python } from "../../parts/code.js";
@@ -15,7 +15,7 @@ import { address } from "../../shell/routes.js";
 import { wordsOf } from "./words.js";
 
 const PAGE = 100;
-/** Longer values are not put in front. */
+/** Longer values are not shown in front of a record. */
 const LONG = 200;
 const NARROW = matchMedia("(max-width: 760px)");
 
@@ -28,7 +28,7 @@ export function openHits(place, subject, { code, learn }) {
   let body = {};
   let busy = false;
   const sortable = Object.entries(search.fields ?? {}).filter(([, one]) => one.sortable).map(([name]) => name);
-  const sort = h("select", { "aria-label": "Sort" }, [["", "Best, or newest first"], ["offset:desc", "Newest first"], ["offset:asc", "Oldest first"], ...sortable.flatMap((name) => [[`${name}:desc`, `${name} ↓`], [`${name}:asc`, `${name} ↑`]])].map(([value, text]) => h("option", { value }, text)));
+  const sort = h("select", { "aria-label": "Sort" }, [["", "Best or newest first"], ["offset:desc", "Newest first"], ["offset:asc", "Oldest first"], ...sortable.flatMap((name) => [[`${name}:desc`, `${name} ↓`], [`${name}:asc`, `${name} ↑`]])].map(([value, text]) => h("option", { value }, text)));
   const found = h("span.muted", { role: "status" });
   const list = h("div.list", {}, loading());
   const panel = h("div.detail", { hidden: true });
@@ -49,7 +49,7 @@ export function openHits(place, subject, { code, learn }) {
   const show = (hit, index) => {
     table.choose(index);
     const view = h("section.record", { "aria-label": `Record ${hit.seq}` },
-      h("header", {}, h("h2", {}, `Record ${count(hit.seq)}`), h("a.button", { href: address("log", log, { seq: hit.seq }) }, "In the log"), NARROW.matches ? null : h("button.quiet.only-icon", { type: "button", "aria-label": "Close the record", title: "Close (Esc)", onclick: hide }, icon("close"))),
+      h("header", {}, h("h2", {}, `Record ${count(hit.seq)}`), h("a.button", { href: address("log", log, { seq: hit.seq }) }, "Open in log"), NARROW.matches ? null : h("button.quiet.only-icon", { type: "button", "aria-label": "Close the record", title: "Close (Esc)", onclick: hide }, icon("close"))),
       jsonBlock(hit.source, marked));
     if (NARROW.matches) return void openDialog({ title: `Record ${count(hit.seq)}`, body: [view], wide: true });
     panel.hidden = false;
@@ -62,7 +62,7 @@ export function openHits(place, subject, { code, learn }) {
   };
   const tell = (answer, ms) => {
     const missing = answer.coverage?.possible_missing_events_upper_bound;
-    found.textContent = `${next ? "more than " : ""}${plural(hits.length, "hit")} in ${Math.round(ms)} ms${answer.timed_out ? "; it ran out of time, search again for more" : missing ? `; up to ${count(missing)} records are not looked at yet` : ""}`;
+    found.textContent = `${next ? "more than " : ""}${plural(hits.length, "hit")} in ${Math.round(ms)} ms${answer.timed_out ? "; the search timed out, run it again for more" : missing ? `; up to ${count(missing)} records are not indexed yet` : ""}`;
   };
   const ask = async (number, after) => {
     const began = performance.now();
@@ -70,7 +70,7 @@ export function openHits(place, subject, { code, learn }) {
     if (number !== generation) return;
     hits = [...(after ? hits : []), ...answer.hits.map((hit) => ({ ...hit, seq: seqOfOffset(hit.offset) }))];
     next = answer.next_search_after;
-    if (!hits.length) replace(list, empty("Nothing found", "No record is like that. A record is found as soon as its append is acknowledged."));
+    if (!hits.length) replace(list, empty("No matches", "No record matches the query. Records are searchable as soon as their append is acknowledged."));
     else {
       if (!table.element.isConnected) replace(list, table.element);
       table.set(hits);
@@ -117,14 +117,14 @@ export function openHits(place, subject, { code, learn }) {
   };
 }
 
-/** The values that were looked for, in front of the rest: they may be far behind in the record. */
+/** The matching values, shown in front of a record, because they may be far to the right in it. */
 function foundIn(source, marked) {
   if (!marked || !source || typeof source !== "object") return null;
   const found = Object.entries(source).filter(([, value]) => typeof value === "string" && value.search(marked) >= 0 && value.length < LONG);
   return found.length ? h("span.found", {}, found.map(([name, value]) => h("span.found-field", {}, h("span.muted", {}, `${name} `), mark(value, marked)))) : null;
 }
 
-/** A query that finds every record that has any of the fields. */
+/** A query that matches every record with a timestamp, or with any of the fields. */
 export function everything(search) {
   const names = Object.keys(search.fields ?? {});
   const first = search.primaryTimestampField ? [search.primaryTimestampField] : names;

@@ -1,8 +1,8 @@
-/** The words of a query that are looked for, to be marked in what was found. */
+/** The words of a query, to highlight in the hits. */
 
 const TOKEN = /(-|NOT\s+)?(?:([\w.@$-]+):)?(?:([<>]=?|=)?)("(?:[^"\\]|\\.)*"|[^\s()"]+)/g;
 
-/** @param {string} query @returns {RegExp|null} matches the words, or null if there are none */
+/** @param {string} query @returns {RegExp|null} a pattern for the words, or null without words */
 export function wordsOf(query) {
   const words = [];
   for (const [, not, field, relation, value] of query.matchAll(TOKEN)) {

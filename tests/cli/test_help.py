@@ -1,0 +1,70 @@
+"""The help of every command: a line that a stranger understands, an example that parses, and a line per option."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from support.command_line import app
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from strandline.cli.command_class import FORMER_NAMES, Command
+
+#: Turns of phrase that hide what is meant; a sentence that needs one is rewritten.
+UNCLEAR = re.compile(
+    r"\b(whoever|nobody|somebody|anew|so many|so long|is told|are told|goes on|go on|for good|at hand|brings along"
+    r"|is no \w+|makes? no sense|begins? so|there is no|what is there|given up)\b",
+    re.IGNORECASE,
+)
+
+
+def commands(command: Any = None, name: str = "") -> Iterator[tuple[str, Any]]:
+    command = command or get_command(app)
+    for word, each in command.commands.items():
+        if hasattr(each, "commands"):
+            yield from commands(each, f"{name}{word} ")
+        else:
+            yield f"{name}{word}", each
+
+
+COMMANDS = dict(commands())
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_has_a_line_an_example_and_a_line_for_every_option(name: str) -> None:
+    command = COMMANDS[name]
+    assert isinstance(command, Command)
+    first, *rest = command.help.split("\n\n")
+    assert len(first) <= 100
+    assert first.endswith(".")
+    (example,) = (each for each in rest if each.startswith("Example"))
+    assert all(line.startswith("  ") for line in example.splitlines()[1:])
+    assert any(f"strandline {name} " in f"{line} " for line in example.splitlines())
+    texts = [command.help, *(param.help for param in command.params)]
+    assert all(texts), [param.name for param in command.params if not param.help]
+    for text in texts:
+        assert not UNCLEAR.search(text), text
+        assert "\n" not in text or text == command.help, text
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_examples_of_a_command_can_be_parsed(name: str) -> None:
+    command = COMMANDS[name]
+    for line in command.help.partition("Example")[2].splitlines():
+        words = shlex.split(line.partition(" < ")[0])
+        if "strandline" in words:
+            start = words.index("strandline") + 1 + len(name.split())
+            command.make_context(name, words[start:])
+
+
+def test_former_names_of_options_work_and_are_not_in_the_help() -> None:
+    named = {option for command in COMMANDS.values() for param in command.params for option in param.opts}
+    assert set(FORMER_NAMES.values()) <= named
+    assert not named & set(FORMER_NAMES)
+    shown = CliRunner().invoke(app, ["log", "create", "--help"], env={"COLUMNS": "200"}).output
+    assert "--max-records" in shown
+    assert "--cap-records" not in shown

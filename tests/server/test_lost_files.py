@@ -113,7 +113,7 @@ def test_lost_journal_files_are_named_and_their_seqs_not_used_again(
     assert "strandline verify --repair" in said
     assert digests(data) == before, "neither has changed anything"
     repaired = verify(data, "--repair")
-    assert (repaired.returncode, "repaired, with losses" in repaired.stdout) == (3, True)
+    assert (repaired.returncode, "repaired, but " in repaired.stdout) == (3, True)
     server = start_server(data=data)
     answer = write(server).json()
     if next_seq is None:
@@ -167,7 +167,7 @@ def test_the_newest_file_of_a_killed_server_loses_no_record_silently(
     assert told in refusal(ServerProcess(data))
     assert digests(data) == before, "neither has changed anything"
     repaired = verify(data, "--repair")
-    assert (repaired.returncode, "repaired, with losses" in repaired.stdout) == (3, True)
+    assert (repaired.returncode, "repaired, but " in repaired.stdout) == (3, True)
     assert verify(data).returncode == 0
     assert write(start_server(data=data)).json()["first_seq"] > SEQ_LEAP
 

@@ -127,7 +127,7 @@ class Follower:
 
     def __init__(self, port: int, directory: Path, modules: Path) -> None:
         self._directory = directory
-        self._ports = {SERVER_PORT: port, PROGRAM_PORT: _free_port()}
+        self._ports = {SERVER_PORT: port, PROGRAM_PORT: free_port()}
         self._exports: list[str] = []
         self._beside: tuple[Block, subprocess.Popen[str]] | None = None
         self.patience = PATIENCE_SECONDS
@@ -141,8 +141,8 @@ class Follower:
         for block in blocks(document):
             if block.kind == "console":
                 yield from self._run(block)
-            elif block.file:
-                (self._directory / block.file).write_text(self._there(block.text))
+            else:
+                self._write(block)
         assert self._beside is None, "nothing follows what was to run beside it"
 
     def close(self) -> None:
@@ -150,6 +150,11 @@ class Follower:
         if self._beside is not None and self._beside[1].poll() is None:
             os.killpg(self._beside[1].pid, signal.SIGKILL)
             self._beside[1].wait()
+
+    def _write(self, block: Block) -> None:
+        """A program, to its file."""
+        if block.file:
+            (self._directory / block.file).write_text(self._there(block.text))
 
     def _run(self, block: Block) -> Iterator[tuple[Block, str]]:
         if block.sign is not None:
@@ -222,7 +227,7 @@ def _shown(command: str, output: str) -> str:
     return f"$ {command}\n{output}"
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]

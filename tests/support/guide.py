@@ -3,8 +3,9 @@
 Run as a program, it follows the guide on a server of its own and writes down what came back.
 
 In a block of ``console``, a line that begins with ``$`` is a command and what follows is its output. A program is named
-by its first line, ``# name`` or ``// name``. A comment ``<!-- meanwhile -->`` before a block says that it runs while
-the next one does; with a text, ``<!-- meanwhile: text -->``, the next one waits until that was said.
+by its first line, ``# name``, ``// name`` or ``<!-- name -->``. A comment ``<!-- meanwhile -->`` before a block says
+that it runs while the next one does; with a text, ``<!-- meanwhile: text -->``, the next one waits until that was said.
+With ``<!-- meanwhile: text; until: other text -->`` it is interrupted when it has said the other text.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import signal
 import socket
 import subprocess
 import sys
@@ -33,8 +35,12 @@ PATIENCE_SECONDS = 60.0
 POLL_SECONDS = 0.01
 NEEDED = ("bash", "curl", "jq", "node")
 
-_BLOCK = re.compile(r"(?:<!-- meanwhile(?:: (?P<sign>.*?))? -->\n)?```(?P<kind>\w+)\n(?P<text>.*?)```\n", re.DOTALL)
-_PROGRAM = re.compile(r"(?:#|//) (\S+\.\w+)\n")
+_BLOCK = re.compile(
+    r"(?:<!-- meanwhile(?:: (?P<sign>[^;\n]*?))?(?:; until: (?P<until>.*?))? -->\n)?"
+    r"```(?P<kind>\w+)\n(?P<text>.*?)```\n",
+    re.DOTALL,
+)
+_PROGRAM = re.compile(r"(?:#|//|<!--) (\S+\.\w+)(?: -->)?\n")
 
 #: Headers that are on every answer, or are no business of the protocol.
 _LEFT_OUT = re.compile(
@@ -63,11 +69,13 @@ class Step(NamedTuple):
 
 
 class Block(NamedTuple):
-    """``start`` and ``end`` are where it stands in the document. ``sign``: None unless it runs beside the next one."""
+    """``start`` and ``end`` are where it stands in the document. ``sign``: None unless it runs beside the next one;
+    ``until``: what it says before it is interrupted, or nothing if it ends by itself."""
 
     kind: str
     text: str
     sign: str | None
+    until: str
     start: int
     end: int
 
@@ -75,7 +83,8 @@ class Block(NamedTuple):
 def blocks(document: str) -> Iterator[Block]:
     for match in _BLOCK.finditer(document):
         beside = match[0].startswith("<!--")
-        yield Block(match["kind"], match["text"], (match["sign"] or "") if beside else None, *match.span("text"))
+        sign = (match["sign"] or "") if beside else None
+        yield Block(match["kind"], match["text"], sign, match["until"] or "", *match.span("text"))
 
 
 def steps(text: str) -> list[Step]:
@@ -114,12 +123,13 @@ class Follower:
 
     def __init__(self, port: int, directory: Path, modules: Path) -> None:
         self._directory = directory
-        self._ports = {SERVER_PORT: port, PROGRAM_PORT: _free_port()}
+        self._ports = {SERVER_PORT: port, PROGRAM_PORT: free_port()}
         self._exports: list[str] = []
         self._beside: tuple[Block, subprocess.Popen[str]] | None = None
         self.patience = PATIENCE_SECONDS
         (directory / "node_modules").symlink_to(modules)
         self._environment = {**os.environ, "no_proxy": "*", "PYTHONUNBUFFERED": "1"}
+        self._environment["STRANDLINE_URL"] = f"http://127.0.0.1:{port}"
         self._environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
     def follow(self, document: str) -> Iterator[tuple[Block, str]]:
@@ -127,15 +137,20 @@ class Follower:
         for block in blocks(document):
             if block.kind == "console":
                 yield from self._run(block)
-            elif program := _PROGRAM.match(block.text):
-                (self._directory / program[1]).write_text(self._there(block.text))
+            else:
+                self._write(block)
         assert self._beside is None, "nothing follows what was to run beside it"
 
     def close(self) -> None:
         """Leave no process behind."""
         if self._beside is not None:
-            self._beside[1].kill()
+            os.killpg(self._beside[1].pid, signal.SIGKILL)
             self._beside[1].wait()
+
+    def _write(self, block: Block) -> None:
+        """A program, to the file that its first line names."""
+        if program := _PROGRAM.match(block.text):
+            (self._directory / program[1]).write_text(self._there(block.text))
 
     def _run(self, block: Block) -> Iterator[tuple[Block, str]]:
         if block.sign is not None:
@@ -149,6 +164,9 @@ class Follower:
         if self._beside is not None:
             other, process = self._beside
             command = steps(other.text)[0].command
+            if other.until:
+                self._wait_for(process, other.until)
+                os.killpg(process.pid, signal.SIGINT)
             assert process.wait(PATIENCE_SECONDS) == 0, f"{command} ended badly:\n{self._said().read_text()}"
             self._beside = None
             yield other, _shown(command, self._here(self._said().read_text()))
@@ -162,14 +180,19 @@ class Follower:
 
     def _start(self, command: str, sign: str) -> subprocess.Popen[str]:
         with self._said().open("w") as said:
-            process = subprocess.Popen(self._bash(command), **self._surroundings(), stdout=said, stderr=said)
+            process = subprocess.Popen(
+                self._bash(command), **self._surroundings(), stdout=said, stderr=said, start_new_session=True
+            )
+        self._wait_for(process, sign)
+        return process
+
+    def _wait_for(self, process: subprocess.Popen[str], sign: str) -> None:
         deadline = monotonic() + PATIENCE_SECONDS
         while sign not in self._said().read_text():
             if process.poll() is not None or monotonic() > deadline:
-                process.kill()
-                raise AssertionError(f"{command}\ndid not say {sign!r}, but:\n{self._said().read_text()}")
+                os.killpg(process.pid, signal.SIGKILL)
+                raise AssertionError(f"{process.args}\ndid not say {sign!r}, but:\n{self._said().read_text()}")
             sleep(POLL_SECONDS)
-        return process
 
     def _bash(self, command: str) -> list[str]:
         return ["bash", "-c", self._there("\n".join([*self._exports, command]))]
@@ -201,7 +224,7 @@ def _shown(command: str, output: str) -> str:
     return f"$ {command}\n{output}"
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]

@@ -37,7 +37,7 @@ ApiVersion = Literal["durable.streams/profile/v1"]
 _API_VERSION: ApiVersion = "durable.streams/profile/v1"
 _Declared = EvlogProfile | GenericProfile | MetricsProfile | OtelTracesProfile | StateProtocolProfile
 
-#: In the order in which they are listed to whoever names another.
+#: In the order of the error message for an unknown kind.
 _KINDS: dict[str, type[Profile]] = {
     profile.kind: profile for profile in (Evlog, Generic, Metrics, OtelTraces, StateProtocol)
 }
@@ -56,12 +56,12 @@ class ProfileDocument(msgspec.Struct, rename="camel"):
 
 
 def load_profile(stored: Mapping[str, Any]) -> Profile:
-    """The profile that ``stored()`` gave this."""
+    """Return the profile from the result of ``stored()``."""
     return _make(dict(stored))
 
 
 def parse_profile_update(body: bytes) -> Profile:
-    """The profile that an update asks for. Raises SchemaError."""
+    """Return the profile that an update requests. Raises SchemaError."""
     try:
         update = msgspec.json.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -78,7 +78,7 @@ def parse_profile_update(body: bytes) -> Profile:
 
 
 def show(profile: Profile) -> ProfileDocument:
-    """The profile as the protocol shows it."""
+    """Return the profile as the protocol shows it."""
     return ProfileDocument(_API_VERSION, cast(_Declared, profile.document()))
 
 

@@ -234,8 +234,7 @@ class _Step:
 
     @property
     def _frees(self) -> bool:
-        """Return whether the step frees space. For example, a table records removed rows in another log, and a dead
-        letter leaves its queue."""
+        """Return whether the step frees space. For example, a table records removed rows in another log."""
         return any(change.type in (FrameType.DELETE, FrameType.HIDE) for change in self._alterations)
 
     def _check_quota(self) -> None:

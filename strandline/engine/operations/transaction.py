@@ -221,8 +221,7 @@ class _Step:
             book.assign(block, block.timestamp(0), extras, now)
         if self._waits:
             for book, block, size, _, _ in self._members:
-                book.pending_count += len(block)
-                book.pending_size += size
+                book.count_pending(len(block), size)
             changed = {member.book for member in self._members} | {one.book for one in self._alterations}
             commit: Commit[list[Any]] = engine.later(tuple(changed), None, self._make_pending)
             engine.erasures.publish(events)
@@ -277,8 +276,7 @@ class _Step:
 
     def _make_pending(self) -> list[Any]:
         for book, block, size, _, _ in self._members:
-            book.pending_count -= len(block)
-            book.pending_size -= size
+            book.count_pending(-len(block), -size)
             self._engine.touch(book)
         self._make_visible()
         return self._results

@@ -199,7 +199,7 @@ def test_that_it_is_on_is_told_once(bench: Bench, caplog: pytest.LogCaptureFixtu
         bench.keeper.ask()
         bench.look()
     assert [record.message for record in caplog.records if "the pipeline is on" in record.message] == [
-        f"the pipeline is on: Spark is started once there is enough history; the lake is in {bench.keeper.lake.url}"
+        f"the pipeline is on: Spark starts when there is enough history; the lake is in {bench.keeper.lake.url}"
     ]
 
 

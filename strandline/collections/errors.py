@@ -1,5 +1,5 @@
-"""Errors of collections. Declarations that cannot be served raise :class:`BadCollections`. Every other refusal is a
-:class:`CollectionError` with a code, and then nothing has been changed."""
+"""Errors of collections. Declarations that cannot be served raise :class:`BadCollections`. Every other error is a
+:class:`CollectionError` with a code; then nothing was changed."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ Code = Literal[
 
 
 class BadCollections(ValueError):
-    """Collections that cannot be served. ``errors`` lists everything that is wrong with them."""
+    """Collections that cannot be served. ``errors`` lists all errors."""
 
     def __init__(self, errors: Sequence[str]) -> None:
         super().__init__("the collections cannot be served:" + "".join(f"\n  - {error}" for error in errors))
@@ -87,8 +87,8 @@ class BadCollections(ValueError):
 class CollectionError(Exception):
     """A request to a collection was refused, and nothing was changed.
 
-    ``retry_after_ms`` says when to try again, if that can help. ``details`` are the members that the error has beside
-    its message: ``limit`` of ``document_full``; ``path`` and ``validator`` of ``schema_violation``.
+    ``retry_after_ms`` says when to retry, if that can help. ``details`` are the members that the error has beside its
+    message: ``limit`` of ``document_full``; ``path`` and ``validator`` of ``schema_violation``.
     """
 
     def __init__(self, code: Code, message: str, *, retry_after_ms: int | None = None, **details: Any) -> None:
@@ -102,19 +102,19 @@ class CollectionError(Exception):
 
 
 def unauthorized() -> CollectionError:
-    """Says nothing about the reason: an attacker must not learn which check failed."""
+    """The message does not name the reason: an attacker must not learn which check failed."""
     return CollectionError("unauthorized", "the request is not authenticated")
 
 
 def forbidden() -> CollectionError:
-    return CollectionError("forbidden", "the caller may not do this")
+    return CollectionError("forbidden", "the caller has no permission for this operation")
 
 
 def invalid_path() -> CollectionError:
-    return CollectionError("invalid_path", "the path has characters that the path of a document cannot have")
+    return CollectionError("invalid_path", "the path has characters that are not allowed in the path of a document")
 
 
 def queue_unavailable(why: str) -> CollectionError:
-    """Retrying helps once the topic takes records again, which can be soon."""
-    message = f"the event of this append cannot be written: {why}. Nothing was stored"
+    """Retrying helps once the topic accepts records again, which can be soon."""
+    message = f"the queue event of this append cannot be written: {why}. Nothing was stored"
     return CollectionError("queue_unavailable", message, retry_after_ms=SOON_MS)

@@ -21,7 +21,7 @@ from strandline.engine.errors import SOON_MS
 #: - ``forbidden``: the caller has no role that allows this, or the certificate does not cover it.
 #: - ``field_not_writable``: the element has a field that only other roles may send.
 #: - ``rate_limited``: the caller has used up a rate limit.
-#: - ``nonces_full``: the server remembers as many signed requests as it may, and accepts no further ones for now.
+#: - ``nonces_full``: the server has reached its maximum of recent signed requests, and refuses further ones for now.
 #: - ``role_resolver_timeout``: the application's role resolver took too long.
 #: - ``role_enricher_timeout``: the application's role enricher took too long.
 #: - ``role_enricher_failed``: the application's role enricher raised an exception.
@@ -35,12 +35,12 @@ from strandline.engine.errors import SOON_MS
 #:   the request, or does not match.
 #: - ``invalid_time``, ``time_in_future``, ``time_not_increasing``: the element's time is not a whole number, is too far
 #:   ahead of the clock, or is not later than the last element.
-#: - ``document_full``: the document has as many elements as it may have.
+#: - ``document_full``: the document has the maximum number of elements.
 #: - ``queue_unavailable``: the queue event of the append cannot be written.
 #:
 #: The elements cannot be pulled:
 #:
-#: - ``bound_required``: the pull does not say how many elements it wants.
+#: - ``bound_required``: the pull has no bound.
 #: - ``full_with_bounds``: a full pull cannot have other bounds.
 #: - ``full_not_allowed``: the collection does not allow full pulls.
 #: - ``checkpoint_too_old``: the checkpoint is older than the collection accepts.

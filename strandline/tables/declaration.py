@@ -34,7 +34,7 @@ class RateLimit(Struct, frozen=True):
         for name in ("max", "window"):
             value = getattr(self, name)
             if type(value) is not int or value < 1:
-                raise BadDeclaration(f"{name} of a rate limit must be a positive integer, not {value!r}")
+                raise BadDeclaration(f"{name} of a rate limit must be a whole number above 0, not {value!r}")
 
 
 class SlidingWindow:

@@ -252,13 +252,13 @@ def check_limit(limit: object, default: int) -> int:
     if limit is None:
         return default
     if type(limit) is not int or limit < 1:
-        raise invalid("limit must be a positive integer", "limit")
+        raise invalid("limit must be a whole number above 0", "limit")
     return min(limit, MAX_ROWS)
 
 
 def check_seq(value: object, name: str) -> int:
     if type(value) is not int or not 0 <= value < 1 << 62:
-        raise invalid(f"{name} must be an integer of 0 or more", name)
+        raise invalid(f"{name} must be a whole number, 0 or more", name)
     return value
 
 

@@ -47,7 +47,7 @@ class Dispatcher(Waiter):
     """One per queue that has waiting claims or workers. Used on the event loop's thread only.
 
     ``priority`` returns the priority of the queue at a time. ``hold_back`` returns for how many milliseconds no jobs
-    are pushed; 0 means push now. ``idle`` is called when no claim and no worker waits any more.
+    are pushed; 0 means push now. ``idle`` is called when no claim and no worker is left.
     """
 
     __slots__ = (

@@ -159,12 +159,12 @@ def lease_numbers(seqs: Sequence[int], lease_ids: Sequence[str] | None) -> list[
 
 def check_amount(field: str, value: int, least: int) -> int:
     if type(value) is not int or not least <= value <= LARGEST:
-        raise BadClaim(field, value, f"must be an integer of {least} or more")
+        raise BadClaim(field, value, f"must be a whole number, {least} or more")
     return value
 
 
 def check_schedule(index: int, schedule: Schedule) -> None:
     if type(schedule.not_before) is not int or not 0 <= schedule.not_before <= LARGEST:
-        raise BadSchedule(index, f"not_before must be a time in milliseconds, not {schedule.not_before!r}")
+        raise BadSchedule(index, f"not_before must be a time in milliseconds, 0 or more, not {schedule.not_before!r}")
     if type(schedule.priority) is not int or not -LARGEST <= schedule.priority <= LARGEST:
-        raise BadSchedule(index, f"priority must be an integer of at most 63 bits, not {schedule.priority!r}")
+        raise BadSchedule(index, f"priority must be a whole number of at most 63 bits, not {schedule.priority!r}")

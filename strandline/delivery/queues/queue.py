@@ -412,7 +412,7 @@ class Queue:
 
 
 def _scheduled(schedules: Sequence[Schedule | None], first: int, now: int) -> Iterator[Scheduled]:
-    """The events for jobs whose schedule differs from the default."""
+    """The schedules that differ from the default, with the seqs of their jobs."""
     for seq, schedule in enumerate(schedules, first):
         if schedule is not None:
             not_before = schedule.not_before if schedule.not_before > now else 0

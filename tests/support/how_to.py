@@ -17,7 +17,7 @@ from support.guide import Block, Follower, blocks, rewritten, settled
 from support.server_process import ServerProcess
 
 #: Their commands need Spark, an object store or a data directory of which the page tells, and other tests follow them.
-ELSEWHERE = {"backup", "cli", "operations", "run-a-server", "use-the-command-line"}
+ELSEWHERE = {"cli", "operations", "run-a-server", "use-the-command-line"}
 PAGES = {
     page.stem: page
     for page in sorted((ROOT / "docs/how-to").glob("*.md"))

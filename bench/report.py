@@ -20,7 +20,7 @@ END = "<!-- results: end -->"
 #: Before the name of every group.
 HEADING = "### "
 COLUMNS = ("what", "result (lowest to highest)", "floor", "times the floor's cost", "target")
-PEER_COLUMNS = ("what", "result (lowest to highest)", "peer", "times the peer's", "aim")
+PEER_COLUMNS = ("what", "result (lowest to highest)", "peer", "times the peer's", "target")
 
 
 class Report(msgspec.Struct, frozen=True):

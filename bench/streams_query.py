@@ -166,7 +166,7 @@ def _questions(records: int) -> Iterator[Question]:
     whole = {"rollup": "requests", "interval": "1h", "from": FIRST, "to": until}
     aggregates: dict[str, dict[str, Any]] = {
         "by service": {**whole, "group_by": ["service"]},
-        "of one status, which is no dimension": {**whole, "q": "status:503"},
+        "of one status, which is not a dimension": {**whole, "q": "status:503"},
         "between two odd moments": {**whole, "from": FIRST + 1234, "to": until - 1234, "group_by": ["service"]},
     }
     for name, request in aggregates.items():
@@ -216,7 +216,7 @@ def _asked(question: Question, ours: Side, peer: Side, rounds: int) -> Iterator[
     measured = in_rounds(turns[0], turns[1], rounds)
     peer_is = peer.name
     if None in answers[peer.name]:
-        peer_is += ", which gave up"
+        peer_is += ", which timed out"
     for mine, other in zip(answers[ours.name], answers[peer.name], strict=True):
         if mine is None or (other is not None and mine != other):
             print(f"streams: {question.name}: {mine} here, {other} from {peer.name}", file=sys.stderr)

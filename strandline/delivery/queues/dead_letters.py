@@ -13,7 +13,7 @@ from strandline.delivery.queues.lease_log import LeaseLog
 from strandline.delivery.queues.state import DeadLetteredEvent, JobState, State
 from strandline.engine import Append, Batch, Commit, Log, Page, Record
 from strandline.engine.commit import after_all
-from strandline.engine.errors import BadRequest, BatchTooLarge, LogFull, RecordTooLarge, UnknownLog
+from strandline.engine.errors import BadRequest, BatchTooLarge, LogFull, QuotaExceeded, RecordTooLarge, UnknownLog
 
 if TYPE_CHECKING:
     from strandline.delivery.queues.queue import Queue
@@ -191,7 +191,7 @@ class Undertaker:
     def _post(self, letters: dict[int, Append], seqs: list[int], commits: list[Commit[Any]]) -> None:
         try:
             commits.append(self._companion.write_with(DeadLetteredEvent(seqs), [letters[seq] for seq in seqs]))
-        except (LogFull, BadRequest, UnknownLog):
+        except (LogFull, QuotaExceeded, BadRequest, UnknownLog):
             # Better delivered once more than lost. One that finds no room must not keep the others from going.
             if len(seqs) > 1:
                 half = len(seqs) // 2

@@ -63,8 +63,8 @@ _PULL = f"""A pull needs a bound: `checkpoint` selects the elements later than a
 (with a checkpoint: of those after it), `full` all. A strict collection that does not allow full pulls gives the oldest
 elements after a checkpoint, up to its limit or {DEFAULT_PAGE}, and `more`."""
 _BATCH = """`params` and `appendParams` are JSON: an object of arrays by the names of collections, one object with the
-parameters of the path, and one with bounds (`since`, `last`, `limit`), per document. What is wrong with one document
-is told in its place."""
+parameters of the path, and one with bounds (`since`, `last`, `limit`), per document. The error of
+one document is in its place in the answer."""
 
 
 def _query(name: str, description: str, schema: Schema = TEXT, *, required: bool = False) -> Parameter:

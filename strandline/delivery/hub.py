@@ -21,7 +21,7 @@ from strandline.engine.commit import Commit
 
 
 class Recurrence:
-    """Repeats a task on the event loop. An error is logged and only puts the next attempt off."""
+    """Repeats a task on the event loop. An error is logged and delays the next attempt."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float, task: Task) -> None:
         self._loop = loop
@@ -31,7 +31,7 @@ class Recurrence:
         self._stopped = False
 
     def start(self) -> None:
-        """Do it for the first time after the interval."""
+        """Run the task for the first time after the interval."""
         self._wind(self._seconds)
 
     def stop(self) -> None:
@@ -49,7 +49,7 @@ class Recurrence:
 
 log = logging.getLogger(__name__)
 
-#: Deliveries go on for this long before the loop gets a chance to do something else.
+#: How long deliveries run before the event loop gets a chance to do other work.
 SLICE_SECONDS = 0.002
 
 T = TypeVar("T")
@@ -57,9 +57,9 @@ A = TypeVar("A")
 
 
 class Hub:
-    """One per server, made on the loop's thread. ``now`` gives milliseconds and follows elapsed time. ``wall`` is the
-    system clock, for what must agree with the clocks of others. Tasks that the loop repeats report failures to
-    ``health``. What has to be read from the disk is read on ``threads``; None: on those of the loop."""
+    """One per server, created on the event loop's thread. ``now`` returns milliseconds of elapsed time. ``wall`` is the
+    system clock, for times that must agree with other clocks. Periodic tasks report failures to ``health``. Reads from
+    the disk run on ``threads``; None: on the threads of the event loop."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class Hub:
     # --- commits -------------------------------------------------------------------------------------------
 
     def when_done(self, commit: Commit[T], make: Callable[[T], A]) -> asyncio.Future[A]:
-        """A future of what ``make`` gives for the commit's value, made on the loop once the commit is done."""
+        """A future of ``make`` applied to the value of the commit, on the event loop, once the commit is done."""
         future: asyncio.Future[A] = self.loop.create_future()
 
         def settle() -> None:
@@ -98,11 +98,11 @@ class Hub:
         return future
 
     def on_done(self, commit: Commit[Any], action: Callable[[], None]) -> None:
-        """Have something done on the loop once the commit is done."""
+        """Call ``action`` on the event loop once the commit is done."""
         commit.add_done_callback(lambda _: self.post(action))
 
     def post(self, action: Callable[[], None]) -> None:
-        """Have something done on the loop soon. Any thread may call this."""
+        """Call ``action`` on the event loop soon. Any thread may call this."""
         self._mail.append(action)
         if not self._mail_posted:
             self._mail_posted = True
@@ -115,17 +115,17 @@ class Hub:
             while mail:
                 mail.popleft()()
         finally:
-            # One that fails must not take the others' answers with it.
+            # An action that fails must not prevent the others.
             if mail and not self._mail_posted:
                 self._mail_posted = True
                 self.loop.call_soon(self._open_mail)
 
     def in_thread(self, work: Callable[..., T], *arguments: Any, **named: Any) -> asyncio.Future[T]:
-        """What the function returns, which takes too long for the loop."""
+        """Run a function on a thread because it takes too long for the event loop."""
         return self.loop.run_in_executor(self._threads, partial(work, *arguments, **named))
 
     def every(self, seconds: float, name: str, act: Callable[[], object]) -> Recurrence:
-        """Have something done on the loop every so many seconds, for the first time after the interval."""
+        """Call ``act`` on the event loop at this interval, for the first time after the interval."""
         recurrence = Recurrence(self.loop, seconds, BackgroundTask(name, act, self.health))
         recurrence.start()
         return recurrence
@@ -146,11 +146,11 @@ class Hub:
             del self._channels[log.epoch]
 
     def watched(self) -> list[tuple[Log, int]]:
-        """The logs that somebody waits for, and how many do."""
+        """The logs that have waiters, and the number of waiters of each."""
         return [(channel.log, len(channel.waiters)) for channel in self._channels.values()]
 
     def nudge(self, log: Log) -> None:
-        """Wake those who wait for a log, though nothing has changed in it: something about it has."""
+        """Wake the waiters of a log although no record has changed: something else about the log has."""
         channel = self._channels.get(log.epoch)
         if channel is not None:
             self.submit(channel)
@@ -162,10 +162,10 @@ class Hub:
         else:
             self.post(lambda: self.submit(channel))
 
-    # --- the scheduler's turn ------------------------------------------------------------------------------
+    # --- scheduling ------------------------------------------------------------------------------------------------
 
     def submit(self, task: DeliveryTask) -> None:
-        """Have a task done in its turn. On the loop's thread only."""
+        """Run a task in its turn. Only on the event loop's thread."""
         self.scheduler.submit(task, self.now())
         if not self._draining:
             self._draining = True
@@ -185,21 +185,21 @@ class Hub:
 
 
 class Waiter(ABC):
-    """Somebody who waits for a log to change. ``wake`` is called on the loop and must not take long."""
+    """Waits for changes of a log. ``wake`` is called on the event loop and must be quick."""
 
     __slots__ = ()
 
     @abstractmethod
     def wake(self, log: Log) -> None:
-        """Something may be new in the log."""
+        """The log may have changed."""
 
     def priority(self, now: int) -> int:
-        """How urgent it is to wake this one; the most urgent waiter decides for the log."""
+        """How urgent it is to wake this waiter; the most urgent waiter decides for the log."""
         return 0
 
 
 class Channel:
-    """A log that somebody waits for, and those who do. A task of the scheduler while there is something new."""
+    """A log with its waiters. It is a task of the scheduler while the log has changed."""
 
     __slots__ = ("_hub", "_todo", "log", "stop", "waiters")
 
@@ -214,7 +214,7 @@ class Channel:
         return max((waiter.priority(now) for waiter in self.waiters), default=0)
 
     def run(self) -> None:
-        """Wake everybody, or as many as a slice of time allows; the rest in the next turn."""
+        """Wake all waiters, or as many as a slice of time allows; the rest follow in the next turn."""
         todo = self._todo or list(self.waiters)
         self._todo = []
         until = perf_counter() + SLICE_SECONDS
@@ -223,7 +223,7 @@ class Channel:
                 try:
                     waiter.wake(self.log)
                 except Exception:
-                    log.exception("a waiter of the log %r failed", self.log.name)  # the others are woken all the same
+                    log.exception("a waiter of the log %r failed", self.log.name)  # the others are still woken
             if at < len(todo) and perf_counter() > until:
                 self._todo = todo[at:]
                 self._hub.submit(self)

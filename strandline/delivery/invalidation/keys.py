@@ -1,7 +1,7 @@
-"""Keys: what can be touched, as 64-bit numbers that clients derive by the same rules.
+"""Keys: what a change can touch, as 64-bit numbers that clients derive by the same rules.
 
-Every key is the XXH3-64 of a few parts with NUL in between. On the wire a key is 16 hexadecimal digits; waiting is by
-the lower 32 bits of it, which are enough for a wake-up that may be one too many.
+Every key is the XXH3-64 of a few parts, separated by NUL. On the wire, a key is 16 hexadecimal digits. Waits use the
+lower 32 bits, which is enough, since a superfluous wake-up is harmless.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _HEX16 = re.compile("[0-9a-f]{16}", re.ASCII)
 _INTEGER = re.compile("-?[0-9]{1,100}", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-#: Touched by every change at all; for those who wait on templates that nobody knows.
+#: Touched by every change; for clients that wait on unknown templates.
 ANY = xxh3_64_intdigest(b"any")
-#: Touched when changes are recorded less finely than they could be; for those who name no templates.
+#: Touched when changes are recorded less finely than possible; for clients that name no templates.
 COARSENED = xxh3_64_intdigest(b"coarsened")
 
 
@@ -38,7 +38,7 @@ def parse_hexadecimal(text: str) -> int | None:
 
 
 def key_id(text: str) -> int:
-    """The 32 bits that stand for a key that a client names, whatever it looks like."""
+    """The 32 bits that represent a key of a client, whatever its format."""
     text = text.strip().lower()
     if _HEX16.fullmatch(text):
         return int(text[8:], 16)
@@ -52,12 +52,12 @@ def table_key(entity: str) -> int:
 
 
 def in_order(names: Iterable[str]) -> list[str]:
-    """Names of fields as they are sorted for a template: by UTF-16 code units, as clients sort strings."""
+    """Names of fields in the order of a template: by UTF-16 code units, as clients sort strings."""
     return sorted(names, key=lambda name: name.encode("utf-16-be", "surrogatepass"))
 
 
 def template_id(entity: str, names: Iterable[str]) -> int:
-    """Which template it is: an entity and the fields that are compared."""
+    """The id of a template: an entity and the fields that are compared."""
     parts = [entity, *in_order(names)]
     return xxh3_64_intdigest(b"tpl\0" + NUL.join(part.encode() for part in parts))
 
@@ -68,8 +68,8 @@ def template_key(identifier: int) -> int:
 
 
 class RowKeys:
-    """The keys of the rows that have the same arguments in the fields of one template. ``arguments`` are encoded, in
-    the order of the fields, with NUL in between."""
+    """The keys of the rows with the same arguments in the fields of one template. ``arguments`` are encoded, in the
+    order of the fields, separated by NUL."""
 
     __slots__ = ("_field", "_membership", "_watch")
 
@@ -80,15 +80,15 @@ class RowKeys:
         self._field = b"fld\0" + raw
 
     def watch(self, arguments: bytes) -> int:
-        """Anything about one of these rows has changed."""
+        """Touched when anything about one of these rows has changed."""
         return xxh3_64_intdigest(self._watch + arguments)
 
     def membership(self, arguments: bytes) -> int:
-        """There is one row more, or one less."""
+        """Touched when a row was added or removed."""
         return xxh3_64_intdigest(self._membership + arguments)
 
     def field(self, name: str, arguments: bytes) -> int:
-        """One field of one of these rows has changed."""
+        """Touched when one field of one of these rows has changed."""
         return xxh3_64_intdigest(self._field + name.encode(errors="replace") + NUL + arguments)
 
 
@@ -130,7 +130,7 @@ def _datetime(value: Any) -> bytes | None:
     try:
         if kind is str:
             moment = datetime.fromisoformat(value.strip())
-            # One without a zone is taken as what it nearly always is.
+            # A time without a zone is almost always UTC.
             moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
         elif kind is int or kind is float:
             moment = _EPOCH + timedelta(milliseconds=int(value))
@@ -146,7 +146,7 @@ def _bytes(value: Any) -> bytes | None:
 
 
 Encode = Callable[[Any], bytes | None]
-#: How a value becomes an argument, by the name of the encoding. None: such a value is equal to no argument.
+#: Encodes a value as an argument, by the name of the encoding. None: the value equals no argument.
 ENCODINGS: dict[str, Encode] = {
     "string": _string,
     "int64": _int64,
@@ -157,7 +157,7 @@ ENCODINGS: dict[str, Encode] = {
 
 
 def _number_text(value: float) -> str:
-    """A number as ECMAScript writes it, which is how most clients make a string of one."""
+    """A number in the format of ECMAScript, which most clients use."""
     if not value:
         return "0"
     sign, digit_tuple, exponent = Decimal(repr(value)).normalize().as_tuple()

@@ -17,7 +17,7 @@ from strandline.schema.profiles.touch_settings import MemorySettings
 
 
 class Interest:
-    """Of somebody in one thing. Everything of a later generation than ``since`` is recorded."""
+    """The interest of clients in one key or template. Everything after the generation ``since`` is recorded."""
 
     __slots__ = ("since", "until", "waits")
 
@@ -28,12 +28,12 @@ class Interest:
 
 
 class Interests:
-    """By what they are in. An interest outlives its last waiter by ``ttl_ms``; when there are more than ``limit``,
-    those that nobody waits on any more go first."""
+    """Interests by their key. An interest outlives its last waiter by ``ttl_ms``. If there are more than ``limit``,
+    those without a waiter are removed first."""
 
     def __init__(self, ttl_ms: int, limit: int) -> None:
         self.by_key: dict[int, Interest] = {}
-        #: How many have somebody who waits.
+        #: The number of interests with a waiter.
         self.active = 0
         self._ttl_ms = ttl_ms
         self._limit = limit
@@ -44,11 +44,11 @@ class Interests:
 
     @property
     def in_grace(self) -> int:
-        """How many nobody waits on any more."""
+        """The number of interests without a waiter."""
         return len(self.by_key) - self.active
 
     def join(self, key: int, wait: Wait, since: int) -> None:
-        """``since`` is what is true of an interest that begins now."""
+        """``since`` is the value for an interest that begins now."""
         interest = self.by_key.get(key)
         if interest is None:
             interest = self._begin(key, since)
@@ -65,13 +65,13 @@ class Interests:
         self._end(key, interest, now)
 
     def show(self, key: int, now: float, since: int) -> None:
-        """Somebody is interested without waiting."""
+        """A client is interested without waiting."""
         interest = self.by_key.get(key) or self._begin(key, since)
         if not interest.waits:
             self._end(key, interest, now)
 
     def lasts_since(self, key: int, generation: int) -> bool:
-        """Whether everything of a later generation was recorded."""
+        """Whether everything after the generation was recorded."""
         interest = self.by_key.get(key)
         return interest is not None and interest.since <= generation
 
@@ -86,25 +86,25 @@ class Interests:
         self._ending.append((interest.until, key))
 
     def sweep(self, now: float) -> None:
-        """Forget what was of interest too long ago."""
+        """Remove expired interests."""
         ending = self._ending
         while ending and ending[0][0] <= now:
             self._forget(*ending.popleft())
 
     def _forget(self, until: float, key: int) -> None:
         interest = self.by_key.get(key)
-        # One that somebody waits on again, or waited on since, has another end.
+        # An interest that got a new waiter has another end.
         if interest is not None and interest.until == until:
             del self.by_key[key]
 
 
 Kind = Literal["fineKey", "templateKey", "tableKey"]
-#: ``ended``: there is nothing to wait for any more; whoever ended it knows why.
+#: ``ended``: there is nothing to wait for any more; the caller of ``end`` knows why.
 Verdict = Literal["touched", "timeout", "stale", "ended"]
 
-#: Deadlines within so many milliseconds are looked at together.
+#: Deadlines within this number of milliseconds are checked together.
 SLOT_MS = 20
-#: The only thing that some interests are in.
+#: The key of interests that have only one.
 ONLY = 0
 
 
@@ -119,13 +119,13 @@ class TouchAnswer:
         self.kind = kind
         self.generation = generation
         self.bucket = bucket
-        #: What whoever passes it on makes of it.
+        #: The reply that a protocol builds from the answer.
         self.memo: Any = None
 
 
 class Wait:
-    """Somebody who waits. ``ids`` are the keys that were asked for, ``further`` those that the server adds in order to
-    miss nothing; ``exact`` are all of them in full when 32 bits are not enough. ``tell`` is called exactly once."""
+    """A waiting client. ``ids`` are the requested keys, ``further`` the keys that the server adds so that no change is
+    missed; ``exact`` are all of them in full, if 32 bits are not enough. ``tell`` is called exactly once."""
 
     __slots__ = ("broad", "checked", "done", "exact", "fine", "further", "ids", "kind", "slot", "tell", "templates")
 
@@ -144,7 +144,7 @@ class Wait:
         self.further = further
         self.exact = exact
         self.kind: Kind = kind
-        #: Waits on rows, not on tables.
+        #: Whether it waits on rows, not on tables.
         self.fine = fine
         #: The active ones among the templates that it names; None if it names none.
         self.templates = templates
@@ -152,11 +152,11 @@ class Wait:
         self.broad = False
         self.checked = 0
         self.slot = -1
-        #: It will be told, or was already.
+        #: Whether it was answered, or is about to be.
         self.done = False
 
     def touched_by(self, bucket: TouchBucket) -> bool:
-        """Whether a bucket has one of its keys."""
+        """Whether the bucket contains one of its keys."""
         if bucket.everything:
             return True
         if self.exact is not None:
@@ -165,24 +165,24 @@ class Wait:
 
 
 class Waiters:
-    """All of one log."""
+    """All waits of one log."""
 
     def __init__(self, memory: MemorySettings) -> None:
         self._index_max_keys = memory.key_index_max_keys
-        #: Keys of rows: what is of interest is also what is recorded.
+        #: Keys of rows: only keys with an interest are recorded.
         self.keys = Interests(memory.hot_key_ttl_ms, memory.hot_max_keys)
         self.templates = Interests(memory.hot_template_ttl_ms, memory.hot_max_templates)
-        #: Who waits on rows without naming templates is interested in all of them; who waits on many keys, in any key.
+        #: A wait on rows without templates is interested in all templates; a wait on many keys, in any key.
         self.nameless = Interests(memory.hot_template_ttl_ms, 1)
         self.broad = Interests(memory.hot_key_ttl_ms, 1)
-        #: Everything else that is waited on: tables, and what stands for rows that cannot be told apart.
+        #: The other keys that clients wait on: tables, and keys that stand for rows.
         self._coarse: dict[int, dict[Wait, None]] = {}
         self._all: dict[Wait, None] = {}
         self._broad: dict[Wait, None] = {}
         self._scans: deque[tuple[TouchBucket, Iterator[Wait]]] = deque()
         self._slots: dict[int, dict[Wait, None]] = {}
         self._slot_order: list[int] = []
-        #: Told at the next flush, whatever it brings.
+        #: Answered at the next flush, whatever it touches.
         self._next: list[Wait] = []
         self.fine = 0
 
@@ -199,16 +199,16 @@ class Waiters:
 
     @property
     def interested(self) -> bool:
-        """Whether anybody waits, or did a short while ago."""
+        """Whether a client waits, or did so recently."""
         return bool(self._all or self.keys.by_key or self.templates.by_key or self.nameless.by_key or self.broad.by_key)
 
-    # --- coming and going ------------------------------------------------------------------------------------------
+    # --- adding and removing ---------------------------------------------------------------------------------------
 
     def is_broad(self, wait: Wait) -> bool:
         return len(wait.ids) > self._index_max_keys
 
     def add(self, wait: Wait, generation: int, since: int, deadline: float) -> None:
-        """It was asked about everything up to ``generation``. ``since`` is what is true of interests that begin now."""
+        """The wait was checked up to ``generation``. ``since`` is the value for interests that begin now."""
         self._all[wait] = None
         wait.checked = generation
         wait.broad = self.is_broad(wait)
@@ -235,7 +235,7 @@ class Waiters:
                 self.templates.join(template, wait, since)
 
     def remove(self, wait: Wait, now: float) -> None:
-        """It waits no longer. What it was interested in stays interesting for a while."""
+        """Remove a wait. Its interests last for a while longer."""
         if self._all.pop(wait, self) is self:
             return
         if wait.fine:
@@ -267,8 +267,8 @@ class Waiters:
                 self.templates.leave(template, wait, now)
 
     def lasts_since(self, wait: Wait, generation: int) -> bool:
-        """Whether everything that the wait is about was recorded after the generation, because somebody was interested
-        all the time."""
+        """Whether everything that the wait concerns was recorded after the generation, because clients were interested
+        without a gap."""
         if wait.templates is None:
             if not self.nameless.lasts_since(ONLY, generation):
                 return False
@@ -284,13 +284,13 @@ class Waiters:
         for interests in (self.keys, self.templates, self.nameless, self.broad):
             interests.sweep(now)
 
-    # --- what a bucket means ---------------------------------------------------------------------------------------
+    # --- flushes ---------------------------------------------------------------------------------------------------
 
     def tell_at_next_flush(self, wait: Wait) -> None:
         self._next.append(wait)
 
     def found_by(self, bucket: TouchBucket) -> list[Wait]:
-        """Whom the bucket concerns, as far as they are found by key; the others are looked at by ``scan``."""
+        """The waits that the bucket concerns and that are found by key; ``scan`` finds the others."""
         if bucket.everything:
             self._next.clear()
             self._scans.clear()
@@ -312,7 +312,7 @@ class Waiters:
         return len(self._scans) > 0
 
     def scan(self, few: int) -> list[Wait]:
-        """Look at a few of those who are not found by key; whom a bucket concerns."""
+        """Check a few of the waits that are not found by key; returns those that a bucket concerns."""
         found = []
         while self._scans and few:
             bucket, waits = self._scans[0]
@@ -329,14 +329,14 @@ class Waiters:
         return _taken(found)
 
     def answerable(self, wait: Wait, generation: int) -> int:
-        """The generation up to which the wait has been asked."""
+        """The generation up to which the wait was checked."""
         return wait.checked if wait.broad and self._scans else generation
 
     def everybody(self) -> list[Wait]:
-        """All who are not about to be told anyway."""
+        """All waits that are not about to be answered."""
         return _taken(self._all)
 
-    # --- time ------------------------------------------------------------------------------------------------------
+    # --- deadlines -------------------------------------------------------------------------------------------------
 
     def _set_deadline(self, wait: Wait, deadline: float) -> None:
         slot = wait.slot = int(-(-deadline // SLOT_MS))
@@ -347,13 +347,13 @@ class Waiters:
         waits[wait] = None
 
     def next_deadline(self) -> float | None:
-        """When somebody's time is up next."""
+        """When the next deadline is."""
         while self._slot_order and not self._slots[self._slot_order[0]]:
             del self._slots[heappop(self._slot_order)]
         return self._slot_order[0] * float(SLOT_MS) if self._slot_order else None
 
     def overdue(self, now: float) -> list[Wait]:
-        """Whose time is up."""
+        """The waits whose time is up."""
         found: list[Wait] = []
         while self._slot_order and self._slot_order[0] * SLOT_MS <= now:
             found.extend(self._slots.pop(heappop(self._slot_order)))
@@ -361,7 +361,7 @@ class Waiters:
 
 
 def _taken(waits: Iterable[Wait]) -> list[Wait]:
-    """Those who were not taken before; nobody is told twice."""
+    """The waits that were not taken before, so that none is answered twice."""
     taken = [wait for wait in waits if not wait.done]
     for wait in taken:
         wait.done = True

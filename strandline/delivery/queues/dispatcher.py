@@ -20,23 +20,23 @@ from strandline.engine import Commit, Log
 from strandline.engine.background import delay_after, report
 from strandline.engine.errors import EngineError, UnknownLog
 
-#: When jobs could not be handed out, because the disk is full for example, it is tried again after this time, and after
-#: more with every failure in a row.
+#: When jobs could not be handed out, for example because the disk is full, the dispatcher retries after this time, and
+#: later with every further failure.
 RETRY_SECONDS = 1.0
-#: No timer is set for a time further away: it is looked at again then.
+#: The longest timer. For later times, it is set again when it fires.
 MAX_TIMER_SECONDS = 3600.0
-#: A timer that is due already fires after this time, and not at once, so that it cannot keep the loop busy.
+#: The shortest timer, so that due timers cannot keep the event loop busy.
 MIN_TIMER_SECONDS = 0.001
 
 
 class _Claim(NamedTuple):
     request: ClaimRequest
-    #: Called with the jobs, or with why there are none.
+    #: Called with the jobs, or with the reason why there are none.
     done: Callable[[list[Claimed] | Exception], None]
 
 
 class _Cohort(NamedTuple):
-    """Who gets what of one claim of the queue: first the claims, then the workers with what each wished for."""
+    """The recipients of one claim: first the claims, then the workers, each with the number of jobs that it wants."""
 
     claims: list[_Claim]
     workers: list[tuple[QueueWorker, int]]
@@ -83,7 +83,7 @@ class Dispatcher(Waiter):
         self._idle = idle
         self._claims: list[_Claim] = []
         self._workers: dict[QueueWorker, None] = {}
-        #: Workers who can take more, the one who was given something last at the end.
+        #: Workers that can take more jobs; the one that got a job last is at the end.
         self._hungry: dict[QueueWorker, None] = {}
         self._holdings = WorkerLeases()
         self._window: asyncio.TimerHandle | None = None
@@ -92,10 +92,10 @@ class Dispatcher(Waiter):
         self._fetching = False
         self._held_back = False
         self._watching = False
-        #: How often in a row nothing could be handed out.
+        #: The number of failures in a row.
         self._failures = 0
 
-    # --- who comes and goes ----------------------------------------------------------------------------------------
+    # --- claims and workers ----------------------------------------------------------------------------------------
 
     def claim(self, request: ClaimRequest, done: Callable[[list[Claimed] | Exception], None]) -> None:
         """Take part in the next cohort."""
@@ -104,7 +104,7 @@ class Dispatcher(Waiter):
         self.feed()
 
     def join(self, worker: QueueWorker) -> None:
-        """Give the worker jobs from now on, until it leaves."""
+        """Push jobs to the worker until it leaves."""
         if self.queue.log.dropped:
             worker.dismiss(gone=True)
             self._rest()
@@ -115,7 +115,7 @@ class Dispatcher(Waiter):
         self.feed()
 
     def leave(self, worker: QueueWorker) -> None:
-        """The worker is gone: what it holds is for others, at once. One that has left already is not looked at."""
+        """The worker is gone: release its jobs at once. A worker that has already left is ignored."""
         if self._workers.pop(worker, self) is not None:
             return
         self._hungry.pop(worker, None)
@@ -125,12 +125,12 @@ class Dispatcher(Waiter):
 
     def _release(self, leases: dict[int, str]) -> None:
         if leases:
-            # Should it fail, the leases end by themselves.
+            # If this fails, the leases expire by themselves.
             with suppress(EngineError):
                 self.queue.release(list(leases), list(leases.values()))
 
     def look_at(self, worker: QueueWorker) -> None:
-        """Something has changed about how much the worker can take."""
+        """The worker may be able to take more or fewer jobs."""
         if worker.free > 0 and worker in self._workers:
             self._hungry.setdefault(worker)
         else:
@@ -152,10 +152,10 @@ class Dispatcher(Waiter):
             self._hub.watch(self.queue.log, self)
             self._watching = True
 
-    # --- what happens to jobs --------------------------------------------------------------------------------------
+    # --- changes of jobs -------------------------------------------------------------------------------------------
 
     def done_with(self, seqs: list[int], *, given_back: bool = False) -> None:
-        """Jobs are not held any more; if they were given back, others may have them."""
+        """Jobs are no longer held; if they were released, others may get them."""
         found = False
         for seq in seqs:
             worker = self._holdings.let_go(seq)
@@ -166,12 +166,12 @@ class Dispatcher(Waiter):
             self.feed()
 
     def extended(self, deadlines: dict[int, int]) -> None:
-        """Leases end later, or earlier."""
+        """The deadlines of leases have changed."""
         self._holdings.extend(deadlines)
         self._set_timer()
 
     def check_held(self) -> None:
-        """Somebody else has deleted jobs: their places are free."""
+        """Jobs were deleted by other means: their workers can take more."""
         leases = self._holdings.leases()
         still = set(self.queue.holds(list(leases), list(leases.values())))
         self.done_with([seq for seq in leases if seq not in still])
@@ -180,7 +180,7 @@ class Dispatcher(Waiter):
         for worker in self._holdings.end_leases(self._hub.now()):
             self.look_at(worker)
 
-    # --- waking up -------------------------------------------------------------------------------------------------
+    # --- waking ----------------------------------------------------------------------------------------------------
 
     def wake(self, log: Log) -> None:
         if log.dropped:
@@ -192,7 +192,7 @@ class Dispatcher(Waiter):
         return self._priority(now)
 
     def stop(self) -> None:
-        """The server stops: answer who waits for an answer, and let the workers go."""
+        """The server stops: answer waiting claims, and dismiss the workers."""
         if self._claims and not self._fetching:
             self._close_window()
         self._dismiss_all(gone=False)
@@ -209,7 +209,7 @@ class Dispatcher(Waiter):
         self._rest()
 
     def feed(self) -> None:
-        """There may be jobs, or somebody who can take some."""
+        """There may be jobs, or clients that can take some."""
         if self._window is not None or self._fetching:
             return
         if not self._claims and not self._hungry and self._holdings.next_deadline is None:
@@ -227,9 +227,9 @@ class Dispatcher(Waiter):
         self._serve()
 
     def _set_timer(self) -> None:
-        """Wake up when the clock sets something free: jobs if somebody waits for them, or places of workers."""
+        """Set the timer for the next time at which jobs become claimable or workers become free."""
         if self._timer is not None and not self._timer_at:
-            # It is about something else, and will be set for this when that is over.
+            # The timer is in use, and is set for this when it has fired.
             return
         when = None
         with suppress(EngineError):
@@ -247,7 +247,7 @@ class Dispatcher(Waiter):
             self._start_timer(min(max(seconds, MIN_TIMER_SECONDS), MAX_TIMER_SECONDS), when)
 
     def _start_timer(self, seconds: float, when: int = 0) -> None:
-        """``when`` is the time that it is set for; 0: it is about trying again."""
+        """``when`` is the time that it is set for; 0: a retry."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer_at = when
@@ -258,10 +258,10 @@ class Dispatcher(Waiter):
         self._let_leases_end()
         self.feed()
 
-    # --- handing out -----------------------------------------------------------------------------------------------
+    # --- assigning jobs --------------------------------------------------------------------------------------------
 
     def _serve(self, fetched: bool = False) -> None:
-        """Divide what there is among all who wait; if that fails unexpectedly, try again later."""
+        """Divide the jobs among all waiting clients; if that fails unexpectedly, retry later."""
         try:
             self._divide(fetched)
         except Exception as error:
@@ -295,7 +295,7 @@ class Dispatcher(Waiter):
         self._hub.on_done(commit, partial(self._arrived, cohort, commit))
 
     def _choose(self) -> list[tuple[QueueWorker, int]]:
-        """The workers who take part, and how much each wants: no more workers than there are jobs."""
+        """The workers that take part and how many jobs each wants: at most as many workers as jobs."""
         if not self._hungry:
             return []
         ready = self.queue.counters().ready
@@ -333,7 +333,7 @@ class Dispatcher(Waiter):
             claim.done(next(shares, []))
         given = [self._give(worker, next(shares, [])) for worker, _ in cohort.workers]
         if any(given) and self._hungry:
-            # There may be more: not everybody took part if there were fewer jobs than workers.
+            # There may be more: if there were fewer jobs than workers, not all workers took part.
             self.feed()
         self._set_timer()
         self._rest()
@@ -343,7 +343,7 @@ class Dispatcher(Waiter):
             return False
         leases = {job.seq: job.lease_id for job in jobs}
         if worker not in self._workers:
-            # It left while the claim was on its way to the disk.
+            # The worker left while the claim waited for the disk.
             self._release(leases)
             return True
         self._holdings.add(worker, jobs, leases)
@@ -362,17 +362,17 @@ class Dispatcher(Waiter):
         if self._workers and not self.queue.log.dropped:
             self._failures += 1
             delay = max(RETRY_SECONDS, delay_after(self._failures))
-            report(f"jobs of {self.queue.log.name!r} cannot be handed out; next attempt in {delay:.0f} s", error)
+            report(f"cannot hand out jobs of {self.queue.log.name!r}; next attempt in {delay:.0f} s", error)
             self._start_timer(delay)
 
     def _fetch(self, claims: list[_Claim], count: int) -> None:
-        """Some of the jobs are on the disk: read them on another thread, and then go on."""
+        """Some jobs are on the disk: read them on another thread, and continue then."""
         self._fetching = True
 
         def fetched(future: asyncio.Future[None]) -> None:
             self._fetching = False
             if not future.cancelled():
-                future.exception()  # if it went wrong, the claim itself will say so
+                future.exception()  # the claim itself reports an error
             self._claims = claims + self._claims
             self._serve(fetched=True)
 
@@ -394,7 +394,8 @@ class Dispatchers:
         return self._by_epoch.get(queue.log.epoch)
 
     def at(self, queue: Queue, priority: Callable[[int], int]) -> Dispatcher:
-        """The dispatcher of the queue, set up if there is none. ``priority`` is how urgent the queue is at a time."""
+        """The dispatcher of the queue, created if necessary. ``priority`` returns the priority of the queue at a
+        time."""
         dispatcher = self._by_epoch.get(queue.log.epoch)
         if dispatcher is None:
             dispatcher = Dispatcher(

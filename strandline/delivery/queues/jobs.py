@@ -12,7 +12,7 @@ import msgspec
 
 
 class QueueError(Exception):
-    """Base of everything the queues raise on purpose. Nothing has changed when one is raised."""
+    """Base of the errors of queues. Nothing has changed when one is raised."""
 
 
 class BadLeaseId(QueueError):
@@ -33,7 +33,7 @@ class LeaseIdsMismatch(QueueError):
 
 
 class BadSchedule(QueueError):
-    """A schedule that makes no sense; ``index`` is the job's place in the batch, None when it is about all of them."""
+    """An invalid schedule; ``index`` is the position of the job in the batch, None if it concerns the whole batch."""
 
     def __init__(self, index: int | None, why: str) -> None:
         super().__init__(why if index is None else f"schedule of job {index} of the batch: {why}")
@@ -52,36 +52,36 @@ class BadClaim(QueueError):
 
 
 LEASE_ID_PREFIX = "lease_"
-#: The companion log keeps times and priorities as 64-bit numbers.
+#: The lease log stores times and priorities as 64-bit numbers.
 LARGEST = (1 << 63) - 1
 
 _HEXADECIMAL = frozenset("0123456789abcdef")
 
 
 class QueueSettings(msgspec.Struct, frozen=True):
-    """How a queue hands out its jobs. Whoever takes them from a user clamps them first."""
+    """How a queue hands out its jobs. Values from users must be clamped first."""
 
-    #: How long a claimed job is held unless the claim says otherwise.
+    #: How long a claimed job is held unless the claim sets another time.
     lease_ms: int = 30_000
-    #: How long claims are gathered into a cohort. Kept by whoever gathers; the queue itself never waits.
+    #: How long claims are collected into a cohort. The dispatcher applies it; the queue itself never waits.
     claim_jitter_ms: int = 0
-    #: After this many deliveries a job goes to the dead letters instead of to a worker; 0: never.
+    #: After this number of deliveries, a job becomes a dead letter; 0: never.
     max_deliveries: int = 0
-    #: The log for dead letters; None: jobs are delivered for ever.
+    #: The dead-letter log; None: jobs are delivered without limit.
     dead_letter: str | None = None
-    #: A claim is acknowledged only when it would survive a power cut.
+    #: Whether a claim is acknowledged only when it would survive a power cut.
     leases_durable: bool = False
 
 
 class Schedule(NamedTuple):
-    """When a job may be handed out first (ms since the Unix epoch, 0: at once), and how urgent it is."""
+    """The earliest time of a job (ms since the Unix epoch, 0: at once), and its priority."""
 
     not_before: int = 0
     priority: int = 0
 
 
 class Claimed(NamedTuple):
-    """A record of the jobs log, and the terms under which a worker holds it."""
+    """A record of the jobs log, and the lease under which a worker holds it."""
 
     seq: int
     ts: int
@@ -90,15 +90,15 @@ class Claimed(NamedTuple):
     meta: bytes | None
     data: bytes
     lease_id: str
-    #: The lease holds up to this moment, the moment included.
+    #: The end of the lease, inclusive.
     deadline: int
-    #: How often the job has been handed out, this time included.
+    #: The number of deliveries, including this one.
     deliveries: int
     priority: int
 
 
 class ClaimRequest(NamedTuple):
-    """One claim of a cohort; without ``lease_ms`` the queue's own."""
+    """One claim of a cohort; without ``lease_ms``, the queue's setting applies."""
 
     node: str
     max: int
@@ -107,7 +107,7 @@ class ClaimRequest(NamedTuple):
 
 class Acked(NamedTuple):
     acked: list[int]
-    #: Not held by the node, or not under the given lease.
+    #: Not held by the node, or held under another lease.
     skipped: list[int]
 
 
@@ -122,7 +122,7 @@ class Extended(NamedTuple):
 
 
 class QueueCounters(NamedTuple):
-    """``ready``: can be claimed now. ``in_flight``: held. ``delayed``: waits for its time, and is in neither."""
+    """``ready``: can be claimed now. ``in_flight``: held. ``delayed``: waits for its time, and counts in neither."""
 
     ready: int
     in_flight: int
@@ -135,7 +135,7 @@ def lease_id(number: int) -> str:
 
 
 def lease_number(token: str) -> int:
-    """The number in a lease id; 0, which no lease has, for the empty one, which fences nothing."""
+    """The number in a lease id; 0, which no lease has, for the empty id, which fences nothing."""
     if token == "":
         return 0
     if not isinstance(token, str) or not token.startswith(LEASE_ID_PREFIX):
@@ -143,12 +143,12 @@ def lease_number(token: str) -> int:
     digits = token[len(LEASE_ID_PREFIX) :]
     if not digits or not _HEXADECIMAL.issuperset(digits):
         raise BadLeaseId(token)
-    # Zero was never given out: let it be a number that no lease has, rather than one that fences nothing.
+    # The id of zero was never issued: use a number that no lease has, since zero would fence nothing.
     return int(digits, 16) or -1
 
 
 def lease_numbers(seqs: Sequence[int], lease_ids: Sequence[str] | None) -> list[int] | None:
-    """The numbers in lease ids that are given one per seq, or not at all."""
+    """The numbers in lease ids; None if there are none."""
     if lease_ids is None:
         return None
     if len(lease_ids) != len(seqs):
@@ -158,7 +158,7 @@ def lease_numbers(seqs: Sequence[int], lease_ids: Sequence[str] | None) -> list[
 
 def check_amount(field: str, value: int, least: int) -> int:
     if type(value) is not int or not least <= value <= LARGEST:
-        raise BadClaim(field, value, f"must be a whole number, {least} or more")
+        raise BadClaim(field, value, f"must be an integer, {least} or more")
     return value
 
 
@@ -166,4 +166,4 @@ def check_schedule(index: int, schedule: Schedule) -> None:
     if type(schedule.not_before) is not int or not 0 <= schedule.not_before <= LARGEST:
         raise BadSchedule(index, f"not_before must be a time in milliseconds, 0 or more, not {schedule.not_before!r}")
     if type(schedule.priority) is not int or not -LARGEST <= schedule.priority <= LARGEST:
-        raise BadSchedule(index, f"priority must be a whole number of at most 63 bits, not {schedule.priority!r}")
+        raise BadSchedule(index, f"priority must be an integer of at most 63 bits, not {schedule.priority!r}")

@@ -13,14 +13,14 @@ from strandline.engine.errors import EngineError
 
 NAME_PREFIX = "__leases__:"
 
-#: The companion's configuration names the queue it belongs to by this attribute: the epoch of the jobs log.
+#: The attribute of the lease log that names its queue: the epoch of the jobs log.
 EPOCH_ATTRIBUTE = "queue_epoch"
 
-#: A snapshot takes the place of the events when there are more of them than this, and than this many per known job:
-#: so what a snapshot costs is small beside what led to it.
+#: A snapshot replaces the events if there are more of them than this, and more than this number per known job, so that
+#: the cost of a snapshot is small beside the cost of the events.
 COMPACT_EVENTS = 4096
 COMPACT_RATIO = 4
-#: A record may not be too large: this many jobs per event of a snapshot, some megabytes at the most.
+#: The number of jobs per snapshot event, which limits a record to a few megabytes.
 SNAPSHOT_JOBS = 10_000
 
 READ_EVENTS = 1024
@@ -40,7 +40,7 @@ class LeaseLog:
         self.durable = durable
 
     def configure(self, durable: bool) -> None:
-        """May wait for a flush, so the engine's lock must not be held."""
+        """May wait for a flush, so the caller must not hold the engine's lock."""
         if durable != self.durable:
             self._log.configure(_config(self._log.config.attributes[EPOCH_ATTRIBUTE], durable))
             self.durable = durable
@@ -63,13 +63,13 @@ class LeaseLog:
         return self._promised(commit)
 
     def write_with(self, event: Event, others: Sequence[Append]) -> Commit[Any]:
-        """Write the event in one step with what it speaks of: after any crash all of it is there, or nothing."""
+        """Write the event and the other appends in one step: after a crash, all of them exist or none."""
         commit = self._engine.append_all([*others, self.prepare(event)])
         self.count_prepared()
         return commit
 
     def prepare(self, event: Event) -> Append:
-        """The append that writes the event, for whoever makes it in one step with others."""
+        """The append that writes the event, to be combined with others in one step."""
         return Append(self._log, Batch([encode(event)]))
 
     def count_prepared(self) -> None:
@@ -77,7 +77,7 @@ class LeaseLog:
         self._events += 1
 
     def _promised(self, commit: Commit[Any]) -> Commit[Any]:
-        # Nobody waits for events that may be lost, even when the log itself has to wait for a moment.
+        # No caller waits for events that may be lost, even if the log itself has to wait.
         return commit if self.durable else Commit.of(None)
 
     @property
@@ -85,11 +85,11 @@ class LeaseLog:
         return self._events > COMPACT_EVENTS
 
     def compact(self, state: State, coming: Iterable[KnownJob]) -> None:
-        """Put a snapshot in the place of the events if they are many more than what they amount to."""
+        """Replace the events by a snapshot if there are many more of them than known jobs."""
         if self._events <= COMPACT_RATIO * len(state.jobs):
             return
         batch = Batch([encode(event) for event in _snapshot(state, coming)])
-        # What called for this has been done: a full disk is for the next call to report, this can be done later.
+        # The caller's change is done. A snapshot can be written later, and the next call reports a full disk.
         with suppress(EngineError):
             with self._engine.lock:
                 first = self._log.next_seq
@@ -100,7 +100,7 @@ class LeaseLog:
 
 
 def drop_companion(engine: Engine, jobs: Log) -> Commit[None]:
-    """Remove the companion of this queue, or of an earlier one of its name; not that of a later one."""
+    """Remove the lease log of this queue, or of an earlier one of its name, but not of a later one."""
     found = engine.find(companion_name(jobs.name))
     if found is None or found.config.attributes.get(EPOCH_ATTRIBUTE, 0) > jobs.epoch:
         return Commit.of(None)
@@ -115,7 +115,7 @@ def _open(engine: Engine, jobs: Log, durable: bool) -> Log:
         found.drop()
         found = None
     if found is None:
-        # What depends on it is journaled after it, so nobody needs to wait for the flush here.
+        # Everything that depends on it is journaled after it, so there is no need to wait for the flush.
         engine.create(name, config)
     elif found.config != config:
         found.configure(config)

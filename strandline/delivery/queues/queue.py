@@ -44,19 +44,19 @@ from strandline.engine.clock import MAX_AHEAD_MS
 from strandline.engine.commit import after_all, then
 from strandline.engine.reads.single_records import records_at
 
-#: Leases and delays are at most a day long; one that is longer after a restart was given by a wrong clock. The second
-#: day is for a clock that was set back and is not made up for yet.
+#: Leases and delays are at most a day long; a longer one after a restart was set by a wrong clock. The second day is
+#: for a clock that was set back.
 MAX_HELD_MS = 2 * MAX_AHEAD_MS
 
 
 class Queue:
-    """The jobs of a log, handed out to workers. Safe to use from any thread.
+    """The jobs of a log, handed out to workers. Any thread may use it.
 
-    Leases end lazily: a lease is over once ``now`` is past its deadline, and every call looks for those first. What a
-    call has decided holds at once for all others; its commit is done when it is as durable as was asked for.
+    Leases end lazily: a lease is over once ``now`` is past its deadline, and every call checks for expired leases
+    first. The outcome of a call applies at once to all other calls; its commit is done when it is durable.
 
-    A claim of jobs that are not in memory reads them from the disk and makes this queue's other callers wait, but
-    nobody else. The order of locks is: this queue's, then the engine's.
+    A claim of jobs that are not in memory reads them from the disk. Other calls of this queue wait meanwhile, but no
+    other queue does. The order of locks is: this queue's, then the engine's.
     """
 
     def __init__(
@@ -71,11 +71,11 @@ class Queue:
         self.settings = settings
         self._engine = engine
         self._now = now
-        #: Taken before the engine's, and that of the queue with the lower epoch before that of another.
+        #: Taken before the engine's lock. Of two queues, the lock of the one with the lower epoch is taken first.
         self.lock = threading.RLock()
         self._companion = LeaseLog(engine, log, settings.leases_durable)
         self._state = State()
-        #: Scheduled jobs that are written and not visible yet, by seq, ascending.
+        #: Scheduled jobs that are written but not visible yet, by seq, ascending.
         self._coming: dict[int, JobState] = {}
         self._leaving = Leaving(log)
         self._undertaker = Undertaker(log, self._state, self._companion, self._leaving, create_log)
@@ -86,7 +86,7 @@ class Queue:
         return f"<Queue {self.log.name!r} epoch {self.log.epoch}>"
 
     def configure(self, settings: QueueSettings) -> None:
-        """Go on under other settings. Leases that are held keep their deadlines."""
+        """Change the settings. Leases that are held keep their deadlines."""
         with self.lock:
             self._companion.configure(settings.leases_durable)
             self.settings = settings
@@ -95,7 +95,7 @@ class Queue:
         state = self._state
         for event in self._companion.events():
             state.apply(event)
-        # A scheduled event may have been left without its jobs; the seqs are for others then.
+        # A scheduled event may have lost its jobs; other jobs get their seqs then.
         next_seq = self.log.next_seq
         without_job = [seq for seq in state.jobs if seq >= next_seq]
         if without_job:
@@ -118,9 +118,9 @@ class Queue:
         schedules: Sequence[Schedule | None] | None = None,
         idempotency_key: str | None = None,
     ) -> Commit[Appended]:
-        """Append jobs; with ``schedules``, one per job, each with its own time and priority.
+        """Append jobs; ``schedules`` has one entry per job.
 
-        A schedule and its job are there together or not at all. A repeated append changes no schedule.
+        A job and its schedule exist together or not at all. A repeated append changes no schedule.
         """
         if schedules is None:
             return self.log.append(batch, idempotency_key=idempotency_key)
@@ -128,36 +128,36 @@ class Queue:
         return then(append_together(self._engine, [write], idempotency_key), lambda appended: appended[0])
 
     def plan(self, schedules: Sequence[Schedule | None]) -> PlannedEvent | None:
-        """What is to be appended along with the next jobs, so that they have these schedules; None if that is nothing.
-        The locks are held, this queue's and the engine's: nobody else can be given the seqs that the event names."""
+        """The event to append with the next jobs, so that they have these schedules; None if there is nothing to
+        schedule. The caller holds this queue's lock and the engine's, so that no other append gets the seqs that the
+        event names."""
         scheduled = list(_scheduled(schedules, self.log.next_seq, self._now()))
         return PlannedEvent(self, scheduled, self._companion.prepare(ScheduledEvent(scheduled))) if scheduled else None
 
     def carry_out(self, plan: PlannedEvent) -> None:
-        """The planned append was made, and both locks are still held."""
+        """The planned append was made. The caller still holds both locks."""
         self._companion.count_prepared()
         if self.log.next_seq <= plan.jobs[0].seq:
-            # It was a repetition, and there are no such jobs.
+            # The append was a repetition, and there are no new jobs.
             self._companion.write(UnscheduledEvent([job.seq for job in plan.jobs]))
             return
         for job in plan.jobs:
             self._coming[job.seq] = job_of(job)
 
     def catch_up(self) -> None:
-        """Take note of what has happened since. This queue's lock is held, and not yet the engine's."""
+        """Process what has happened since. The caller holds this queue's lock, but not the engine's yet."""
         self._catch_up(self._now())
         self._compact()
 
     # --- claiming ------------------------------------------------------------------------------------------
 
     def claim(self, node: str, max: int, lease_ms: int | None = None) -> Commit[list[Claimed]]:
-        """Give the node up to ``max`` jobs, in the order of handing out: the highest priority first, then reclaimed
-        before fresh ones, then by seq."""
+        """Give the node up to ``max`` jobs: the highest priority first, then reclaimed before new jobs, then by seq."""
         claimed, commits = self._claim([ClaimRequest(node, max, lease_ms)])
         return after_all(commits, claimed[0])
 
     def claim_cohort(self, requests: Sequence[ClaimRequest]) -> Commit[list[list[Claimed]]]:
-        """Divide what there is among several claims, in one step; see :mod:`~strandline.delivery.queues.selection`."""
+        """Divide the jobs among several claims in one step; see :mod:`~strandline.delivery.queues.selection`."""
         claimed, commits = self._claim(requests)
         return after_all(commits, claimed)
 
@@ -189,7 +189,7 @@ class Queue:
             return claimed, commits
 
     def _take(self, count: int, taken: list[JobState], commits: list[Commit[Any]]) -> list[Row]:
-        """The rows of the next jobs to hand out. Known jobs among them are noted in ``taken``."""
+        """The rows of the next jobs. Known jobs among them are added to ``taken``."""
         rows: list[Row] = []
         while len(rows) < count:
             wanted = count - len(rows)
@@ -234,11 +234,11 @@ class Queue:
             claimed.append(Claimed(*row, lease_id(job.lease), job.until, job.deliveries, job.priority))
         return claimed
 
-    # --- what a holder can do ------------------------------------------------------------------------------
+    # --- changes by the holder -------------------------------------------------------------------------------------
 
     def ack(self, node: str, seqs: Sequence[int], lease_ids: Sequence[str] | None = None) -> Commit[Acked]:
-        """The jobs are done: delete those that the node holds. Skipped are those that it does not hold (any more), or
-        that it holds under another lease than the one given with the seq."""
+        """Delete completed jobs that the node holds. Jobs that it does not hold, or holds under another lease than the
+        given one, are skipped."""
         fences = lease_numbers(seqs, lease_ids)
         with self.lock:
             self._catch_up(self._now())
@@ -253,7 +253,7 @@ class Queue:
     def nack(
         self, node: str, seqs: Sequence[int], delay_ms: int = 0, lease_ids: Sequence[str] | None = None
     ) -> Commit[Nacked]:
-        """Give held jobs back; they can be claimed again after ``delay_ms``."""
+        """Release held jobs; they can be claimed again after ``delay_ms``."""
         check_amount("delay_ms", delay_ms, 0)
         fences = lease_numbers(seqs, lease_ids)
         with self.lock:
@@ -264,13 +264,13 @@ class Queue:
             return after_all([commit], Nacked(list(held), skipped))
 
     def release(self, seqs: Sequence[int], lease_ids: Sequence[str]) -> Commit[list[int]]:
-        """Give back what a connection that is gone still held: the jobs that are under these very leases."""
+        """Release the jobs that a closed connection still holds under these leases."""
         fences = lease_numbers(seqs, lease_ids)
         assert fences is not None
         with self.lock:
             self._catch_up(self._now())
             jobs = self._state.jobs
-            # A seq that is named twice is released once.
+            # A repeated seq is released once.
             pairs = dict(zip(seqs, fences, strict=True)).items()
             released = [seq for seq, fence in pairs if fence and seq in jobs and jobs[seq].lease == fence]
             return after_all([self._release(released, 0)], released)
@@ -286,7 +286,7 @@ class Queue:
     def extend(
         self, node: str, seqs: Sequence[int], lease_ms: int, lease_ids: Sequence[str] | None = None
     ) -> Commit[Extended]:
-        """Let the leases of held jobs end ``lease_ms`` from now, whenever they would have ended."""
+        """Let the leases of held jobs end ``lease_ms`` from now."""
         check_amount("lease_ms", lease_ms, 0)
         fences = lease_numbers(seqs, lease_ids)
         with self.lock:
@@ -301,11 +301,11 @@ class Queue:
             self._compact()
             return after_all([commit], Extended(dict.fromkeys(extended, deadline), skipped))
 
-    # --- looking on ----------------------------------------------------------------------------------------
+    # --- inspection ------------------------------------------------------------------------------------------------
 
     @property
     def hands_out(self) -> bool:
-        """Whether any job was held when somebody last looked. Costs next to nothing."""
+        """Whether any job was held at the last call. Costs almost nothing."""
         return self._state.in_flight > 0
 
     def counters(self) -> QueueCounters:
@@ -317,15 +317,14 @@ class Queue:
             return QueueCounters(max(ready, 0), state.in_flight, state.dead_lettered, state.delayed)
 
     def known_jobs(self) -> list[KnownJob]:
-        """All jobs that are held or wait for their time, and those that were given back, in no order. Holds up others
-        only for as long as it takes to copy a list."""
+        """All jobs that are held, delayed or released, in no order. The lock is held only to copy a list."""
         with self.lock:
             self._catch_up(self._now())
             jobs = list(self._state.jobs.values())
         return [KnownJob(job.seq, job.priority, job.deliveries, job.lease, job.node, job.until) for job in jobs]
 
     def upcoming(self, count: int) -> list[int]:
-        """The seqs of the jobs that would be handed out next, in that order. It may wait for the disk."""
+        """The seqs of the jobs that would be handed out next, in order. May wait for the disk."""
         self.bring(count)
         with self.lock:
             self._catch_up(self._now())
@@ -336,7 +335,7 @@ class Queue:
             return [job.seq if isinstance(job, JobState) else job[0] for job in picked]
 
     def holds(self, seqs: Sequence[int], lease_ids: Sequence[str]) -> list[int]:
-        """Those of the jobs that are still held under these very leases."""
+        """The jobs that are still held under these leases."""
         with self.lock:
             self._catch_up(self._now())
             jobs = self._state.jobs
@@ -347,13 +346,13 @@ class Queue:
             ]
 
     def at_hand(self, count: int) -> bool:
-        """Whether a claim of so many jobs would find them in memory."""
+        """Whether a claim of this many jobs would find them in memory."""
         with self.lock:
             self._catch_up(self._now())
             return self._picker.at_hand(count)
 
     def bring(self, count: int) -> None:
-        """Read what a claim of so many jobs needs from the disk, so that it finds it in memory. Holds up nobody."""
+        """Read the jobs of a claim of this size from the disk into memory. Other calls do not wait for it."""
         with self.lock:
             self._catch_up(self._now())
             places = self._picker.places(count)
@@ -361,14 +360,14 @@ class Queue:
             self.log.read(place, limit)
 
     def next_change(self) -> int | None:
-        """The earliest time at which the clock alone lets a job be claimed: a lease is over, a delay has passed. In
-        the past if that has happened since the last call of anything else."""
+        """The earliest time at which a lease expires or a delay ends. It may be in the past if no other call was made
+        since."""
         with self.lock:
             self._admit()
             return self._state.next_change()
 
     def forget_missing(self) -> None:
-        """Records were deleted from the jobs log by somebody else, and that is done: their leases go too."""
+        """Records were deleted from the jobs log by other means, and the deletion is done: remove their leases."""
         with self.lock:
             self._catch_up(self._now())
             self._forget_absent()
@@ -379,14 +378,14 @@ class Queue:
             self._state.forget(seq)
 
     def _there(self, seqs: Iterable[int]) -> set[int]:
-        """Those of the jobs that are in the log."""
+        """The jobs that are in the log."""
         earliest = self.log.state().earliest
         return {record.seq for record in records_at(self.log, sorted(seq for seq in seqs if seq >= earliest))}
 
     # --- shared --------------------------------------------------------------------------------------------
 
     def _catch_up(self, now: int) -> None:
-        """Take note of what the disk, the caps and the clock have done since."""
+        """Process what the disk, retention and the clock have changed since the last call."""
         state, log = self._state, self.log
         for job in self._leaving.settle():
             job.lease = job.until = 0
@@ -399,7 +398,7 @@ class Queue:
         state.sweep(now)
 
     def _admit(self) -> None:
-        """Scheduled jobs have become visible."""
+        """Add scheduled jobs that have become visible."""
         if self._coming:
             head = self.log.head
             for seq in list(takewhile(lambda seq: seq <= head, self._coming)):
@@ -412,7 +411,7 @@ class Queue:
 
 
 def _scheduled(schedules: Sequence[Schedule | None], first: int, now: int) -> Iterator[Scheduled]:
-    """What is to be known about the jobs that differ from any other."""
+    """The schedules of the jobs that have one."""
     for seq, schedule in enumerate(schedules, first):
         if schedule is not None:
             not_before = schedule.not_before if schedule.not_before > now else 0
@@ -421,8 +420,8 @@ def _scheduled(schedules: Sequence[Schedule | None], first: int, now: int) -> It
 
 
 class Queues:
-    """``create_log`` gives the log for dead letters of a name, made if need be; None if there must be none, and then
-    jobs keep being delivered. ``now`` gives the time in milliseconds."""
+    """``create_log`` returns the dead-letter log of a name, created if necessary; None if it cannot exist, and then
+    jobs stay in the queue. ``now`` returns milliseconds."""
 
     def __init__(self, engine: Engine, now: Callable[[], int], create_log: Callable[[str], Log | None]) -> None:
         self._engine = engine
@@ -432,7 +431,7 @@ class Queues:
         self._by_epoch: dict[int, Queue] = {}
 
     def open(self, log: Log, settings: QueueSettings) -> Queue:
-        """The queue over this log. The first time, what is known of its jobs is read from its companion log."""
+        """The queue over this log. The first call reads the state of its jobs from its lease log."""
         queue = self._by_epoch.get(log.epoch)
         if queue is None:
             with self._lock:
@@ -448,18 +447,18 @@ class Queues:
         return log.epoch in self._by_epoch
 
     def known(self, log: Log, settings: QueueSettings) -> Queue | None:
-        """The queue over this log, or None if nothing ever happened to its jobs but that they were written. Unlike
-        ``open``, this leaves no trace."""
+        """The queue over this log; None if none of its jobs was ever delivered or scheduled. Unlike ``open``, it
+        creates nothing."""
         if not self.is_open(log) and self._engine.find(companion_name(log.name)) is None:
             return None
         return self.open(log, settings)
 
     def in_flight(self) -> int:
-        """How many jobs are held by workers, in all queues that were opened."""
+        """The number of jobs held by workers, in all open queues."""
         return sum(queue.counters().in_flight for queue in list(self._by_epoch.values()) if queue.hands_out)
 
     def drop(self, log: Log) -> Commit[None]:
-        """The log is deleted, or about to be: what was known of its jobs goes with it."""
+        """The log is deleted, or about to be: remove the state of its jobs."""
         with self._lock:
             self._by_epoch.pop(log.epoch, None)
             return drop_companion(self._engine, log)

@@ -16,11 +16,11 @@ class QueueWorker(ABC):
         self.node = node
         self.max = max
         self.lease_ms = lease_ms
-        #: Lease ids by seq of what was given to this worker and is not done with yet.
+        #: Lease ids by seq of the jobs that were given to this worker and are not completed yet.
         self.held: dict[int, str] = {}
-        #: How much was claimed for this worker and has yet to arrive.
+        #: How many jobs were claimed for this worker and have not arrived yet.
         self.expected = 0
-        #: Wants nothing for the moment.
+        #: Whether it wants no jobs for the moment.
         self.paused = False
 
     @property
@@ -29,15 +29,15 @@ class QueueWorker(ABC):
 
     @abstractmethod
     def take(self, jobs: list[Claimed]) -> None:
-        """Here are jobs: at least one, in the order of handing out."""
+        """Take jobs: at least one, in the order of delivery."""
 
     @abstractmethod
     def held_back(self, milliseconds: int) -> None:
-        """There are jobs, but the server is too busy to hand them out for about this long."""
+        """There are jobs, but the server is too busy to hand them out for about this time."""
 
     @abstractmethod
     def dismiss(self, gone: bool) -> None:
-        """There will be no more jobs: the queue is gone, or the server stops. What it held has been given back."""
+        """There will be no more jobs: the queue is gone, or the server stops. The worker's jobs were released."""
 
 
 class WorkerLeases:
@@ -47,7 +47,7 @@ class WorkerLeases:
 
     def __init__(self) -> None:
         self._by_seq: dict[int, tuple[QueueWorker, int]] = {}
-        #: A heap of deadlines with their seqs; those that were extended or given up are still in it.
+        #: A heap of deadlines with their seqs; it may contain outdated entries.
         self._due: list[tuple[int, int]] = []
 
     @property
@@ -60,7 +60,7 @@ class WorkerLeases:
         return {seq: holding[0].held[seq] for seq, holding in self._by_seq.items()}
 
     def add(self, worker: QueueWorker, jobs: list[Claimed], leases: dict[int, str]) -> None:
-        """The worker holds these from now on, whoever held them before."""
+        """The worker holds these jobs from now on, even if another worker held them before."""
         for job in jobs:
             before = self._by_seq.get(job.seq)
             if before is not None:
@@ -70,7 +70,7 @@ class WorkerLeases:
         worker.held.update(leases)
 
     def let_go(self, seq: int) -> QueueWorker | None:
-        """Nobody holds the job any more; gives who did."""
+        """The job is no longer held; returns its previous holder."""
         holding = self._by_seq.pop(seq, None)
         if holding is None:
             return None
@@ -78,7 +78,7 @@ class WorkerLeases:
         return holding[0]
 
     def let_go_all(self, worker: QueueWorker) -> dict[int, str]:
-        """The worker holds nothing any more; gives the leases that it had."""
+        """The worker holds nothing any more; returns its previous leases."""
         held, worker.held = worker.held, {}
         for seq in held:
             self._by_seq.pop(seq, None)
@@ -92,7 +92,7 @@ class WorkerLeases:
                 heappush(self._due, (deadline, seq))
 
     def end_leases(self, now: int) -> Iterator[QueueWorker]:
-        """Let go of what is past its deadline; gives, one by one, who held it."""
+        """End the leases that are past their deadline; yields their holders."""
         due = self._due
         while due and due[0][0] < now:
             deadline, seq = heappop(due)

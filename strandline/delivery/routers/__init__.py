@@ -1,4 +1,4 @@
-"""Routers: every record that is appended to one log goes on into another."""
+"""Routers: every record that is appended to one log is copied into another."""
 
 from strandline.delivery.routers.router import (
     Router,

@@ -18,11 +18,11 @@ from strandline.engine import Log
 
 
 class RouterError(Exception):
-    """Base of everything that is raised on purpose here."""
+    """Base of the errors of routers."""
 
 
 class RouterCycle(RouterError):
-    """The router would close a circle of logs; ``cycle`` is the way around it, from the source back to the source."""
+    """The router would close a cycle of logs; ``cycle`` is the path from the source back to the source."""
 
     def __init__(self, cycle: list[str]) -> None:
         super().__init__(f"the router would close a cycle: {' -> '.join(cycle)}")
@@ -30,19 +30,19 @@ class RouterCycle(RouterError):
 
 
 class RouterFanIn(RouterError):
-    """Another log is forwarded into the destination already: the order of two sources cannot be derived again."""
+    """Another log is already forwarded into the destination: the order of two sources cannot be reproduced."""
 
     def __init__(self, dest: str, source: str) -> None:
-        super().__init__(f"{dest!r} is already the destination of {source!r}, and can have only one source")
+        super().__init__(f"{dest!r} is already the destination of {source!r}; a log can have only one source")
         self.dest = dest
         self.source = source
 
 
 class RouterRepointed(RouterError):
-    """A router of this name leads from or to another log. Remove it first."""
+    """A router of this name has another source or destination. Remove it first."""
 
     def __init__(self, name: str, source: str, dest: str) -> None:
-        super().__init__(f"router {name!r} leads from {source!r} to {dest!r}, and cannot be pointed elsewhere")
+        super().__init__(f"router {name!r} leads from {source!r} to {dest!r}; delete it before you point it elsewhere")
         self.name = name
         self.source = source
         self.dest = dest
@@ -66,31 +66,31 @@ class RouterDefinition(msgspec.Struct, frozen=True, kw_only=True):
     dest: str
     keep_keys: bool = True
     keep_nodes: bool = True
-    #: None: everything goes on.
+    #: None: all records are forwarded.
     filter: RouterFilter | None = None
-    #: Whether the router may close a circle of logs; a record then goes around a bounded number of times.
+    #: Whether the router may close a cycle of logs; a record then passes the cycle a limited number of times.
     allow_cycle: bool = False
-    #: Whether each copy says in its meta which record it is a copy of.
+    #: Whether the meta of each copy names the original record.
     stamped: bool = False
 
 
 #: Reserved in the meta of every stamped copy.
 STAMP = "_topics_router"
-#: Where the meta of the original is if it cannot take the stamp.
+#: The member with the original meta if the stamp cannot be added to it.
 ORIGINAL = "_topics_original_meta"
-#: A meta with so many keys is full.
+#: A meta with this number of keys is full.
 MAX_KEYS = 64
 
 _object = msgspec.json.Decoder(dict[str, Raw])
 
 
 class Stamper:
-    """Makes the metas of the copies that one router makes."""
+    """Makes the metas of the copies of one router."""
 
     __slots__ = ("_template",)
 
     def __init__(self, router: str, source: Log) -> None:
-        # The epoch tells a log apart from all others of the directory, so it is both: which log, and which life of it.
+        # The epoch is unique in the data directory, so it identifies the log among all logs, also of the same name.
         epoch = source.epoch
         key = msgspec.json.encode(f"router:{router}:{epoch}:{epoch}:")[:-1]
         parts = (key, msgspec.json.encode(router), msgspec.json.encode(source.name), epoch, epoch)
@@ -112,34 +112,34 @@ class Stamper:
 
 
 def stamp_meta(meta: bytes, stamp: bytes) -> bytes:
-    """The meta with the stamp in it; around it, when the meta is no object or has no place for one more key."""
+    """The meta with the stamp in it; if the meta is not an object or is full, an object that contains both."""
     try:
         known = _object.decode(meta)
     except msgspec.MsgspecError:
         known = None
     if known is None or (STAMP not in known and len(known) >= MAX_KEYS):
         known = {ORIGINAL: Raw(meta)}
-    # The stamp of a router further up is replaced: it is about another copy.
+    # The stamp of an earlier router is replaced: it describes another copy.
     known[STAMP] = Raw(stamp)
     return msgspec.json.encode(known)
 
 
-#: The cursors of a router in its source: where it has got to, and how many of the seqs up to there it has not forwarded
-#: (those from before its time, and those that were filtered out, deleted, or went around often enough). The difference
-#: is how many it has forwarded. The second one seldom moves, so that it costs nothing to most routers.
+#: The cursors of a router in its source: its position, and how many seqs up to there it has not forwarded (those before
+#: its creation, and those that were filtered out, deleted, or had passed the cycle often enough). The difference is the
+#: number of forwarded records. The second cursor seldom moves, so it costs most routers nothing.
 POSITION = "router:"
 SKIPPED = "skipped:"
-#: A cursor of the source that all of its routers share: every one of them has come at least so far, and those whose own
-#: position is before it have forwarded nothing in between.
+#: A cursor of the source that all of its routers share: every router has reached at least this position, and routers
+#: whose own position is lower have forwarded nothing in between.
 TOGETHER = "routers"
 
-#: How long a router waits for a full destination: so many milliseconds, twice as long every time, up to a second.
+#: How long a router waits for a full destination: milliseconds that double every time, up to a second.
 FIRST_DELAY_MS = 50
 MAX_DELAY_MS = 1_000
 
 
 class Router:
-    """Lives on the event loop's thread."""
+    """Used on the event loop's thread only."""
 
     __slots__ = (
         "blocked", "definition", "delay_ms", "dest", "filter", "keep_keys", "keep_nodes", "position",
@@ -153,7 +153,7 @@ class Router:
         self.skipped = self.written_skipped = skipped
         self.position_cursor = POSITION + definition.name
         self.skipped_cursor = SKIPPED + definition.name
-        #: Waits for the destination to have room; then the timer runs, or somebody has looked in the meantime.
+        #: Whether it waits for space in the destination; a timer or a reader of the destination ends the wait.
         self.blocked = False
         self.delay_ms = FIRST_DELAY_MS
         self.timer: asyncio.TimerHandle | None = None
@@ -161,10 +161,10 @@ class Router:
 
     @classmethod
     def resumed(cls, definition: RouterDefinition, source: Log, dest: Log) -> Router:
-        """The router as its cursors say that it was."""
+        """The router with the state of its cursors."""
         position, skipped = source.cursor(POSITION + definition.name), source.cursor(SKIPPED + definition.name)
         if position is None or skipped is None:
-            # They are written before the definition is: only a repair after damage can have lost them.
+            # The cursors are written before the definition: only a repair after damage can have lost them.
             return cls(definition, source, dest, source.head, source.head)
         router = cls(definition, source, dest, position.seq, skipped.seq)
         together = source.cursor(TOGETHER)
@@ -174,7 +174,7 @@ class Router:
         return router
 
     def define(self, definition: RouterDefinition) -> None:
-        """Do it like this from now on."""
+        """Use another definition from now on."""
         self.definition = definition
         self.filter = definition.filter
         self.keep_keys = definition.keep_keys
@@ -187,12 +187,12 @@ class Router:
 
     @property
     def forwarded_total(self) -> int:
-        """How many records it has forwarded since it was made, and how many losses it has passed on."""
+        """The number of forwarded records and losses since its creation."""
         return self.position - self.skipped
 
     @property
     def lag(self) -> int:
-        """How many seqs of the source it has not come to yet."""
+        """The number of seqs of the source after its position."""
         return max(0, self.source.head - self.position)
 
 
@@ -200,8 +200,8 @@ N = TypeVar("N", bound=Hashable)
 
 
 def closes_cycle(sources: Mapping[N, N], source: N, dest: N) -> list[N] | None:
-    """The cycle that a router from ``source`` to ``dest`` would be part of, from the source back to it; None if
-    there is none. ``sources`` has the source of every log that is a destination."""
+    """The cycle that a router from ``source`` to ``dest`` would close, from the source back to it; None if there is
+    none. ``sources`` has the source of every log that is a destination."""
     path = [source]
     seen = {source}
     at: N | None = source
@@ -211,12 +211,12 @@ def closes_cycle(sources: Mapping[N, N], source: N, dest: N) -> list[N] | None:
             return None
         seen.add(at)
         path.append(at)
-    # Found going up; told going down.
+    # Found going up; returned going down.
     return [source, *reversed(path)]
 
 
 def on_cycles(sources: Mapping[N, N]) -> set[N]:
-    """All logs that are forwarded, over however many others, into themselves."""
+    """All logs that are forwarded into themselves, directly or through others."""
     found: set[N] = set()
     known: set[N] = set()
     for start in sources:
@@ -232,12 +232,12 @@ def on_cycles(sources: Mapping[N, N]) -> set[N]:
     return found
 
 
-#: A record that has come so far is not forwarded again.
+#: A record with this number of hops is not forwarded again.
 MAX_HOPS = 8
 
 
 class Hops:
-    """The counts of one log's records. Those that were appended to it directly have none."""
+    """The hop counts of one log's records. Records that were appended directly have none."""
 
     __slots__ = ("_stretches",)
 
@@ -260,7 +260,7 @@ class Hops:
         return counts
 
     def add(self, first: int, hops: Iterable[int]) -> None:
-        """The records from ``first`` on have come so far."""
+        """Set the counts of the records from ``first`` on."""
         stretches = self._stretches
         for seq, count in enumerate(hops, first):
             if stretches and stretches[-1][1:] == (seq - 1, count):
@@ -269,7 +269,7 @@ class Hops:
                 stretches.append((seq, seq, count))
 
     def forget(self, through: int) -> None:
-        """Nobody will ask about these any more."""
+        """Drop the counts up to this seq: they are not needed any more."""
         while self._stretches and self._stretches[0][1] <= through:
             self._stretches.popleft()
 

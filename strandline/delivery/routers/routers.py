@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 
 class RouterEntry(msgspec.Struct, frozen=True):
-    """A definition as it is stored."""
+    """A stored definition."""
 
     definition: RouterDefinition
     source_epoch: int
@@ -51,14 +51,14 @@ _decoder = msgspec.json.Decoder(RouterEntry)
 
 class Register:
     """Every change is journaled when it returns, and durable when ``durable`` is done. A definition is removed by
-    deleting its record, so nothing but live ones is left in the log."""
+    deleting its record, so the log contains only live definitions."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._seqs: dict[str, int] = {}
 
     def load(self) -> list[RouterEntry]:
-        """What is written down, in the order in which it was. Definitions that have been replaced are removed."""
+        """The stored definitions, in order. Definitions that have been replaced are removed."""
         log = self._engine.find(NAME)
         if log is None:
             return []
@@ -80,7 +80,7 @@ class Register:
         return list(entries.values())
 
     def put(self, entry: RouterEntry) -> None:
-        """Write a definition down in place of an earlier one of this name."""
+        """Store a definition, replacing an earlier one of this name."""
         name = entry.definition.name
         with self._engine.lock:
             log = self._log()
@@ -89,7 +89,7 @@ class Register:
             before = self._seqs.get(name)
             self._seqs[name] = seq
             if before is not None:
-                # A crash before this one leaves both; the later one counts.
+                # A crash before this leaves both; the later one counts.
                 with suppress(EngineError):
                     log.delete(seqs=[before])
 
@@ -101,7 +101,7 @@ class Register:
                 self._seqs.pop(name, None)
 
     def durable(self, value: T) -> Commit[T]:
-        """The value, once everything that was written down so far is durable."""
+        """The value, once everything that was stored so far is durable."""
         with self._engine.lock:
             return self._engine.later((), value, None)
 
@@ -114,7 +114,7 @@ class Register:
 
 
 class Routers:
-    """Made and used on the event loop's thread. What was written down before is at work at once."""
+    """Created and used on the event loop's thread. Stored routers work at once."""
 
     def __init__(self, engine: Engine, hub: Hub) -> None:
         self._engine = engine
@@ -122,12 +122,12 @@ class Routers:
         self._register = Register(engine)
         self._routers: dict[str, Router] = {}
         self._names = Names()
-        #: By epoch of the log: what is forwarded from it, and where what is forwarded into it comes from.
+        #: By epoch of the log: the routers from it, and the source of the routers into it.
         self._from: dict[int, RouterSource] = {}
         self._into: dict[int, RouterSource] = {}
-        #: The epoch of the source of every log that is a destination, by its epoch: the graph of all routers.
+        #: The source of every destination, both by epoch: the graph of all routers.
         self._above: dict[int, int] = {}
-        #: How many routers lead into a log, by its epoch.
+        #: The number of routers into a log, by its epoch.
         self._leading_into: dict[int, int] = {}
         self._load()
 
@@ -136,24 +136,24 @@ class Routers:
 
     @property
     def forwarded_total(self) -> int:
-        """Copies made, and losses passed on, since the start."""
+        """The number of copies and forwarded losses since the start."""
         return self._shared.forwarded_total
 
     def demote_while(self, busy: Callable[[], bool]) -> None:
-        """Forward after everything else, for as long as this is so."""
+        """Forward with the lowest priority while ``busy`` is true."""
         self._shared.demoted = busy
 
     def spare(self, spared: Callable[[Log], bool]) -> None:
-        """Forward nothing into a log for as long as this is true of it. Its routers wait, as for a full one."""
+        """Forward nothing into logs for which ``spared`` is true. Their routers wait, as for a full log."""
         self._shared.spared = spared
 
-    # --- making --------------------------------------------------------------------------------------------
+    # --- creating --------------------------------------------------------------------------------------------------
 
     def check(self, definition: RouterDefinition) -> bool:
-        """Whether the router would be a new one; raises if it cannot be. Its logs need not be there yet."""
+        """Whether the router would be new; raises if it is not allowed. Its logs need not exist yet."""
         name, source, dest = definition.name, definition.source, definition.dest
         if source == dest:
-            raise BadRequest(f"router {name!r} would lead from {source!r} to itself")
+            raise BadRequest(f"router {name!r} would lead from {source!r} to itself; choose another destination")
         known = self.get(name)
         if known is not None and (known.source.name, known.dest.name) != (source, dest):
             raise RouterRepointed(name, known.source.name, known.dest.name)
@@ -166,14 +166,15 @@ class Routers:
         if from_log is not None and to_log is not None and not may_close:
             cycle = closes_cycle(self._above, from_log.epoch, to_log.epoch)
             if cycle is not None:
-                # All but the first and the last, which are the same, are forwarded already.
+                # All logs but the first and the last, which are the same, are already sources of routers.
                 raise RouterCycle([source, *(self._from[epoch].log.name for epoch in cycle[1:-1]), source])
         return known is None
 
     def put(self, definition: RouterDefinition) -> Commit[bool]:
-        """Make a router, or change one; whether it is new. A new one starts with what comes from now on.
+        """Create or change a router; returns whether it is new. A new router forwards only records appended from now
+        on.
 
-        It is at work when this returns, and durable when the commit is done.
+        It works when this returns, and is durable when the commit is done.
         """
         new = self.check(definition)
         source, dest = self._engine.log(definition.source), self._engine.log(definition.dest)
@@ -181,8 +182,8 @@ class Routers:
         if known is not None and known.definition == definition:
             return self._register.durable(False)
         with self._engine.lock:
-            # In the journal the cursors come before the definition: a router without them cannot be, and one that is
-            # changed does not look again, after a restart, at what it left out by its earlier filter.
+            # The cursors come before the definition in the journal: no router can be without them, and after a restart,
+            # a changed router does not process again the records that its earlier filter skipped.
             position, skipped = (source.head,) * 2 if known is None else (known.position, known.skipped)
             source.move_cursor(POSITION + definition.name, position)
             source.move_cursor(SKIPPED + definition.name, skipped)
@@ -219,7 +220,7 @@ class Routers:
         return router
 
     def lag(self, name: str) -> int | None:
-        """How many seqs of its source a router has not come to yet; None when there is no such router."""
+        """The number of seqs of its source after the router's position; None if the router does not exist."""
         router = self.get(name)
         return None if router is None else router.lag
 
@@ -232,8 +233,8 @@ class Routers:
         limit: int = 100,
         prefixes: tuple[str, ...] = (),
     ) -> tuple[list[Router], bool]:
-        """Routers in the order of their names, from behind ``after`` on, and whether there are more. With ``prefixes``,
-        only routers whose name and both ends begin with one of them."""
+        """Routers by name, after the name ``after``, and whether there are more. With ``prefixes``, only routers whose
+        name and both logs start with one of them."""
         found: list[Router] = []
         for name in self._names.page(prefix, after, None):
             if prefixes and not name.startswith(prefixes):
@@ -254,7 +255,7 @@ class Routers:
     # --- removing ------------------------------------------------------------------------------------------
 
     def remove(self, name: str) -> Commit[bool]:
-        """Stop forwarding at once; whether there was such a router. What was forwarded stays where it is."""
+        """Stop forwarding at once; returns whether the router existed. Copies stay."""
         router = self.get(name)
         if router is None:
             return Commit.of(False)
@@ -262,9 +263,9 @@ class Routers:
         return self._register.durable(True)
 
     def remove_touching(self, log: Log) -> list[str]:
-        """Remove the routers that lead from or to a log that goes; their names in order.
+        """Remove the routers from or to a log that is removed; returns their names in order.
 
-        This is durable when anything is that is done to a ``fsync`` log afterwards, or the log's removal.
+        This is durable when a later change of a ``fsync`` log is, or the removal of the log.
         """
         going = self.touching(log)
         if going:
@@ -272,7 +273,7 @@ class Routers:
         return sorted(router.name for router in going)
 
     def touching(self, log: Log) -> list[Router]:
-        """The routers that lead from or to a log."""
+        """The routers from or to a log."""
         found: dict[str, Router] = {}
         if log.epoch in self._from:
             found.update(self._from[log.epoch].routers)
@@ -282,13 +283,13 @@ class Routers:
         return list(found.values())
 
     def _gone(self, log: Log) -> None:
-        """Somebody removed the log without saying so."""
-        # On a full disk it is done when somebody asks for the routers, or with the next start.
+        """The log was removed without notice."""
+        # On a full disk, this is repeated when routers are requested, or at the next start.
         with suppress(EngineError):
             self.remove_touching(log)
 
     def _forget(self, routers: list[Router], gone: int = 0) -> None:
-        """``gone`` is the epoch of a log that goes: its cursors go with it."""
+        """``gone`` is the epoch of a log that is removed: its cursors are removed with it."""
         self._register.remove([router.name for router in routers])
         for router in routers:
             source, into = router.source.epoch, router.dest.epoch
@@ -305,7 +306,7 @@ class Routers:
             del self._routers[router.name]
             self._names.remove(router.name)
             if source != gone and not router.source.dropped:
-                # A cursor that is left over does no harm: a new router of this name puts it elsewhere.
+                # A leftover cursor is harmless: a new router of this name sets it again.
                 with suppress(EngineError):
                     router.source.drop_cursor(router.position_cursor)
                     router.source.drop_cursor(router.skipped_cursor)
@@ -315,9 +316,9 @@ class Routers:
     # --- forwarding ----------------------------------------------------------------------------------------
 
     def catch_up(self, log: Log) -> Commit[Any] | None:
-        """Let everything arrive in the log that is on its way into it, over however many others.
+        """Forward all records that are on their way into the log, through any number of other logs.
 
-        A commit if something of it waits for the disk: there may be more once it is done.
+        Returns a commit if some of them wait for the disk: there may be more once it is done.
         """
         source = self._into.get(log.epoch)
         if source is None:
@@ -339,7 +340,7 @@ class Routers:
     # --- starting ------------------------------------------------------------------------------------------
 
     def _load(self) -> None:
-        """Go on where the routers were. Those whose logs are gone, or are others by now, are removed."""
+        """Resume the stored routers. Routers whose logs were removed or recreated are removed."""
         stale: list[str] = []
         for entry in self._register.load():
             definition = entry.definition

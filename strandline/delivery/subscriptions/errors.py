@@ -1,29 +1,29 @@
-"""Everything that subscriptions refuse. What the logs under them refuse comes through as the engine's own errors."""
+"""The errors of subscriptions. Errors of the logs under them are passed on as the engine's own errors."""
 
 from __future__ import annotations
 
 
 class SubscriptionError(Exception):
-    """Base of everything that subscriptions raise on purpose. Nothing has changed when one is raised."""
+    """Base of the errors of subscriptions. Nothing has changed when one is raised."""
 
 
 class BadPattern(SubscriptionError):
-    """A pattern that names cannot be compared with."""
+    """A pattern that is not valid."""
 
 
 class AddressRejected(SubscriptionError):
-    """A webhook's address that the server does not send anything to."""
+    """The URL of a webhook to which the server does not send requests."""
 
 
 class SubscriptionExists(SubscriptionError):
-    """There is one of this id, and it is another one."""
+    """A subscription with this id and another configuration exists."""
 
     def __init__(self, id: str) -> None:
         super().__init__(f"subscription {id!r} already exists with a different configuration")
 
 
 class TooManySubscriptions(SubscriptionError):
-    """There are as many as there may be."""
+    """The maximum number of subscriptions is reached."""
 
 
 class UnknownSubscription(SubscriptionError):
@@ -32,15 +32,15 @@ class UnknownSubscription(SubscriptionError):
 
 
 class WrongKind(SubscriptionError):
-    """Asked of a webhook what only workers that pull can ask, or the other way round."""
+    """A request for pull-wake workers was made for a webhook subscription, or the other way round."""
 
 
 class BadToken(SubscriptionError):
-    """A token that was not given out for this subscription."""
+    """A token that was not issued for this subscription."""
 
 
 class TokenExpired(SubscriptionError):
-    """A token of this subscription whose time is up."""
+    """A token of this subscription that has expired."""
 
 
 class Fenced(SubscriptionError):
@@ -61,4 +61,4 @@ class NothingPending(SubscriptionError):
 
 
 class BadPosition(SubscriptionError):
-    """An acknowledgement of something that is not there, or that goes backwards."""
+    """An acknowledgement of an offset that does not exist, or that goes backwards."""

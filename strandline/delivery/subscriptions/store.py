@@ -1,4 +1,4 @@
-"""The store of subscriptions: a log of events, and the secret that signatures and tokens are made with.
+"""The store of subscriptions: a log of events, and the secret for signatures and tokens.
 
 From time to time the store writes the whole state again and deletes the older events. Repeating an event has no effect,
 so a crash in between does no harm.
@@ -28,10 +28,10 @@ _CONFIG = Config(durability="fsync")
 _SEED = SECRET + "_seed"
 _PAGE = 1000
 
-#: Everything is stated anew when there are more events than this, and than this many per link.
+#: The whole state is written again if there are more events than this, and more than this number per link.
 COMPACT_EVENTS = 4096
 COMPACT_RATIO = 4
-#: Events of one append: a batch may not be too large.
+#: Events per append, to limit the size of a batch.
 _EVENTS_PER_APPEND = 100
 
 
@@ -61,7 +61,7 @@ class SubscriptionStore:
         return self._log
 
     def load(self) -> dict[str, Subscription]:
-        """The subscriptions as the events left them."""
+        """The subscriptions after all events."""
         found: dict[str, Subscription] = {}
         for event in self._read():
             if isinstance(event, MadeEvent):
@@ -83,12 +83,12 @@ class SubscriptionStore:
                 try:
                     yield decode(data)
                 except msgspec.MsgspecError as error:
-                    log.error("event %d of %s makes no sense and is passed over: %s", seq, NAME, error)
+                    log.error("skipped event %d of %s, which is not valid: %s", seq, NAME, error)
             after, caught_up = page.next_after, page.caught_up
 
     def write(self, events: Sequence[Event], others: Sequence[Append] = ()) -> Commit[Any]:
-        """Write events down, in one step with what is to be appended elsewhere: after a crash all of it is there, or
-        nothing. Raises an EngineError when that is not to be had, and then nothing was written."""
+        """Store events in one step with appends to other logs: after a crash, all of them exist or none. Raises an
+        EngineError if that fails, and then nothing was written."""
         log, batch = self._open(), Batch([encode(event) for event in events])
         if others:
             commit: Commit[Any] = self._engine.append_all([Append(log, batch), *others])
@@ -99,13 +99,13 @@ class SubscriptionStore:
         return commit
 
     def compact(self, subscriptions: Mapping[str, Subscription]) -> None:
-        """State everything anew if the events are many more than what they amount to."""
+        """Write the whole state again if there are many more events than needed."""
         if self._events <= COMPACT_EVENTS:
             return
         size = sum(1 + len(subscription.links) for subscription in subscriptions.values())
         if self._events <= COMPACT_RATIO * size:
             return
-        # What called for this has been done. A full disk is for the next one to report.
+        # The caller's change is done. The next one reports a full disk.
         with suppress(EngineError):
             log = self._open()
             first, self._events = log.next_seq, 0

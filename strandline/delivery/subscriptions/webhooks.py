@@ -27,27 +27,27 @@ MAX_URL = 2048
 Address = IPv4Address | IPv6Address
 
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
-#: What only stands for an IPv4 address: Teredo and 6to4.
+#: Ranges that embed an IPv4 address: Teredo and 6to4.
 _TUNNELS = (IPv6Network("2001::/32"), IPv6Network("2002::/16"))
-#: This machine, and networks that people run themselves. Link-local addresses are never among them: in a cloud, the
-#: credentials of the machine are found there.
+#: This machine, and private networks. Link-local addresses are never included: clouds serve the credentials of the
+#: machine there.
 _PRIVATE = tuple(
     ip_network(network)
     for network in (
         "127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "::1/128", "fc00::/7",
     )
 )  # fmt: skip
-#: Addresses in private ranges where a cloud gives out the credentials of the machine.
+#: Addresses in private ranges at which clouds serve the credentials of the machine.
 _METADATA = frozenset((IPv4Address("100.100.100.200"), IPv6Address("fd00:ec2::254")))
 _HOW_PRIVATE = "set streams.webhook_allow_private (STRANDLINE_WEBHOOK_ALLOW_PRIVATE=1) to allow that"
 _HOW_LOOPBACK = "set streams.webhook_allow_loopback (STRANDLINE_WEBHOOK_ALLOW_LOOPBACK=1) to allow that"
-#: What name resolution takes for an IPv4 address although it is not written like one: 2130706433, 0x7f.1, 127.1.
+#: Texts that name resolution accepts as an IPv4 address although they are not in its usual form: 2130706433, 0x7f.1.
 _NUMERIC = re.compile(r"(0[xX][0-9a-fA-F]*|[0-9]+)(\.(0[xX][0-9a-fA-F]*|[0-9]+))*", re.ASCII)
 
 
 def parse_url(text: str, *, private: bool = False, loopback: bool = False) -> httpx.URL:
-    """The address of a webhook; raises :class:`AddressRejected` where it shows that nothing may be sent there.
-    ``private``: webhooks may go to this machine and to private networks. ``loopback``: to this machine."""
+    """The URL of a webhook; raises :class:`AddressRejected` if the URL shows that it is not allowed. ``private`` allows
+    this machine and private networks, ``loopback`` this machine."""
     if len(text) > MAX_URL:
         raise AddressRejected(f"webhook.url has more than {MAX_URL} characters")
     try:
@@ -59,25 +59,25 @@ def parse_url(text: str, *, private: bool = False, loopback: bool = False) -> ht
     if not url.host:
         raise AddressRejected("webhook.url has no host")
     if url.userinfo:
-        raise AddressRejected("webhook.url must not have a user name or a password")
+        raise AddressRejected("webhook.url must not contain a user name or a password")
     _check_host(url, private, loopback or private)
     return url
 
 
 def is_allowed(url: httpx.URL, address: Address, *, private: bool = False, loopback: bool = False) -> bool:
-    """Whether what is meant for this URL may be sent to this address, which its host's name stands for."""
+    """Whether a request for this URL may be sent to this address, which its host name resolves to."""
     if is_public(address):
         return url.scheme == "https"
     return is_private(address) and (private or (loopback and address.is_loopback))
 
 
 def is_private(address: Address) -> bool:
-    """This machine or a private network; nothing that only stands for one, and no place with credentials."""
+    """This machine or a private network, but no embedded address and no address with credentials."""
     return address not in _METADATA and any(address in network for network in _PRIVATE)
 
 
 def is_public(address: Address) -> bool:
-    """Neither this machine nor its neighbours, nor anything that only looks like an address of somebody else."""
+    """A public address: not this machine, not a private network, and no embedded address."""
     if isinstance(address, IPv6Address):
         if address not in _GLOBAL_UNICAST or any(address in tunnel for tunnel in _TUNNELS):
             return False
@@ -89,7 +89,9 @@ def _check_host(url: httpx.URL, private: bool, loopback: bool) -> None:
     is_local = host == "localhost" or host.endswith(".localhost")
     address = _literal(host)
     if address is None and _NUMERIC.fullmatch(host):
-        raise AddressRejected("webhook.url has a host that is neither a name nor an address as they are written")
+        raise AddressRejected(
+            "webhook.url has an invalid host: expected a host name or an IP address in its usual form"
+        )
     if is_local or (address is not None and address.is_loopback and is_private(address)):
         if not loopback:
             raise AddressRejected(f"webhook.url leads to this machine; {_HOW_LOOPBACK}")
@@ -97,9 +99,9 @@ def _check_host(url: httpx.URL, private: bool, loopback: bool) -> None:
         if not private:
             raise AddressRejected(f"webhook.url leads to a private network; {_HOW_PRIVATE}")
     elif address is not None and not is_public(address):
-        raise AddressRejected("webhook.url must not lead to a link-local, multicast or otherwise special address")
+        raise AddressRejected("webhook.url must not lead to a link-local, multicast or other special address")
     elif url.scheme == "http" and (address is not None or not private):
-        raise AddressRejected("webhook.url must use https; http is for this machine and private networks alone")
+        raise AddressRejected("webhook.url must use https; http is allowed only for this machine and private networks")
 
 
 def _literal(host: str) -> Address | None:
@@ -110,38 +112,38 @@ def _literal(host: str) -> Address | None:
 
 
 log = logging.getLogger(__name__)
-# It tells every URL that it asks, and the path of a webhook is often as good as a password.
+# httpx logs every URL that it requests, and the path of a webhook is often a secret.
 logging.getLogger("httpx").setLevel(logging.WARNING)
 
-#: Everything together: finding the address, connecting, sending, and reading the answer.
+#: The time limit for everything: resolving the name, connecting, sending, and reading the answer.
 SEND_SECONDS = 10.0
-#: Requests under way at a time; further ones wait. Every subscription has at most a few.
+#: The maximum number of requests at the same time; others wait. Every subscription has at most a few.
 MAX_UNDER_WAY = 256
-#: Of an answer only so much is looked at.
+#: How much of an answer is read.
 MAX_ANSWER_BYTES = 64 << 10
 
 Resolve = Callable[[str, int], list[Address]]
 
 
 class WebhookAnswer(msgspec.Struct, frozen=True):
-    """The result of a delivery. ``done``: the receiver has processed everything that it was told."""
+    """The result of a delivery. ``done``: the receiver has processed all records of the request."""
 
     delivered: bool
     done: bool = False
 
 
 class Courier(Protocol):
-    """``deliver`` is called on the loop and returns at once; ``tell`` is called on the loop, later, exactly once."""
+    """``deliver`` returns at once; ``tell`` is called later, exactly once. Both run on the event loop."""
 
     def deliver(
         self, url: str, body: bytes, headers: Mapping[str, str], tell: Callable[[WebhookAnswer], None]
     ) -> None: ...
 
     def check(self, url: str) -> None:
-        """Raise :class:`AddressRejected` if the URL shows that nothing may be sent there."""
+        """Raise :class:`AddressRejected` if the URL shows that it is not allowed."""
 
     def stop(self) -> None:
-        """Break off what is under way. Nobody is told of it any more."""
+        """Cancel requests in progress, without calling ``tell``."""
 
 
 class _Done(msgspec.Struct):
@@ -152,11 +154,11 @@ _decoder = msgspec.json.Decoder(_Done)
 
 
 class HttpCourier(Courier):
-    """Connections are not kept: one that was made for a name must not serve another one at the same address.
+    """Connections are not reused: a connection that was made for one name must not serve another at the same address.
 
     ``resolve`` finds the addresses of a name; it blocks while a name server does not answer, so it runs on ``threads``
-    (None: those of the loop). ``trust`` is whose certificates count. By default both are those of the system.
-    ``private``: webhooks may go to this machine and to private networks. ``loopback``: to this machine.
+    (None: those of the event loop). ``trust`` holds the trusted certificates. By default, both are those of the system.
+    ``private`` allows this machine and private networks, ``loopback`` this machine.
     """
 
     def __init__(
@@ -198,8 +200,8 @@ class HttpCourier(Courier):
                     answer = await self._send(
                         parse_url(url, private=self._private, loopback=self._loopback), body, headers
                     )
-            except Exception as error:  # whatever it is: it is tried again
-                log.warning("a webhook at %s was not delivered: %s", _host(url), error or type(error).__name__)
+            except Exception as error:  # any error is retried
+                log.warning("cannot deliver a webhook to %s: %s", _host(url), error or type(error).__name__)
                 answer = WebhookAnswer(delivered=False)
         tell(answer)
 
@@ -212,8 +214,8 @@ class HttpCourier(Courier):
         ]
         if not addresses:
             raise AddressRejected(
-                "its name stands for no address that a webhook may be sent to; this machine needs "
-                "streams.webhook_allow_loopback, private networks need streams.webhook_allow_private"
+                "the host name resolves to no allowed address; this machine requires "
+                "streams.webhook_allow_loopback, private networks require streams.webhook_allow_private"
             )
         for address in addresses[:-1]:
             try:
@@ -236,7 +238,7 @@ class HttpCourier(Courier):
         response = await client.send(request, stream=True)
         try:
             if not response.is_success:
-                log.warning("a webhook at %s was answered with status %d", url.host, response.status_code)
+                log.warning("a webhook to %s was answered with status %d", url.host, response.status_code)
                 return WebhookAnswer(delivered=False)
             return WebhookAnswer(delivered=True, done=await _says_done(response))
         finally:
@@ -244,7 +246,7 @@ class HttpCourier(Courier):
 
     async def _http(self) -> httpx.AsyncClient:
         if self._trust is None:
-            # Reading all certificates takes too long for the loop.
+            # Reading all certificates takes too long for the event loop.
             loop = asyncio.get_running_loop()
             self._trust = await loop.run_in_executor(self._threads, httpx.create_ssl_context)
         if self._client is None:
@@ -254,14 +256,14 @@ class HttpCourier(Courier):
                 limits=httpx.Limits(max_keepalive_connections=0),
                 follow_redirects=False,
                 trust_env=False,
-                # A small answer that unpacks to a large one is nothing to wait for.
+                # Do not decompress: a small answer could expand to a large one.
                 headers={"user-agent": "strandline", "accept-encoding": "identity"},
             )
         return self._client
 
 
 async def _says_done(response: httpx.Response) -> bool:
-    """Whatever else the answer is: the webhook was taken."""
+    """Whether the answer says that everything is processed. Any answer means that the webhook was accepted."""
     received = b""
     try:
         async for chunk in response.aiter_raw():

@@ -1,7 +1,7 @@
 """The feed of a log: its live readers, and the pages they get, rendered once for all readers at the same position.
 
-Readers pull. A reader is told that there may be new records (``deliver``) and requests the page at its position when it
-can take one. A slow reader costs only its cursor, and gets larger pages the further it lags.
+Readers pull. A reader is notified that there may be new records (``deliver``) and requests the page at its position
+when it can take one. A slow reader costs only its cursor, and gets larger pages the further it lags.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from strandline.engine.errors import DamagedFile, EngineError, UnknownLog
 
 log = logging.getLogger(__name__)
 
-#: So many readers are told before it is looked whether the slice of time is over.
+#: How many readers are notified between two checks of the time.
 LOOK_EVERY = 8
 
 
 class Subject(Protocol):
-    """A log as its face sees it."""
+    """A log as its protocol sees it."""
 
     log: Log
     consumed_at: int | None
@@ -43,16 +43,16 @@ class FeedView(ABC):
     __slots__ = ("__weakref__", "strong")
 
     def __init__(self, strong: bool) -> None:
-        #: Only what is durable is delivered.
+        #: Whether only durable records are delivered.
         self.strong = strong
 
     @abstractmethod
     def arguments(self, subject: Any) -> dict[str, Any]:
-        """The filters and bounds of a page, as ``Log.read`` takes them."""
+        """The filters and limits of a page, as arguments of ``Log.read``."""
 
     @abstractmethod
     def render(self, subject: Any, after: int, page: Page) -> Any:
-        """What is delivered of a page that has records or a tombstone."""
+        """The content for a page that has records or a tombstone."""
 
 
 class FeedPage:
@@ -74,15 +74,15 @@ class FeedReader(ABC):
 
     @abstractmethod
     def deliver(self, place: FeedPosition) -> None:
-        """There may be something at the place: take the piece, if there is room for it, and move the place."""
+        """There may be new records: take the page if there is room for it, and move the position."""
 
     @abstractmethod
     def gone(self, place: FeedPosition) -> None:
-        """The log was dropped; the place is detached already."""
+        """The log was dropped; the position is already detached."""
 
     @abstractmethod
     def paced(self, place: FeedPosition) -> None:
-        """The server is too busy for this log; deliveries go on by themselves when it is not."""
+        """The server is too busy for this log; deliveries resume by themselves."""
 
     @abstractmethod
     def failed(self, place: FeedPosition, error: Exception) -> None:
@@ -100,13 +100,13 @@ class FeedPosition:
         self.cursor = cursor
         self.epoch = subject.log.epoch
         self.view = view
-        #: None while nobody listens at this place.
+        #: None while the position is not attached.
         self.feed: Feed | None = None
         self.queued = False
 
     @property
     def behind(self) -> bool:
-        """Whether there may be something that was not delivered yet."""
+        """Whether there may be records that were not delivered yet."""
         return self.cursor != self.subject.log.head or self.epoch != self.subject.log.epoch
 
     def move(self, piece: FeedPage) -> None:
@@ -118,7 +118,7 @@ _Key = tuple[int, int, FeedView]
 
 
 def _tell(tell: Callable[..., None], place: FeedPosition, *arguments: Any) -> None:
-    """Tell a reader something. If that fails, the other readers are told all the same."""
+    """Call a method of a reader. If it fails, the other readers are still notified."""
     try:
         tell(place, *arguments)
     except Exception:
@@ -129,14 +129,14 @@ class FeedKeeper(Protocol):
     """The owner of feeds, as a feed sees it."""
 
     def held(self, feed: Feed) -> bool:
-        """Whether the log has to wait because the server is too busy for it."""
+        """Whether the log must wait because the server is too busy."""
 
     def forget(self, feed: Feed) -> None:
-        """Nobody reads along any more."""
+        """The log has no readers any more."""
 
 
 class Feed(Waiter):
-    """Made and kept by a :class:`FeedKeeper`; a task of the scheduler while somebody has to be told."""
+    """Created by a :class:`FeedKeeper`; a task of the scheduler while readers must be notified."""
 
     __slots__ = (
         "_durable", "_hub", "_keeper", "_loading", "_pieces", "_stamp", "_syncing", "_tasks", "_todo", "paused",
@@ -148,19 +148,19 @@ class Feed(Waiter):
         self._keeper = keeper
         self.subject = subject
         self.places: dict[FeedPosition, None] = {}
-        #: Waits for the server to be less busy.
+        #: Whether it waits for the server to be less busy.
         self.paused = False
         self._todo: list[FeedPosition] = []
-        #: Rendered pieces, for as long as deliveries are going on and the log stays as it is.
+        #: Rendered pages, kept during deliveries while the log does not change.
         self._pieces: dict[_Key, FeedPage] = {}
         self._stamp: tuple[int, ...] = ()
         self._loading: dict[_Key, dict[FeedPosition, None]] | None = None
         self._tasks: set[asyncio.Task[None]] | None = None
-        #: Everything up to here is durable, as far as is known.
+        #: The last seq that is known to be durable.
         self._durable = 0
         self._syncing = False
 
-    # --- whose turn it is ------------------------------------------------------------------------------------------
+    # --- scheduling ------------------------------------------------------------------------------------------------
 
     def priority(self, now: int) -> int:
         return self.subject.priority(now)
@@ -177,7 +177,7 @@ class Feed(Waiter):
         self.run()
 
     def queue(self, place: FeedPosition) -> None:
-        """Have the place's reader told soon."""
+        """Notify the reader of the position soon."""
         if not place.queued:
             place.queued = True
             self._todo.append(place)
@@ -188,7 +188,7 @@ class Feed(Waiter):
             self.queue(place)
 
     def run(self) -> None:
-        """Tell everybody whose turn it is, or as many as a slice of time allows; the rest in the next turn."""
+        """Notify waiting readers, or as many as a slice of time allows; the rest follow in the next turn."""
         todo, self._todo = self._todo, []
         until = perf_counter() + SLICE_SECONDS
         for at, place in enumerate(todo, 1):
@@ -205,7 +205,7 @@ class Feed(Waiter):
 
     @staticmethod
     def _deliver(place: FeedPosition) -> None:
-        """One reader's failure is nobody else's."""
+        """Deliver to one reader. A failure does not affect the others."""
         try:
             place.reader.deliver(place)
         except Exception as error:
@@ -220,10 +220,10 @@ class Feed(Waiter):
             place.queued = False
             _tell(place.reader.gone, place)
 
-    # --- what there is at a place ----------------------------------------------------------------------------------
+    # --- pages -----------------------------------------------------------------------------------------------------
 
     def piece(self, place: FeedPosition) -> FeedPage | None:
-        """What comes next at the place; None: not now, and its reader will be told when."""
+        """The next page at the position; None: not available now, and the reader is notified later."""
         if self._keeper.held(self):
             return None
         self._check_stamp()
@@ -231,7 +231,8 @@ class Feed(Waiter):
         return self._read(place) if piece is None else piece
 
     def _check_stamp(self) -> None:
-        """A delete or an eviction takes effect for everybody at once, also for those who have not got theirs yet."""
+        """Drop the pages after a delete or an eviction, which takes effect at once for readers that did not get
+        them."""
         log = self.subject.log
         stamp = (log.head, log.revision, self._durable)
         if stamp != self._stamp:
@@ -248,7 +249,7 @@ class Feed(Waiter):
         try:
             page = self.subject.log.read_resident(place.cursor, **self._arguments(place))
         except UnknownLog:
-            return None  # whoever dropped it has told us, and the wake-up is on its way
+            return None  # the log was dropped, and the notification is on its way
         except EngineError as error:
             self._hub.loop.call_soon(place.reader.failed, place, error)
             return None
@@ -274,10 +275,10 @@ class Feed(Waiter):
         piece = self._pieces[key] = FeedPage(page, content)
         return piece
 
-    # --- what is not in memory -------------------------------------------------------------------------------------
+    # --- pages that are not in memory ------------------------------------------------------------------------------
 
     def _load(self, key: _Key, place: FeedPosition) -> None:
-        """Have the page read on another thread, once for everybody who is there."""
+        """Read the page on another thread, once for all readers at the position."""
         if self._loading is None:
             self._loading = {}
             self._tasks = set()
@@ -298,8 +299,8 @@ class Feed(Waiter):
         assert self._loading is not None
         waiting = [place for place in self._loading.pop(key) if place.feed is self]
         if failure is not None:
-            if not isinstance(failure, DamagedFile):  # which is logged once, where it is found
-                log.error("%r cannot be read behind %d", self.subject.log, key[0], exc_info=failure)
+            if not isinstance(failure, DamagedFile):  # which is logged where it is found
+                log.error("cannot read %r after seq %d", self.subject.log, key[0], exc_info=failure)
             for place in waiting:
                 _tell(place.reader.failed, place, failure)
         if page is None:
@@ -308,7 +309,7 @@ class Feed(Waiter):
         try:
             self._make(key, page)
         except Exception as error:
-            log.exception("%r cannot be shown behind %d", self.subject.log, key[0])
+            log.exception("cannot render %r after seq %d", self.subject.log, key[0])
             for place in waiting:
                 _tell(place.reader.failed, place, error)
             return
@@ -317,10 +318,10 @@ class Feed(Waiter):
         if not self._todo:
             self._pieces.clear()
 
-    # --- what is durable -------------------------------------------------------------------------------------------
+    # --- durability ------------------------------------------------------------------------------------------------
 
     def _sync(self) -> None:
-        """Find out what is durable, and have the rest made so; those who wait for it are told then."""
+        """Find out which records are durable, and sync the rest; waiting readers are notified then."""
         log = self.subject.log
         if self._syncing or self._durable >= log.head:
             return
@@ -330,7 +331,7 @@ class Feed(Waiter):
         try:
             commit = log.sync()
         except EngineError:
-            return  # it is closing, dropped, or cannot write: nothing more becomes durable
+            return  # the log is closing, dropped, or cannot write: nothing more becomes durable
         if commit.done:
             self._durable = commit.wait()
         else:
@@ -348,7 +349,7 @@ class Feed(Waiter):
                 self.queue(place)
 
     def _cut(self, page: Page, after: int) -> bool:
-        """Take out of a page what is not durable yet; False when nothing is left."""
+        """Remove records that are not durable yet from a page; False if none is left."""
         durable = self._durable
         if page.next_after <= durable:
             return True
@@ -362,7 +363,7 @@ class Feed(Waiter):
         return durable > after or page.tombstone is not None
 
 
-#: How often it is looked whether the server is still too busy for the logs of negative priority.
+#: How often the pressure is checked for logs of negative priority.
 RETRY_SECONDS = 0.1
 
 
@@ -373,7 +374,7 @@ class Pacing(Protocol):
 
 
 class Feeds:
-    """Lives on the loop, like everything here."""
+    """All feeds of a server. Used on the event loop only."""
 
     def __init__(self, hub: Hub, pressure: Pacing) -> None:
         self.hub = hub
@@ -382,13 +383,13 @@ class Feeds:
         self._paused: set[Feed] = set()
 
     def __len__(self) -> int:
-        """How many logs are watched."""
+        """The number of watched logs."""
         return len(self._feeds)
 
     def attach(self, place: FeedPosition) -> None:
-        """From now on the place's reader is told when there is something; what there is already it asks for itself.
+        """Notify the reader of the position of new records from now on; it requests existing records itself.
 
-        Raises UnknownLog if the log is gone.
+        Raises UnknownLog if the log was dropped.
         """
         assert place.feed is None
         log = place.subject.log
@@ -401,7 +402,7 @@ class Feeds:
         place.feed = feed
 
     def detach(self, place: FeedPosition) -> None:
-        """The place's reader is not told any more. Harmless if it was not anyway."""
+        """Stop notifying the reader of the position, if it is attached."""
         feed, place.feed = place.feed, None
         place.queued = False
         if feed is not None:
@@ -410,14 +411,14 @@ class Feeds:
                 self.forget(feed)
 
     def forget(self, feed: Feed) -> None:
-        """Called when nobody reads along in the log any more."""
+        """Called when the log has no readers any more."""
         log = feed.subject.log
         self.hub.unwatch(log, feed)
         self.hub.scheduler.withdraw(feed)
         self._paused.discard(feed)
         self._feeds.pop(log.epoch, None)
 
-    # --- when the server is too busy -------------------------------------------------------------------------------
+    # --- pressure --------------------------------------------------------------------------------------------------
 
     def held(self, feed: Feed) -> bool:
         """Logs of negative priority wait while the server sheds load."""
@@ -434,7 +435,7 @@ class Feeds:
         return True
 
     def retry(self) -> None:
-        """Let those go on for whom the server is not too busy any more."""
+        """Resume the feeds for which the server is no longer too busy."""
         now = self.hub.now()
         try:
             for feed in list(self._paused):

@@ -1,6 +1,6 @@
-"""Collections: documents that only grow, element by element, as the Starfish protocol has them.
+"""Collections: documents that only grow, element by element, as in the Starfish protocol.
 
-Plain Python; it knows no HTTP. Declare collections with :class:`Collection`, and serve them or bind them to an engine
+Plain Python without HTTP. Declare collections with :class:`Collection`, and serve them or bind them to an engine
 with :class:`Collections`::
 
     from strandline.collections import AppendOnly, Collection, Collections

@@ -19,11 +19,11 @@ from strandline.engine import Engine
 from strandline.signing.author_proofs import Proof
 from strandline.signing.canonical_json import NotJson, canonical, parse
 
-#: Documents of a listing that does not say how many it wants, and the most that one gives.
+#: The default and the maximum number of documents in a listing.
 LIST_LIMIT = 100
 MAX_LIST_LIMIT = 1000
 
-# In the class, ``list`` is one of its methods.
+# In the class, ``list`` is a method.
 Names = list[str]
 
 
@@ -45,12 +45,12 @@ class PullResult(NamedTuple):
 
 
 class Collections:
-    """All collections of one engine. Safe to use from any thread.
+    """All collections of one engine. Any thread may use it.
 
     Paths are those of the protocol: ``events/2026-11-15`` is a document of the storage path ``events/{date}``. A
-    ``caller`` is held to the roles and field permissions of the collection; without one, the program itself acts, which
-    may do everything. Everything raises :class:`CollectionError`. Raises :class:`BadCollections` if the declarations
-    cannot be served.
+    ``caller`` needs the roles and field permissions of the collection; without one, the program itself acts, which may
+    do everything. All methods raise :class:`CollectionError`. Raises :class:`BadCollections` if the declarations are
+    not valid.
 
     A server passes ``topics``, which opens the topics of queue events.
     """
@@ -153,7 +153,7 @@ class Collections:
     def _index(self, namespace: str) -> PathIndex:
         index = self.namespaces.get(namespace)
         if index is None:
-            raise CollectionError("path_not_found", f"there is no namespace {namespace!r}")
+            raise CollectionError("path_not_found", f"namespace {namespace!r} does not exist")
         return index
 
     def _document(
@@ -187,14 +187,14 @@ def _check_caller(bound: BoundCollection, op: str, params: Mapping[str, str], ca
 
 
 def _as_json(data: Mapping[str, Any], limit: int) -> tuple[dict[str, Any], bytes]:
-    """The data as a JSON document and its text, within the limits that bodies of requests have."""
+    """The data as a JSON document and its text, within the limits of request bodies."""
     try:
         raw = canonical(dict(data))
         parsed: dict[str, Any] = parse(raw)
     except (NotJson, RecursionError, TypeError, ValueError) as error:
         raise CollectionError("invalid_data", f"the data of an element must be a JSON object: {error}") from None
     if len(raw) > limit:
-        raise CollectionError("too_large", f"the element has {len(raw)} bytes; the collection takes up to {limit}")
+        raise CollectionError("too_large", f"the element has {len(raw)} bytes, the limit of the collection is {limit}")
     if is_deep(b'{"data":%b}' % raw):
         raise CollectionError("too_deep", "the element is nested too deeply")
     return parsed, raw

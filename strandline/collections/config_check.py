@@ -55,7 +55,7 @@ def _errors(config: CollectionsConfig) -> Iterator[str]:
         for collection in collections:
             where = _where(namespace, collection)
             if collection.name in names:
-                yield f"{where}: there is another collection of this name"
+                yield f"{where}: another collection has this name"
             names.add(collection.name)
             for why in _collection_errors(collection, config.rate_limit, documents):
                 yield f"{where}: {why}"
@@ -63,13 +63,13 @@ def _errors(config: CollectionsConfig) -> Iterator[str]:
 
 def _namespace_errors(namespace: str, config: CollectionsConfig) -> Iterator[str]:
     if not _NAMESPACE.fullmatch(namespace):
-        yield "its name may have letters, digits, underscores and hyphens, and nothing else"
+        yield "its name must consist of letters, digits, underscores and hyphens"
     if namespace in _PROTOCOL_WORDS:
-        yield "this name is a word of the protocol"
+        yield "this name is reserved by the protocol"
     if namespace in _SERVER_WORDS:
-        yield "this name is taken: the server has something else there"
+        yield "this name is reserved: the server has other routes at this path"
     if not config.namespaces[namespace]:
-        yield "it has no collection"
+        yield "it has no collections"
 
 
 def _collection_errors(
@@ -82,7 +82,7 @@ def _collection_errors(
         yield f"storage_path: {error.why if isinstance(error, BadName) else error}"
         return
     if collection.pull_only and collection.push_only:
-        yield "it cannot be both pull_only and push_only"
+        yield "pull_only and push_only cannot be combined"
     if collection.root_only and PUBLIC in (*collection.read_roles, *collection.write_roles):
         yield 'root_only cannot be combined with the role "public": such a collection is never public'
     if not collection.read_roles and not collection.pull_only:
@@ -97,7 +97,7 @@ def _collection_errors(
 
 def _media_errors(collection: Collection) -> Iterator[str]:
     if not collection.allowed_mime_types:
-        yield "allowed_mime_types is empty"
+        yield "allowed_mime_types is empty: name at least one media type"
     if collection.object_schema is None:
         return
     if collection.is_binary:
@@ -141,7 +141,7 @@ def _rate_errors(collection: Collection, everywhere: RateLimit | None) -> Iterat
     for action in ACTIONS:
         rule = getattr(limits, action)
         if rule is not None and rule.bucket is not None and (rule.identity is not None or rule.ip is not None):
-            yield f"rate_limit.{action} has both a bucket and limits per identity or ip: it can have one or the other"
+            yield f"rate_limit.{action} has both a bucket and limits per identity or ip: use one or the other"
     try:
         list(counters_of(collection, everywhere))
     except UnresolvedLimit as error:
@@ -154,7 +154,7 @@ def _queue_errors(collection: Collection, template: StoragePath, documents: Sequ
         return
     topic = queue.topic or collection.name
     if not PLAIN_NAME.fullmatch(topic):
-        yield f"queue.topic: {topic!r} cannot name a topic: that takes letters, digits and . _ : -, up to 255 of them"
+        yield f"queue.topic: {topic!r} is not a topic name: expected up to 255 letters, digits and . _ : -"
     try:
         re.compile(queue.subject_id_pattern)
     except re.error as error:

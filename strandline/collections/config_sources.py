@@ -33,7 +33,7 @@ S = TypeVar("S", bound=msgspec.Struct)
 #: Options of a collection that are accepted and have no effect, with the reason.
 _INERT = {
     "keyring_path": "a keyring is a document like others, and needs a collection of its own",
-    "force_full_fetch": "pulls say by themselves how much they want",
+    "force_full_fetch": "every pull states how much it wants",
 }
 _RESTRICTIONS = "restrictions by identity are not enforced here; give roles with a role enricher instead"
 
@@ -110,7 +110,7 @@ class ConfigReader:
             self._add_namespace(name, self._read_list(f"{where}: collections", given.get("collections", [])))
 
     def _note_unknown(self, where: str, given: Mapping[str, Any], known: tuple[str, ...]) -> None:
-        """A Starfish server drops unknown keys, and its plugins keep theirs in this file: they are no errors."""
+        """Warn about unknown keys: a Starfish server ignores them, and its plugins keep theirs in this file."""
         if given.get("restrictions"):
             self._errors.append(f"{where}: {_RESTRICTIONS}")
         self._warnings += [
@@ -141,7 +141,7 @@ class ConfigReader:
     def read_rate_limit(self, where: str, given: object) -> None:
         limit = self._read_struct(RateLimit, where, given)
         if limit is not None and self._rate_limit not in (None, limit):
-            self._errors.append(f"{where}: there is another limit for all collections, which says something else")
+            self._errors.append(f"{where}: there is another limit for all collections with other values; keep one")
         self._rate_limit = self._rate_limit or limit
 
     def _read_list(self, where: str, given: object) -> list[Collection]:
@@ -176,7 +176,7 @@ class ConfigReader:
             if field is None:
                 self._unknown(struct, where, key, value, known)
             elif field.name in chosen:
-                self._errors.append(f"{where}: {field.name} is there twice, in both spellings")
+                self._errors.append(f"{where}: {field.name} is given twice, in both spellings")
             elif value is not None:
                 chosen[field.name] = self._read_value(struct, field, f"{where}: {field.name}", value)
         for field in fields:
@@ -203,7 +203,7 @@ class ConfigReader:
             value = dict(value)
             strategy = value.pop("type", "by_timestamp")
             if strategy != "by_timestamp":
-                self._errors.append(f"{where}: type is {strategy!r}; the only one there is is by_timestamp")
+                self._errors.append(f"{where}: type is {strategy!r}; expected by_timestamp")
         return self._read_struct(AppendOnly, where, value)
 
     def _read_limits(self, where: str, value: Any) -> CollectionRateLimit | None:

@@ -63,5 +63,5 @@ class Declared(msgspec.Struct, frozen=True, kw_only=True):
 def _only(kind: type[Any], values: Iterable[object]) -> Any:
     found = [value for value in values if isinstance(value, kind)]
     if len(found) > 1:
-        raise BadCollections([f"declared in Python: there are {len(found)} of {kind.__name__}; there can be one"])
+        raise BadCollections([f"declared in Python: {len(found)} values of {kind.__name__}; expected at most one"])
     return found[0] if found else None

@@ -24,7 +24,7 @@ from strandline.engine.ownership import COLLECTION
 from strandline.engine.record import is_internal
 from strandline.signing.canonical_json import canonical, parse
 
-#: Documents that are kept in memory. When there are more, all are dropped and looked up again.
+#: How many documents are kept in memory. Beyond it, all are dropped and looked up again.
 MAX_KNOWN = 100_000
 #: A document that remembers this many versions drops those before its head.
 MIN_VERSIONS = 16
@@ -175,8 +175,8 @@ class Document:
 
 
 class Documents:
-    """Finds documents, and creates them with their first element. Not safe for concurrent appends: a server appends on
-    the thread of its event loop, :class:`~strandline.collections.Collections` holds a lock."""
+    """Finds documents, and creates them with their first element. Appends must not run concurrently: a server appends
+    on the event loop's thread, :class:`~strandline.collections.Collections` holds a lock."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

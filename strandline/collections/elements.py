@@ -1,4 +1,4 @@
-"""Elements before they are appended: what is dropped from their data, the schema, the author's proof and the time."""
+"""Elements before they are appended: members that are dropped, the schema, the author's proof and the time."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class NewElement(NamedTuple):
     meta: bytes | None
 
 
-# --- The data ---------------------------------------------------------------------------------------------------------
+# --- data ----------------------------------------------------------------------------------------------------------
 
 
 def sanitise(document: dict[str, Any], raw: bytes) -> tuple[dict[str, Any], bool]:
@@ -114,7 +114,7 @@ class ObjectSchema:
         try:
             error = next(iter(self._validator.iter_errors(document)), None)
         except ValueError:
-            # The validator takes no half of a surrogate pair, so it gets the document with replacement characters.
+            # The validator rejects halves of surrogate pairs, so it gets the document with replacement characters.
             error = next(iter(self._validator.iter_errors(parse(_LONE.sub(rb"\\ufffd", canonical(document))))), None)
         if error is not None:
             raise CollectionError(
@@ -125,7 +125,7 @@ class ObjectSchema:
             )
 
 
-# --- The author and the time ------------------------------------------------------------------------------------------
+# --- author and time -----------------------------------------------------------------------------------------------
 
 
 def make_element(
@@ -149,7 +149,9 @@ def make_element(
     signed = isinstance(pubkey, str) and isinstance(signature, str)
     if proof_required:
         if not signed:
-            raise CollectionError("missing_proof", "the collection takes only elements that are signed by their author")
+            raise CollectionError(
+                "missing_proof", "the collection accepts only elements that are signed by their author"
+            )
         if presenter is not None and pubkey != presenter:
             raise CollectionError("foreign_author", "the author of the element is not the signer of the request")
         if not verify(pubkey, signature, b'%b{"d":%b,"k":%b}' % (DOMAIN, form, canonical(document_key))):

@@ -35,7 +35,7 @@ class EventTopics(Protocol):
     """Where events go. A server passes its own, because a topic counts against its limits and may be a queue."""
 
     def open(self, name: str) -> OpenedTopic:
-        """The topic, created if it does not exist. Raises CollectionError (``queue_unavailable``) if the topic takes
+        """The topic, created if it does not exist. Raises CollectionError (``queue_unavailable``) if the topic accepts
         no records."""
 
     def discard(self, log: Log) -> None:
@@ -55,7 +55,7 @@ class EngineTopics:
             return OpenedTopic(self._engine.log(name), created)
         why = closed_to_others(name, found.notes)
         if why is not None:
-            raise queue_unavailable(f"the log {name!r} takes no events: {why}")
+            raise queue_unavailable(f"the log {name!r} accepts no events: {why}")
         return OpenedTopic(found, None)
 
     def discard(self, log: Log) -> None:
@@ -67,7 +67,7 @@ def discard(created: Log) -> None:
     try:
         created.drop()
     except EngineError as error:
-        log.error("log %r was created for an append that failed, and cannot be removed: %s", created.name, error)
+        log.error("the log %r, created for an append that failed, cannot be removed: %s", created.name, error)
 
 
 class Announcer:

@@ -61,7 +61,7 @@ class Nonces:
     def _forget(self, now: int) -> None:
         for minute in [minute for minute in self._slices if minute < now // SLICE_MS]:
             self._count -= len(self._slices.pop(minute))
-            # Taken from the sets, not from the clock: a clock that was wrong once must not cause refusals later.
+            # From the sets, not from the clock: a clock that was wrong once must not cause refusals later.
             self._first = max(self._first, minute + 1)
 
     def _digest(self, signer: str, nonce: str) -> int:

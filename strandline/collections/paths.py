@@ -1,4 +1,4 @@
-"""Paths: where the documents of a collection are, and which document a path leads to.
+"""Paths: where the documents of a collection are, and which document a path names.
 
 A placeholder in braces stands for one whole segment of a storage path. The path with its placeholders filled in is the
 key of a document: the name of its log, and a part of what authors sign.
@@ -132,7 +132,7 @@ def _check(text: str) -> None:
             )
 
 
-# --- Which document a path leads to -----------------------------------------------------------------------------------
+# --- resolving paths -----------------------------------------------------------------------------------------------
 
 
 class BoundCollection:
@@ -176,7 +176,7 @@ class PathIndex:
     def __init__(self, collections: Sequence[Collection], namespace: str = "") -> None:
         self._by_name: dict[str, BoundCollection] = {one.name: BoundCollection(one, namespace) for one in collections}
         self._by_length: dict[int, list[tuple[StoragePath, BoundCollection]]] = {}
-        #: Most paths come again and again.
+        #: A cache: most paths are requested again and again.
         self._resolved: dict[str, dict[str, DocumentPath]] = {READ: {}, WRITE: {}}
         for bound in self:
             for path in _paths(bound):
@@ -261,5 +261,5 @@ def _checked(match: PathMatch | None) -> PathMatch:
 def not_append_only(name: str) -> CollectionError:
     return CollectionError(
         "not_append_only",
-        f"collection {name!r} is not append-only, and this server keeps append-only collections alone",
+        f"collection {name!r} is not append-only, and this server supports only append-only collections",
     )

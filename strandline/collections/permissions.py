@@ -1,4 +1,4 @@
-"""Permissions: who a caller is, and what the caller may do with a collection."""
+"""Permissions: the caller of a request, and what the caller may do with a collection."""
 
 from __future__ import annotations
 

@@ -16,17 +16,17 @@ from strandline.engine import Page
 from strandline.engine.record import MAX_TIME
 from strandline.signing.canonical_json import canonical, parse
 
-#: Elements of a pull that must be bounded and does not say how.
+#: The number of elements of a pull that must be bounded and has no bound.
 DEFAULT_PAGE = 1000
-#: Elements, and their bytes, that are read at a time.
+#: How many elements, and how many bytes, are read at a time.
 PAGE = 1000
 PAGE_BYTES = 4 << 20
-#: Elements, and their bytes, that are joined on the event loop; that takes about a millisecond.
+#: How many elements, and how many bytes, are joined on the event loop; that takes about a millisecond.
 AT_ONCE = 2000
 AT_ONCE_BYTES = 1 << 20
-#: The same where fields are hidden, because then each element is parsed.
+#: The same limits if fields are hidden, because then each element is parsed.
 PARSED_AT_ONCE = 200
-#: The size of the cache in bytes, and of its largest and smallest entries: smaller ones are read as fast as found.
+#: The size of the cache in bytes, and of its largest and smallest entries; smaller results are read as fast.
 CACHE_BYTES = 16 << 20
 CACHE_ENTRY_MAX = 1 << 20
 CACHE_ENTRY_MIN = 1024
@@ -58,10 +58,10 @@ class Selection(NamedTuple):
 def select(
     collection: Collection, rules: AppendOnly, bounds: PullBounds, now: int, *, batch: bool = False
 ) -> Selection:
-    """The elements to give for these bounds. Raises :class:`CollectionError` for bounds that are not allowed.
+    """The elements to return for these bounds. Raises :class:`CollectionError` for bounds that are not allowed.
 
-    In a ``batch``, a strict collection gives at most :func:`page_of` elements of a document, because the budget of the
-    batch was computed with that number.
+    In a ``batch``, a strict collection returns at most :func:`page_of` elements of a document, because the budget of
+    the batch was computed with that number.
     """
     checkpoint, last, full = bounds.checkpoint, bounds.newest, bounds.full
     if checkpoint is None and last is None and not full:
@@ -75,7 +75,7 @@ def select(
     age = rules.max_checkpoint_age_ms
     if checkpoint is not None and age is not None and checkpoint < now - age:
         raise CollectionError("checkpoint_too_old", f"the checkpoint is older than {age} ms")
-    # An element of the time 0 is not later than any checkpoint. The checkpoint 0 includes it all the same.
+    # An element with the time 0 is not later than any checkpoint, but the checkpoint 0 includes it.
     since = checkpoint or None
     if last is not None:
         most = page_of(rules) if batch and collection.strict else rules.max_pull_limit
@@ -90,7 +90,7 @@ def bound_required() -> CollectionError:
 
 
 def is_paged(rules: AppendOnly) -> bool:
-    """Whether the collection never gives all elements at once: then a checkpoint gives a page, too."""
+    """Whether the collection never returns all elements at once: then a checkpoint returns a page, too."""
     return not rules.allow_full or rules.max_pull_limit is not None
 
 
@@ -100,7 +100,8 @@ def page_of(rules: AppendOnly) -> int:
 
 
 def batch_cost(collection: Collection | None, bounds: PullBounds) -> int:
-    """The number of elements that one document of a batch counts for: at most as many as a strict collection gives."""
+    """The number of elements that one document of a batch counts for: at most as many as a strict collection
+    returns."""
     rules = None if collection is None else collection.append_only
     most = page_of(rules or AppendOnly())
     if collection is None or collection.strict:
@@ -115,7 +116,7 @@ def is_expired(collection: Collection, version: Version, now: int) -> bool:
     return collection.ttl_ms is not None and version.ts > 0 and now - version.ts > collection.ttl_ms
 
 
-# --- Reading ----------------------------------------------------------------------------------------------------------
+# --- reading -------------------------------------------------------------------------------------------------------
 
 
 class Elements(NamedTuple):
@@ -129,7 +130,7 @@ NONE = Elements(b"")
 
 
 class ElementReader:
-    """Belongs to the event loop; ``read_from_disk`` may be called on any thread."""
+    """Used on the event loop; ``read_from_disk`` may be called on any thread."""
 
     def __init__(self) -> None:
         self._cache: dict[tuple[Any, ...], Elements] = {}
@@ -139,7 +140,7 @@ class ElementReader:
         self, document: Document, version: Version, selection: Selection, hidden: frozenset[str] = frozenset()
     ) -> Elements | None:
         """The selected elements of the document at that version, without the hidden fields; None if reading them would
-        hold up the event loop."""
+        block the event loop."""
         if selection.newest == 0 or not version.total:
             return NONE
         log = document.log
@@ -158,7 +159,7 @@ class ElementReader:
 
     @staticmethod
     def read_from_disk(document: Document, version: Version, selection: Selection, hidden: frozenset[str]) -> Elements:
-        """The same. Waits for the disk."""
+        """Like ``read``, but waits for the disk."""
         if selection.newest == 0 or not version.total:
             return NONE
         return _read(document, version, selection, hidden, wait=True)
@@ -213,7 +214,7 @@ class _Pages:
         read = log.read if self._wait else log.read_resident
         time = None if since is None else min(since, MAX_TIME) + 1
         while True:
-            # One more than asked for shows whether there are more.
+            # One more than requested shows whether there are more.
             limit = PAGE if most is None else min(most + 1, PAGE)
             page = self._take(read(after, limit, max_bytes=PAGE_BYTES, since=time))
             _drop(page, slice(bisect_right(page.seqs, self._head), None))

@@ -17,10 +17,10 @@ from strandline.collections.errors import CollectionError
 PUSH, PULL, LIST = "push", "pull", "list"
 ACTIONS = (PUSH, PULL, LIST)
 
-#: Windows of one counter that are remembered. Beyond that the oldest is forgotten, and its caller starts a new one.
+#: How many windows of one counter are kept. Beyond it, the oldest is dropped, and its caller starts a new one.
 MAX_WINDOWS = 100_000
 
-#: The common bucket of callers of whom neither identity nor address is known.
+#: The common bucket of callers without a known identity or address.
 ANONYMOUS = "anonymous"
 
 
@@ -125,6 +125,6 @@ def _resolved(
             word for word, value in (("window_ms", window), ("max_requests", requests)) if value is None
         )
         raise UnresolvedLimit(
-            f"{name} has no {missing}: say it there, in the rate_limit of the collection, or in that for all of them"
+            f"{name} has no {missing}: set it there, in the rate_limit of the collection, or in the common one"
         )
     return RateLimit(window_ms=window, max_requests=requests)

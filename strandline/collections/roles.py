@@ -1,4 +1,4 @@
-"""Roles that an application gives: its own functions say who sends a request, and which roles a caller has.
+"""Roles from an application: its functions identify the sender of a request, and add roles to a caller.
 
 Both are plain functions or coroutine functions. A plain function is called on a thread, so it may wait for a database;
 a coroutine function is awaited on the event loop, which it must not block.
@@ -33,7 +33,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes
 
 
-#: Returns who sends a request; None leaves it to the certificate. An exception whose ``status`` is 403 or 413 is
+#: Returns the sender of a request; None: the certificate decides. An exception whose ``status`` is 403 or 413 is
 #: answered with that status, any other with 401.
 Resolver = Callable[[Request], "Caller | Awaitable[Caller | None] | None"]
 #: Returns further roles of a caller, for the document with these parameters. It may be called several times for one
@@ -51,7 +51,7 @@ class Roles(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CombinedEnricher:
-    """Gives all roles that any of its enrichers gives."""
+    """Returns all roles of all its enrichers."""
 
     def __init__(self, enrichers: tuple[Enricher, ...]) -> None:
         self.enrichers = enrichers
@@ -68,7 +68,7 @@ class CombinedEnricher:
 
 
 def combine(*enrichers: Enricher) -> Enricher:
-    """An enricher that gives all roles that any of these gives."""
+    """An enricher that returns all roles of all these enrichers."""
     return CombinedEnricher(enrichers)
 
 
@@ -84,7 +84,7 @@ class RoleFunctions:
         self.enriches = roles.enricher is not None
 
     async def resolve(self, request: Request) -> Caller | None:
-        """Who sends the request, as the resolver says; None leaves it to the certificate. Raises
+        """The sender of the request, from the resolver; None: the certificate decides. Raises
         :class:`CollectionError`."""
         resolver = self._roles.resolver
         if resolver is None:

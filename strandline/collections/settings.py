@@ -19,7 +19,7 @@ Hops = Annotated[int, Meta(ge=0, le=100, description="a whole number from 0 to 1
 
 
 class CollectionsSettings(Section, frozen=True, kw_only=True):
-    """What holds for all collections."""
+    """Settings for all collections."""
 
     config_file: Annotated[
         Text, "Configuration file of a Starfish server, in JSON. Its collections are served next to those of this file."

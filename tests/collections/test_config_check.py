@@ -72,7 +72,7 @@ def test_what_goes_together(options: dict[str, Any]) -> None:
         ({"storage_path": "events/{day"}, "storage_path: '{day' is not a placeholder"),
         ({"storage_path": "e" * 600}, "storage_path: it must have 1 to 512 bytes"),
         ({"storage_path": "a\u200bb"}, "storage_path: it has characters that cannot be printed"),
-        ({"pull_only": True, "push_only": True, "append_only": None}, "it cannot be both pull_only and push_only"),
+        ({"pull_only": True, "push_only": True, "append_only": None}, "pull_only and push_only cannot be combined"),
         ({"pull_only": True}, "append_only cannot be combined with pull_only"),
         ({"allowed_mime_types": ("image/*",)}, "append_only needs application/json among the allowed_mime_types"),
         ({"allowed_mime_types": (), "append_only": None}, "allowed_mime_types is empty"),
@@ -111,7 +111,7 @@ def test_what_goes_together(options: dict[str, Any]) -> None:
             "queue.subject_param: the storage_path has no placeholder {room}",
         ),
         ({"queue": QueueEvents(subject_id_pattern="(")}, "queue.subject_id_pattern is not a regular expression"),
-        ({"queue": QueueEvents(topic="a/b")}, "queue.topic: 'a/b' cannot name a topic"),
+        ({"queue": QueueEvents(topic="a/b")}, "queue.topic: 'a/b' is not a topic name"),
         (
             {"storage_path": "events", "queue": QueueEvents()},
             'queue.topic: its events would go to the log "events", which is the document of the collection "events"',
@@ -133,7 +133,7 @@ def test_everything_is_told_at_once() -> None:
 
 def test_a_name_is_there_once_in_a_namespace() -> None:
     twice = (collection(), collection(storage_path="other"))
-    assert errors_of(*twice) == ('collection "events": there is another collection of this name',)
+    assert errors_of(*twice) == ('collection "events": another collection has this name',)
     assert errors_of(collection(), namespaces={"acme": (collection(),), "globex": (collection(),)}) == ()
 
 
@@ -143,8 +143,8 @@ def test_a_name_is_there_once_in_a_namespace() -> None:
         ("a.b", "its name may have letters"),
         ("", "its name may have letters"),
         ("a\n", "its name may have letters"),
-        ("pull", "this name is a word of the protocol"),
-        ("batch", "this name is a word of the protocol"),
+        ("pull", "this name is reserved by the protocol"),
+        ("batch", "this name is reserved by the protocol"),
         ("v1", "this name is taken"),
         ("stream", "this name is taken"),
         ("tables", "this name is taken"),
@@ -156,7 +156,7 @@ def test_a_namespace_has_a_name_that_is_free(name: str, message: str) -> None:
 
 
 def test_errors_say_in_which_namespace_they_are() -> None:
-    assert errors_of(namespaces={"acme": ()}) == ('namespace "acme": it has no collection',)
+    assert errors_of(namespaces={"acme": ()}) == ('namespace "acme": it has no collections',)
     (error,) = errors_of(namespaces={"acme": (collection(read_roles=()),)})
     assert error.startswith('namespace "acme": collection "events": read_roles is empty')
 

@@ -122,7 +122,7 @@ def test_append_only_may_be_yes_or_no(given: object, read: AppendOnly | None) ->
 def test_the_strategy_of_appending_is_by_timestamp() -> None:
     assert from_tables({**MINIMAL, "append_only": {"type": "by_timestamp"}}).collections[0].append_only == AppendOnly()
     (error,) = errors_of({**MINIMAL, "append_only": {"type": "by_magic"}})
-    assert error == "append_only: type is 'by_magic'; the only one there is is by_timestamp"
+    assert error == "append_only: type is 'by_magic'; expected by_timestamp"
 
 
 def test_limits_and_queues_may_be_yes_or_no() -> None:
@@ -154,7 +154,7 @@ def test_limits_and_queues_may_be_yes_or_no() -> None:
         ),
         ({"object_schema": []}, "object_schema is []; expected a JSON Schema"),
         ({"durability": "stone"}, "durability is 'stone'; expected ephemeral, memory, disk or fsync"),
-        ({"readRoles": ["a"]}, "read_roles is there twice, in both spellings"),
+        ({"readRoles": ["a"]}, "read_roles is given twice, in both spellings"),
         ({"colour": "red"}, "unknown key 'colour'"),
         ({"restrictions": [{"mode": "deny"}]}, "restrictions by identity are not enforced here"),
     ],
@@ -295,6 +295,6 @@ def test_two_sources_must_not_contradict_each_other(tmp_path: Path) -> None:
     with pytest.raises(BadCollections) as caught:
         reader.config()
     assert caught.value.errors == (
-        f"{path}: rateLimit: there is another limit for all collections, which says something else",
-        'collection "events": there is another collection of this name',
+        f"{path}: rateLimit: there is another limit for all collections with other values; keep one",
+        'collection "events": another collection has this name',
     )

@@ -1,6 +1,6 @@
 """Tables: declared rows under parents, on the logs of an engine.
 
-Plain synchronous Python, safe to use from any thread; it knows no HTTP. Declare with :func:`make_log`, bind with
+Plain synchronous Python without HTTP; any thread may use it. Declare tables with :func:`make_log`, bind them with
 :class:`Tables`.
 """
 

@@ -27,7 +27,7 @@ Code = Literal[
 
 
 class BadDeclaration(ValueError):
-    """A table cannot be declared, or bound, like this."""
+    """A declaration that is not valid, or that cannot be bound."""
 
 
 class MisusedHook(RuntimeError):
@@ -35,7 +35,7 @@ class MisusedHook(RuntimeError):
 
 
 class ErrorMembers(TypedDict, total=False):
-    """What some errors have beside their code and message, as clients see it."""
+    """The members that some errors have beside code and message, as clients see them."""
 
     table: str
     op: str
@@ -71,24 +71,24 @@ class TableError(Exception):
 
     @property
     def field_errors(self) -> dict[str, str]:
-        """What is wrong with each of them."""
+        """What is wrong with each field."""
         return self.more.get("fieldErrors", {})
 
     @property
     def retry_after(self) -> int | None:
-        """After how many milliseconds it is worth trying again."""
+        """After how many milliseconds to retry."""
         return self.more.get("retryAfter")
 
 
 def invalid(message: str, *fields: str) -> TableError:
-    """What was sent is not as it must be, because of these fields."""
+    """A request that is not valid because of these fields."""
     if not fields:
         return TableError("VALIDATION_FAILED", message)
     return TableError("VALIDATION_FAILED", message, fields=list(fields), fieldErrors=dict.fromkeys(fields, message))
 
 
 def invalid_fields(errors: Mapping[str, str], otherwise: str) -> TableError:
-    """These fields are wrong; or, if nobody can say which, the whole is, ``otherwise`` telling why."""
+    """These fields are not valid. If no field can be named, ``otherwise`` says what is wrong."""
     names = list(errors)
     message = f"Invalid: {', '.join(names) if names else otherwise}"
     return TableError("VALIDATION_FAILED", message, fields=names, fieldErrors=dict(errors))

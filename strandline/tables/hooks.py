@@ -1,4 +1,4 @@
-"""Hooks: functions that a declaration has called before and after its writes, in the same step as them."""
+"""Hooks: functions of a declaration that run before and after its writes, in the same step."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 from strandline.tables.errors import BadDeclaration
 
-#: Called with the context and, by name, with those of the hook's arguments that it takes.
+#: Called with the context and with the arguments that it declares, by name.
 Hook = Callable[..., Any]
 
-#: What there is to be had, by hook.
+#: The available arguments, by hook.
 ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "before_append": ("parent", "payload"),
     "after_append": ("row",),
@@ -27,14 +27,13 @@ ARGUMENTS: Mapping[str, tuple[str, ...]] = {
 class Hooks:
     """Functions ``hook(ctx, *, …)``; see :class:`~strandline.tables.operations.HookContext` for what they may do.
 
-    Each is called with those of its arguments that it takes: ``parent`` and ``payload`` before an append, ``row`` after
-    it; ``id``, ``patch`` and ``prev`` before an update, and ``row`` as well after it; ``id`` and ``prev`` around a
-    removal. What ``before_append`` and ``before_update`` return, if anything, takes the place of the payload or patch,
-    and is validated again.
+    Each is called with the arguments that it declares: ``parent`` and ``payload`` before an append, ``row`` after it;
+    ``id``, ``patch`` and ``prev`` before an update, and also ``row`` after it; ``id`` and ``prev`` before and after a
+    delete. If ``before_append`` or ``before_update`` returns a value, it replaces the payload or patch and is validated
+    again.
 
-    All of them run before anything is written, and what they write themselves is written in the same step. An exception
-    in any of them aborts everything. They run while no other write of the tables can, so they must be quick and must
-    not wait for anything.
+    All hooks run before anything is written, and their own writes are part of the same step. An exception in any of
+    them aborts the step. No other write of the tables runs meanwhile, so hooks must be quick and must not wait.
     """
 
     before_append: Hook | None = None
@@ -52,7 +51,7 @@ class Hooks:
 
     @property
     def on_rm(self) -> bool:
-        """Whether rows must be gone through to remove them."""
+        """Whether rows must be processed one by one to delete them."""
         return self.before_rm is not None or self.after_rm is not None
 
 
@@ -76,7 +75,7 @@ class HookChain:
                 hook(context, **arguments)
 
     def replace(self, name: str, context: object, what: str, **arguments: Any) -> Any:
-        """What the hooks make of the argument ``what``: one returns something else, or changes what it was given."""
+        """The argument ``what`` after all hooks: a hook can return another value, or change the value that it gets."""
         for hooks in self._all:
             hook: Hook | None = getattr(hooks, name)
             if hook is not None:
@@ -87,11 +86,11 @@ class HookChain:
 
 
 def _checked(name: str, hook: Hook) -> Hook:
-    """The hook, called with nothing but what it takes. Raises if it can never be called."""
+    """The hook, called only with the arguments that it declares. Raises if it can never be called."""
     if not callable(hook):
         raise BadDeclaration(f"{name} must be a function, not {type(hook).__name__}")
     if inspect.iscoroutinefunction(hook):
-        raise BadDeclaration(f"{name} must be a plain function: hooks run inside of the write and cannot wait")
+        raise BadDeclaration(f"{name} must be a plain function: hooks run inside the write and cannot await")
     available = ARGUMENTS[name]
     parameters = list(inspect.signature(hook).parameters.values())
     if any(each.kind is each.VAR_KEYWORD for each in parameters):
@@ -101,7 +100,7 @@ def _checked(name: str, hook: Hook) -> Hook:
         each.name for each in parameters[1:] if each.default is each.empty and each.kind is not each.VAR_POSITIONAL
     }
     if not parameters or not needed <= set(available) & taken:
-        raise BadDeclaration(f"{name} is called with a context and, by name, with {', '.join(available)}")
+        raise BadDeclaration(f"{name} must accept a context and, by name, any of {', '.join(available)}")
     if taken >= set(available):
         return hook
     dropped = frozenset(available) - taken

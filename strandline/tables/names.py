@@ -1,4 +1,4 @@
-"""Names: of tables, of parents, of rows, and of the logs that they are kept in."""
+"""Names of tables, parents and rows, and of the logs that hold them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 from strandline.tables.errors import BadDeclaration, invalid
 
-#: Members of a row beside its payload, and words that mean something where rows are asked for.
+#: Members of a row beside its payload, and reserved words in reads.
 RESERVED = frozenset({
     "id", "parent", "seq", "userId", "createdAt", "updatedAt", "deletedAt", "idempotencyKey", "author", "own", "or",
 })  # fmt: skip
-#: Where a row keeps the time of its last edit. What begins so is no field.
+#: The member with the time of a row's last edit. Fields cannot start with this character.
 UPDATED_AT = "$updatedAt"
 MAX_PARENT_BYTES = 256
 MAX_KEY_BYTES = 1024
@@ -21,7 +21,7 @@ _ID = re.compile(r"(.+):([1-9][0-9]{0,17})\Z", re.DOTALL)
 
 
 class RowId(NamedTuple):
-    """Which row of a table: the seq is per parent."""
+    """The id of a row of a table: parent and seq. Seqs are per parent."""
 
     parent: str
     seq: int
@@ -33,12 +33,12 @@ class RowId(NamedTuple):
 def check_table_name(name: str) -> None:
     if type(name) is not str or not _TABLE.match(name):
         raise BadDeclaration(
-            f"a table's name must be 1 to 64 letters, digits, dashes or underscores, the first a letter, not {name!r}"
+            f"invalid table name {name!r}: expected 1 to 64 letters, digits, dashes or underscores, first a letter"
         )
 
 
 def check_parent(parent: object) -> str:
-    """The parent, if it can be one."""
+    """The parent, if it is valid."""
     if type(parent) is str and parent.isprintable() and "/" not in parent:
         if 1 <= _size(parent) <= MAX_PARENT_BYTES:
             return parent
@@ -46,7 +46,7 @@ def check_parent(parent: object) -> str:
 
 
 def parse_id(id: object) -> RowId:
-    """The parts of a row's id, if it can be one."""
+    """The parts of a row's id, if it is valid."""
     match = _ID.match(id) if type(id) is str else None
     if match is None:
         raise invalid("id must be a parent, a colon and a seq", "id")
@@ -64,18 +64,18 @@ def rows_log(table: str, parent: str) -> str:
 
 
 def changes_log(table: str, parent: str) -> str:
-    """The log of what became of them."""
+    """The log of the changes of a parent's rows."""
     return f"{table}~changes/{parent}"
 
 
 def table_of(log: str) -> str | None:
-    """The table that a log of this name would have rows or changes of; None: no table keeps its rows in such a log."""
+    """The table that a log of this name would belong to; None if the name belongs to no table."""
     table, slash, _ = log.partition("/")
     return table.removesuffix("~changes") if slash else None
 
 
 def check_key(key: object) -> str | None:
-    """The idempotency key, if it can be one; an empty one is none."""
+    """The idempotency key, if it is valid; None for an empty one."""
     if key is None or key == "":
         return None
     if type(key) is not str or len(key) > MAX_KEY_BYTES or not 1 <= _size(key) <= MAX_KEY_BYTES:
@@ -90,7 +90,7 @@ def check_user(user: object) -> str | None:
 
 
 def _size(text: str) -> int:
-    """In bytes; 0 for what is no Unicode text."""
+    """The size in bytes; 0 if it is not valid Unicode."""
     try:
         return len(text.encode())
     except UnicodeEncodeError:

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from strandline.tables.step import TableStep
     from strandline.tables.table import Table, Tables
 
-#: From a declaration and an id to the row, if it can be seen.
+#: Finds a visible row by declaration and id.
 FindRow = Callable[[TableDeclaration, RowId], Row | None]
 
 
 class Parent(NamedTuple):
-    """What is known of a parent: whose it is, and its row, both as far as there is one."""
+    """The owner of a parent and its row, both None if unknown."""
 
     owner: str | None
     row: Mapping[str, Any]
@@ -33,7 +33,7 @@ class Parent(NamedTuple):
         return user is None or user == self.owner
 
 
-#: Of a parent that is no more than a name.
+#: A parent that is only a name.
 _UNKNOWN = Parent(None, {})
 
 
@@ -54,59 +54,60 @@ def find_parent(table: TableDeclaration, parent: str, find_row: FindRow) -> Pare
 
 
 def is_public(table: TableDeclaration, parent: Parent) -> bool:
-    """Whether everybody may read the rows of this parent."""
+    """Whether the rows of this parent are public."""
     return table.public and (table.public_field is None or parent.row.get(table.public_field) is True)
 
 
 def check_may_append(table: TableDeclaration, name: str, parent: Parent, user: str | None) -> None:
-    """Everybody may, except where the parent is not for everybody."""
+    """All users may append, unless the parent is not public."""
     if table.public_field is not None and not is_public(table, parent) and not parent.is_owned_by(user):
         raise no_parent(table, name)
 
 
 def check_may_change(table: TableDeclaration, row: Row, parent: Parent, user: str | None) -> None:
-    """The author and the owner of the parent may."""
+    """Only the author and the owner of the parent may change a row."""
     if not parent.is_owned_by(user) and row.user != user:
         raise TableError(
-            "FORBIDDEN", f"row {row.id} of {table.name} is for its author and the owner of its {table.parent_label}"
+            "FORBIDDEN",
+            f"only the author and the owner of the {table.parent_label} may change row {row.id} of {table.name}",
         )
 
 
 def check_may_sweep(table: TableDeclaration, name: str, parent: Parent, user: str | None) -> None:
-    """All rows of a parent are the owner's to remove and to restore."""
+    """Only the owner of a parent may delete and restore all its rows."""
     if not parent.is_owned_by(user):
         raise TableError(
-            "FORBIDDEN", f"the rows of {name} in {table.name} are for the owner of the {table.parent_label}"
+            "FORBIDDEN", f"only the owner of the {table.parent_label} may change all rows of {name} in {table.name}"
         )
 
 
 def no_parent(table: TableDeclaration, parent: str) -> TableError:
-    return TableError("NOT_FOUND", f"there is no {table.parent_label} {parent!r}")
+    return TableError("NOT_FOUND", f"{table.parent_label} {parent!r} does not exist")
 
 
 def no_row(table: TableDeclaration, id: RowId) -> TableError:
-    return TableError("NOT_FOUND", f"there is no row {str(id)!r} in {table.name}")
+    return TableError("NOT_FOUND", f"row {str(id)!r} does not exist in {table.name}")
 
 
 def _parent_id(table: TableDeclaration, parent: str) -> RowId:
     try:
         return parse_id(parent)
     except TableError:
-        # It cannot be the id of a row, so there is no such row.
+        # It is not a valid row id, so the row does not exist.
         raise no_parent(table, parent) from None
 
 
 class HookContext:
-    """The write that a hook is part of. What it writes through here is written in the same step, or not at all.
+    """The write that a hook is part of. Writes through the context are part of the same step.
 
-    It may write to any table, whoever the user is, and no rate limit counts it; no further hooks are called, so none
-    can set itself off. Payloads must be valid all the same. ``tables`` can be read as everybody sees them; ``read``
-    sees what is on its way and what the step has planned as well.
+    A hook may write to any table, whatever the user, and without rate limits. Its writes call no further hooks, so a
+    hook cannot trigger itself. Payloads must still be valid. ``tables`` shows what readers see; ``read`` also sees
+    pending changes and the changes of the step.
     """
 
     def __init__(self, tables: Tables, step: TableStep, table: str, user: str | None) -> None:
         self.tables = tables
-        #: The table that is written to, and who does it.
+        #: The table that is written to, and the user.
         self.table = table
         self.user = user
         self._step = step
@@ -117,11 +118,11 @@ class HookContext:
         return self._step.now
 
     def read(self, table: str, id: str) -> Row | None:
-        """The row, unless there is none or it is hidden."""
+        """The row, unless it does not exist or is hidden."""
         return self._step.visible(self.tables[table].declaration, parse_id(id))
 
     def append(self, table: str, parent: str, payload: object, *, idempotency_key: str | None = None) -> Row:
-        """Append a row by the same user; if its key is there, this gives the row that has it."""
+        """Append a row of the same user; if a row has the idempotency key, returns that row."""
         declaration, key = self.tables[table].declaration, check_key(idempotency_key)
         find_parent(declaration, check_parent(parent), self._step.visible)
         seq = None if key is None else self._step.keyed(declaration, parent, key)
@@ -133,7 +134,7 @@ class HookContext:
         return self._step.add(declaration, parent, declaration.schema.validate(payload), self.user, key)
 
     def update(self, table: str, id: str, patch: object) -> Row:
-        """Change fields of a row; raises TableError (NOT_FOUND) if there is none."""
+        """Change fields of a row; raises TableError (NOT_FOUND) if it does not exist."""
         declaration = self.tables[table].declaration
         row = self._step.visible(declaration, parse_id(id))
         if row is None:
@@ -141,7 +142,7 @@ class HookContext:
         return self._step.amend(declaration, row, declaration.schema.patch(row.payload, patch), self.user)
 
     def rm(self, table: str, id: str, *, hard: bool = False) -> bool:
-        """Remove a row; tells whether there was one."""
+        """Delete a row; returns whether it existed."""
         declaration = self.tables[table].declaration
         row = self._step.visible(declaration, parse_id(id))
         if row is not None:
@@ -149,12 +150,12 @@ class HookContext:
         return row is not None
 
     def purge_by_parent(self, table: str, parent: str, *, hard: bool = False) -> None:
-        """Remove all rows of a parent."""
+        """Delete all rows of a parent."""
         declaration = self.tables[table].declaration
         self._step.sweep(declaration, check_parent(parent), declaration.soft_delete and not hard, self.user)
 
     def restore_by_parent(self, table: str, parent: str) -> None:
-        """Bring all hidden rows of a parent back."""
+        """Restore all hidden rows of a parent."""
         self._step.restore_all(self.tables[table].declaration, check_parent(parent), self.user)
 
 
@@ -187,7 +188,7 @@ class TableOperation:
         return [self._append(parent, item, index if len(items) > 1 else None) for index, item in enumerate(items)]
 
     def _check_rate(self, parent: str, items: Sequence[Item]) -> None:
-        """Rows that are there already cost nothing, so that a retry never fails for having been counted before."""
+        """Repeated rows are not counted, so that a retry never exceeds the limit."""
         window = self._table.window
         if window is None or self._user is None:
             return
@@ -244,7 +245,7 @@ class TableOperation:
         return row
 
     def rm(self, id: RowId, hard: bool) -> RmResult:
-        """One that is hidden is only there for a hard removal."""
+        """A hidden row can only be deleted hard."""
         soft = self._declaration.soft_delete and not hard
         known = self._step.known(self._declaration, id)
         if known is None or (known.hidden and soft):
@@ -275,7 +276,7 @@ class TableOperation:
         self._check_soft()
         known = self._step.known(self._declaration, id)
         if known is None or not known.hidden:
-            raise TableError("NOT_FOUND", f"there is no removed row {str(id)!r} in {self._declaration.name}")
+            raise TableError("NOT_FOUND", f"{self._declaration.name} has no deleted row {str(id)!r}")
         check_may_change(self._declaration, known.row, self._parent(id.parent), self._user)
         self._step.restore(self._declaration, known.row, self._user)
         return known.row
@@ -287,10 +288,12 @@ class TableOperation:
 
     def _check_soft(self) -> None:
         if not self._declaration.soft_delete:
-            raise invalid(f"{self._declaration.name} is declared without soft_delete: what is removed is gone")
+            raise invalid(
+                f"{self._declaration.name} is declared without soft_delete, so deleted rows cannot be restored"
+            )
 
     def _parent(self, parent: str) -> Parent:
-        """The program itself may also clear up after a parent that is gone."""
+        """The program itself may also delete the rows of a parent that no longer exists."""
         if self._user is None:
             return Parent(None, {})
         return find_parent(self._declaration, parent, self._step.visible)

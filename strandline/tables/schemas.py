@@ -1,5 +1,5 @@
-"""Schemas: what the payloads of a table must be, said by a msgspec Struct, a dataclass, a pydantic model or a JSON
-Schema. All of them check payloads and name the fields that are wrong."""
+"""Schemas of payloads: a msgspec Struct, a dataclass, a pydantic model or a JSON Schema. All of them check payloads and
+name the fields that are wrong."""
 
 from __future__ import annotations
 
@@ -16,40 +16,40 @@ import msgspec
 from strandline.tables.errors import BadDeclaration, TableError, invalid, invalid_fields
 from strandline.tables.names import is_field
 
-#: What msgspec raises for a value that does not fit, __post_init__ included.
+#: The errors of msgspec for an invalid value, including those of __post_init__.
 _REFUSED = (msgspec.ValidationError, ValueError, TypeError, OverflowError, RecursionError)
 
 
 class Schema(ABC):
-    """``document`` is the JSON Schema of payloads, ``fields`` their names, or None where others may come as well."""
+    """``document`` is the JSON Schema of payloads, ``fields`` their names, or None if other fields are allowed."""
 
     document: dict[str, Any]
     fields: tuple[str, ...] | None
-    #: What a payload can be instead of a mapping.
+    #: The type that a payload may have instead of a mapping.
     model: type | None = None
 
     def validate(self, payload: object) -> dict[str, Any]:
-        """The payload as it is stored: defaults filled in, what the schema does not know left out if it says so.
-        Raises TableError with everything that is wrong."""
+        """The payload as stored: with defaults, and without unknown fields if the schema drops them. Raises TableError
+        with all errors."""
         if self.model is not None and isinstance(payload, self.model):
             payload = self.plain(payload)
         if not isinstance(payload, Mapping):
             raise invalid("the payload must be an object", "payload")
         checked = self.check(dict(payload))
         if self.fields is None:
-            wrong = {name: "is a name that rows have for themselves" for name in checked if not is_field(name)}
+            wrong = {name: "is a reserved name" for name in checked if not is_field(name)}
             if wrong:
                 raise invalid_fields(wrong, "")
         return checked
 
     def patch(self, payload: Mapping[str, Any], patch: object) -> dict[str, Any]:
-        """The fields of the patch as they are stored; the payload with them must be valid. Raises TableError."""
+        """The fields of the patch as stored; the patched payload must be valid. Raises TableError."""
         if not isinstance(patch, Mapping):
             raise invalid("the patch must be an object", "patch")
         if not patch:
-            raise invalid("the patch changes nothing", "patch")
+            raise invalid("the patch is empty; send at least one field", "patch")
         checked = self.validate({**payload, **patch})
-        # A schema may leave out what is the default.
+        # A schema may leave out default values.
         known = checked.keys() | set(self.fields or ())
         unknown = {name: "is not a field" for name in patch if name not in known}
         if unknown:
@@ -71,7 +71,7 @@ class Schema(ABC):
 
 
 def schema_of(declared: object) -> Schema:
-    """The schema that a declaration means."""
+    """The schema of a declaration."""
     schema: Schema
     if isinstance(declared, dict):
         schema = JsonSchema(declared)
@@ -86,7 +86,7 @@ def schema_of(declared: object) -> Schema:
         )
     for name in schema.fields if schema.fields is not None else _properties(schema.document):
         if not is_field(name):
-            raise BadDeclaration(f"a payload cannot have the field {name!r}: rows have that name for themselves")
+            raise BadDeclaration(f"a payload cannot have the field {name!r}, which is a reserved name")
     return schema
 
 
@@ -101,7 +101,7 @@ class TypeSchema(Schema):
         except TypeError as error:
             raise BadDeclaration(f"{model.__name__} cannot be a schema: {error}") from None
         if _resolved(self.document, self.document).get("type") != "object":
-            raise BadDeclaration(f"{model.__name__} cannot be a schema: its instances are not objects in JSON")
+            raise BadDeclaration(f"{model.__name__} cannot be a schema: its instances are not JSON objects")
         self._members = {name: (type, required) for name, type, required in _members(model)}
         self.fields = tuple(self._members)
         self._is_closed = issubclass(model, msgspec.Struct) and model.__struct_config__.forbid_unknown_fields
@@ -115,7 +115,7 @@ class TypeSchema(Schema):
 
     def plain(self, payload: Any) -> Any:
         if not isinstance(payload, msgspec.Struct):
-            # A dataclass whose defaults are attributes of the class does not have them itself.
+            # A dataclass instance may not hold defaults that are attributes of the class.
             payload = {name: getattr(payload, name) for name in self._members}
         return msgspec.to_builtins(payload)
 
@@ -139,7 +139,7 @@ class TypeSchema(Schema):
 
 
 class PydanticSchema(Schema):
-    """A pydantic model. It is used as it is, so pydantic itself is only needed by those who have one."""
+    """A pydantic model. This module does not import pydantic, so only programs with a model need it."""
 
     def __init__(self, model: Any) -> None:
         self.model = model
@@ -176,17 +176,17 @@ class PydanticSchema(Schema):
 
 
 class JsonSchema(Schema):
-    """A JSON Schema. References lead nowhere but into the schema itself."""
+    """A JSON Schema. References must point into the schema itself."""
 
     def __init__(self, document: dict[str, Any]) -> None:
         try:
-            # A copy that nobody changes.
+            # A private copy.
             self.document = msgspec.json.decode(msgspec.json.encode(document))
             self._validator = jsonschema_rs.validator_for(self.document, validate_formats=True, offline=True)
         except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, *_REFUSED) as error:
-            raise BadDeclaration(f"the JSON Schema cannot be used: {error}") from None
+            raise BadDeclaration(f"the JSON Schema is not valid: {error}") from None
         if self.document.get("type", "object") != "object":
-            raise BadDeclaration("the JSON Schema must be one of objects")
+            raise BadDeclaration("the JSON Schema must describe objects")
         is_closed = self.document.get("additionalProperties") is False and "patternProperties" not in self.document
         self.fields = tuple(_properties(self.document)) if is_closed else None
 
@@ -222,7 +222,7 @@ class JsonSchema(Schema):
 
 
 def _members(model: type) -> Iterator[tuple[str, Any, bool]]:
-    """Name in JSON, type, and whether it must be there, of each field."""
+    """The JSON name and the type of each field, and whether it is required."""
     if issubclass(model, msgspec.Struct):
         for info in msgspec.structs.fields(model):
             yield info.encode_name, info.type, info.required
@@ -250,7 +250,7 @@ def _properties(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _resolved(declared: Any, document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What a reference into the document refers to."""
+    """The schema that a reference points to."""
     for _ in range(16):
         reference = declared.get("$ref") if isinstance(declared, Mapping) else None
         if not isinstance(reference, str) or not reference.startswith("#/"):

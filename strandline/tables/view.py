@@ -23,11 +23,11 @@ from strandline.tables.step import read_row
 if TYPE_CHECKING:
     from strandline.tables.table import Table
 
-#: So that the work per row stays bounded.
+#: Limits of the work per row.
 MAX_CLAUSES = 256
 MAX_DEPTH = 16
 
-#: Says of a row whether it is wanted.
+#: Whether a row matches.
 Condition = Callable[[Row], bool]
 
 _MISSING = object()
@@ -43,7 +43,7 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {"$gt": gt, "$gte": ge, "$
 
 
 def compile_where(where: object, user: str | None, fields: Sequence[str] | None) -> Condition:
-    """The condition; ``fields`` are those that there are, if that is known. Raises TableError."""
+    """The condition; ``fields`` are the fields of the table, if they are known. Raises TableError."""
     return _Compiler(user, fields).group(where, 0)
 
 
@@ -57,7 +57,7 @@ class _Compiler:
         if not isinstance(where, Mapping):
             raise invalid("where must be an object of conditions", "where")
         if depth > MAX_DEPTH:
-            raise invalid(f"where is nested more than {MAX_DEPTH} deep", "where")
+            raise invalid(f"where is nested more than {MAX_DEPTH} levels deep", "where")
         conditions = [self._clause(name, wanted, depth) for name, wanted in where.items()]
         if len(conditions) == 1:
             return conditions[0]
@@ -83,7 +83,7 @@ class _Compiler:
         value_of = _OF_ROWS.get(name)
         if value_of is None:
             if self._fields is not None and name not in self._fields:
-                raise invalid(f"where names the field {name!r}, which there is not", "where")
+                raise invalid(f"where names the unknown field {name!r}", "where")
             value_of = lambda row: row.payload.get(name, _MISSING)  # noqa: E731
         if not isinstance(wanted, Mapping) or not any(str(key).startswith("$") for key in wanted):
             return lambda row: is_same(value_of(row), wanted)
@@ -112,11 +112,11 @@ def _check_bound(operator: str, bound: Any) -> Any:
 
 def _unknown(operator: str) -> TableError:
     known = ", ".join([*_COMPARISONS, "$between"])
-    return invalid(f"where has no operator {operator!r}: there are {known}", "where")
+    return invalid(f"where has the unknown operator {operator!r}; expected one of {known}", "where")
 
 
 def is_same(value: Any, wanted: Any) -> bool:
-    """Equality as JSON has it: 1 is 1.0, but not true."""
+    """Equality as in JSON: 1 is 1.0, but not true."""
     if isinstance(value, bool) or isinstance(wanted, bool):
         return value is wanted
     if isinstance(value, list) and isinstance(wanted, list):
@@ -127,38 +127,38 @@ def is_same(value: Any, wanted: Any) -> bool:
 
 
 def is_comparable(value: Any, bound: Any) -> bool:
-    """Whether one can be greater than the other: numbers among themselves, and texts."""
+    """Whether the values have an order: both are numbers, or both are texts."""
     if isinstance(value, bool):
         return False
     return isinstance(value, str) if isinstance(bound, str) else isinstance(value, int | float)
 
 
-#: A page never takes longer than looking at so many rows, however few of them are wanted.
+#: The maximum number of rows that are checked for one page.
 SCAN_ROWS = 16_384
-#: Rows that are read at a time where some are passed over.
+#: How many rows are read at a time when some are skipped.
 READ_ROWS = 1_024
-#: A page has no more than about so many bytes, however few rows that are.
+#: The approximate maximum size of a page in bytes.
 PAGE_BYTES = 8 << 20
 LIST_ROWS, LIST_AFTER_ROWS, MAX_ROWS = 50, 500, 1_000
 
 
 class View:
-    """The rows of one parent as one reader sees them; made by :meth:`Table.view`."""
+    """The rows of one parent that one reader sees; created by :meth:`Table.view`."""
 
     def __init__(self, table: Table, parent: str, log: Log | None, user: str | None, sees_all: bool) -> None:
         self._table = table
         self.parent = parent
-        #: The log of the rows; None as long as there has never been one.
+        #: The log of the rows; None if it does not exist.
         self.log = log
         self.user = user
-        #: Else only those of whoever reads.
+        #: Whether the reader sees all rows, or only its own.
         self.sees_all = sees_all
 
     def shows(self, row: Row) -> bool:
         return self.sees_all or row.user == self.user
 
     def dress(self, rows: Iterable[Row]) -> list[Row]:
-        """The rows with what is said about their authors."""
+        """The rows with the profiles of their authors."""
         look_up, user = self._table.declaration.with_author, self.user
         if look_up is None and user is None:
             return list(rows)
@@ -224,7 +224,7 @@ class View:
         return RowsAfter(self.dress(rows), head, not caught_up, after)
 
     def _row(self, record: Record, condition: Condition | None) -> Row | None:
-        """The row of a record if it is for this reader and wanted. Others are not even decoded, where that can be."""
+        """The row of a record, if the reader may see it and it matches. Other rows are not decoded, if possible."""
         if not self.sees_all and author_in(record.meta) != self.user:
             return None
         row = row_of(self.parent, record)
@@ -248,17 +248,17 @@ def view_of(table: Table, parent: str, user: str | None, public: bool) -> View:
 
 
 def check_limit(limit: object, default: int) -> int:
-    """How many rows to give: what was asked for, but no more than anybody gets."""
+    """The number of rows to return: the requested number, up to the maximum."""
     if limit is None:
         return default
     if type(limit) is not int or limit < 1:
-        raise invalid("limit must be a whole number above 0", "limit")
+        raise invalid("limit must be an integer above 0", "limit")
     return min(limit, MAX_ROWS)
 
 
 def check_seq(value: object, name: str) -> int:
     if type(value) is not int or not 0 <= value < 1 << 62:
-        raise invalid(f"{name} must be a whole number, 0 or more", name)
+        raise invalid(f"{name} must be an integer, 0 or more", name)
     return value
 
 
